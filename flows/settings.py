@@ -128,7 +128,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         raise InputError(
             f"setting publish.model = {published_model}: is not among this run's models, {', '.join(model_names)}."
         )
-    if any(settings[name].reads_negatives for name in model_names):
+    if any(settings[name].reads_explicit_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     if any(settings[name].reads_order for name in model_names):
         settings["split"] = settings["split"].model_copy(update={"order": True})

@@ -84,7 +84,7 @@ def format_results(results: dict[str, list[SweepResult]]) -> str:
     """Format a line per refit and score: the main metric over all users, and the seconds of the fit."""
     lines = []
     for name, sweep_results in results.items():
-        metric = PROTOCOLS[SWEEPS[name].protocol].evaluation_metrics
+        metric = PROTOCOLS[SWEEPS[name].protocol].main_metric
         lines += [f"{name}, {SWEEPS[name].protocol}, {metric}:"]
         overall = [result for result in sweep_results if result.metric == metric and result.degree_low is None]
         scores_per_refit = len(overall) // len(SWEEPS[name].settings)

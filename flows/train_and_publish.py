@@ -175,24 +175,24 @@ def publish_run(
         seed=run.seed,
         manual=run.publish.model is not None,
     )
-    judgement = promotion.assess_challenger(run.home, night, run.publish)
+    assessment = promotion.assess_challenger(run.home, night, run.publish)
     digest = None
     try:
-        if not judgement.stays:
+        if not assessment.keeps_champion:
             chosen = replace(run, models={choice.model: run.models[choice.model]})
             pending = _submit_fits(chosen, splits, [ALL_EDGES], executor).get((ALL_EDGES, choice.model))
             digest = _load_or_fit(run, run_id, ALL_EDGES, splits, choice.model, pending)
     except Exception as error:
-        if not is_model_error(error) or judgement.champion is None:
+        if not is_model_error(error) or assessment.champion is None:
             raise
         failed[choice.model] = str(error)
-        judgement = judgement.against(f"{choice.model} could not be fitted on every edge: {error}")
+        assessment = assessment.with_objections(f"{choice.model} could not be fitted on every edge: {error}")
     return publish_task(
         run.home,
         run_id,
         run.publish,
         choice=choice,
-        assessment=judgement,
+        assessment=assessment,
         model_digest=digest,
         matrices_digest=splits.digests[ALL_EDGES],
         executor=executor,

@@ -87,5 +87,5 @@ def _log_search(search: Search, study: Study, users: int, trials: int) -> None:
     )
     if before := len(study.outcomes()):
         logger.info("the study has %d trials already; %d more to go", before, max(0, trials - before))
-    if other := study.other_source():
+    if other := study.count_other_source():
         logger.warning("%d of its trials were made by another version of models/; their values may differ", other)

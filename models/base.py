@@ -25,16 +25,17 @@ from oneclass.models.settings import ModelSettings
 if TYPE_CHECKING:
     from oneclass.models.negatives.distributions import NegativeDistribution
 
+
 SettingsT = TypeVar("SettingsT", bound=ModelSettings)
 
 
 class InferenceCache:
-    """The part of a model that keeps; of a loaded one several threads may ask at once."""
+    """Per-model cache. Thread-safe for loaded models."""
 
     _cache: dict[str, Any] | None = None  # None in a fit, whose arrays may still change
 
-    def kept(self, name: str, make: Callable[[], Any]) -> Any:
-        """`make()`, what every block of scores needs of all items: once for a loaded model, anew each time in a fit."""
+    def cached(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return `make()`, which does not depend on the users: computed once for a loaded model, each time in a fit."""
         if self._cache is None:
             return make()
         if name not in self._cache:
@@ -42,35 +43,35 @@ class InferenceCache:
         return self._cache[name]
 
     def cached_for_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
-        """`make()`, kept by a loaded model for the block that was asked for last."""
+        """Return `make()`, which a loaded model caches for the last block of histories."""
         if self._cache is None:
             return make()
-        arrays = (getattr(histories, name, None) for name in ("indptr", "indices", "data", "places"))
-        asked = tuple(array.tobytes() for array in arrays if array is not None)
-        last, found = self._cache.get(name, (None, None))
-        if last != asked:
-            self._cache[name] = asked, (found := make())
-        return found
+        arrays = (getattr(histories, name, None) for name in ("indptr", "indices", "data", "recency_ranks"))
+        key = tuple(array.tobytes() for array in arrays if array is not None)
+        last_key, value = self._cache.get(name, (None, None))
+        if last_key != key:
+            self._cache[name] = key, (value := make())
+        return value
 
 
 class Model(InferenceCache, ABC, Generic[SettingsT]):
-    """An estimator for one-class data. Of a loaded model several threads may ask for scores at once.
+    """An estimator for one-class data. Scoring by a loaded model is thread-safe.
 
     Attributes:
-        settings: the settings that the model was made with.
-        params: the effective settings, with those that `settings` leaves to the log; `fit` and `load` set them, and the
-            methods of a model read no others.
+        settings: the settings given to the constructor.
+        params: the effective settings, in which those that `settings` leaves at None are derived from the data. `fit` and
+            `load` set them; a model's methods read no others.
         seed: the seed of every random draw.
         threads: numba threads that `fit` and `scores` use; the result does not depend on their number.
         item_degrees: int64 (items,), the number of training edges of each item; set by `fit`.
-        draws_nothing: whether a fit draws nothing at random, so that it is the same for every seed.
-        scorable_each_epoch: whether `on_epoch` may call `scores`, which then uses what has been learned so far.
-        warm_startable: whether `fit` can begin at an earlier fit.
-        stops_early: whether `fit` keeps the epoch that is best on the validation users it is given.
-        cost_is_of_items: whether a fit on fewer users takes about as long, as its cost is that of the items' Gram matrix.
-        block_bytes: bytes of scores best made at once, where a block reads no large table: what a cache holds.
-        item_matrices: how many dense float32 (items, items) arrays a fit holds at once, on any log.
-        extra: the optional extra that has to be installed with the package, if the model needs one.
+        is_deterministic: whether a fit draws nothing at random, so that it is the same for every seed.
+        scores_each_epoch: whether `on_epoch` may call `scores`, which then uses the parameters learned so far.
+        warm_startable: whether `fit` can start at an earlier fit.
+        stops_early: whether `fit` keeps the epoch that is best on the validation users.
+        cost_depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
+        block_bytes: bytes of a block of scores that fits the CPU's cache, for models whose blocks read no large table.
+        item_matrices: number of dense float32 (items, items) arrays that a fit holds at once, on any log.
+        extra: the optional dependency of the package that the model needs, if any.
     """
 
     name: ClassVar[str]
@@ -95,28 +96,32 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
 
     @property
     def item_count(self) -> int:
-        """Items (columns) that the model was fitted on."""
+        """Number of items (columns) that the model was fitted on."""
         return len(self.item_degrees)
 
     @property
     def users_at_once(self) -> int:
-        """Users of a block of scores, where many are scored."""
+        """Number of users in a block of scores when many are scored."""
         matrices = self.matrices_on(self.item_count, int(self.item_degrees.sum()))
         return memory_estimates.users_per_block(self.item_count, matrices, self.block_bytes)
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
-        """`item_matrices` of a fit on a log of so many items and edges; each block of scores then reads one of them."""
+        """Return `item_matrices` of a fit with this number of items and edges; each block of scores reads one of them."""
         return cls.item_matrices
 
     @classmethod
     def block_sizes(cls, settings: Any, items: int) -> memory_estimates.Sizes | None:
-        """What a fit with these settings holds where users are cut into blocks; None where they are not."""
+        """Return the memory per block of a fit by blocks of users; None if the fit is not by blocks."""
         return None
 
     @classmethod
     def fit_bytes(cls, settings: Any, shape: tuple[int, int], edges: int) -> int:
-        """Bytes that a fit in one process takes, its blocks one after another; arguments as of `memory.fit_bytes`."""
+        """Estimate the memory of a fit in one process, its blocks one after another.
+
+        Args:
+            shape, edges: of the (users, items) training matrix.
+        """
         users, items = shape
         if sizes := cls.block_sizes(settings, items):
             of_block = memory_estimates.estimate_block_bytes(
@@ -130,17 +135,17 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         )
 
     def fit(self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS) -> Self:
-        """Learn from the observed graph G. An earlier fit of this model is forgotten.
+        """Fit on the observed graph G, replacing an earlier fit of this model.
 
         Args:
             interactions: (users, items) CSR with sorted, unique column indices; a stored entry is an edge,
-                its value the number of events behind it (models of binary data read the pattern only).
-            options: where to begin, the validation users, the checkpoint folder, and the callback after every pass.
+                its value the number of events (models of binary data read the pattern only).
+            options: the warm start, the validation users, the checkpoint folder, and the callback after every epoch.
 
         Raises:
             TypeError: it is not a `csr_matrix`, or its values are not real numbers.
-            ValueError: the matrix has no edge, columns that are not sorted or come twice, a value that is not a positive
-                finite number, or a shape that the model cannot take; or the options do not fit the model or the matrix.
+            ValueError: the matrix has no edge, unsorted or duplicate columns, a value that is not a positive finite
+                number, or a shape that the model cannot take; or the options do not match the model or the matrix.
         """
         degrees, self._cache = self._degrees(interactions, options), None
         self.check_options(interactions.shape, options)
@@ -150,10 +155,10 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         return self
 
     def check_options(self, shape: tuple[int, int], options: FitOptions) -> None:
-        """Refuse options that do not go with the model, or with a matrix of that shape.
+        """Check that options match the model and a matrix of this shape.
 
         Raises:
-            ValueError: the model cannot begin at an earlier fit, or not at this one, or the shapes do not agree.
+            ValueError: the model cannot start at an earlier fit, or not at this one, or the shapes differ.
         """
         if options.start:
             self._check_start(shape, options.start)
@@ -166,7 +171,7 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
                 )
 
     def fold_in(self, histories: csr_matrix) -> Any:
-        """What represents users who were not in training, by default their (users, items) histories themselves."""
+        """Represent users who were not in training; by default by their (users, items) histories themselves."""
         return histories
 
     def scores(
@@ -177,22 +182,22 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         items: np.ndarray | None = None,
         score: str | None = None,
     ) -> np.ndarray:
-        """Utilities by which items are ranked.
+        """Score items; a higher score ranks higher.
 
         Args:
-            histories: (block, items) CSR, what each user likes, `SequentialHistories` where `params.reads_order`. Items
+            histories: (block, items) CSR, each user's likes; `SequentialHistories` if `params.reads_order`. Items
                 without a training edge are ignored, with a warning; an empty history is scored by popularity.
-            users: (block,) rows of the training matrix, of users who were in training: what was learned of them is used.
+            users: (block,) rows of the training matrix, if these are training users: their learned parameters are used.
             items: columns to score, all by default.
             score: one of `score_names`, the first by default.
 
         Returns:
-            float32 (block, items), higher is better. Seen items are not masked.
+            float32 (block, items). Seen items are not masked.
 
         Raises:
             TypeError: the histories are not a `csr_matrix`, or their values are not real numbers.
-            ValueError: their columns are not sorted or come twice, a value is not a positive finite number, there is not
-                one of `users` for each of them, they do not tell an order that is read, or the model has no such score.
+            ValueError: their columns are unsorted or duplicate, a value is not a positive finite number, `users` and
+                `histories` differ in length, the order is missing that the model reads, or the model has no such score.
         """
         score = self.score_names[0] if score is None else score
         if score not in self.score_names:
@@ -201,13 +206,13 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         return scores if items is None else scores[:, items]
 
     def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        """`scores` of histories that `scores` of a model fitted on the same edges was given, which has checked them."""
+        """Score histories as `scores` does, without its checks, for a component of a model that has made them."""
         return self._score_empty_histories(self._scores(histories, users, score), histories, users)
 
     def iterate_scores(
         self, histories: csr_matrix, *, users: np.ndarray | None = None
     ) -> Iterator[tuple[str, np.ndarray]]:
-        """Each of `score_names` with its `scores`, one after the other; what they have in common is computed once."""
+        """Yield each of `score_names` with its `scores`; shared work is done once."""
         histories = self._score_block(histories, users)
         for score, scores in zip(self.score_names, self._iterate_scores(histories, users), strict=True):
             yield score, self._score_empty_histories(scores, histories, users)
@@ -215,11 +220,11 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
     def recommend(
         self, histories: csr_matrix, n: int, *, users: np.ndarray | None = None, score: str | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The n best items for each user, without those in the history.
+        """Recommend the n best items for each user, without those in the history.
 
         Returns:
-            (ids, scores): int32 and float32, (block, n), best first. Of equal scores the lower id comes first. Where
-            fewer than n items are left, the rest is filled with id -1 and score -inf.
+            (ids, scores): int32 and float32, (block, n), best first. Of equal scores the lower id comes first. If fewer
+            than n items are left, the rest has id -1 and score -inf.
         """
         scores = self.scores(histories, users=users, score=score)
         with kernel_threads(self.threads):
@@ -227,13 +232,17 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
 
     @classmethod
     def component_settings(cls, settings: Any) -> "list[type[Model]]":
-        """The other estimators that a model with these settings is made of; none, by default. `ValueError`: it cannot be."""
+        """Return the estimators of the model's components, if it is a combination of others.
+
+        Raises:
+            ValueError: a component is unknown, or does not go into a combination.
+        """
         return []
 
     def like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Mean and standard deviation of the like probability; None if the model has no such probability.
+        """Return the mean and standard deviation of the like probability; None if the model has no such probability.
 
         Args:
             histories: as in `scores`.
@@ -246,7 +255,7 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         return None
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
-        """What each item of one user's history adds to the scores of other items; None if scores are not such sums.
+        """Return what each item of one user's history adds to the scores of items; None if scores are not such sums.
 
         Args:
             history: (1, items) CSR.
@@ -254,19 +263,19 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
 
         Returns:
             float32 (entries of the history, n), rows in the order of `history.indices`. A column's sum is the score
-            `score`, less the part that is the same for every user. Where all are zero, popularity may have placed the
-            item (`models.numerics.popularity_fallback`), and the score is not a sum.
+            `score` without the part that is the same for every user. If all are zero, the item may be ranked by
+            popularity (`models.numerics.popularity_fallback`), and the score is not a sum.
         """
         return None
 
     def item_vectors(self) -> np.ndarray | None:
-        """float32 (items, K), what the model learned of each item as factors; None if it has none."""
+        """Return the items' factors, float32 (items, K); None if the model has none."""
         return None
 
     def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """The n items most like each, itself left out: by the cosine of their vectors.
+        """Find the n items most similar to each, by the cosine of their vectors.
 
-        Without `item_vectors`, by the scores of a history of that one item: of weights between items, these weights.
+        A model without `item_vectors` uses the scores of a history of that one item: the weights of an item-item model.
 
         Args:
             items: int (block,), columns.
@@ -275,19 +284,19 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
             (ids, similarities): int32 and float32, (block, n), as `recommend` gives them.
 
         Raises:
-            ValueError: the model says nothing of one item beside another.
+            ValueError: the model has no similarities between items.
         """
         alone = single_item_histories(items, self.item_count)
         with kernel_threads(self.threads):
             if (vectors := self.item_vectors()) is None:
                 scores = self.scores(alone)
             else:
-                columns = self.kept("unit vectors", lambda: normalize_columns(vectors))
+                columns = self.cached("unit vectors", lambda: normalize_columns(vectors))
                 scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
             return top_items(scores, alone.indptr, alone.indices, n)
 
     def negative_distribution(self) -> "NegativeDistribution | None":
-        """The law of the negatives that `like` is learned from; None if the model has no `like` or no negatives."""
+        """Return the distribution of the sampled negatives behind `like`; None if the model has no `like` or samples none."""
         return None
 
     def save(self, folder: Path) -> None:
@@ -300,7 +309,7 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
 
     @classmethod
     def load(cls, folder: Path, *, threads: int = 1) -> Self:
-        """The model that `save` wrote; its arrays are memory-mapped."""
+        """Load the model that `save` wrote, with memory-mapped arrays."""
         description = json.loads((folder / "settings.json").read_text())
         if description["model"] != cls.name:
             raise ValueError(f"{folder}: holds a {description['model']}, not a {cls.name}")
@@ -310,7 +319,7 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         model.params = cls.Settings.from_saved(
             description.get("resolved", description["settings"])
         )  # absent in early fits
-        # As plain arrays: each look into a `memmap` costs microseconds.
+        # Plain arrays, since each access to a `memmap` costs microseconds.
         arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
         model.item_degrees = arrays.pop("item_degrees")
         model._restore(arrays)
@@ -318,15 +327,15 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         return model
 
     def fold_in_users(self, histories: csr_matrix) -> Any:
-        """`fold_in`, kept by a loaded model for the block that was asked for last: its scores and `like` share it."""
+        """Fold in as `fold_in` does; a loaded model caches the last block, whose scores and `like` share it."""
         return self.cached_for_block("fold-in", histories, lambda: self.fold_in(histories))
 
     def _known(self, histories: csr_matrix) -> csr_matrix:
-        """The histories without the items that have no training edge, with `item_count` columns; `check_matrix`."""
-        return drop_unknown_entries(histories, self.kept("trained", lambda: self.item_degrees > 0), self.name)
+        """Check the histories and drop the items without a training edge; `item_count` columns are left."""
+        return drop_unknown_entries(histories, self.cached("trained", lambda: self.item_degrees > 0), self.name)
 
     def _degrees(self, interactions: csr_matrix, options: FitOptions) -> np.ndarray:
-        """The items' degrees, int64 (items,), of a matrix on which the model can be fitted, which is checked."""
+        """Check the training matrix and return its item degrees, int64 (items,)."""
         return count_item_degrees(check_interactions(interactions))
 
     def _check_start(self, shape: tuple[int, int], start: Start) -> None:
@@ -336,48 +345,48 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         if previous.name != self.name:
             raise ValueError(f"{self.name} cannot begin at a fit of {previous.name}; give it one of its own kind")
         for name in WIDTH_SETTINGS:
-            own, other = (getattr(one.settings, name, None) for one in (self, previous))
-            if own != other:
+            own, earlier = (getattr(model.settings, name, None) for model in (self, previous))
+            if own != earlier:
                 raise ValueError(
-                    f"{name}: {own} here, {other} in the fit to begin at; make them equal, or fit without a start"
+                    f"{name}: {own} here, {earlier} in the fit to begin at; make them equal, or fit without a start"
                 )
         if (len(start.users), len(start.items)) != shape:
             raise ValueError(
-                f"the start names places for {len(start.users)} users and {len(start.items)} items; "
+                f"the start has indices of {len(start.users)} users and {len(start.items)} items; "
                 f"the matrix is {shape[0]} x {shape[1]}"
             )
 
     @abstractmethod
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        """Learn; `fit` has checked `interactions` and `options` and has set `count_item_degrees`."""
+        """Fit; `fit` has checked `interactions` and `options` and has set `item_degrees` and `params`."""
 
     @abstractmethod
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        """A new float32 (block, items) array; the caller overwrites the rows of empty histories."""
+        """Return a new float32 (block, items) array; the caller overwrites the rows of empty histories."""
 
     def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
-        """`_draw_score_variants` by each of `score_names`; for a model of which they share work to override."""
+        """Yield `_scores` by each of `score_names`; a model whose scores share work overrides it."""
         return (self._scores(histories, users, score) for score in self.score_names)
 
     def _score_block(self, histories: csr_matrix, users: np.ndarray | None) -> csr_matrix:
-        """Histories that are known, one for each of the users."""
+        """Check the histories, one for each of the users, and drop unknown items."""
         histories = self._known(histories)
         if users is not None and len(users) != histories.shape[0]:
             raise ValueError(f"{len(users)} users but {histories.shape[0]} histories; give one history for each user")
         return histories
 
     def _score_empty_histories(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        """The scores, those of an unseen user with an empty history replaced by popularity."""
-        answered = len(scores) == 1 and len(histories.indices)  # as most histories that are asked for alone
-        if users is None and not answered and (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
+        """Replace the scores of an unseen user with an empty history by popularity."""
+        is_single_history = len(scores) == 1 and len(histories.indices)  # the common case of a request for one user
+        if users is None and not is_single_history and (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
             scores[empty] = self.item_degrees.astype(np.float32)
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Fitted arrays by name, `count_item_degrees` excepted."""
+        """Return the fitted arrays by name, without `item_degrees`."""
         return {}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take back what `_split_arrays` gave."""
+        """Set the arrays that `_arrays` returned."""
         for name, array in arrays.items():
             setattr(self, name, array)

@@ -1,10 +1,10 @@
-"""A fit by blocks of users: what of it is the same in every model.
+"""Fits by blocks of users: the part that all models share.
 
-The users' part of a model lies on a shelf (`models.fit_options.ScratchStore`), such as a folder, each block under names of its own. A
-call of a block (`function(block, state, ...)`, a module's own) reads the arrays as the call before left them, and writes
-them under the next number, whole or not at all. So a call that is made again, because its process died, begins at the same
-arrays and gives the same bits. What the items need travels as calls and answers. Answers are added in the order of the
-blocks, wherever they were computed.
+The users' parameters lie in a scratch store (`models.fit_options.ScratchStore`), each block under its own names. A call for
+a block (`function(block, state, ...)`, at module level) reads the arrays of the previous call and writes the new ones
+atomically under the next number. So a call that is repeated after its process died reads the same arrays and gives the same
+bits. Item parameters and sums travel as arguments and results. Results are added in the order of the blocks, wherever they
+were computed.
 """
 
 import os
@@ -24,17 +24,17 @@ from scipy.sparse import csr_matrix
 from oneclass.models.fit_options import BlockExecutor, FitOptions, InMemoryRows, RowLoader, ScratchFactory, ScratchStore
 from oneclass.models.numerics.partition import partition_rows
 
-MISSING_SCRATCH = "not there; give a `scratch` that every worker sees, and nobody tidies"
+MISSING_SCRATCH = "not there; give a `scratch` that every worker sees and no other program cleans up"
 
 
 @dataclass(frozen=True)
 class LocalScratch:
-    """A shelf (`models.fit_options.ScratchStore`) that is a folder."""
+    """A scratch store (`models.fit_options.ScratchStore`) in a folder."""
 
     path: Path
 
     def read(self, name: str) -> dict[str, np.ndarray]:
-        """As in `ScratchStore`."""
+        """Return the arrays stored under a name."""
         file = self._file(name)
         if not file.exists():
             raise FileNotFoundError(f"{file}: {MISSING_SCRATCH}")
@@ -42,13 +42,13 @@ class LocalScratch:
             return dict(arrays)
 
     def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """As in `ScratchStore`."""
-        half_made = self.path / f"partial-{uuid.uuid4().hex}.npz"
-        np.savez(half_made, allow_pickle=False, **arrays)
-        os.replace(half_made, self._file(name))
+        """Store arrays under a name atomically, replacing earlier ones."""
+        partial_file = self.path / f"partial-{uuid.uuid4().hex}.npz"
+        np.savez(partial_file, allow_pickle=False, **arrays)
+        os.replace(partial_file, self._file(name))
 
     def remove(self, name: str) -> None:
-        """As in `ScratchStore`."""
+        """Delete a name, if it exists."""
         self._file(name).unlink(missing_ok=True)
 
     def _file(self, name: str) -> Path:
@@ -57,7 +57,7 @@ class LocalScratch:
 
 @contextmanager
 def open_scratch(scratch: Path | None, name: str) -> Iterator[LocalScratch]:
-    """A folder for one fit of the model of that name, in `scratch` or among the temporary folders."""
+    """Create a folder for one fit of the model with this name, in `scratch` or among the temporary files."""
     if scratch:
         scratch = scratch.resolve()
         scratch.mkdir(parents=True, exist_ok=True)
@@ -70,14 +70,14 @@ SHARED_NAME = "shared"
 
 @dataclass(frozen=True)
 class UserBlock:
-    """What a worker is told of a block, with every call.
+    """A block's metadata, sent with every call.
 
     Attributes:
-        number: of the block, from 0.
-        first, end: its users are [first, end) of the training matrix.
-        rows: how to get their rows.
-        shelf: of the fit.
-        terms: what of the model every block must know.
+        number: number of the block, from 0.
+        first, end: its users are the rows [first, end) of the training matrix.
+        rows: loads these rows.
+        scratch: the fit's scratch store.
+        config: model configuration shared by all blocks.
     """
 
     number: int
@@ -85,13 +85,13 @@ class UserBlock:
     end: int
     rows: RowLoader
     scratch: ScratchStore
-    terms: Any
+    config: Any
 
     def matrix(self, items: int) -> csr_matrix:
-        """The block's rows of the training matrix.
+        """Load the block's rows of the training matrix.
 
         Raises:
-            ValueError: `rows` gives something else.
+            ValueError: they have another shape.
         """
         rows = self.rows(self.first, self.end)
         if rows.shape != (self.end - self.first, items):
@@ -102,21 +102,21 @@ class UserBlock:
         return rows
 
     def read(self, state: int) -> dict[str, np.ndarray]:
-        """The users' arrays by name, as write number `state` left them.
+        """Read the users' arrays by name, as of write number `state`.
 
         Raises:
-            FileNotFoundError: they are not there.
+            FileNotFoundError: they are absent.
         """
         return self.scratch.read(self._name(state))
 
     def write(self, state: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep the arrays under the next number. The write before stays, for a call that is made again."""
+        """Store the arrays as write number `state`. The previous write stays, for a call that is repeated."""
         self.scratch.write(self._name(state), arrays)
         if state > 1:
             self.scratch.remove(self._name(state - 2))
 
     def shared(self) -> dict[str, np.ndarray]:
-        """The arrays by name that `Blocks.share` keeps for all blocks."""
+        """Read the arrays that `UserBlocks.share` stored for all blocks."""
         return self.scratch.read(SHARED_NAME)
 
     def _name(self, state: int) -> str:
@@ -124,35 +124,36 @@ class UserBlock:
 
 
 class UserBlocks(Sequence[UserBlock]):
-    """The blocks of one fit, as the coordinator has them; their shelf goes when the fit ends."""
+    """The blocks of one fit, on the coordinator's side."""
 
-    def __init__(self, blocks: Sequence[UserBlock], shelf: ScratchStore, workers: BlockExecutor) -> None:
-        self._shelf = shelf
+    def __init__(self, blocks: Sequence[UserBlock], scratch: ScratchStore, workers: BlockExecutor) -> None:
+        self._scratch = scratch
         self._blocks, self._workers, self._states = list(blocks), workers, [0] * len(blocks)
 
     def __len__(self) -> int:
         return len(self._blocks)
 
-    def __getitem__(self, places: int | slice) -> Any:
-        return self._blocks[places]
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._blocks[index]
 
-    def begin(self, users: Mapping[str, np.ndarray]) -> None:
-        """Write the arrays with which all users begin, by name."""
+    def write_users(self, users: Mapping[str, np.ndarray]) -> None:
+        """Write the initial arrays of all users, by name."""
         for block in self:
             block.write(0, {name: array[block.first : block.end] for name, array in users.items()})
 
     def share(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays, by name, that every block may read (`Block.shared`), and that need not travel with each call."""
-        self._shelf.write(SHARED_NAME, arrays)
+        """Store arrays, by name, that every block may read (`UserBlock.shared`) instead of receiving them with each call."""
+        self._scratch.write(SHARED_NAME, arrays)
 
-    def ask(
+    def map_blocks(
         self, function: Callable[..., Any], *arguments: Any, of: Sequence[UserBlock] | None = None, writes: bool = False
     ) -> list:
-        """`function(block, state, *arguments)` of all blocks, or of some, in their order.
+        """Return `function(block, state, *arguments)` of all blocks, or of some, in their order.
 
         Args:
-            function: a module's own; it reads the block at `state`.
-            writes: it also writes the block under `state` + 1.
+            function: a module-level function, which reads the block at `state`.
+            of: the blocks; all by default.
+            writes: whether it also writes the block as `state` + 1.
         """
         blocks = self if of is None else of
         answers = self._workers.map(function, [(block, self._states[block.number], *arguments) for block in blocks])
@@ -160,8 +161,8 @@ class UserBlocks(Sequence[UserBlock]):
             self._states[block.number] += 1
         return answers
 
-    def gathered(self) -> dict[str, np.ndarray]:
-        """The arrays of all users, by name."""
+    def gather_users(self) -> dict[str, np.ndarray]:
+        """Read the arrays of all users, by name."""
         whole: dict[str, np.ndarray] = {}
         for block in self:
             for name, part in block.read(self._states[block.number]).items():
@@ -175,20 +176,21 @@ class UserBlocks(Sequence[UserBlock]):
 def partition_users(
     interactions: csr_matrix, count: int, config: Any, options: FitOptions, name: str
 ) -> Iterator[UserBlocks]:
-    """The blocks of a fit, whose users are yet to be written (`Blocks.begin`).
+    """Cut the users of a fit into blocks, whose initial arrays the caller writes (`UserBlocks.write_users`).
 
-    Their shelf, in `options.scratch`, goes with the context, however it ends.
+    The scratch store, in `options.scratch`, is deleted on exit, also after an error.
 
     Args:
-        count: of the blocks; there may be fewer.
-        terms, name: of the model.
+        count: number of blocks; with few users there are fewer.
+        config: model configuration shared by all blocks.
+        name: name of the model.
     """
-    with _scratch_factory(options.scratch)(name) as shelf:
+    with _scratch_factory(options.scratch)(name) as scratch:
         blocks = [
-            UserBlock(number, first, end, _row_loader(interactions, first, end, options), shelf, config)
+            UserBlock(number, first, end, _row_loader(interactions, first, end, options), scratch, config)
             for number, (first, end) in enumerate(partition_by_edges(interactions.indptr, count))
         ]
-        yield UserBlocks(blocks, shelf, options.workers)
+        yield UserBlocks(blocks, scratch, options.workers)
 
 
 def _scratch_factory(scratch: Path | ScratchFactory | None) -> ScratchFactory:
@@ -196,7 +198,7 @@ def _scratch_factory(scratch: Path | ScratchFactory | None) -> ScratchFactory:
 
 
 def add_arrays(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """The sum of arrays of one shape, float64, in their order."""
+    """Add arrays of one shape in float64, in their order."""
     first, *others = parts
     total = first.astype(np.float64)
     for part in others:
@@ -205,13 +207,13 @@ def add_arrays(parts: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def partition_by_edges(starts: np.ndarray, count: int) -> list[tuple[int, int]]:
-    """(first, end) of at most `count` blocks with about equal numbers of edges, none of them without users."""
+    """Return (first, end) of at most `count` blocks of rows, none empty, with about equal numbers of edges."""
     bounds = np.unique(partition_rows(starts.astype(np.int64), count, 8)).tolist()
     return list(pairwise(bounds))
 
 
 def _row_loader(matrix: csr_matrix, first: int, end: int, options: FitOptions) -> RowLoader:
-    """How a block gets its rows; of those at hand nothing is copied."""
+    """Return the loader of a block's rows; rows in memory are not copied."""
     if options.rows:
         return options.rows
     edges, starts = slice(matrix.indptr[first], matrix.indptr[end]), matrix.indptr[first : end + 1]

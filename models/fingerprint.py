@@ -1,8 +1,8 @@
-"""Which source a model's fit, or a stage's result, depends on, in one short digest. The source is read as bytes.
+"""Digests of the source code that a model's fit, or a stage's result, depends on. The source is read as bytes.
 
-A model depends on its family's room (a package of `models/`, or a module beside them) and on all that families share.
-No family imports another, and none imports `generator` or `registry` (`tests/test_imports.py`). A stage's module depends
-on itself and, whatever it imports, on all of `models/`.
+A model depends on its family (a package or module of `models/`) and on the modules that all families share. No family
+imports another, and none imports `generator` or `registry` (`tests/test_imports.py`). A stage's module depends on itself
+and, whatever it imports, on all of `models/`.
 """
 
 import functools
@@ -21,7 +21,7 @@ SHARED = {"degrees", "evaluation", "negatives", "numerics"} | {  # packages, and
 
 @functools.cache
 def fingerprint_model(model: type[Model], package: Path = PACKAGE) -> str:
-    """Digest of what an estimator's class depends on in `models/`, and of its own file where that is elsewhere."""
+    """Return the digest of the source in `models/` that an estimator depends on, and of its own file if that is outside."""
     inside = model.__module__.removeprefix(f"{base.__package__}.")
     if inside == model.__module__:
         return _with_file(Path(inspect.getfile(model)), _source_digest(package, SHARED))
@@ -29,7 +29,7 @@ def fingerprint_model(model: type[Model], package: Path = PACKAGE) -> str:
 
 
 def fingerprint_file(file: Path) -> str:
-    """Digest of a file and of all of `models/`."""
+    """Return the digest of a file and of all of `models/`."""
     return _with_file(file, numba_cache.source_digest())
 
 
@@ -37,7 +37,7 @@ def _with_file(file: Path, digest: str) -> str:
     return hashlib.sha256(f"{file.name} {digest}\n".encode() + file.read_bytes()).hexdigest()[:16]
 
 
-def _source_digest(package: Path, rooms: set[str]) -> str:
-    """Digest of the source of these rooms."""
-    files = [file for file in package.rglob("*.py") if file.relative_to(package).parts[0].removesuffix(".py") in rooms]
+def _source_digest(package: Path, names: set[str]) -> str:
+    """Return the digest of the source of these packages and modules."""
+    files = [file for file in package.rglob("*.py") if file.relative_to(package).parts[0].removesuffix(".py") in names]
     return numba_cache.digest_of(files, package)

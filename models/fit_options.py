@@ -1,9 +1,8 @@
-"""The options of a fit: where to begin, the validation users, the callback, and where blocks of users are computed.
+"""The options of a fit: warm start, validation users, callback, and the executor of blocks of users.
 
-A fit that begins at an earlier one (`Start`) saves time only where it ends sooner. A model that stops where its objective
-is level stops sooner by that rule alone. One with a schedule, of passes or of step sizes, makes only the end of it: the
-last quarter of the passes (`skipped_epochs`), with the step sizes that any fit has there, as the large first steps would forget
-what was learned.
+A warm start (`Start`) saves time only if the fit ends sooner. A model that stops on convergence of its objective does so by
+that rule alone. A model with a schedule of passes or step sizes runs only the last quarter of it (`skipped_epochs`), with the
+step sizes that any fit has there, since the large first steps would destroy what was learned.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +22,10 @@ class Epoch:
     """One pass over the data, for progress lines.
 
     Attributes:
-        number: of the pass, from 1.
-        of: the number of passes in all.
+        number: number of the pass, from 1.
+        of: total number of passes.
         seconds: wall time of this pass.
-        values: what the model reports (loss, bound, step size), by name.
+        values: figures that the model reports (loss, bound, step size), by name.
     """
 
     number: int
@@ -37,11 +36,11 @@ class Epoch:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """An earlier fit to begin at. Users and items that are new since then begin as in any other fit.
+    """An earlier fit to start at. New users and items start as in any other fit.
 
     Attributes:
-        previous: a fitted model of the same kind, with arrays as wide (WIDTHS).
-        users, items: int (users,) and (items,): for each row and column of the matrix, its place in the matrix
+        previous: a fitted model of the same kind, equal in WIDTH_SETTINGS.
+        users, items: int (users,) and (items,): for each row and column of the matrix, its index in the matrix
             of `previous`, or -1 if it is new.
     """
 
@@ -50,57 +49,52 @@ class Start:
     items: np.ndarray
 
 
-WIDTH_SETTINGS = (
-    "factors",
-    "hidden",
-    "latent",
-)  # settings that give a fit's arrays their widths, in the models that have them
+WIDTH_SETTINGS = ("factors", "hidden", "latent")  # settings that fix the widths of a fit's arrays
 WARM_START_SKIP = 0.75  # share of a schedule of passes
 
 
 def copy_rows(own: np.ndarray, earlier: np.ndarray, indices: np.ndarray) -> None:
-    """Copy rows of an earlier fit's array into `own`; `places` as in `Start`, where -1 keeps the own row."""
+    """Copy rows of an earlier fit's array into `own`; indices as in `Start`, where -1 keeps the own row."""
     known = indices >= 0
     own[known] = earlier[indices[known]]
 
 
 def skipped_epochs(passes: int, start: Start | None) -> int:
-    """How many of a schedule's passes a fit leaves out at its beginning; all but the last quarter where it has a start."""
+    """Return the number of a schedule's first passes that a fit skips: with a warm start, all but the last quarter."""
     return int(WARM_START_SKIP * passes) if start else 0
 
 
 def sampling_seed(seed: int, interactions: csr_matrix, start: Start | None) -> int:
-    """The seed of what is drawn in every pass: another one each night where a fit begins at the last night's.
+    """Return the seed of the draws in each pass; a warm start gets one that changes with the data.
 
-    With the same negatives night after night, a chain of fits would learn these by heart.
+    Reusing the seed across warm starts would overfit to one set of negatives.
     """
     return seed + interactions.nnz if start else seed
 
 
 @dataclass(frozen=True, eq=False)
 class ValidationUsers:
-    """Users who are not in training; the best epoch is chosen by how well it ranks for them.
+    """Users who are not in training, on whom the best epoch is chosen.
 
     Attributes:
-        histories: (users, items) CSR, the edges that the model is shown.
-        targets: (users, items) CSR, the edges that it has to find; disjoint from the histories.
+        histories: (users, items) CSR, the edges to score from.
+        targets: (users, items) CSR, the edges to rank high; disjoint from the histories.
     """
 
     histories: csr_matrix
     targets: csr_matrix
 
 
-RowLoader = Callable[
-    [int, int], csr_matrix
-]  # rows [first, end) of the training matrix, on any worker; it can be pickled
+# Loads rows [first, end) of the training matrix on any worker; picklable.
+RowLoader = Callable[[int, int], csr_matrix]
 
 
 @dataclass(frozen=True, eq=False)
 class InMemoryRows:
-    """The rows of one block, which travel with every call: for a fit in one process, where nothing travels.
+    """The rows of one block, held in memory: for a fit in one process.
 
     Attributes:
-        first: the number of the first of them in the training matrix.
+        first: index of the first row in the training matrix.
         matrix: the rows.
     """
 
@@ -108,50 +102,49 @@ class InMemoryRows:
     matrix: csr_matrix
 
     def __call__(self, first: int, end: int) -> csr_matrix:
-        """Rows [first, end) of the training matrix."""
+        """Return rows [first, end) of the training matrix."""
         return self.matrix[first - self.first : end - self.first]
 
 
 class ScratchStore(Protocol):
-    """Scratch storage for the state of blocks between their calls, seen by all workers; it can be pickled."""
+    """Scratch storage for the state of blocks between their calls, shared by all workers; picklable."""
 
     def read(self, name: str) -> dict[str, np.ndarray]:
-        """What was written under that name.
+        """Return the arrays stored under a name.
 
         Raises:
-            FileNotFoundError: nothing was, or it is gone.
+            FileNotFoundError: the name is absent.
         """
         ...
 
     def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep arrays under a name, whole or not at all, in place of what was there."""
+        """Store arrays under a name atomically, replacing earlier ones."""
 
     def remove(self, name: str) -> None:
-        """Forget a name, if it is there."""
+        """Delete a name, if it exists."""
 
 
-ScratchFactory = Callable[
-    [str], AbstractContextManager[ScratchStore]
-]  # a new shelf for a fit of the model of that name
+# Opens a new scratch store for a fit of the model with this name.
+ScratchFactory = Callable[[str], AbstractContextManager[ScratchStore]]
 
 
 class BlockExecutor(Protocol):
-    """Where the blocks of one fit are computed; a call may be made again where its process died."""
+    """Executes the calls of a fit by blocks; a call is repeated if its process dies."""
 
     def map(self, function: Callable[..., Any], calls: Sequence[tuple]) -> list:
-        """`function(*call)` of every call, in the order of the calls.
+        """Return `function(*call)` of every call, in the order of the calls.
 
-        `function` is a module's own, and the arguments and results can be pickled. What a call leaves in `scratch` is
-        there when a later one begins, in whatever process.
+        `function` is a module-level function; arguments and results are picklable. Later calls, in any process, can read
+        what a call wrote to `scratch`.
         """
         ...
 
 
 class SerialExecutor:
-    """Blocks are computed in this process, one after another."""
+    """Executes calls in this process, one after another."""
 
     def map(self, function: Callable[..., Any], calls: Sequence[tuple]) -> list:
-        """As in `BlockExecutor`."""
+        """Return `function(*call)` of every call."""
         return [function(*call) for call in calls]
 
 
@@ -163,35 +156,35 @@ def _ignore_epoch(epoch: Epoch) -> None:
 
 
 def _raise_no_component(name: str, settings: ModelSettings) -> None:
-    """The default of `member`."""
+    """The default of `load_component`."""
 
 
 @dataclass(frozen=True, eq=False)
 class FitOptions:
-    """The options of one fit; the model does not keep them.
+    """The options of one fit; the model does not store them.
 
     Attributes:
-        start: an earlier fit to begin at, for a model that is `warm_startable`.
+        start: an earlier fit to start at, for a model that is `warm_startable`.
         validation: a model that `stops_early` keeps the epoch of the best nDCG@100 on these users; others ignore them.
-        negatives: (users, items) CSR, what training users considered and did not like, for a model whose settings say that
-            it `reads_negatives`; None where none were observed.
-        checkpoints: the folder of the checkpoints from which an interrupted fit goes on; None to keep none. Only some
-            models keep checkpoints.
+        explicit_negatives: (users, items) CSR, items that training users considered and did not like, for a model whose
+            settings say `reads_explicit_negatives`; None if the log has none.
+        checkpoints: folder of the checkpoints from which an interrupted fit resumes; None for no checkpoints. Only some
+            models write them.
         on_epoch: called after every pass.
-        member: asked by a model that is made of others: for a model's name and settings, a fit of it on the same edges
-            that is at hand, or None.
-        workers: where the blocks are computed, for a model with a setting `blocks`; others ignore this and what follows.
-        rows: how a worker gets its rows of the matrix; None: they travel with each call.
-        scratch: where the users of a block lie between its calls: shelves, or a folder that all workers see. The fit makes
-            a folder of its own in it, and removes that at its end; None: among the temporary folders of this machine.
+        load_component: for a model that combines others: returns a stored fit on the same edges of a model's name and
+            settings, or None.
+        workers: the executor of blocks, for a model with a setting `blocks`; others ignore this and the options below.
+        rows: loads a block's rows of the matrix on a worker; None sends them with each call.
+        scratch: scratch storage for block state: a factory of stores, or a folder shared by all workers, in which the fit
+            creates a folder and removes it at its end. None for the machine's folder of temporary files.
     """
 
     start: Start | None = None
     validation: ValidationUsers | None = None
-    negatives: csr_matrix | None = None
+    explicit_negatives: csr_matrix | None = None
     checkpoints: Path | None = None
     on_epoch: Callable[[Epoch], None] = _ignore_epoch
-    member: Callable[[str, ModelSettings], Any] = _raise_no_component
+    load_component: Callable[[str, ModelSettings], Any] = _raise_no_component
     workers: BlockExecutor = SERIAL
     rows: RowLoader | None = None
     scratch: Path | ScratchFactory | None = None
@@ -201,5 +194,5 @@ DEFAULT_OPTIONS = FitOptions()
 
 
 def has_converged(before: float, now: float, tolerance: float) -> bool:
-    """Whether an objective has moved by less than this share of itself since the last look; never with tolerance 0."""
+    """Whether an objective has changed by less than this share of itself since the last check; never with tolerance 0."""
     return abs(now - before) < tolerance * abs(before)

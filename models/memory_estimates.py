@@ -5,20 +5,20 @@ from dataclasses import dataclass
 BYTES_PER_EDGE = 16  # an index and a value, by user and by item
 BYTES_PER_FACTOR = 12  # a mean, a precision and what an update needs beside them
 COPIES_PER_FIT = 3  # of the user arrays held by one call: input, kernel layout, output
-SCORE_BLOCK_COPIES = 2  # blocks as large: what the scores are made from
-LARGE_BLOCK_BYTES = 1 << 29  # bytes of scores, where each block reads an (items, items) table: at 17,770 items 1.3 GB
+SCORE_BLOCK_COPIES = 2  # intermediate arrays as large as a block of scores
+LARGE_BLOCK_BYTES = 1 << 29  # bytes of scores if each block reads an (items, items) table, of 1.3 GB for 17,770 items
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of what a fit by blocks of users holds.
+    """Sizes in bytes for a fit by blocks of users.
 
     Attributes:
-        user: a user's arrays, as they lie with a block.
-        items: what a block is sent of all items.
-        answer: the largest answer of a block.
-        here: what the coordinator holds beside users, calls and answers.
-        call: what a call holds beside its edges, users, items and answer.
+        user: a user's arrays in the scratch store.
+        items: the item arrays sent to a block.
+        answer: the largest result of a block.
+        here: memory of the coordinator beside users, arguments and results.
+        call: memory of a call beside its edges, users, items and result.
         edge: an edge of a block in a call.
     """
 
@@ -31,11 +31,11 @@ class Sizes:
 
 
 def estimate_fit_bytes(shape: tuple[int, int], edges: int, factors: int, matrices: int) -> int:
-    """Bytes that a fit of all users in one process takes, beside what the process has anyway.
+    """Estimate the additional memory of a fit of all users in one process.
 
     Args:
         shape, edges: of the (users, items) training matrix.
-        factors: numbers that are learned of each user and each item.
+        factors: number of learned parameters per user and item.
         matrices: dense float32 (items, items) arrays that the fit holds at once.
     """
     users, items = shape
@@ -43,9 +43,9 @@ def estimate_fit_bytes(shape: tuple[int, int], edges: int, factors: int, matrice
 
 
 def estimate_coordinator_bytes(sizes: Sizes, blocks: int, shape: tuple[int, int], matrices: int) -> int:
-    """Bytes that a fit by blocks takes in the process that submits it, where the matrix is mapped from a file.
+    """Estimate the memory of the coordinator of a fit by blocks, with a memory-mapped matrix.
 
-    All users are there at the beginning and the end; between these, of each block a call and an answer, and their sum.
+    It holds all users at the start and the end; in between, the arguments and results of all blocks, and their sum.
     """
     users, items = shape
     exchange = blocks * (sizes.items + sizes.answer)
@@ -53,26 +53,26 @@ def estimate_coordinator_bytes(sizes: Sizes, blocks: int, shape: tuple[int, int]
 
 
 def estimate_block_bytes(sizes: Sizes, users: int, edges: int) -> int:
-    """Bytes that a call of a block of so many users and edges takes."""
+    """Estimate the memory of a call for a block of this size."""
     return sizes.edge * edges + COPIES_PER_FIT * sizes.user * users + 2 * (sizes.items + sizes.answer) + sizes.call
 
 
 def users_per_block(items: int, matrices: int, block: int) -> int:
-    """Users of a block of scores.
+    """Return the number of users in a block of scores.
 
     Args:
-        matrices: as in `estimate_fit_bytes`; where each block reads one of them, blocks are large and quicker one after another.
+        matrices: as in `estimate_fit_bytes`; if each block reads one of them, large blocks, one after another, are faster.
         block: bytes of a block otherwise.
     """
     return max(1, (LARGE_BLOCK_BYTES if matrices else block) // (4 * items))
 
 
 def scoring_bytes(users: int, items: int, scores: int, saved: int) -> int:
-    """Bytes that it takes to rank all items, beside what the process has anyway.
+    """Estimate the additional memory of ranking all items.
 
     Args:
-        users: scored at once.
-        scores: kinds of scores that the model has.
-        saved: size of the saved fit, of which some is kept in another form too.
+        users: number of users scored at once.
+        scores: number of scores that the model has.
+        saved: size of the saved fit, part of which is cached in another layout too.
     """
     return (scores + SCORE_BLOCK_COPIES) * 4 * items * users + 2 * saved

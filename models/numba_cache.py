@@ -1,12 +1,13 @@
-"""How numba compiles kernels, and where it keeps their machine code, so that code of an older source is never used.
+"""Caching of compiled kernels, so that machine code of another source is never used.
 
-numba's own cache looks only at the file that a kernel stands in, not at the helpers in other files that are compiled
-into it. Here all kernels of `models/` lie in `<cache>/models-<digest>/`, where the digest is of every source file of
-`models/`. An edit gives a new folder, and checkouts of equal source share one.
+numba's own cache checks only the file of a kernel, not the helpers in other files that are compiled into it. Here all
+kernels of `models/` lie in `<cache>/models-<digest>/`, where the digest is that of every source file of `models/`. An edit
+gives a new folder, and checkouts of equal source share one.
 
-Two faults of numba are worked around. Two processes that save two signatures of one kernel at once would choose the same
-file name for both (`_save_in_turn`). A kernel would run other machine code just compiled than read from the cache
-(`_finalize_with_own_copies`). A file that was damaged on the disk is compiled anew (`_is_whole`).
+Faults of numba are worked around. Processes that save two signatures of one kernel at once would choose the same file name
+for both, and a process killed between saving index and data could leave an index that names another signature's machine
+code (`_save_locked`). A kernel would run other machine code just compiled than read from the cache
+(`_finalize_with_own_copies`). A file damaged on the disk is compiled anew (`_is_whole`).
 """
 
 import atexit
@@ -14,6 +15,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import itertools
 import os
 import shutil
 import tempfile
@@ -31,22 +33,22 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
 PACKAGE = Path(__file__).resolve().parent
-DAYS_KEPT = 30  # a folder of another source is deleted after so many days without use
-PATIENCE = 300  # seconds for which a kernel that another process compiles is waited for, before it is compiled here too
+MAX_UNUSED_DAYS = 30  # a folder of another source is deleted after this many days without use
+MAX_WAIT_SECONDS = 300  # wait this long for a kernel that another process compiles, then compile it here too
 FALLBACKS = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
 CHECKSUM = hashlib.sha256().digest_size  # bytes at the end of each file
 # Any: methods of these are replaced, which a type checker refuses.
 _File: Any = caching.IndexDataCacheFile
 _Dispatcher: Any = Dispatcher
 _CodeLibrary: Any = CPUCodeLibrary
-_save, _open_for_write, _load_index, _load_data = _File.save, _File._open_for_write, _File._load_index, _File._load_data
+_open_for_write, _load_index, _load_data = _File._open_for_write, _File._load_index, _File._load_data
 _compile, _finalize = _Dispatcher.compile, _CodeLibrary._finalize_final_module
-_alone = threading.local()  # whether this thread is compiling a kernel that no other process compiles meanwhile
+_thread = threading.local()  # `compiling`: whether this thread holds the lock of a kernel
 
 
 def install() -> None:
-    """Have numba compile and keep so the kernels that are declared from now on, unless the user names locators."""
-    _File.save, _File._open_for_write = _save_in_turn, _open_with_checksum
+    """Make numba use this cache for kernels declared after the call, unless the user has set locators."""
+    _File.save, _File._open_for_write = _save_locked, _open_with_checksum
     _File._load_index, _File._load_data = _load_whole_index, _load_whole_data
     _Dispatcher.compile, _CodeLibrary._finalize_final_module = _compile_once, _finalize_with_own_copies
     if not os.environ.get("NUMBA_CACHE_LOCATOR_CLASSES"):
@@ -56,12 +58,12 @@ def install() -> None:
 
 @functools.cache
 def source_digest() -> str:
-    """Digest of every source file of `models/`."""
+    """Return the digest of every source file of `models/`."""
     return digest_of(PACKAGE.rglob("*.py"), PACKAGE)
 
 
 def digest_of(files: Iterable[Path], package: Path) -> str:
-    """Digest of the names within a package, and of the bytes, of files in it."""
+    """Return the digest of the relative paths and contents of files in a package."""
     digest = hashlib.sha256()
     for name, file in sorted((file.relative_to(package).as_posix(), file) for file in files):
         digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
@@ -69,39 +71,38 @@ def digest_of(files: Iterable[Path], package: Path) -> str:
 
 
 class ModelsLocator:
-    """Where one kernel is kept; numba asks the classes that `NUMBA_CACHE_LOCATOR_CLASSES` names."""
+    """Locates the cache of one kernel; numba tries the classes that `NUMBA_CACHE_LOCATOR_CLASSES` lists."""
 
     def __init__(self, py_file: str, line: int) -> None:
-        self._py_file = py_file  # numba names the file in its warnings
-        self._place = (
-            f"{Path(py_file).resolve().relative_to(PACKAGE).with_suffix('').as_posix().replace('/', '.')}.{line}"
-        )
+        self._py_file = py_file  # for numba's warnings
+        module = Path(py_file).resolve().relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".")
+        self._disambiguator = f"{module}.{line}"
 
     @classmethod
     def from_function(cls, function: Callable, py_file: str) -> Self | None:
-        """The place of a kernel, if its file lies in `models/`; else None, as numba wants it."""
+        """Return the locator of a kernel if its file lies in `models/`, else None."""
         inside = os.path.exists(py_file) and Path(py_file).resolve().is_relative_to(PACKAGE)
         return cls(py_file, function.__code__.co_firstlineno) if inside else None
 
     def ensure_cache_path(self) -> None:
-        """Make the folder."""
+        """Create the folder."""
         folder().mkdir(parents=True, exist_ok=True)
 
     def get_cache_path(self) -> str:
-        """The folder."""
+        """Return the folder."""
         return str(folder())
 
     def get_source_stamp(self) -> str:
-        """What the kernel was compiled from."""
+        """Return the digest of the kernel's source."""
         return source_digest()
 
     def get_disambiguator(self) -> str:
-        """Tells kernels of one name apart, in one file or in files of one name."""
-        return self._place
+        """Return a name that distinguishes kernels of equal names, in one file or in files of equal names."""
+        return self._disambiguator
 
 
 def root() -> Path:
-    """The folder that has a folder for each source."""
+    """Return the parent of the folders of all sources."""
     if named := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneclass" / "numba"
@@ -109,23 +110,23 @@ def root() -> Path:
 
 @functools.cache
 def folder() -> Path:
-    """The folder of the kernels, or a temporary one if it cannot be written to; deletes folders long unused."""
-    kept = root() / f"models-{source_digest()}"
-    if not _can_hold_files(kept):
+    """Return the folder of the kernels, or a temporary one if it is not writable; deletes folders long unused."""
+    cache = root() / f"models-{source_digest()}"
+    if not _is_writable(cache):
         temporary = Path(tempfile.mkdtemp(prefix="oneclass-numba-"))
         atexit.register(shutil.rmtree, temporary, ignore_errors=True)
         return temporary
-    _drop_unused(kept.parent)
-    return kept
+    _delete_unused(cache.parent)
+    return cache
 
 
-def can_keep() -> bool:
-    """Whether kernels that are compiled here are still there for another process."""
-    return _can_hold_files(root())
+def is_persistent() -> bool:
+    """Whether other processes can load the kernels that this one compiles."""
+    return _is_writable(root())
 
 
-def _can_hold_files(folder: Path) -> bool:
-    """Whether files can be written into a folder, which is made where it is not, and counts as used today."""
+def _is_writable(folder: Path) -> bool:
+    """Whether files can be written into a folder; creates it if absent, and marks it as used today."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -135,25 +136,33 @@ def _can_hold_files(folder: Path) -> bool:
     return True
 
 
-def _drop_unused(root: Path) -> None:
-    """Delete the folders of other sources that no process has opened for DAYS_KEPT days."""
-    oldest = time.time() - DAYS_KEPT * 24 * 3600
-    for old in root.glob(f"models-{'[0-9a-f]' * 16}"):
+def _delete_unused(root: Path) -> None:
+    """Delete the folders of other sources that no process has opened for MAX_UNUSED_DAYS days."""
+    oldest = time.time() - MAX_UNUSED_DAYS * 24 * 3600
+    for cache in root.glob(f"models-{'[0-9a-f]' * 16}"):
         with contextlib.suppress(OSError):  # another process may be deleting it
-            if old.stat().st_mtime < oldest:
-                shutil.rmtree(old, ignore_errors=True)
+            if cache.stat().st_mtime < oldest:
+                shutil.rmtree(cache, ignore_errors=True)
 
 
-def _save_in_turn(cache: caching.IndexDataCacheFile, key: object, data: object) -> None:
-    """Save one compiled signature, one process at a time; else the index could name one's machine code for another."""
+def _save_locked(cache: caching.IndexDataCacheFile, key: object, data: object) -> None:
+    """Save one compiled signature, one process at a time, the data before the index that names its file.
+
+    In numba's order, index first, a kill in between leaves an index that may name a file of another signature: one that
+    was saved before a damaged index was reset.
+    """
     with open(Path(cache._cache_path) / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _save(cache, key, data)
+        file_names = cache._load_index()
+        unused = (name for name in map(cache._data_name, itertools.count(1)) if name not in file_names.values())
+        name = file_names.get(key) or next(unused)
+        cache._save_data(name, data)
+        cache._save_index(file_names | {key: name})
 
 
 @contextlib.contextmanager
 def _open_with_checksum(cache: caching.IndexDataCacheFile, path: str) -> Iterator[IO[bytes]]:
-    """Open a file of the cache; the checksum of what was written follows it. numba, reading a pickle, stops before that."""
+    """Open a file of the cache for writing and append the checksum of its content, where numba's unpickling ignores it."""
     with _open_for_write(cache, path) as file:
         yield file
         file.flush()
@@ -166,7 +175,7 @@ def _is_whole(path: str) -> bool:
 
 
 def _load_whole_index(cache: caching.IndexDataCacheFile) -> dict[Any, str]:
-    """The index; empty where it is missing or damaged, so that what it named is compiled and saved anew."""
+    """Load the index; empty if it is absent or damaged, so that its kernels are compiled and saved anew."""
     with contextlib.suppress(FileNotFoundError):
         if _is_whole(cache._index_path):
             return _load_index(cache)
@@ -174,53 +183,53 @@ def _load_whole_index(cache: caching.IndexDataCacheFile) -> dict[Any, str]:
 
 
 def _load_whole_data(cache: caching.IndexDataCacheFile, name: str) -> Any:
-    """What was saved of a kernel; numba takes an OSError to say that there is nothing, and compiles."""
+    """Load a compiled kernel; numba compiles it on an OSError."""
     if not _is_whole(cache._data_path(name)):
         raise OSError(f"{name} is damaged")
     return _load_data(cache, name)
 
 
 def _compile_once(dispatcher: Any, signature: Any) -> Any:
-    """Compile a signature of a kernel, or read it from the cache once another process has compiled it.
+    """Compile a signature of a kernel, or load it from the cache once another process has compiled it.
 
-    A process that compiles holds numba's own lock, and waits for one kernel at a time, the one that was called: none
-    can wait for another in a circle.
+    A compiling process holds numba's own lock and waits for one kernel at a time, the one that was called, so processes
+    cannot deadlock.
     """
-    kept = isinstance(dispatcher._cache, caching.FunctionCache)
-    if not kept or getattr(_alone, "compiling", False):
+    is_cached = isinstance(dispatcher._cache, caching.FunctionCache)
+    if not is_cached or getattr(_thread, "compiling", False):
         return _compile(dispatcher, signature)
-    with global_compiler_lock, _held(dispatcher, signature):
-        _alone.compiling = True
+    with global_compiler_lock, _signature_lock(dispatcher, signature):
+        _thread.compiling = True
         try:
             return _compile(dispatcher, signature)
         finally:
-            _alone.compiling = False
+            _thread.compiling = False
 
 
 @contextlib.contextmanager
-def _held(dispatcher: Any, signature: Any) -> Iterator[None]:
-    """No other process compiles the signature in the block, unless one did for longer than PATIENCE, or cannot be seen."""
+def _signature_lock(dispatcher: Any, signature: Any) -> Iterator[None]:
+    """Hold the lock of a signature between processes; go on without it after MAX_WAIT_SECONDS, or if locks fail."""
     cache, code = dispatcher._cache, dispatcher.py_func.__code__
-    asked = f"{cache._impl.filename_base} {code.co_qualname} {signature}"
-    name = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    identity = f"{cache._impl.filename_base} {code.co_qualname} {signature}"
+    name = hashlib.sha256(identity.encode()).hexdigest()[:16]
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # a file system without locks
             cache._impl.locator.ensure_cache_path()
             lock = stack.enter_context(open(Path(cache.cache_path) / f"{name}.compiling", "w"))
-            _wait_for(lock)
+            _acquire_lock(lock)
         yield
 
 
-def _wait_for(lock: TextIO) -> None:
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
+def _acquire_lock(lock: TextIO) -> None:
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
+    while time.monotonic() < deadline:
         with contextlib.suppress(BlockingIOError):
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         time.sleep(0.02)
 
 
 def _finalize_with_own_copies(library: CPUCodeLibrary) -> None:
-    """Have a kernel call its own copies of its helpers, so that it runs the same machine code compiled and cached.
+    """Make a kernel call its own copies of its helpers, so that it runs the same machine code compiled and cached.
 
     numba compiles the body of a parallel loop, and every helper that is not inlined, twice: once by itself, and once more
     within the kernel that calls it, where it is optimized again. Both copies have the same name. The process that compiles

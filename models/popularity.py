@@ -13,7 +13,7 @@ from oneclass.models.settings import ModelSettings
 
 
 class PopularitySettings(ModelSettings):
-    """What the model says depends on none of its settings."""
+    """Settings of the popularity model, which its scores do not depend on."""
 
     blocks: int = Field(
         1,
@@ -24,7 +24,20 @@ class PopularitySettings(ModelSettings):
 
 
 class Popularity(Model[PopularitySettings]):
-    """The score of an item is the number of its training edges, whoever the user."""
+    """Recommend the items with the most training edges, the same to every user.
+
+    Attributes:
+        item_degrees: int64 (items,), the scores.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import Popularity
+        >>> likes = csr_matrix(np.array([[1, 1, 0], [1, 1, 0], [0, 1, 1]]))
+        >>> ids, scores = Popularity().fit(likes).recommend(likes, n=1)
+        >>> ids.tolist(), scores.tolist()
+        ([[2], [2], [0]], [[1.0], [1.0], [2.0]])
+    """
 
     name = "popularity"
     Settings = PopularitySettings
@@ -32,12 +45,12 @@ class Popularity(Model[PopularitySettings]):
 
     @classmethod
     def block_sizes(cls, settings: PopularitySettings, items: int) -> Sizes | None:
-        """The users' edges are counted, and the counts added."""
+        """Return the sizes of blocks whose edges are counted."""
         return Sizes(24, 0, 8 * items, here=8 * items, call=0) if settings.blocks > 1 else None
 
     def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """There are none: an item has its degree, and no more is known of it."""
-        raise ValueError("popularity says nothing of one item beside another; publish another model")
+        """Raise: the model knows only the items' degrees."""
+        raise ValueError("popularity has no similarities between items; publish another model")
 
     def _degrees(self, interactions: csr_matrix, options: FitOptions) -> np.ndarray:
         if self.settings.blocks == 1:
@@ -46,11 +59,12 @@ class Popularity(Model[PopularitySettings]):
         check_edges(interactions)
         with partition_users(interactions, self.settings.blocks, None, options, self.name) as blocks:
             return sum(
-                blocks.ask(_block_degrees, interactions.shape[1]), np.zeros(interactions.shape[1], dtype=np.int64)
+                blocks.map_blocks(_block_degrees, interactions.shape[1]),
+                np.zeros(interactions.shape[1], dtype=np.int64),
             )
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        """Nothing is learned beyond `count_item_degrees`."""
+        """Do nothing: `fit` has set `item_degrees`."""
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return np.tile(self.item_degrees.astype(np.float32), (histories.shape[0], 1))

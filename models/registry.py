@@ -1,4 +1,4 @@
-"""Every model by its name. A model's file is imported when the model is first asked for, and not before."""
+"""The registry of models by name. A model's module is imported on first access."""
 
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
@@ -11,18 +11,18 @@ class ModelRegistry(MutableMapping[str, type[Model]]):
     """Estimators by name, in the order in which tables without another order list them.
 
     Args:
-        homes: where each class is: its module, a colon, its name.
+        locations: `module:class` by name.
     """
 
-    def __init__(self, homes: dict[str, str]) -> None:
-        self._known: dict[str, str | type[Model]] = dict(homes)
+    def __init__(self, locations: dict[str, str]) -> None:
+        self._known: dict[str, str | type[Model]] = dict(locations)
 
     def __getitem__(self, name: str) -> type[Model]:
-        found = self._known[name]
-        if isinstance(found, str):
-            module, _, kind = found.partition(":")
-            found = self._known[name] = getattr(import_module(module), kind)
-        return found
+        model = self._known[name]
+        if isinstance(model, str):
+            module, _, kind = model.partition(":")
+            model = self._known[name] = getattr(import_module(module), kind)
+        return model
 
     def __setitem__(self, name: str, model: type[Model]) -> None:
         self._known[name] = model
@@ -63,10 +63,10 @@ MODELS = ModelRegistry(
 
 
 def load_model(name: str, folder: Path, *, threads: int = 1) -> Model:
-    """The fitted model that was saved in the folder.
+    """Load the fitted model that was saved in a folder.
 
     Raises:
-        KeyError: no model has that name.
+        KeyError: the name is unknown.
         ValueError: the folder holds another model.
     """
     return MODELS[name].load(folder, threads=threads)

@@ -1,4 +1,4 @@
-"""The settings of every model: frozen, those that are left to the log resolved by a rule, those of a trial put in."""
+"""The base of model settings: frozen, with rules that derive defaults from the data, and with search spaces."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -31,11 +31,11 @@ class NumericRange:
 
 @dataclass(frozen=True)
 class RelativeRange:
-    """Multiples of the value that a setting's rule takes from the log (`ModelSettings.resolve`), on a logarithmic scale.
+    """Multiples of the value that a setting's rule derives from the data (`ModelSettings.resolve`), on a log scale.
 
     Attributes:
         most: the smallest multiple is 1 / most.
-        largest: the largest one, for settings with more of which a fit takes longer; `most` by default.
+        largest: the largest multiple, `most` by default; smaller for settings that make fits slower.
     """
 
     most: float
@@ -44,7 +44,7 @@ class RelativeRange:
 
     @property
     def to_numeric_range(self) -> NumericRange:
-        """The multiples."""
+        """The range of the multiples."""
         return NumericRange(1 / self.most, self.largest or self.most, log=True)
 
 
@@ -65,7 +65,7 @@ class Settings(BaseModel):
 
     Attributes:
         deprecated: settings that are accepted with a `FutureWarning`. Each maps to the name of the setting that replaces
-            it, or, where none does and it is ignored, to the reason why.
+            it, or to the reason why it is ignored.
         deprecated_values: values of a setting that are accepted with a `FutureWarning`, each with the one that replaces it.
     """
 
@@ -100,7 +100,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_saved(cls, values: Mapping[str, Any]) -> Self:
-        """The settings that an earlier version may have saved, without warnings."""
+        """Build settings that an earlier version may have saved, without warnings."""
         return cls.model_validate(values, context={"warn": False})
 
     @model_validator(mode="before")
@@ -119,12 +119,12 @@ class ModelSettings(Settings):
     """Settings of one model.
 
     Attributes:
-        search_space: the values that tuning tries, by setting; a setting that is not named keeps its value. Of those
-            that are a `RelativeRange`, each one's rule may rest on the ones before it.
-        recency_search_space: what tuning tries besides where histories keep their order.
-        explicit_search_space: what tuning tries besides where explicit negatives are kept.
-        initial_trials: what ranks well on some logs or others: values by setting, of a `RelativeRange` the multiple; the
-            search that a run makes by itself tries each of these after the settings that it begins at.
+        search_space: the range that tuning searches, by setting; other settings keep their values. The rule of a
+            `RelativeRange` may depend on the settings before it.
+        recency_search_space: further ranges if histories keep their order.
+        explicit_search_space: further ranges if explicit negatives are kept.
+        initial_trials: settings that worked well on other data sets, tried first by the automatic search: values by
+            setting, multiples for a `RelativeRange`.
     """
 
     search_space: ClassVar[SearchSpace] = {}
@@ -138,35 +138,37 @@ class ModelSettings(Settings):
         return False
 
     @property
-    def reads_negatives(self) -> bool:
-        """Whether a fit takes what users considered and did not like (`FitOptions.negatives`)."""
+    def reads_explicit_negatives(self) -> bool:
+        """Whether a fit uses explicit negatives (`FitOptions.explicit_negatives`)."""
         return False
 
     def resolve(self, interactions: csr_matrix) -> Self:
-        """The settings for a fit on this matrix: those that are None, which leaves them to the log, by their rules."""
+        """Return the effective settings of a fit on this matrix, in which rules replace those that are None."""
         return self
 
     def tried(self, values: Mapping[str, Any], interactions: csr_matrix) -> Self:
-        """These settings with values of the search space in their place, for a fit on this matrix.
+        """Replace settings by values of the search space, for a fit on this matrix.
 
         Args:
-            values: by setting; where the search space has a `RelativeRange`, that of what the rule makes of the matrix and
-                of the values before it in the search space. Counts are rounded, to one at least.
+            values: by setting; for a `RelativeRange` the multiple of the value that the rule derives from the matrix and
+                from the settings before it in the search space. Counts are rounded, to at least one.
 
         Raises:
-            ValueError: the settings do not go together.
+            ValueError: the settings are inconsistent.
         """
         multiples = [name for name, range_ in self.search_space.items() if isinstance(range_, RelativeRange)]
-        found = self.model_copy(update={**values, **{name: None for name in multiples if name in values}})
+        settings = self.model_copy(update={**values, **{name: None for name in multiples if name in values}})
         for name in multiples:
-            if name in values and (by_rule := getattr(found.resolve(interactions), name)) is not None:
+            if name in values and (by_rule := getattr(settings.resolve(interactions), name)) is not None:
                 value = values[name] * by_rule
-                found = found.model_copy(update={name: max(1, round(value)) if isinstance(by_rule, int) else value})
-        return type(self)(**found.model_dump())
+                settings = settings.model_copy(
+                    update={name: max(1, round(value)) if isinstance(by_rule, int) else value}
+                )
+        return type(self)(**settings.model_dump())
 
 
 class RecencySettings(ModelSettings):
-    """Settings of a model that weighs the entries of a history by their order. The fit does not depend on it."""
+    """Settings of a model that weighs the entries of a history by recency when scoring; the fit does not depend on it."""
 
     recency_search_space: ClassVar[SearchSpace] = {"recency_exponent": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0))}
 

@@ -1,8 +1,8 @@
-"""What a night brought, beside what is usual: the rows of `operations.nights` and `diagnostics.nightly_exponents`.
+"""Statistics of nightly batches and their usual ranges: `operations.nights` and `diagnostics.nightly_exponents`.
 
-A night is a run that reads the landing folder; runs of one date (UTC) are one night, so that a night that is run again
-is counted once. Only nights that came to their end are compared with. How far from the usual a figure may lie is said
-by the contracts of the two tables.
+A night is a run that reads the landing folder; runs of one date (UTC) are one night, so that a repeated night is counted
+once. The baseline has completed nights only. The contracts of the two tables set how far a figure may lie from its usual
+range.
 """
 
 import logging
@@ -17,16 +17,16 @@ from oneclass.tasks.stores import warehouse
 
 logger = logging.getLogger(__name__)
 
-BASELINE_BATCHES = 14  # that tonight is compared with
-MIN_WEEKDAY_BATCHES = 4  # of a weekday, from which on it has a level of its own
-HISTORY_BATCHES = 56  # nights in which these are looked for
-MIN_BASELINE_BATCHES = 7  # nights without which nothing is usual
+BASELINE_BATCHES = 14  # nights that a night is compared with
+MIN_WEEKDAY_BATCHES = 4  # nights of a weekday that give it a level of its own
+HISTORY_BATCHES = 56  # nights in which these are searched
+MIN_BASELINE_BATCHES = 7  # with fewer nights there is no usual range
 
 
 def record_batch_stats(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
-    """Add what the night of `run_id` brought to `operations.nights`, once its logs are in `raw.events`.
+    """Add the statistics of the night of `run_id` to `operations.nights`, after its logs are in `raw.events`.
 
-    The first night, whose log may be that of all years, is counted and no more: nothing is there to hold it against.
+    The first batch has no baseline (it may be a full backfill), so only its counts are recorded.
     """
     started_at, before = _run_start(connection, run_id)
     values = {"run_id": run_id, "night": started_at.date()}
@@ -44,7 +44,7 @@ def record_batch_stats(connection: duckdb.DuckDBPyConnection, run_id: str) -> No
 def record_exponents(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
     """Add the exponents of `diagnostics.power_law_fits` to `diagnostics.nightly_exponents`.
 
-    They are compared with other nights' where this run is one.
+    They are compared with those of other nights if this run is a night.
     """
     started_at, _ = _run_start(connection, run_id)
     is_night = connection.execute("from operations.nights where run_id = ? limit 1", [run_id]).fetchone() is not None
@@ -54,25 +54,25 @@ def record_exponents(connection: duckdb.DuckDBPyConnection, run_id: str) -> None
 
 
 def load_anomalies(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[str]:
-    """Every figure of a run's night that was warned of: `events 812, usually from 1,400 to 2,100 (volume_usual)`."""
-    found = warehouse.select(connection, "nights/unusual", run_id=run_id)
-    return [f"{_describe_anomaly(row)} ({row['rule']})" for row in found.iter_rows(named=True)]
+    """List the unusual figures of a run's night, such as `events 812, usually from 1,400 to 2,100 (volume_usual)`."""
+    unusual = warehouse.select(connection, "nights/unusual", run_id=run_id)
+    return [f"{_describe_anomaly(row)} ({row['rule']})" for row in unusual.iter_rows(named=True)]
 
 
 def log_anomalies(connection: duckdb.DuckDBPyConnection, run_id: str, stage: str) -> None:
-    """Log the rules that a run's night broke at the end of `stage`: the figures, and what to look at."""
-    found = warehouse.select(connection, "nights/unusual", run_id=run_id)
+    """Log the rules that a run's night broke at the end of `stage`, with the figures and the rules' descriptions."""
+    unusual = warehouse.select(connection, "nights/unusual", run_id=run_id)
     for contract in for_stage(stage):
         for rule in contract.rules:
-            rows = found.filter(pl.col("contract") == contract.table, pl.col("rule") == rule.name)
+            rows = unusual.filter(pl.col("contract") == contract.table, pl.col("rule") == rule.name)
             if len(rows):
                 figures = "; ".join(map(_describe_anomaly, rows.iter_rows(named=True)))
                 logger.warning("an unusual night (%s): %s. As a rule, %s", rule.name, figures, rule.description)
 
 
 def _describe_anomaly(row: dict) -> str:
-    ends = [(word, row[end]) for word, end in (("from", "usual_from"), ("to", "usual_to")) if row[end] is not None]
-    usually = " ".join(f"{word} {_format_number(value)}" for word, value in ends)
+    bounds = [(word, row[name]) for word, name in (("from", "usual_from"), ("to", "usual_to")) if row[name] is not None]
+    usually = " ".join(f"{word} {_format_number(value)}" for word, value in bounds)
     return f"{row['figure']} {_format_number(row['value'])}" + (f", usually {usually}" if usually else "")
 
 
@@ -87,7 +87,7 @@ def _run_start(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[date
 def _compare_with_baseline(
     connection: duckdb.DuckDBPyConnection, table: str, run_id: str, night: date, least: int
 ) -> None:
-    connection.execute(f"delete from {table} where run_id = ?", [run_id])  # a stage that is tried once more
+    connection.execute(f"delete from {table} where run_id = ?", [run_id])  # rows of an earlier try of the stage
     values = {
         "run_id": run_id,
         "night": night,

@@ -1,8 +1,8 @@
-"""Blend: which of a run's models are best together, and with which weights, by validation users alone.
+"""Blend: choose components among a run's models, and their weights, on validation users only.
 
-On strong_generalization these are users that no model has seen, and the components are the run's own fits. `given` and
-`next_events` test on training users, so there the models are fitted once more, on what is left of the training edges when
-a part is cut from them to weigh on (`tasks.tuning.search`).
+On strong_generalization no model has seen these users, and the components are the run's own fits. `given` and `next_events`
+test on training users, so there the models are fitted again on the training edges without a part held out for validation
+(`tasks.tuning.search`).
 """
 
 import logging
@@ -33,8 +33,8 @@ from oneclass.tasks.tuning.trial import MIN_USERS, evaluate_model, sample_users
 
 logger = logging.getLogger(__name__)
 
-MAX_COMPONENTS = 8  # that are weighed
-VALIDATION_USERS = 4000  # users at most who judge
+MAX_CANDIDATES = 8  # models in the weight search
+MAX_VALIDATION_USERS = 4000
 BLOCK_ENTRIES = 1 << 24  # scores held at a time
 
 
@@ -49,27 +49,27 @@ def choose_components(
     seed: int,
     day: date,
 ) -> BlendSettings | None:
-    """The components of tonight's blend; None where no blend is better than its best component, which is said.
+    """Choose the components and weights of a run's blend; None, with a log line, if no blend beats its best component.
 
-    Members are taken from the MOST_MODELS models that are best by themselves, each with its best score, by the metric by
-    which settings are chosen on the protocol; the weights by S as well (`models.blend.weight_search`). The decision is by
-    cross-validation over the validation users, and its figures are in `operations.model_settings`.
+    Candidates are the MAX_CANDIDATES best models, each with its best score, by the protocol's tuning metric; the weights
+    also consider S (`models.blend.weight_search`). The decision is by cross-validation over the validation users, and its
+    figures are in `operations.model_settings`.
 
     Args:
         protocol: strong_generalization, next_events or given.
         matrices_digest: of its split.
         digests: of the fits on its training edges, by model.
         settings: of these models.
-        seed: of the folds, of the cut and of the fits on it.
-        day: up to which the run takes events.
+        seed: of the folds, of a held-out validation part and of the fits on the rest.
+        day: the run takes events up to this day.
     """
     if protocol == "strong_generalization":
         split = matrices.load_split(home, matrices_digest, parts=("validation",))
         train, held_out = split.train, split.parts.get("validation")
     else:
-        cut = load_validation(home, protocol, matrices_digest, seed)
-        train, held_out = cut.train, cut.part
-    part = sample_users(held_out, VALIDATION_USERS) if held_out else None
+        data = load_validation(home, protocol, matrices_digest, seed)
+        train, held_out = data.train, data.part
+    part = sample_users(held_out, MAX_VALIDATION_USERS) if held_out else None
     count = part.targets.shape[0] if part else 0
     if part is None or count < MIN_USERS:
         return _log_rejection(home, run_id, f"{count} validation users are too few to weigh models by")
@@ -82,36 +82,36 @@ def choose_components(
     if len(lists) < 2:
         return _log_rejection(home, run_id, "there are not two models to add")
     with kernel_threads(home.limits.threads):
-        cut_at = int(metric.partition("@")[2])
-        weighed = search_weights(Candidates.from_blocks(_score_blocks(lists, part), cut_at), seed)
-    found = _component_settings(lists, weighed, settings)
-    alone, together = weighed.alone[weighed.best].mean(), weighed.cross_validated.mean()
-    best = f"{lists[weighed.best][0].name}/{lists[weighed.best][1]}"
-    figures = f"{metric} {together:.4f} by cross-validation, {best} alone {alone:.4f}"
-    if found is None or together <= alone:
+        cutoff = int(metric.partition("@")[2])
+        result = search_weights(Candidates.from_blocks(_score_blocks(lists, part), cutoff), seed)
+    blend = _component_settings(lists, result, settings)
+    alone, blended = result.alone[result.best].mean(), result.cross_validated.mean()
+    best = f"{lists[result.best][0].name}/{lists[result.best][1]}"
+    figures = f"{metric} {blended:.4f} by cross-validation, {best} alone {alone:.4f}"
+    if blend is None or blended <= alone:
         return _log_rejection(home, run_id, f"no blend is better than its best component: {figures}")
-    error = metrics.mean_and_error(weighed.cross_validated).standard_error
-    logger.info("blend: %s; %s over %d users", _describe_weights(found), figures, count)
+    error = metrics.mean_and_error(result.cross_validated).standard_error
+    logger.info("blend: %s; %s over %d users", _describe_weights(blend), figures, count)
     row = {
-        "protocol": protocol, "searched_on": day, "metric": metric, "trials": weighed.tried, "at_start": float(alone),
-        "reached": float(together), "standard_error": error, "users": train.shape[0],
+        "protocol": protocol, "searched_on": day, "metric": metric, "trials": result.tried, "at_start": float(alone),
+        "reached": float(blended), "standard_error": error, "users": train.shape[0],
         "items": train.shape[1], "edges": train.nnz, "key": matrices_digest,
     }  # fmt: skip
-    record_settings(home, run_id, [ChosenSettings("blend", "search", _describe_weights(found), found, row)])
-    return found
+    record_settings(home, run_id, [ChosenSettings("blend", "search", _describe_weights(blend), blend, row)])
+    return blend
 
 
 def _fit_candidates(
     train: csr_matrix, settings: Mapping[str, ModelSettings], seed: int, threads: int
 ) -> Iterator[Model]:
-    """Models fitted to weigh by; those that fail are left out."""
-    for name, chosen in settings.items():
+    """Fit the candidates on the training edges without the validation part; models that fail are left out."""
+    for name, model_settings in settings.items():
         logger.info("blend: fitting %s on %s edges to weigh it", name, f"{train.nnz:,}")
         try:
-            needed = MODELS[name].fit_bytes(chosen, train.shape, train.nnz)
+            needed = MODELS[name].fit_bytes(model_settings, train.shape, train.nnz)
             with memory_errors.guard_model_memory(f"blend: {name}", needed):
-                fitted = MODELS[name](chosen, seed=seed, threads=threads).fit(train)
-            yield fitted
+                model = MODELS[name](model_settings, seed=seed, threads=threads).fit(train)
+            yield model
         except Exception as error:
             if not is_model_error(error):
                 raise
@@ -119,17 +119,17 @@ def _fit_candidates(
 
 
 def _rank_single_models(models: Iterator[Model], part: Part, metric: str) -> list[tuple[Model, str]]:
-    """The models that are best by themselves, each with its best score, the best first; no others are held."""
-    found: list[tuple[float, Model, str]] = []
+    """Return the best single models, each with its best score, best first; others are not held in memory."""
+    ranked: list[tuple[float, Model, str]] = []
     for model in models:
         mean, score = evaluate_model(model, part, metric)
-        found.append((mean.value, model, score))
-        found = sorted(found, key=lambda one: -one[0])[:MAX_COMPONENTS]
-    return [(model, score) for _, model, score in found]
+        ranked.append((mean.value, model, score))
+        ranked = sorted(ranked, key=lambda entry: -entry[0])[:MAX_CANDIDATES]
+    return [(model, score) for _, model, score in ranked]
 
 
 def _score_blocks(lists: list[tuple[Model, str]], part: Part) -> Iterator[tuple]:
-    """Scores of every list on the common scale, histories and targets, a block of users at a time."""
+    """Yield the normalised scores of every list, histories and targets of blocks of users."""
     count, items = part.histories.shape
     step = max(1, BLOCK_ENTRIES // (items * len(lists)))
     for start in range(0, count, step):
@@ -144,7 +144,7 @@ def _score_blocks(lists: list[tuple[Model, str]], part: Part) -> Iterator[tuple]
 def _component_settings(
     lists: list[tuple[Model, str]], weight_search: WeightSearchResult, settings: Mapping[str, ModelSettings]
 ) -> BlendSettings | None:
-    """The components with a weight; None where there are not two."""
+    """Return the settings of the components with a weight; None if there are fewer than two."""
     components = [
         Component(model=model.name, score=score, weight=weight, settings=settings[model.name].model_dump(mode="json"))
         for (model, score), weight in zip(lists, weight_search.weights, strict=True)
@@ -153,8 +153,8 @@ def _component_settings(
     return BlendSettings(components=tuple(components)) if len(components) > 1 else None
 
 
-def _describe_weights(found: BlendSettings) -> str:
-    return " + ".join(f"{one.weight:g} {one.model}/{one.score}" for one in found.components)
+def _describe_weights(blend: BlendSettings) -> str:
+    return " + ".join(f"{component.weight:g} {component.model}/{component.score}" for component in blend.components)
 
 
 def _log_rejection(home: Home, run_id: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Great Expectations' own pages on the contracts of a warehouse as it stands."""
+"""Great Expectations' Data Docs on the contracts of a warehouse."""
 
 import json
 from pathlib import Path
@@ -37,17 +37,21 @@ def build_data_docs(home: Home, dataset: Dataset) -> Path:
 
 
 def _contract_parameters(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
-    """What the stages of a run gave to their contracts, by stage, from the settings that it was recorded with."""
+    """Return the contract parameters of a run by stage, from its recorded settings."""
     binarize = BinarizeSettings.from_saved(settings.get("binarize", {}))
     split = SplitSettings.from_saved(settings.get("split", {}))
-    asked = settings.get("protocols", [])
+    protocols = settings.get("protocols", [])
     values = {
         "ingest": {
             **{name: getattr(dataset, name) for name in ("value_min", "value_max", "max_reject_share")},
             "fresh_within_hours": IngestSettings(**settings.get("ingest", {})).fresh_within_hours,
         },
         "binarize": {**binarize.model_dump(), "since": settings.get("since"), "until": settings.get("until")},
-        "split": {**split.model_dump(), "seed": settings.get("seed", 0), **{one: one in asked for one in PROTOCOLS}},
+        "split": {
+            **split.model_dump(),
+            "seed": settings.get("seed", 0),
+            **{name: name in protocols for name in PROTOCOLS},
+        },
         "publish": {"top_n": PublishSettings(**settings.get("publish", {})).top_n},
     }
     return {stage: {"run_id": run_id, **values.get(stage, {})} for stage in STAGES}

@@ -1,6 +1,6 @@
-"""The main table of a run: the main metrics of every model and score under each protocol, as data and as text.
+"""The leaderboard of a run: the main metrics of every model and score under each protocol, as data and as text.
 
-It names every model that is worse than a trivial one (`weaknesses`), wherever the table is shown.
+It marks every model that is worse than a trivial baseline (`weaknesses`).
 """
 
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ import duckdb
 from oneclass.tasks.protocols import PROTOCOLS, main_metric_parameters
 from oneclass.tasks.stores import warehouse
 
-RANDOM_MEAN_RANK = 0.5  # the mean rank of guesses
-WEAK_MARK = "(!)"  # beside the name of a model that is worse than a trivial one
+RANDOM_MEAN_RANK = 0.5  # the mean rank of random scores
+WEAK_MARK = "(!)"  # beside the name of a model that is worse than a trivial baseline
 LEGEND = (
     "**Bold**: the best by the first column; `=`: not significantly worse than it (paired over users, 5 %). "
     "± is one standard error."
@@ -26,7 +26,7 @@ class LeaderboardRow:
     Attributes:
         cells: (value, standard error or None) by metric, in the order of the protocol's main metrics.
         standing: `best`, `level` with the best, or ``.
-        weaknesses: a sentence for each way in which the model is worse than a trivial one.
+        weaknesses: a sentence for each way in which the model is worse than a trivial baseline.
     """
 
     protocol: str
@@ -39,7 +39,7 @@ class LeaderboardRow:
 
 
 def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[LeaderboardRow]:
-    """The run's rows: protocols in their own order, in each the best first."""
+    """Load a run's rows: protocols in their order, the best model first."""
     found = warehouse.select(connection, "publish/main_table", run_id=run_id, **main_metric_parameters())
     table = []
     for of_list in found.partition_by("protocol", "model", "score", maintain_order=True):
@@ -50,12 +50,12 @@ def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list
 
 
 def add_weaknesses(table: list[LeaderboardRow]) -> list[LeaderboardRow]:
-    """The rows with their `weaknesses`.
+    """Add the `weaknesses` to rows.
 
-    A model is weak under a protocol if its mean rank is below 0.5, that of guesses, or its nDCG is below that of
-    `popularity`, which ranked for the same users; without popularity in the table only the first is looked at. A model
-    with several scores is judged by the best of them, for a plain `like` leaves popularity out on purpose. Means are
-    compared as they are, whatever their errors. Popularity itself can only be worse than guesses.
+    A model is weak under a protocol if its mean rank is below 0.5, that of random scores, or its nDCG is below that of
+    `popularity` on the same users, if the table has it. A model with several scores is compared by the best of them, since a
+    plain `like` leaves popularity out on purpose. Means are compared without regard to their errors. Popularity itself can
+    only be worse than random scores.
     """
     of_models: dict[tuple[str, str], list[LeaderboardRow]] = {}
     for row in table:
@@ -72,28 +72,28 @@ def add_weaknesses(table: list[LeaderboardRow]) -> list[LeaderboardRow]:
 
 
 def _find_weaknesses(protocol: str, model: str, values: dict[str, float], popular: dict[str, float]) -> tuple[str, ...]:
-    said = []
+    sentences = []
     if (rank := values.get("mean_rank", RANDOM_MEAN_RANK)) < RANDOM_MEAN_RANK:
-        said.append(f"{model} on {protocol} ranks worse than guessing: mean_rank {rank:.4f}, and guesses have 0.5")
+        sentences.append(f"{model} on {protocol} ranks worse than guessing: mean_rank {rank:.4f}, and guesses have 0.5")
     for metric in (metric for metric in values if metric.startswith("ndcg")):
         if values[metric] < popular.get(metric, float("-inf")):
             of_popularity = f"{metric} {values[metric]:.4f}, and popularity has {popular[metric]:.4f}"
-            said.append(f"{model} on {protocol} is worse than popularity: {of_popularity}")
-    return tuple(said)
+            sentences.append(f"{model} on {protocol} is worse than popularity: {of_popularity}")
+    return tuple(sentences)
 
 
 def list_weaknesses(table: list[LeaderboardRow]) -> list[str]:
-    """The sentences on every weak model, each once, in the order of the rows."""
+    """List the weaknesses of all models, each once, in the order of the rows."""
     return list(dict.fromkeys(sentence for row in table for sentence in row.weaknesses))
 
 
 def group_by_protocol(table: list[LeaderboardRow]) -> dict[str, list[LeaderboardRow]]:
-    """The rows of each protocol; protocols without rows are left out."""
+    """Group rows by protocol; protocols without rows are absent."""
     return {name: list(of_one) for name, of_one in groupby(table, lambda row: row.protocol)}
 
 
 def format_markdown(table: list[LeaderboardRow], title: str) -> str:
-    """The table as Markdown, with one section for each protocol."""
+    """Format the table as Markdown, with one section for each protocol."""
     lines = [f"# {title}", ""]
     for protocol, chosen in group_by_protocol(table).items():
         metrics = PROTOCOLS[protocol].main_metrics
@@ -106,7 +106,7 @@ def format_markdown(table: list[LeaderboardRow], title: str) -> str:
 
 
 def format_plain(table: list[LeaderboardRow]) -> str:
-    """The table for a terminal; below each protocol's rows the weaknesses of its models."""
+    """Format the table for a terminal; the weaknesses of its models follow each protocol's rows."""
     blocks = []
     for protocol, chosen in group_by_protocol(table).items():
         grid = [[f"{protocol} ({chosen[0].users:,} users)", "", *PROTOCOLS[protocol].main_metrics]]
@@ -121,7 +121,7 @@ def format_plain(table: list[LeaderboardRow]) -> str:
 
 
 def to_records(rows: list[LeaderboardRow]) -> list[dict[str, str]]:
-    """A record for each row of one protocol, as a table artifact needs them."""
+    """Return a record for each row of one protocol, for a table artifact."""
     return [
         {"model": _display_name(row), "score": row.score}
         | {metric: _format_cell(cell) for metric, cell in row.cells.items()}

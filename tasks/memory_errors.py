@@ -1,4 +1,4 @@
-"""Facts about the machine that a run is on: memory that is short, its peak, and whether BLAS has the fastest kernels."""
+"""Memory and disk errors with advice, the peak of memory, and a warning about slow BLAS kernels."""
 
 import contextlib
 import errno
@@ -20,9 +20,9 @@ from oneclass.tasks.stores import resources
 
 logger = logging.getLogger(__name__)
 
-MIN_REPORTED_BYTES = 10**6  # bytes that a model needs, from which on that is worth saying
-RESERVED_BYTES = 64 << 20  # bytes
-KERNEL_BYTES = 56 * 10**6  # bytes that a first fit takes beside its arrays, for code that is loaded and compiled
+MIN_REPORTED_BYTES = 10**6  # report memory needs above this many bytes
+RESERVED_BYTES = 64 << 20
+KERNEL_BYTES = 56 * 10**6  # memory of loaded and compiled code that a first fit takes beside its arrays
 DISK_FULL_MESSAGES = re.compile(
     r"No space left on device|Disk quota exceeded|Not enough free space|\d+ requested and \d+ written"
 )
@@ -31,14 +31,14 @@ MODEL_MEMORY_HINT = "Give the run more memory, or leave the model out (--models)
 
 @contextlib.contextmanager
 def guard_model_memory(what: str, needed: int = 0) -> Iterator[None]:
-    """Work on one model, which fails alone where memory is short: at once if it needs more than there is.
+    """Turn a lack of memory into an error of one model; fails at once if it needs more than is free.
 
     Args:
-        what: the model, and the stage that works on it.
-        needed: bytes that its arrays take at least, about, beside what the process has; 0 where that is not known.
+        what: the stage and the model, for the message.
+        needed: estimate of the additional memory in bytes; 0 if unknown.
 
     Raises:
-        OneclassError: it needs more than is free, or has met a MemoryError; the message has both numbers.
+        OneclassError: it needs more than is free, or a MemoryError occurred; the message has both numbers.
     """
     needed += KERNEL_BYTES if needed else 0
     needs = f"needs about {resources.format_size(needed)} of memory, and " if needed >= MIN_REPORTED_BYTES else ""
@@ -48,45 +48,44 @@ def guard_model_memory(what: str, needed: int = 0) -> Iterator[None]:
         yield
     except MemoryError as error:
         _release_frames(error)
-        it = f"{what}: {needs}ran out of memory"
         raise OneclassError(
-            f"{it} ({_error_text(error)}): {resources.describe_free_memory()}. {MODEL_MEMORY_HINT}"
+            f"{what}: {needs}ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. {MODEL_MEMORY_HINT}"
         ) from error
 
 
 @contextlib.contextmanager
 def memory_errors(what: str) -> Iterator[None]:
-    """Say of work that runs out of memory, or of room on the disk, what to do.
+    """Replace errors of exhausted memory or disk by errors with advice.
 
-    Some memory is held meanwhile that the work cannot take, so that there is room to end: a thread that Python cannot
-    start for want of memory, as Prefect does at a task's end, would be waited for without end.
+    Reserve 64 MB, released on error, so that shutdown itself cannot run out of memory: Prefect starts threads at a task's
+    end, and would wait for ever for one that Python cannot start.
 
     Raises:
-        MachineShort: in the place of the error that it met.
+        ResourceExhausted: memory or disk ran out.
     """
     try:
-        spared = np.empty(RESERVED_BYTES, dtype=np.int8)  # never written to, so that it takes no page of the machine's
+        reserved = np.empty(RESERVED_BYTES, dtype=np.int8)  # never written to, so that it takes no pages
         try:
             yield
         finally:
-            del spared
+            del reserved
     except Exception as error:
-        if isinstance(error, OneclassError) or (words := explain_exhaustion(error, what)) is None:
+        if isinstance(error, OneclassError) or (advice := explain_exhaustion(error, what)) is None:
             raise
         if isinstance(error, MemoryError):
             _release_frames(error)
-        raise ResourceExhausted(words) from error
+        raise ResourceExhausted(advice) from error
 
 
 def explain_exhaustion(error: Exception, what: str) -> str | None:
-    """What a person can do about an error of memory or of a disk that ran out; None for any other error.
+    """Return advice on an error of exhausted memory or disk; None for any other error.
 
-    numpy and Polars tell of a full disk in messages of their own, without a number.
+    numpy and Polars report a full disk in their own messages, without an errno.
     """
     if isinstance(error, MemoryError):
         return (
-            f"{what}: ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. Give it more, or end what else runs on the "
-            "machine; the same command goes on from here."
+            f"{what}: ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. Give it more, or end "
+            "what else runs on the machine; the same command goes on from here."
         )
     number, file = getattr(error, "errno", None), getattr(error, "filename", None)
     if number in (errno.ENOSPC, errno.EDQUOT) or (number is None and DISK_FULL_MESSAGES.search(str(error))):
@@ -96,7 +95,7 @@ def explain_exhaustion(error: Exception, what: str) -> str | None:
 
 
 def _release_frames(error: MemoryError) -> None:
-    """Drop the arrays that the frames of an error hold, which whoever keeps the error would keep with it."""
+    """Release the arrays in the frames of an error, which would live as long as the error."""
     traceback.clear_frames(error.__traceback__)
 
 
@@ -113,7 +112,7 @@ def reset_peak_rss() -> None:
 
 
 def peak_rss() -> int:
-    """The peak of resident memory, in bytes, since the last reset or since the process began."""
+    """Return the peak of resident memory, in bytes, since the last reset or the start of the process."""
     status = Path("/proc/self/status")
     if status.exists():
         return 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
@@ -122,7 +121,7 @@ def peak_rss() -> int:
 
 @functools.cache
 def warn_pinned_blas() -> None:
-    """Log, once, that a setting keeps BLAS from the fastest kernels of the processor; the setting is not changed."""
+    """Log, once, that an environment variable keeps BLAS from the processor's fastest kernels."""
     pinned = os.environ.get("OPENBLAS_CORETYPE")
     processor = Path("/proc/cpuinfo")
     if pinned and processor.exists() and "avx512f" in processor.read_text():

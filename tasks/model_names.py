@@ -1,4 +1,4 @@
-"""The models' names, for `--help`, read from their sources: to import them takes seconds."""
+"""The models' names, for `--help`, read from their sources, since importing the models takes seconds."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ NAME_DECLARATION = re.compile(r'^    name(?:: .+)? = "(\w+)"', flags=re.MULTILIN
 
 
 def list_models() -> list[str]:
-    """The names of every model in the catalogue, in alphabetical order."""
+    """List the names of every model in alphabetical order."""
     return sorted(
         name
         for file in MODELS_FOLDER.rglob("*.py")

@@ -1,4 +1,4 @@
-"""The record of decisions on what is published, `operations.promotions`, as those that show it read it."""
+"""The record of promotion decisions, `operations.promotions`."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -26,19 +26,19 @@ class Decision:
 
     @property
     def sentence(self) -> str:
-        """The decision for people."""
+        """The decision as a sentence."""
         if self.promoted:
             return f"{self.challenger} was promoted: {self.reason}"
         return f"not promoted: {self.challenger}. {self.champion} stays as it was published: {self.reason}"
 
 
 def record_decision(connection: duckdb.DuckDBPyConnection, decision: Decision) -> None:
-    """Write a decision, in place of one that an earlier try of the same run wrote."""
+    """Write a decision, replacing that of an earlier try of the same run."""
     connection.execute("delete from operations.promotions where run_id = ?", [decision.run_id])
     warehouse.insert(connection, "operations.promotions", pl.DataFrame([asdict(decision)], infer_schema_length=None))
 
 
 def load_decisions(connection: duckdb.DuckDBPyConnection, run_id: str | None = None, limit: int = 1) -> list[Decision]:
-    """The last decisions, newest first; those of one run where it is named."""
-    found = warehouse.select(connection, "promotion/decisions", run_id=run_id, rows=limit)
-    return [Decision(**row) for row in found.iter_rows(named=True)]
+    """Load the last decisions, newest first, of all runs or of one."""
+    rows = warehouse.select(connection, "promotion/decisions", run_id=run_id, rows=limit)
+    return [Decision(**row) for row in rows.iter_rows(named=True)]

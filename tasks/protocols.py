@@ -8,7 +8,7 @@ class Protocol:
     """One way to hold edges out.
 
     Attributes:
-        title, meaning: for a reader of the report.
+        title, meaning: texts for the report.
         main_metrics: the columns of the leaderboard. The first ranks the models and is the metric of comparisons.
         tuned_by: the metric on validation users or edges that settings are chosen by.
     """
@@ -19,7 +19,7 @@ class Protocol:
     tuned_by: str
 
     @property
-    def evaluation_metrics(self) -> str:
+    def main_metric(self) -> str:
         """The metric that ranks the models."""
         return self.main_metrics[0]
 

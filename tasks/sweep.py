@@ -1,7 +1,7 @@
-"""Sweeps: one model fitted many times, with one or two of its settings varied, for the figures that show their effect.
+"""Sweeps: fit one model many times with one or two settings varied, for figures of their effect.
 
-Each refit is kept in the model store like any other fit, until a later run tidies the store, so a sweep that was cut
-off goes on where it stopped. The scores of the refits are kept in `evaluation.sweeps`.
+Each refit is stored like any other fit until a later run collects garbage, so an interrupted sweep continues where it
+stopped. The scores of the refits are in `evaluation.sweeps`.
 """
 
 import json
@@ -32,15 +32,15 @@ from oneclass.tasks.train import load_or_fit
 
 logger = logging.getLogger(__name__)
 
-COMPILE_ROWS = 64  # users of a first fit, thrown away, so that no refit's time includes compiling its kernels
+COMPILE_ROWS = 64  # users of a first fit, which is discarded, so that no refit's time includes compiling kernels
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A model, the protocol that judges it, and for each refit the settings that replace the model's own.
+    """A model, the protocol of its evaluation, and for each refit the settings that replace the model's own.
 
     Attributes:
-        by_pass: an attribute of the fitted model with one number a pass, to be kept too.
+        each_epoch: an attribute of the fitted model with one number per pass, to be stored too.
     """
 
     model: str
@@ -51,11 +51,10 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """One value of one refit: over all users, or over the held-out edges whose user, or item, has a training degree in
-    a bin.
+    """One value of one refit: over all users, or over the held-out edges in a bin of their users' or items' degrees.
 
     Attributes:
-        settings: those that the sweep varies, as JSON; `operations.runs` has the others.
+        settings: the varied settings, as JSON; `operations.runs` has the others.
     """
 
     settings: str
@@ -71,7 +70,7 @@ class SweepResult:
 
 
 def _expand_grid(**values: Sequence[Any]) -> tuple[dict[str, Any], ...]:
-    """Every combination, the last setting varying fastest."""
+    """Return every combination, the last setting varying fastest."""
     return tuple(dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
 
 
@@ -99,30 +98,30 @@ SWEEPS = {
 
 
 def refit_settings(sweep: SweepPlan, own: ModelSettings) -> list[ModelSettings]:
-    """The settings of each refit: those of the data set, with the changes of the sweep."""
+    """Return the settings of each refit: those of the data set, with the changes of the sweep."""
     kind = registry.MODELS[sweep.model].Settings
     return [kind(**{**own.model_dump(exclude_unset=True), **varied}) for varied in sweep.settings]
 
 
-def refit_label(name: str, place: int) -> str:
-    """A refit in words, such as `paired_symbols r=0.25`."""
+def refit_label(name: str, index: int) -> str:
+    """Describe a refit, such as `paired_symbols r=0.25`."""
     sweep = SWEEPS[name]
-    varied = _changed_settings(sweep, place).items()
+    varied = _changed_settings(sweep, index).items()
     return " ".join(
         [sweep.model, *(f"{key}={value if isinstance(value, str) else f'{value:g}'}" for key, value in varied)]
     )
 
 
-def _changed_settings(sweep: SweepPlan, place: int) -> dict[str, Any]:
-    return {key: value for key, value in sweep.settings[place].items() if value is not None}
+def _changed_settings(sweep: SweepPlan, index: int) -> dict[str, Any]:
+    return {key: value for key, value in sweep.settings[index].items() if value is not None}
 
 
 def refit(home: Home, run_id: str, *, name: str, place: int, pending: PendingCall) -> list[SweepResult]:
-    """One fit of a sweep, judged on the test part, submitted by `submit_refit`.
+    """Wait for one refit of a sweep, submitted by `submit_refit`, and return its results on the test part.
 
     Args:
         name: of the sweep.
-        place: which of its refits, from 0.
+        place: number of the refit, from 0.
 
     Raises:
         OneclassError: the model cannot be fitted on this matrix.
@@ -141,7 +140,7 @@ def submit_refit(
 def _fit_and_evaluate(
     home: Home, name: str, place: int, matrices_digest: str, settings: ModelSettings, seed: int
 ) -> list[SweepResult]:
-    """Make the fit, or take it from the store, and judge it."""
+    """Fit the model, or load the stored fit, and evaluate it."""
     sweep = SWEEPS[name]
     split = matrices.load_split(home, matrices_digest)
     _compile_kernels(sweep.model, settings, split.train, home.limits.threads)
@@ -151,18 +150,16 @@ def _fit_and_evaluate(
     results = []
     for score, ranks in rank_targets_by_score(model, split.parts["test"]).items():
         means = metrics.average_over_users(ranks.of_users)
-        found = [(None, None, None, metric, mean) for metric, mean in means.items()]
+        rows = [(None, None, None, metric, mean) for metric, mean in means.items()]
         if sweep.each_epoch:
-            found += _evaluate_each_epoch(
-                sweep.each_epoch, getattr(model, sweep.each_epoch), users=split.train.shape[0]
-            )
+            rows += _evaluate_each_epoch(sweep.each_epoch, getattr(model, sweep.each_epoch), users=split.train.shape[0])
         if sweep.protocol == "leave_one_out":
-            found += _mean_rank_by_degree(split, ranks.edge_ranks)
+            rows += _mean_rank_by_degree(split, ranks.edge_ranks)
         results += [
             SweepResult(
                 described, score, side, low, high, metric, mean.value, mean.standard_error, mean.users, fit.seconds
             )
-            for side, low, high, metric, mean in found
+            for side, low, high, metric, mean in rows
         ]
         logger.info(
             "%s, %s: mean rank %.4f, nDCG@100 %.4f",
@@ -175,7 +172,7 @@ def _fit_and_evaluate(
 
 
 def record_sweep(home: Home, run_id: str, name: str, results: Sequence[SweepResult]) -> None:
-    """Replace the results that the sweep left the last time it ran, all of them or none."""
+    """Replace the results of the sweep's previous run, in one transaction."""
     sweep, swept_at = SWEEPS[name], datetime.now(UTC).replace(tzinfo=None)
     rows = [
         {"sweep": name, "swept_at": swept_at, "protocol": sweep.protocol, "model": sweep.model, **vars(result)}
@@ -188,7 +185,7 @@ def record_sweep(home: Home, run_id: str, name: str, results: Sequence[SweepResu
 
 
 def check_sweep_names(names: Sequence[str]) -> list[str]:
-    """The names of the sweeps to run: the given ones, or if none is given, every sweep whose model is installed.
+    """Return the names of the sweeps to run: the given ones, or by default every sweep whose model is installed.
 
     Raises:
         InputError: a name is unknown.
@@ -215,19 +212,21 @@ MetricRow = tuple[str | None, int | None, int | None, str, Mean]  # side, degree
 
 
 def _evaluate_each_epoch(name: str, numbers: np.ndarray, users: int) -> list[MetricRow]:
-    """`<name>@<pass>`, from pass 1."""
-    return [(None, None, None, f"{name}@{at}", Mean(float(one), None, users)) for at, one in enumerate(numbers, 1)]
+    """Return the values as metrics `<name>@<pass>`, from pass 1."""
+    return [
+        (None, None, None, f"{name}@{epoch}", Mean(float(value), None, users)) for epoch, value in enumerate(numbers, 1)
+    ]
 
 
 def _mean_rank_by_degree(split: SplitMatrices, edge_ranks: np.ndarray) -> list[MetricRow]:
-    """The mean rank of the edges in each bin of their users' training degrees, and of their items', and percentiles."""
-    found: list[MetricRow] = []
+    """Return mean and percentiles of the edges' ranks in each bin of their users' and of their items' degrees."""
+    rows: list[MetricRow] = []
     part, degrees = split.parts["test"], count_item_degrees(split.train)
     sides = target_degrees(np.diff(part.histories.indptr), degrees, part.targets)
     for side, cell in group_ranks_by_degree(edge_ranks, sides):
         values = {"mean_rank": cell.mean, **dict(zip(metrics.PERCENTILES, cell.percentiles, strict=True))}
-        found += [(side, cell.low, cell.high, name, Mean(value, None, cell.edges)) for name, value in values.items()]
-    return found
+        rows += [(side, cell.low, cell.high, name, Mean(value, None, cell.edges)) for name, value in values.items()]
+    return rows
 
 
 refit_task = stage_task(refit, "refit {name} {place}")

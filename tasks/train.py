@@ -1,6 +1,6 @@
-"""Train: one model on one protocol's training edges, kept in the store of fits.
+"""Train: fit one model on one protocol's training edges and store the fit.
 
-A fit that is in the store already is taken from there, so that a run that was cut off goes on where it stopped.
+A stored fit is reused, so that an interrupted run continues where it stopped.
 """
 
 import logging
@@ -50,10 +50,10 @@ def train(
     warm: bool = False,
     pending: PendingCall | None = None,
 ) -> Fit:
-    """Fit `model` on the training edges of `protocol`, keep it, and note it in `operations.model_fits`.
+    """Fit `model` on the training edges of `protocol`, store it, and record it in `operations.model_fits`.
 
     Args:
-        warm: begin at the fit of the latest run, where the model can.
+        warm: start at the fit of the latest run, if the model can.
         pending: the fit, if it was submitted (`submit_fit`).
 
     Raises:
@@ -86,7 +86,7 @@ def submit_fit(
     settings: ModelSettings,
     seed: int,
 ) -> PendingCall:
-    """Submit a fit; of a fit by blocks the coordinator submits the blocks, when the result is asked for."""
+    """Submit a fit; a fit by blocks runs here when its result is requested, and submits its blocks."""
     matrix = matrices.load_split(home, matrices_digest, parts=()).train
     if MODELS[model].block_sizes(settings, matrix.shape[1]):
         return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed, None, executor)
@@ -108,14 +108,14 @@ def load_or_fit(
     previous: Fit | None = None,
     workers: Executor = LOCAL,
 ) -> Fit:
-    """A fit in the store: made now, or taken from there where one of that digest is whole.
+    """Return the stored fit of these inputs, fitting the model if there is none.
 
     Args:
-        previous: an earlier fit to begin at.
-        workers: where the blocks of a fit by blocks are computed.
+        previous: an earlier fit to start at.
+        workers: the executor of a fit by blocks.
 
     Raises:
-        OneclassError: the model cannot be fitted on this matrix, or a block of it has no room on any worker.
+        OneclassError: the model cannot be fitted on this matrix, or no worker has the memory for a block.
     """
     key = fits.compute_fit_key(matrices_digest, model, settings, seed)
     digest = fits.warm_fit_digest(key, previous)
@@ -126,29 +126,29 @@ def load_or_fit(
         logger.info("%s was fitted before on these edges with these settings, taken from the store", what)
     else:
         memory_errors.warn_pinned_blas()
-        if settings.reads_negatives and split.negatives is None:
+        if settings.reads_explicit_negatives and split.explicit_negatives is None:
             logger.warning("%s: the log tells of nothing that users considered and did not like", what)
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
         sizes = [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
         logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
         with progress.report_progress(
             what, artifact_key=artifact_key(home.dataset, "train", model, split.protocol)
-        ) as tell:
+        ) as report:
             options = FitOptions(
                 start=warm_start.build_start(home, estimator, previous, split) if previous else None,
                 validation=_load_validation_users(split),
-                negatives=split.negatives,
+                explicit_negatives=split.explicit_negatives,
                 checkpoints=fits.checkpoint_folder(home, model, digest),
-                on_epoch=_report_epochs(tell),
-                member=partial(_load_component, home, matrices_digest, seed),
+                on_epoch=_report_epochs(report),
+                load_component=partial(_load_component, home, matrices_digest, seed),
                 workers=_with_block_memory(what, estimator, split.train, workers),
                 rows=matrices.MatrixStoreRows(home.absolute(), matrices_digest),
                 scratch=_scratch_store(home, workers),
             )
             with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
                 seconds, peak_bytes = _run_fit(estimator, split.train, options)
-                if chosen := _derived_settings(estimator):
-                    logger.info("%s: set from the log: %s", what, ", ".join(chosen))
+                if derived := _derived_settings(estimator):
+                    logger.info("%s: set from the log: %s", what, ", ".join(derived))
                 fit = fits.store_fit(
                     home,
                     estimator,
@@ -158,8 +158,8 @@ def load_or_fit(
                     seconds=seconds,
                     peak_bytes=peak_bytes,
                 )
-    took = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
-    logger.info("%s: fitted in %s", what, took)
+    cost = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
+    logger.info("%s: fitted in %s", what, cost)
     fits.upload_fit(home, fit)
     return fit
 
@@ -172,7 +172,7 @@ def _scratch_store(home: Home, workers: BlockExecutor) -> Path | ScratchFactory:
 
 
 def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> int:
-    """Bytes that a fit in this process takes at least, about; its blocks are not among them where others compute these."""
+    """Estimate the memory of a fit in this process, without blocks that workers compute."""
     settings = estimator.settings
     sizes = estimator.block_sizes(settings, train.shape[1])
     if sizes and workers is not LOCAL:
@@ -181,38 +181,38 @@ def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> 
 
 
 def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: Executor) -> BlockExecutor:
-    """Workers whose calls declare what a block takes.
+    """Return the workers with the memory of a block declared for each call.
 
     Raises:
-        OneclassError: no worker has declared so much.
+        OneclassError: no worker has enough memory.
     """
     settings = estimator.settings
     sizes = estimator.block_sizes(settings, train.shape[1])
     if not sizes:
         return workers
-    most = workers.worker_memory
+    available = workers.worker_memory
     needed = max(
         estimate_block_bytes(sizes, end - first, int(train.indptr[end] - train.indptr[first]))
         for first, end in partition_by_edges(train.indptr, settings.blocks)
     )
-    if most is not None and needed > most:
+    if available is not None and needed > available:
         shared = estimate_block_bytes(sizes, 0, 0)
         remedy = f"take more blocks (--set {estimator.name}.blocks=N), or give a worker more memory"
-        if shared > most:
+        if shared > available:
             remedy = f"its items alone need {format_size(shared)} in each block: give a worker more memory"
         raise OneclassError(
             f"train: {what}: a block of users needs about {format_size(needed)}, and no worker has declared more than "
-            f"{format_size(most)}; {remedy}."
+            f"{format_size(available)}; {remedy}."
         )
     return workers.with_memory(needed)
 
 
 def is_model_error(error: BaseException) -> bool:
-    """Whether an error that stopped a fit, or a ranking, is the model's own, so that the other models can go on.
+    """Whether an error of a fit or a ranking concerns only that model, so that the other models can continue.
 
-    It is not where the arguments are wrong, a stored file is damaged, or the machine or the warehouse gives no more.
+    Wrong arguments, damaged files, exhausted resources and errors of the warehouse or the cluster concern all.
     """
-    others = (
+    concerns_all = (
         InputError,
         ClusterUnavailable,
         SharedStoreUnavailable,
@@ -221,44 +221,44 @@ def is_model_error(error: BaseException) -> bool:
         OSError,
         duckdb.Error,
     )
-    return isinstance(error, Exception) and not isinstance(error, others)
+    return isinstance(error, Exception) and not isinstance(error, concerns_all)
 
 
 def _run_fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> tuple[float, int]:
-    """Fit; the `seconds` and `peak_bytes` that it took."""
+    """Fit, and return its `seconds` and `peak_bytes`."""
     memory_errors.reset_peak_rss()
-    began = time.perf_counter()
+    started = time.perf_counter()
     try:
         estimator.fit(interactions, options)
     except ValueError as error:
         raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
-    return time.perf_counter() - began, memory_errors.peak_rss()
+    return time.perf_counter() - started, memory_errors.peak_rss()
 
 
 def _derived_settings(estimator: Model) -> list[str]:
-    """The settings that were left to the log, with their values."""
-    given, resolved = estimator.settings.model_dump(), estimator.params.model_dump()
-    return [f"{name} {value:.4g}" for name, value in resolved.items() if value is not None and given[name] is None]
+    """List the settings that were derived from the data, with their values."""
+    given, params = estimator.settings.model_dump(), estimator.params.model_dump()
+    return [f"{name} {value:.4g}" for name, value in params.items() if value is not None and given[name] is None]
 
 
 def _load_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
-    """Those of the split's validation part, where it has one."""
+    """Return the users of the split's validation part, if it has one."""
     part = split.parts.get("validation")
     return ValidationUsers(part.histories, part.targets) if part else None
 
 
 def _load_component(home: Home, matrices_digest: str, seed: int, name: str, settings: ModelSettings) -> Model | None:
-    """The fit in the store of a model that another one is made of."""
+    """Load the stored fit of a component of a blend, if there is one."""
     fit = fits.find_fit(home, name, fits.compute_fit_key(matrices_digest, name, settings, seed))
     return fits.load_fit(home, name, fit.digest) if fit else None
 
 
-def _report_epochs(tell: progress.ProgressCallback) -> Callable[[Epoch], None]:
-    """What a model calls after every pass, told as progress."""
+def _report_epochs(report: progress.ProgressCallback) -> Callable[[Epoch], None]:
+    """Return the `on_epoch` callback that reports progress."""
 
     def on_epoch(epoch: Epoch) -> None:
-        watched = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
-        tell(epoch.number, epoch.of, f"epoch {epoch.number} of {epoch.of}{watched}, {epoch.seconds:.2f} s")
+        values = "".join(f", {name} {value:.6g}" for name, value in epoch.values.items())
+        report(epoch.number, epoch.of, f"epoch {epoch.number} of {epoch.of}{values}, {epoch.seconds:.2f} s")
 
     return on_epoch
 

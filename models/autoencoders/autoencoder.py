@@ -73,7 +73,7 @@ AutoencoderT = TypeVar("AutoencoderT", bound=AutoencoderSettings)
 
 
 class Autoencoder(Model[AutoencoderT]):
-    """Fit and scores of an autoencoder; a model adds its layers and its loss.
+    """Base of the autoencoders: fit and scores; a model adds its layers and its loss.
 
     If a fit is given no validation users, a twentieth of the training users (at most 1,000, chosen by the seed) are held
     out of the gradient steps and used for validation instead. If that is less than one user, all epochs run and the
@@ -81,7 +81,7 @@ class Autoencoder(Model[AutoencoderT]):
 
     Attributes:
         weights: float32 arrays by name, from the best epoch.
-        best_epoch: the number of that epoch, counted on from that of the fit that this one began at.
+        best_epoch: the number of that epoch; a warm start continues the count of the earlier fit.
         checkpoint_seconds: the least wall time between two checkpoints. If the checkpoint folder has one of the same fit,
             `fit` goes on from it, and gives the same bits.
     """
@@ -136,23 +136,23 @@ class Autoencoder(Model[AutoencoderT]):
         progress.finish()
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """float32 (block, hidden): the last layer before the items, for users who were not in training."""
+        """Return the last layer before the items, float32 (block, hidden), of users who were not in training."""
         with kernel_threads(self.threads):
             return self._hidden(self._known(histories), None)
 
     def _validation_users(
         self, interactions: csr_matrix, validation: ValidationUsers | None
     ) -> tuple[np.ndarray, csr_matrix, csr_matrix]:
-        """The rows to train on, and the histories and targets of the validation users."""
+        """Return the rows to train on, and the histories and targets of the validation users."""
         users = np.flatnonzero(np.diff(interactions.indptr))
         if validation is None:
             out, histories, targets = choose_held_out(interactions, HELD_OUT_SHARE, MAX_HELD_OUT_USERS, self.seed)
             return np.setdiff1d(users, out), histories, targets
-        judging = np.diff(validation.targets.indptr) > 0
-        return users, validation.histories[judging], validation.targets[judging]
+        has_target = np.diff(validation.targets.indptr) > 0
+        return users, validation.histories[has_target], validation.targets[has_target]
 
     def _initial(self, interactions: csr_matrix, users: np.ndarray) -> dict[str, np.ndarray]:
-        """Normal weights of variance 2 / (inputs + outputs); zeros for biases, and for items that no user has."""
+        """Draw normal weights of variance 2 / (inputs + outputs); zeros for biases, and for items without users."""
         arrays = {}
         for name, shape in self._shapes(interactions.shape).items():
             arrays[name] = np.zeros(shape, dtype=np.float32)
@@ -164,19 +164,19 @@ class Autoencoder(Model[AutoencoderT]):
         return arrays
 
     def _take(self, initial: dict[str, np.ndarray], start: Start) -> None:
-        """Put the weights of an earlier fit in place of the initial ones, but for new items and users."""
-        places = {name: start.users if name == "user_node" else start.items for name in ROW_PARAMETERS}
+        """Replace the initial weights by those of an earlier fit, except for new items and users."""
+        indices = {name: start.users if name == "user_node" else start.items for name in ROW_PARAMETERS}
         for name, own in initial.items():
             earlier = start.previous.weights[name]
-            if name in places:
-                copy_rows(own, earlier, places[name])
+            if name in indices:
+                copy_rows(own, earlier, indices[name])
             elif name == "item_out":  # its items are columns
                 copy_rows(own.T, earlier.T, start.items)
             else:
                 own[...] = earlier
 
     def _ndcg(self, histories: csr_matrix, targets: csr_matrix) -> float:
-        """Mean nDCG@100 of the validation users, with the present weights."""
+        """Return the mean nDCG@100 of the validation users with the current weights."""
         values = []
         for start in range(0, histories.shape[0], VALIDATION_BATCH_USERS):
             block = slice(start, start + VALIDATION_BATCH_USERS)
@@ -188,7 +188,7 @@ class Autoencoder(Model[AutoencoderT]):
         return float(np.concatenate(values).mean())
 
     def _encode(self, histories: csr_matrix) -> np.ndarray:
-        """x / |x| times the input weights, float32 (block, hidden)."""
+        """Return x / |x| times the input weights, float32 (block, hidden)."""
         lengths = np.sqrt(np.maximum(np.diff(histories.indptr), 1)).astype(np.float32)
         return pattern_times(histories, self.weights["item_in"]) / lengths[:, None]
 
@@ -197,7 +197,7 @@ class Autoencoder(Model[AutoencoderT]):
             return dense_times(self._hidden(histories, users), self.weights["item_out"]) + self.weights["item_bias"]
 
     def _complete(self, weights: dict[str, np.ndarray], users: np.ndarray) -> dict[str, np.ndarray]:
-        """The weights learned from the rows `users`, with all other arrays that scoring needs."""
+        """Return the weights learned from the rows `users`, with all other arrays that scoring needs."""
         return weights
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -209,15 +209,15 @@ class Autoencoder(Model[AutoencoderT]):
 
     @abstractmethod
     def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-        """The shapes of the weights by name, for (users, items); `item_in`, `item_out` and `item_bias` are required."""
+        """Return the shapes of the weights by name, for (users, items), with `item_in`, `item_out` and `item_bias`."""
 
     @abstractmethod
     def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":
-        """The loss that is minimized, a mean over the users of a batch."""
+        """Return the loss to minimize, a mean over the users of a batch."""
 
     @abstractmethod
     def _hidden(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        """The last layer before the items, float32 (block, hidden)."""
+        """Return the last layer before the items, float32 (block, hidden)."""
 
 
 class _Progress:
@@ -228,12 +228,12 @@ class _Progress:
         self.epoch, self.best_epoch, self.value = before, before, -np.inf
         self.best: dict[str, np.ndarray] = {}
         self.written = perf_counter()
-        found = checkpoints.read_checkpoint(folder, key) if folder else None
-        if found:
-            steps.restore_state(found)
-            self.epoch, self.best_epoch = int(found["epoch"]), int(found["best epoch"])
-            self.value = float(found["best value"])
-            self.best = {name[5:]: array for name, array in found.items() if name.startswith("best:")}
+        state = checkpoints.read_checkpoint(folder, key) if folder else None
+        if state:
+            steps.restore_state(state)
+            self.epoch, self.best_epoch = int(state["epoch"]), int(state["best epoch"])
+            self.value = float(state["best value"])
+            self.best = {name[5:]: array for name, array in state.items() if name.startswith("best:")}
 
     def after(self, epoch: int, value: float | None) -> None:
         """Record an epoch and its nDCG; without an nDCG, the last epoch counts as the best."""
@@ -256,7 +256,7 @@ class _Progress:
 
 
 def _torch_training(name: str):
-    """The module of the gradient steps.
+    """Import the module of the gradient steps.
 
     Raises:
         ValueError: PyTorch is not installed.

@@ -58,11 +58,23 @@ class CDAESettings(AutoencoderSettings):
 
 
 class CDAE(Autoencoder[CDAESettings]):
-    """One hidden layer, to whose input a vector of each user is added.
+    """Collaborative denoising autoencoder: one hidden layer, to whose input a vector of each user is added.
+
+    Wu et al. (2016), with the loss of the module's docstring; needs PyTorch.
 
     Attributes:
         weights: `item_in` (items, hidden), `user_node` (users, hidden), `hidden_bias` (hidden,), `item_out` (hidden,
             items), `item_bias` (items,); `unseen_node` (hidden,), the mean of the user nodes that were trained.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import CDAE
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = CDAE(CDAE.Settings(hidden=8, epochs=100, batch_users=20, learning_rate=0.02)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "cdae"
@@ -79,7 +91,7 @@ class CDAE(Autoencoder[CDAESettings]):
         }
 
     def _initial(self, interactions: csr_matrix, users: np.ndarray) -> dict[str, np.ndarray]:
-        """As in all autoencoders, with user nodes of zero."""
+        """Return the initial weights of an autoencoder, with user nodes of zero."""
         arrays = super()._initial(interactions, users)
         arrays["user_node"][:] = 0
         return arrays
@@ -90,7 +102,7 @@ class CDAE(Autoencoder[CDAESettings]):
         return batch.logistic_loss(logits, self.params.negative_weight).mean()
 
     def _complete(self, weights: dict[str, np.ndarray], users: np.ndarray) -> dict[str, np.ndarray]:
-        """Users outside `users` get the mean node of those that were trained."""
+        """Give users outside `users` the mean of the trained user nodes."""
         mean = weights["user_node"][users].mean(axis=0)
         nodes = np.tile(mean, (len(weights["user_node"]), 1))
         nodes[users] = weights["user_node"][users]

@@ -23,7 +23,7 @@ CHECKPOINT_FILE = "checkpoint.npz"
 
 
 def checkpoint_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str:
-    """The digest that names a fit: equal for equal descriptions (plain data) and equal edges."""
+    """Return the digest that identifies a fit, from its description (plain data) and edges."""
     digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
     for matrix in matrices:
         digest.update(f"{matrix.shape}".encode())
@@ -33,7 +33,7 @@ def checkpoint_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str
 
 
 def write_checkpoint(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Replace the folder's checkpoint, completely or not at all; creates the folder."""
+    """Replace the folder's checkpoint atomically; creates the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder / f"partial-{CHECKPOINT_FILE}"
     with partial.open("wb") as file:
@@ -42,9 +42,9 @@ def write_checkpoint(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -
 
 
 def read_checkpoint(folder: Path, key: str) -> dict[str, np.ndarray] | None:
-    """The arrays that `write` was given; None where there are none, or they are of another fit.
+    """Read the arrays of the checkpoint; None if it is absent or of another fit.
 
-    A file that is damaged is deleted, which is said.
+    A damaged file is deleted, with a warning.
     """
     path = folder / CHECKPOINT_FILE
     if not os.path.lexists(path):
@@ -55,7 +55,7 @@ def read_checkpoint(folder: Path, key: str) -> dict[str, np.ndarray] | None:
         owner, digest = str(arrays.pop("key")), str(arrays.pop("sha256"))
         if digest != digest_arrays(arrays):
             raise ValueError("not the checksum of these arrays")
-    except Exception:  # noqa: BLE001  (what a reader of zip files makes of damaged bytes has no end)
+    except Exception:  # noqa: BLE001  (damaged zip files raise errors of many kinds)
         logger.warning("%s: is damaged, or of an earlier version of this program; the fit begins anew", path)
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         return None
@@ -70,7 +70,7 @@ def remove_checkpoint(folder: Path) -> None:
 
 
 def digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    """A digest of named arrays, with their types and shapes."""
+    """Return the digest of named arrays, with their types and shapes."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MultDAESettings(AutoencoderSettings):
-    """The authors' notebook for ML-20M."""
+    """The defaults are those of the authors' notebook for ML-20M."""
 
     search_space: ClassVar[SearchSpace] = {
         "hidden": Choice((200, 400, 600), manual_only=True),
@@ -43,10 +43,22 @@ class MultDAESettings(AutoencoderSettings):
 
 
 class MultDAE(Autoencoder[MultDAESettings]):
-    """One hidden layer.
+    """Denoising autoencoder with one hidden layer and a multinomial likelihood.
+
+    Liang et al. (2018), the likelihood of eq. 2; needs PyTorch.
 
     Attributes:
         weights: `item_in` (items, hidden), `hidden_bias` (hidden,), `item_out` (hidden, items), `item_bias` (items,).
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import MultDAE
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = MultDAE(MultDAE.Settings(hidden=8, epochs=100, batch_users=20, learning_rate=0.02)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "mult_dae"

@@ -51,12 +51,24 @@ class MultVAESettings(AutoencoderSettings):
 
 
 class MultVAE(Autoencoder[MultVAESettings]):
-    """A tanh layer, a Gaussian latent vector, and another tanh layer.
+    """Variational autoencoder with a multinomial likelihood: a tanh layer, a Gaussian latent vector, a tanh layer.
+
+    Liang et al. (2018), eq. 5 and 7; needs PyTorch.
 
     Attributes:
         weights: `item_in` (items, hidden), `encoder_bias` (hidden,); `to_latent` (hidden, 2 latent), `latent_bias`
             (2 latent,), means before log variances; `from_latent` (latent, hidden), `decoder_bias` (hidden,);
             `item_out` (hidden, items), `item_bias` (items,).
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import MultVAE
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = MultVAE(MultVAE.Settings(latent=4, hidden=8, epochs=100, batch_users=20, learning_rate=0.02)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "mult_vae"
@@ -67,12 +79,12 @@ class MultVAE(Autoencoder[MultVAESettings]):
         return self.params.latent
 
     def beta(self, update: int) -> float:
-        """Weight of the KL term in the gradient step that follows `update` earlier ones."""
+        """Return the weight of the KL term in the gradient step after `update` earlier ones."""
         steps, cap = self.params.anneal_steps, self.params.beta_cap
         return min(cap, update / steps) if steps else cap
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """float32 (block, latent): posterior means of the latent vectors."""
+        """Return the posterior means of the latent vectors, float32 (block, latent)."""
         with kernel_threads(self.threads):
             return self._mean(self._known(histories))
 

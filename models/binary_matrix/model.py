@@ -50,12 +50,24 @@ from oneclass.models.settings import ModelSettings
 
 
 class BinaryMatrix(Model[BinaryMatrixSettings]):
-    """Logistic factorization of the whole matrix; scores are log-odds of a one, E u_i E v_j' + E z.
+    """Logistic factorization of the whole binary matrix, by stochastic variational Bayes on minibatches of entries.
+
+    Hernandez-Lobato, Houlsby and Ghahramani (poster, boxes 3 to 10); scores are log-odds of a one, E u_i E v_j' + E z.
 
     Attributes:
-        q: the posterior.
+        q: the posterior: means and variances of `users` (users, 2 W), `items` (items, 2 W) and `z` (2,).
         bounds: float64 (passes,), the bound, estimated from the entries of each pass.
         minibatches: float64 (passes,), S, the number of entries in the minibatch after each pass.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import BinaryMatrix
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = BinaryMatrix(BinaryMatrix.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name: ClassVar[str] = "binary_matrix"
@@ -69,7 +81,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         seed = sampling_seed(self.seed, interactions, options.start)
         q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
         if options.start:
-            q.take(options.start)  # which may be of this model's own last fit
+            q.take(options.start)  # before `self.q` is replaced: the start may be this model's own last fit
         self.q = q
         with kernel_threads(self.threads):
             inference = Inference(q, EntrySampler.of(interactions, settings.sampling), settings, seed)
@@ -83,18 +95,18 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         self.bounds, self.minibatches = np.array(bounds), np.array(minibatches)
 
     def bound(self, interactions: csr_matrix) -> float:
-        """The exact bound, from every entry of the matrix that the model was fitted on."""
+        """Return the exact bound, from every entry of the matrix that the model was fitted on."""
         with kernel_threads(self.threads):
             return self.q.bound(interactions, self.params)
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """q(u_i) of users who were not in training, with items and z fixed: float32 (users, 2 W), packed like `q.users`."""
+        """Find q(u_i) of users who were not in training, with fixed items and z: float32 (users, 2 W), like `q.users`."""
         histories, settings = self._known(histories), self.params
         users = np.empty((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         with kernel_threads(self.threads):
             fold_in(
                 *copy_pattern(histories),
-                self.kept("items by factor", lambda: transpose_table(self.q.items, settings.factors)),
+                self.cached("items by factor", lambda: transpose_table(self.q.items, settings.factors)),
                 settings.factors,
                 to_float32(self.q.z),
                 1 / settings.user_variance,
@@ -107,25 +119,25 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
     def like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The probability that x_ij is one, and how sure that is; as `Model.like`.
+        """Return the probability that x_ij is one, and its uncertainty (`Model.like`).
 
-        Both are of the Gaussian with the first two moments of the logit.
+        Both are those of the Gaussian with the first two moments of the logit.
         """
         z_mean, z_variance = self.q.z
         side = self._side(self._user_table(histories, users), z_mean, 1 / z_variance)
-        columns = self.kept("side", lambda: self._side(self.q.items, 0, np.inf))
+        columns = self.cached("side", lambda: self._side(self.q.items, 0, np.inf))
         with kernel_threads(self.threads):
             return pair_likes(side, columns, items)
 
     def negative_distribution(self) -> AllZeros:
-        """All zeros: however entries are drawn, the bound is that of the whole matrix."""
+        """Return the distribution of all zeros: the bound is that of the whole matrix, however entries are drawn."""
         return AllZeros()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         K, table = self.params.factors, self._user_table(histories, users)
         with kernel_threads(self.threads):
             scores = dense_times(
-                table[:, :K], self.kept("columns", lambda: np.ascontiguousarray(self.q.items[:, :K].T))
+                table[:, :K], self.cached("columns", lambda: np.ascontiguousarray(self.q.items[:, :K].T))
             )
         scores += np.float32(self.q.z[0])
         return scores

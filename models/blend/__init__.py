@@ -1,4 +1,4 @@
-"""The room of `blend`: a weighted sum of the scores of other models, each brought to one scale a user."""
+"""Weighted sums of the scores of other models, normalised to one scale for each user."""
 
 from oneclass.models.blend.model import Blend, BlendSettings, Component
 from oneclass.models.blend.weight_search import Candidates, WeightSearchResult, search_weights

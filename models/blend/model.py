@@ -1,7 +1,8 @@
-"""A weighted sum of the scores of other models: s_ui = sum_k w_k s'_kui, with s'_k on one scale a user (`scale`).
+"""A weighted sum of the scores of other models: s_ui = sum_k w_k s'_kui, where s'_k are normalised scores
+(`score_normalization`).
 
 The components are fitted on the same edges, each with its own settings; the weights are settings too, and are found on
-validation users (`weights`). Where a fit of a component is at hand, it is taken (`FitOptions.member`).
+validation users (`weight_search`). A stored fit of a component is used if there is one (`FitOptions.load_component`).
 """
 
 from importlib import import_module
@@ -35,7 +36,7 @@ class Component(BaseModel):
 
 
 class BlendSettings(ModelSettings):
-    """By default an item-item model and one of factors, alike; a run finds components and weights on validation users."""
+    """By default an item-item model and a factor model of equal weights; a run searches components and weights."""
 
     deprecated: ClassVar = {"members": "components"}
 
@@ -54,24 +55,37 @@ class BlendSettings(ModelSettings):
     @property
     def reads_order(self) -> bool:
         """Whether a component's scores depend on the order of a history."""
-        return any(settings.reads_order for settings in self._any_component())
+        return any(settings.reads_order for settings in self._component_settings())
 
     @property
-    def reads_negatives(self) -> bool:
-        """Whether the fit of a component takes what users considered and did not like."""
-        return any(settings.reads_negatives for settings in self._any_component())
+    def reads_explicit_negatives(self) -> bool:
+        """Whether the fit of a component uses explicit negatives."""
+        return any(settings.reads_explicit_negatives for settings in self._component_settings())
 
-    def _any_component(self) -> list[ModelSettings]:
+    def _component_settings(self) -> list[ModelSettings]:
         kinds = Blend.component_settings(self)
         pairs = zip(kinds, self.components, strict=True)
         return [kind.Settings.from_saved(component.settings) for kind, component in pairs]
 
 
 class Blend(Model[BlendSettings]):
-    """Other models, fitted together and added.
+    """Weighted sum of the normalised scores of other models.
+
+    The normalisation is ours (`models.blend.score_normalization`); no paper.
 
     Attributes:
-        components: the fitted models, in the order of the settings.
+        components: the fitted component models, in the order of the settings.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import Blend
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> components = [{"model": "mrf_dense", "weight": 2.0}, {"model": "wmf", "settings": {"factors": 4}}]
+        >>> model = Blend(Blend.Settings(components=components)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "blend"
@@ -79,7 +93,7 @@ class Blend(Model[BlendSettings]):
 
     @classmethod
     def component_settings(cls, settings: BlendSettings) -> list[type[Model]]:
-        """The components' estimators.
+        """Return the components' estimators.
 
         Raises:
             ValueError: a component is unknown, is a blend itself, or does not have the score.
@@ -99,13 +113,13 @@ class Blend(Model[BlendSettings]):
         for number, (kind, component) in enumerate(
             zip(self.component_settings(self.params), self.params.components, strict=True), 1
         ):
-            began, settings = perf_counter(), kind.Settings.from_saved(component.settings)
-            model = options.member(component.model, settings)
+            started, settings = perf_counter(), kind.Settings.from_saved(component.settings)
+            model = options.load_component(component.model, settings)
             if model is None:
-                own = FitOptions(validation=options.validation, negatives=options.negatives)
+                own = FitOptions(validation=options.validation, explicit_negatives=options.explicit_negatives)
                 model = kind(settings, seed=self.seed, threads=self.threads).fit(interactions, own)
             self.components.append(model)
-            options.on_epoch(Epoch(number, of, perf_counter() - began))
+            options.on_epoch(Epoch(number, of, perf_counter() - started))
         resolved = [
             component.model_copy(update={"settings": model.params.model_dump(mode="json")})
             for component, model in zip(self.params.components, self.components, strict=True)
@@ -122,11 +136,10 @@ class Blend(Model[BlendSettings]):
         return total
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
-        """What each item of the history adds by way of the components whose scores are such sums; None if none's are.
+        """Return what each item of the history adds to the scores of components with such sums; None if none has.
 
-        On the common scale and weighted; the sum is these components' part of the score, but for a constant of the user.
-        Scores that are such sums are the same for a user of the logs and for somebody with the same history, and so are
-        their scales.
+        On the common scale and weighted; the sum is these components' part of the score, up to a constant of the user.
+        Such scores, and so their scales, are the same for a training user and for an unseen user with the same history.
         """
         components = list(zip(self.params.components, self.components, strict=True))
         parts = [
@@ -142,8 +155,7 @@ class Blend(Model[BlendSettings]):
                 for (component, model), part in zip(components, parts, strict=True)
             ]
 
-        kept = self.cached_for_block("spreads", history, spreads)
-        of_components = zip(components, parts, kept, strict=True)
+        of_components = zip(components, parts, self.cached_for_block("spreads", history, spreads), strict=True)
         weighted = (
             np.float32(component.weight / spread[0]) * part
             for (component, _), part, spread in of_components

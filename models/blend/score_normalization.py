@@ -1,4 +1,4 @@
-"""The one scale on which the scores of different models are added.
+"""Normalisation of scores, so that those of different models can be added.
 
 Of a user's candidates, the items that are not in the history, the hundredth best score becomes 0 and the mean of the ten
 best 1: s -> (s - s[100th]) / (mean of s[1st] to s[10th] - s[100th]). So a weight says how much a model's opinion of the
@@ -16,11 +16,11 @@ NO_TOTAL = np.empty((0, 0), dtype=np.float32)
 
 
 def normalize_scores(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
-    """The scores of one model on the common scale, in place.
+    """Normalise the scores of one model to the common scale, in place.
 
     Args:
         scores: float32 (block, items).
-        histories: (block, items) CSR, what each user is known to like.
+        histories: (block, items) CSR, each user's known likes.
 
     Returns:
         `scores`.
@@ -29,17 +29,17 @@ def normalize_scores(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
 
 
 def rescale_scores(scores: np.ndarray, low: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Scores, float32 (block, items), moved in place to the scale that begins at `low` and has the unit `spread`."""
+    """Shift scores, float32 (block, items), by `low` and divide them by `spread`, in place."""
     scores -= low[:, None]
     scores /= spread[:, None]
     return scores
 
 
 def find_scale(scores: np.ndarray, histories: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
-    """Where the scale of each user begins and how long its unit is, both float32 (block,).
+    """Find the zero and the unit of each user's scale, both float32 (block,).
 
-    Where a user has fewer than LAST candidates, the last one takes the place of the hundredth; where all of the best are
-    equal, the unit stays 1.
+    If a user has fewer than SCALE_END_RANK candidates, the last one replaces the hundredth; if all of the best are equal,
+    the unit is 1.
     """
     low, spread = np.empty((2, len(scores)), dtype=np.float32)
     _find_scales(*_arrays(scores, histories), low, spread, NO_TOTAL, np.float32(0))
@@ -47,7 +47,7 @@ def find_scale(scores: np.ndarray, histories: csr_matrix) -> tuple[np.ndarray, n
 
 
 def add_normalized(total: np.ndarray, weight: float, scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
-    """total += weight * `normalize_scores` scores, which stay as they are; all float32.
+    """Add weight * normalised scores to `total` in place; `scores` is unchanged; all float32.
 
     Returns:
         The units of the scales, as in `find_scale`.

@@ -1,13 +1,12 @@
 """The weights of a blend, by coordinate ascent on validation users, with cross-validation over these users.
 
-The lists of some models are given for the same users, on the common scale. The best model begins with the weight 1 and
-the others with 0; then one weight after another goes to the value of GRID that is best for the mean nDCG, if that is
-better by SURELY of the difference's standard errors over users, until none moves. Many weightings are as good by that. So
-a second ascent goes by the mean rank S to some whose nDCG is not surely lower: nDCG sees the head of a list alone, and a
-model whose rare items are in no order would spoil the rest of it. At most MOST_MEMBERS weights are above 0.
+The normalised scores of several models for the same users are given. The best model starts with the weight 1 and the
+others with 0; then one weight after another is set to the value of WEIGHT_GRID with the best mean nDCG, if the gain exceeds
+MIN_GAIN_IN_SE standard errors of the difference over users, until none changes. Many weightings are equally good by nDCG. So
+a second ascent follows the mean rank S among weightings whose nDCG is not significantly lower: nDCG sees only the head of a
+list, and a model that ranks rare items at random would spoil the rest. At most MAX_COMPONENTS weights are above 0.
 
-What the blend is worth is told by FOLDS-fold cross-validation: each user's nDCG is by the weights that the users of the
-other folds chose.
+The blend's value is estimated by FOLDS-fold cross-validation: each user's nDCG is that of weights chosen on other folds.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,14 +34,14 @@ Metric = Callable[[Weights], np.ndarray]  # float64 (users,)
 
 @dataclass(frozen=True)
 class WeightSearchResult:
-    """What was found.
+    """The result of a weight search.
 
     Attributes:
-        weights: of each model, the best one's 1 before the ascent; 0 for a model that adds nothing.
-        value: float64 (users,), nDCG by these weights.
-        cross_validated: float64 (users,), nDCG by the weights that other users chose.
+        weights: weight of each model, 1 for the best one before the ascent; 0 for a model that adds nothing.
+        value: float64 (users,), nDCG with these weights.
+        cross_validated: float64 (users,), nDCG with weights chosen on other users.
         alone: float64 (models, users), nDCG of each model by itself.
-        tried: how many weightings were judged.
+        tried: number of weightings evaluated.
     """
 
     weights: Weights
@@ -59,13 +58,12 @@ class WeightSearchResult:
 
 @dataclass
 class Candidates:
-    """What the weights are judged by: for each user the items that some model has among its LONG best, and some of all.
+    """The data that weights are evaluated on: each user's items in the head of any model's list, and a sample of all items.
 
     Attributes:
-        scores: float32 (models, users, places), each model's score of each of the items; -inf where a user has fewer.
-        gains: bool (users, places), whether the item is a target.
-        spread: float32 (models, users, SPREAD at most), scores of items that are spread over all, -inf where the item is in
-            the history.
+        scores: float32 (models, users, width), each model's scores of a user's items, padded with -inf.
+        gains: bool (users, width), whether the item is a target.
+        spread: float32 (models, users, items of the sample), scores of items spread over all, -inf for items of the history.
         of_targets: float32 (models, targets), scores of each user's targets.
         bounds: int64 (users + 1,), where the targets of a user begin.
         cut: of nDCG.
@@ -84,12 +82,12 @@ class Candidates:
     def from_blocks(
         cls, blocks: Iterable[tuple[np.ndarray, csr_matrix, csr_matrix]], cut: int = NDCG_CUTOFF
     ) -> "Candidates":
-        """From blocks of users: (models, block, items) scores on the common scale, histories and targets."""
+        """Collect candidates from blocks of users: (models, block, items) normalised scores, histories and targets."""
         parts = [cls._of_block(*block) for block in blocks]
-        places = max(part.gains.shape[1] for part in parts)
+        width = max(part.gains.shape[1] for part in parts)
         return cls(
-            scores=np.concatenate([_pad_last_axis(part.scores, places, -np.inf) for part in parts], axis=1),
-            gains=np.concatenate([_pad_last_axis(part.gains, places, False) for part in parts]),
+            scores=np.concatenate([_pad_last_axis(part.scores, width, -np.inf) for part in parts], axis=1),
+            gains=np.concatenate([_pad_last_axis(part.gains, width, False) for part in parts]),
             spread=np.concatenate([part.spread for part in parts], axis=1),
             of_targets=np.concatenate([part.of_targets for part in parts], axis=1),
             bounds=np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.bounds) for part in parts]))]),
@@ -98,87 +96,89 @@ class Candidates:
 
     @classmethod
     def _of_block(cls, scores: np.ndarray, histories: csr_matrix, targets: csr_matrix) -> "Candidates":
-        lists = [top_items(one, histories.indptr, histories.indices, CANDIDATES_PER_MODEL)[0] for one in scores]
-        found = [np.unique(row[row >= 0]) for row in np.concatenate(lists, axis=1)]
-        places = max(map(len, found), default=0)
-        kept = np.full((len(scores), len(found), places), -np.inf, dtype=np.float32)
-        gains = np.zeros((len(found), places), dtype=bool)
-        for user, items in enumerate(found):
-            kept[:, user, : len(items)] = scores[:, user, items]
+        lists = [
+            top_items(of_model, histories.indptr, histories.indices, CANDIDATES_PER_MODEL)[0] for of_model in scores
+        ]
+        candidates = [np.unique(row[row >= 0]) for row in np.concatenate(lists, axis=1)]
+        width = max(map(len, candidates), default=0)
+        head_scores = np.full((len(scores), len(candidates), width), -np.inf, dtype=np.float32)
+        gains = np.zeros((len(candidates), width), dtype=bool)
+        for user, items in enumerate(candidates):
+            head_scores[:, user, : len(items)] = scores[:, user, items]
             own = targets.indices[targets.indptr[user] : targets.indptr[user + 1]]
             gains[user, : len(items)] = np.isin(items, own)
         items, count = scores.shape[2], min(scores.shape[2], MAX_MEAN_RANK_ITEMS)
         some = np.arange(count) * items // count
         spread = scores[:, :, some]
         spread[:, histories[:, some].toarray() > 0] = -np.inf
-        rows = np.repeat(np.arange(len(found)), np.diff(targets.indptr))
-        return cls(kept, gains, spread, scores[:, rows, targets.indices], targets.indptr.astype(np.int64))
+        rows = np.repeat(np.arange(len(candidates)), np.diff(targets.indptr))
+        return cls(head_scores, gains, spread, scores[:, rows, targets.indices], targets.indptr.astype(np.int64))
 
     def ndcg(self, weights: Weights) -> np.ndarray:
-        """float64 (users,): nDCG of the weighted sums; of equal sums the lower item comes first."""
+        """Return the nDCG of the weighted sums, float64 (users,); of equal sums the lower item comes first."""
         if weights not in self._ndcg:
-            self._ndcg[weights] = found = np.empty(len(self.gains))
+            self._ndcg[weights] = ndcg = np.empty(len(self.gains))
             discounts = 1 / np.log2(np.arange(self.cut) + 2)
-            _find_ndcg(np.array(weights, dtype=np.float32), self.scores, self.gains, self.bounds, discounts, found)
+            _find_ndcg(np.array(weights, dtype=np.float32), self.scores, self.gains, self.bounds, discounts, ndcg)
         return self._ndcg[weights]
 
     def mean_rank(self, weights: Weights) -> np.ndarray:
-        """float64 (users,): S of the weighted sums, among the items that are spread over all."""
+        """Return S of the weighted sums, float64 (users,), among the items of the sample."""
         if weights not in self._mean_rank:
-            self._mean_rank[weights] = found = np.empty(len(self.gains))
+            self._mean_rank[weights] = mean_rank = np.empty(len(self.gains))
             of_models = np.array(weights, dtype=np.float32)
-            _find_mean_rank(of_models, self.spread, self.of_targets, self.bounds, found)
+            _find_mean_rank(of_models, self.spread, self.of_targets, self.bounds, mean_rank)
         return self._mean_rank[weights]
 
 
 def search_weights(candidates: Candidates, seed: int) -> WeightSearchResult:
-    """The weights of each model, and what they are worth.
+    """Search the weights of each model, and estimate their value by cross-validation.
 
     Args:
         candidates: of validation users, each with a target.
         seed: of the folds.
     """
     models, users = candidates.scores.shape[:2]
-    unit = [tuple(float(k == at) for k in range(models)) for at in range(models)]
+    unit = [tuple(float(k == model) for k in range(models)) for model in range(models)]
     fold = np.random.default_rng(seed).permutation(users) % FOLDS
-    crossed = np.empty(users)
-    for left_out in range(FOLDS):
-        if (inside := fold == left_out).any() and not inside.all():
-            crossed[inside] = candidates.ndcg(_best_ascent(candidates, ~inside, unit))[inside]
+    cross_validated = np.empty(users)
+    for number in range(FOLDS):
+        if (inside := fold == number).any() and not inside.all():
+            cross_validated[inside] = candidates.ndcg(_best_ascent(candidates, ~inside, unit))[inside]
     weights = _best_ascent(candidates, np.ones(users, dtype=bool), unit)
-    alone = np.array([candidates.ndcg(one) for one in unit])
-    return WeightSearchResult(weights, candidates.ndcg(weights), crossed, alone, len(candidates._ndcg))
+    alone = np.array([candidates.ndcg(single) for single in unit])
+    return WeightSearchResult(weights, candidates.ndcg(weights), cross_validated, alone, len(candidates._ndcg))
 
 
 def _best_ascent(candidates: Candidates, users: np.ndarray, unit: list[Weights]) -> Weights:
-    """The weights at which the two ascents over some of the users end."""
+    """Run the two ascents on some of the users and return the final weights."""
 
-    def surely_more(metric: Metric, to: Weights, of: Weights) -> bool:
-        """Whether the mean is higher, by SURELY standard errors of the difference."""
-        differences = (metric(to) - metric(of))[users]
+    def is_better(metric: Metric, new: Weights, old: Weights) -> bool:
+        """Whether the mean is higher by more than MIN_GAIN_IN_SE standard errors of the difference."""
+        differences = (metric(new) - metric(old))[users]
         return differences.mean() > MIN_GAIN_IN_SE * differences.std() / np.sqrt(len(differences))
 
-    def best(metric: Metric, now: Weights, others: list[Weights]) -> Weights:
-        found = max(others, key=lambda one: metric(one)[users].mean(), default=now)
-        return found if surely_more(metric, found, now) else now
+    def best(metric: Metric, current: Weights, others: list[Weights]) -> Weights:
+        highest = max(others, key=lambda weights: metric(weights)[users].mean(), default=current)
+        return highest if is_better(metric, highest, current) else current
 
-    def by_mean_rank(now: Weights, others: list[Weights]) -> Weights:
-        blends = [one for one in others if np.count_nonzero(one) > 1]
-        as_good = [one for one in blends if not surely_more(candidates.ndcg, head, one)]
-        return best(candidates.mean_rank, now, as_good)
+    def by_mean_rank(current: Weights, others: list[Weights]) -> Weights:
+        blends = [weights for weights in others if np.count_nonzero(weights) > 1]
+        as_good = [weights for weights in blends if not is_better(candidates.ndcg, head, weights)]
+        return best(candidates.mean_rank, current, as_good)
 
-    alone = max(unit, key=lambda one: candidates.ndcg(one)[users].mean())
+    alone = max(unit, key=lambda weights: candidates.ndcg(weights)[users].mean())
     head = _coordinate_ascent(alone, partial(best, candidates.ndcg))
     return _coordinate_ascent(head, by_mean_rank) if head != alone else head
 
 
 def _coordinate_ascent(weights: Weights, step: Callable[[Weights, list[Weights]], Weights]) -> Weights:
-    """Where it ends when one weight after another may go to any value of GRID."""
+    """Move one weight after another over WEIGHT_GRID until none changes; returns the final weights."""
     for _ in range(ROUNDS):
         before = weights
-        for at in range(len(weights)):
-            others = [weights[:at] + (one,) + weights[at + 1 :] for one in WEIGHT_GRID]
-            weights = step(weights, [one for one in others if 0 < np.count_nonzero(one) <= MAX_COMPONENTS])
+        for k in range(len(weights)):
+            others = [weights[:k] + (value,) + weights[k + 1 :] for value in WEIGHT_GRID]
+            weights = step(weights, [other for other in others if 0 < np.count_nonzero(other) <= MAX_COMPONENTS])
         if weights == before:
             break
     return weights
@@ -186,7 +186,7 @@ def _coordinate_ascent(weights: Weights, step: Callable[[Weights, list[Weights]]
 
 @njit(cache=True, nogil=True, parallel=True)
 def _find_ndcg(weights, scores, gains, bounds, discounts, found):
-    """By counting what comes before each target, for few of the items are targets."""
+    """Count the items before each target, which is cheap since few items are targets."""
     cut = len(discounts)
     for user in prange(len(gains)):
         total, gain, ideal = _weighted_sum(weights, scores[:, user]), 0.0, 0.0
@@ -214,7 +214,7 @@ def _find_mean_rank(weights, spread, of_targets, bounds, found):
 
 @njit(cache=True, nogil=True)
 def _weighted_sum(weights, scores):
-    """The weighted sum of (models, places) scores, models of weight 0 left out; -inf stays."""
+    """Return the weighted sum of (models, items) scores, without models of weight 0; -inf stays."""
     total = np.zeros(scores.shape[1], dtype=np.float32)
     for model in range(len(weights)):
         if weights[model]:
@@ -224,7 +224,7 @@ def _weighted_sum(weights, scores):
     return total
 
 
-def _pad_last_axis(array: np.ndarray, places: int, filling: float) -> np.ndarray:
-    """The array with its last axis filled up to so many places."""
-    missing = [(0, 0)] * (array.ndim - 1) + [(0, places - array.shape[-1])]
+def _pad_last_axis(array: np.ndarray, width: int, filling: float) -> np.ndarray:
+    """Pad the last axis of an array to `width`."""
+    missing = [(0, 0)] * (array.ndim - 1) + [(0, width - array.shape[-1])]
     return np.pad(array, missing, constant_values=filling)

@@ -29,8 +29,8 @@ from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
-TARGET_STEPS = 2 * 10**8  # of a fit whose passes are left to the log
-MIN_EPOCHS, MAX_EPOCHS = 100, 400  # passes that these may come to
+TARGET_STEPS = 2 * 10**8  # gradient steps of a fit by default
+MIN_EPOCHS, MAX_EPOCHS = 100, 400  # bounds of the default passes
 
 
 class BPRSettings(ModelSettings):
@@ -86,14 +86,14 @@ class BPRSettings(ModelSettings):
     )
 
     def resolve(self, interactions: csr_matrix) -> Self:
-        """The settings with the passes over a (users, items) log."""
+        """Derive the number of passes from the number of edges."""
         if self.epochs is not None:
             return self
         return self.model_copy(update={"epochs": min(max(TARGET_STEPS // interactions.nnz, MIN_EPOCHS), MAX_EPOCHS)})
 
 
 class BPR(Model[BPRSettings]):
-    """The base of the two models.
+    """Base of BPR with uniform and with popularity-sampled negatives.
 
     Attributes:
         user_factors: float32 (users, K); zeros for a user without edges.
@@ -135,9 +135,9 @@ class BPR(Model[BPRSettings]):
             raise ValueError(f"{self.name}: the factors grew without bound; lower learning_rate")
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """float32 (block, K): factors of users who were not in training, by gradient steps with the items fixed.
+        """Find the factors of users who were not in training, float32 (block, K), by gradient steps with fixed items.
 
-        A user's factors depend on the history and the seed alone.
+        A user's factors depend only on the history and the seed.
         """
         histories, chosen = self._known(histories), self.params
         factors = chosen.factors
@@ -148,8 +148,8 @@ class BPR(Model[BPRSettings]):
         with kernel_threads(self.threads):
             compile_fold_in_kernel(width)(
                 (as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)),
-                self.kept("rows", self._item_rows),
-                self.kept("draws", self._negative_draws),
+                self.cached("rows", self._item_rows),
+                self.cached("draws", self._negative_draws),
                 streams,
                 factors,
                 (np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs),
@@ -161,28 +161,28 @@ class BPR(Model[BPRSettings]):
         rows = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
         rows = np.concatenate([rows, np.ones((len(rows), 1), dtype=np.float32)], axis=1)
         with kernel_threads(self.threads):
-            return dense_times(rows, self.kept("columns", self._columns))
+            return dense_times(rows, self.cached("columns", self._columns))
 
     def _item_rows(self) -> np.ndarray:
-        """The items' factors and biases in the layout of the kernels."""
+        """Return the items' factors and biases in the layout of the kernels."""
         factors = self.params.factors
         rows = np.zeros((self.item_count, row_width(factors)), dtype=np.float32)
         rows[:, :factors], rows[:, factors] = self.item_factors, self.item_bias
         return rows
 
     def _columns(self) -> np.ndarray:
-        """The items' factors and biases, float32 (K + 1, items) in C order."""
+        """Return the items' factors and biases, float32 (K + 1, items) in C order."""
         return np.ascontiguousarray(np.vstack([self.item_factors.T, self.item_bias]))
 
     def _negative_draws(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """The items to draw negatives from uniformly, how often each item occurs among them, and their number."""
+        """Return the items to draw negatives from uniformly, the count of each item among them, and their number."""
         items = np.arange(self.item_count, dtype=np.int32)
         weights = np.asarray(self.item_degrees, dtype=np.int64) if self.popular else np.ones(len(items), np.int64)
         proposals = np.repeat(items, weights) if self.popular else items
         return as_read_only(proposals, np.int32), as_read_only(weights, np.int64), len(proposals)
 
     def item_vectors(self) -> np.ndarray:
-        """The items' factors."""
+        """Return the items' factors."""
         return self.item_factors
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -190,14 +190,50 @@ class BPR(Model[BPRSettings]):
 
 
 class BPRUniform(BPR):
-    """BPR whose negatives are uniform over the items that the user does not like."""
+    """Bayesian Personalized Ranking with negatives sampled uniformly from the items that the user does not like.
+
+    Rendle et al. (2009), eq. 5; see the module's docstring.
+
+    Attributes:
+        user_factors: float32 (users, K); zeros for a user without edges.
+        item_factors: float32 (items, K).
+        item_bias: float32 (items,).
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import BPRUniform
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = BPRUniform(BPRUniform.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
+    """
 
     name = "bpr_uniform"
     popular = False
 
 
 class BPRPopularity(BPR):
-    """BPR whose negatives are drawn in proportion to degree, among the items that the user does not like."""
+    """Bayesian Personalized Ranking with negatives sampled in proportion to degree, among items the user does not like.
+
+    Rendle et al. (2009), eq. 5; see the module's docstring.
+
+    Attributes:
+        user_factors: float32 (users, K); zeros for a user without edges.
+        item_factors: float32 (items, K).
+        item_bias: float32 (items,).
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import BPRPopularity
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = BPRPopularity(BPRPopularity.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
+    """
 
     name = "bpr_popularity"
     popular = True

@@ -1,4 +1,4 @@
-"""Degree laws of a bipartite graph, and their maximum-likelihood fits.
+"""Degree distributions of a bipartite graph, and their maximum-likelihood fits.
 
-`laws` has the families of laws; `fits` estimates their parameters and tests the fit.
+`distributions` has the families; `fits` estimates their parameters and tests the fit.
 """

@@ -1,4 +1,4 @@
-"""How good a ranking or a probability is: full rankings, metrics, calibration, beyond accuracy.
+"""Evaluation of rankings and probabilities: full rankings, metrics, calibration, beyond accuracy.
 
 Every metric is defined here: from arrays of scores and held-out edges to numbers for each user.
 """

@@ -1,7 +1,7 @@
 """Metrics of recommendation lists beside accuracy: how much of the catalogue they show, how surprising and how popular
 their items are, and how evenly items are shown.
 
-`models.evaluation.definitions` has the formulas and who has defined them so.
+`models.evaluation.definitions` has the formulas and their sources.
 Higher coverage and novelty, and lower percentile, lift and Gini index, mean less popularity bias.
 """
 
@@ -20,10 +20,10 @@ TOP_K = 20
 
 
 class ExposureCounts(NamedTuple):
-    """What has been counted of some users.
+    """The counts of some users.
 
     Attributes:
-        times: int64 (items,), how often each item was recommended.
+        times: int64 (items,), number of lists with each item.
         of_users: float64 (4, users), means over each user's list, and the mean degree of the history.
     """
 
@@ -32,7 +32,7 @@ class ExposureCounts(NamedTuple):
 
 
 class Exposure:
-    """Counts of what has been recommended, collected one block of users after another.
+    """Counts recommendations, one block of users after another.
 
     Args:
         item_degrees: int64 (items,), training edges of each item.
@@ -64,23 +64,23 @@ class Exposure:
         self._of_users.append(np.stack([*(of_list / np.maximum(lengths, 1) for of_list in sums), history]))
 
     def copy_empty(self) -> "Exposure":
-        """Another one for the same items, which has counted nothing yet."""
+        """Return an empty counter for the same items."""
         other = copy.copy(self)
         other._times, other._of_users = np.zeros_like(self._times), []
         return other
 
     @property
     def shown(self) -> ExposureCounts:
-        """What has been counted so far."""
+        """The counts so far."""
         return ExposureCounts(self._times, np.concatenate([np.empty((4, 0)), *self._of_users], axis=1))
 
     def take(self, shown: ExposureCounts) -> None:
-        """Count the users that another one has counted, after those of this one."""
+        """Append the counts of other users."""
         self._times += shown.times
         self._of_users.append(shown.of_users)
 
     def metrics(self) -> dict[str, Mean]:
-        """Every metric by name; metrics of all lists together have no standard error.
+        """Compute every metric by name; metrics over all lists together have no standard error.
 
         In the novelty, an item without a training edge counts like one with a single edge. The lift is over users whose
         history has an item with a training edge, and its standard error is that of a ratio of means (delta method). If

@@ -1,8 +1,8 @@
-"""Whether `like` can be trusted: its values on held-out edges, and how often pairs with a value are likes.
+"""Calibration of `like`: its values on held-out edges, and the share of likes among pairs of equal values.
 
 One-class data has no negatives. So Figures 4 and 5 of the random-graph paper show the values of `like` on held-out edges,
-which are all likes, and the share of them that `like` gets wrong. With negatives that are drawn from the law of the
-model's own (`models.negatives.distributions`), `like` can also be compared with the share of likes.
+which are all likes, and the share of them that `like` gets wrong. With negatives drawn from the model's own distribution
+(`models.negatives.distributions`), `like` can also be compared with the share of likes.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class CalibrationBin:
 
 
 def bin_likes_by_degree(like: np.ndarray, degrees: np.ndarray) -> list[LikeBin]:
-    """`like` of held-out edges by the degree of their users: 0, 1, ..., 40 one by one, then 41-63, 64-127, ...
+    """Group `like` of held-out edges by the degree of their users: 0, 1, ..., 40 one by one, then 41-63, 64-127, ...
 
     Args:
         like: (edges,), probabilities.
@@ -98,5 +98,5 @@ def calibration_curve(like: np.ndarray, truth: np.ndarray, weights: np.ndarray) 
 
 
 def _bin_indices(like: np.ndarray, count: int) -> np.ndarray:
-    """The bin of each probability, out of `count` equal bins from 0 to 1."""
+    """Return the bin of each probability, out of `count` equal bins from 0 to 1."""
     return np.minimum((like.astype(np.float64) * count).astype(np.int64), count - 1)

@@ -1,4 +1,4 @@
-"""What every metric is: its formula, and where it comes from. `metrics` and `beyond_accuracy` compute them.
+"""The formula and source of every metric; `metrics` and `beyond_accuracy` compute them.
 
 In all formulas u is a user, T_u the held-out items (targets) of u, C_u the candidates: all items but those of the history
 of u. Place 1 is the head of the list of all candidates by score, where of equal scores the lower index comes first; L_u
@@ -19,8 +19,8 @@ class Definition:
     """A metric.
 
     Attributes:
-        formula: for one user, or for all lists together.
-        source: who has defined it so.
+        formula: for one user, or over all lists.
+        source: the paper that defines it.
     """
 
     formula: str

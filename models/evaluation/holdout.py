@@ -1,4 +1,4 @@
-"""Held-out edges of every user, chosen by a hash: the same edges whatever the order or the number of users."""
+"""Held-out edges of every user, chosen by a hash: independent of the order and the number of users."""
 
 import numpy as np
 from numba import njit, prange
@@ -13,7 +13,7 @@ PURPOSE = purpose("held-out edges")
 def choose_held_out_edges(
     edges: csr_matrix, counts: np.ndarray, seed: int, users: np.ndarray, items: np.ndarray
 ) -> np.ndarray:
-    """Which edges to hold out.
+    """Choose the edges to hold out.
 
     Args:
         edges: (users, items) CSR.
@@ -32,11 +32,11 @@ def choose_held_out_edges(
 
 
 def split_matrix(matrix: csr_matrix, chosen: np.ndarray) -> tuple[csr_matrix, csr_matrix]:
-    """The entries that were not chosen, and those that were, as two matrices of the same shape."""
+    """Split a matrix into the entries that are not chosen and those that are, of the same shape."""
     parts = []
-    for kept in (~chosen, chosen):
-        indptr = np.concatenate([[0], np.cumsum(kept)])[matrix.indptr].astype(matrix.indptr.dtype)
-        parts.append(csr_matrix((matrix.data[kept], matrix.indices[kept], indptr), shape=matrix.shape))
+    for mask in (~chosen, chosen):
+        indptr = np.concatenate([[0], np.cumsum(mask)])[matrix.indptr].astype(matrix.indptr.dtype)
+        parts.append(csr_matrix((matrix.data[mask], matrix.indices[mask], indptr), shape=matrix.shape))
     return parts[0], parts[1]
 
 

@@ -1,6 +1,6 @@
-"""Whether the order within users' lines means anything: do the items at a line's end resemble those shortly before it?
+"""A test whether the order within users' lines is informative: are the last items similar to those shortly before them?
 
-For a user with n >= 10 edges in their order, the last tenth is held against the two halves of the rest:
+For a user with n >= 10 edges in their order, the last tenth is compared with the two halves of the rest:
 
     D = mean cosine(last tenth, later half) - mean cosine(last tenth, earlier half)
 
@@ -12,29 +12,32 @@ edges add to every cosine alike, and need not be taken out.
 import numpy as np
 from scipy.sparse import csr_matrix, diags
 
-MIN_HISTORY = 10  # edges of a user that is looked at
-MIN_USERS = 30  # such users, below which nothing is said
-MAX_USERS = 2000  # such users, spread evenly over all, beyond which no more are looked at
+MIN_HISTORY = 10  # edges of an eligible user
+MIN_USERS = 30  # with fewer eligible users there is no test
+MAX_USERS = 2000  # of more eligible users, this many are sampled, spread evenly over all
 
 
-def measure_drift(edges: csr_matrix, recency_ranks: np.ndarray) -> tuple[float, int]:
-    """How far the mean of D is from 0, in its standard errors, and of how many users; 0 where they are too few.
+def measure_drift(edges: csr_matrix, positions: np.ndarray) -> tuple[float, int]:
+    """Measure the mean of D in its standard errors; 0 with too few users.
 
     Args:
-        edges: (users, items) CSR, the values of which are not looked at.
-        places: (edges,) in the order of the matrix's entries, ascending along each user's line.
+        edges: (users, items) CSR; only its pattern is read.
+        positions: (edges,) in the order of the matrix's entries, ascending along each user's line.
+
+    Returns:
+        z, and the number of users.
     """
     longs = np.flatnonzero(np.diff(edges.indptr) >= MIN_HISTORY)
     chosen = longs[np.arange(min(MAX_USERS, len(longs))) * len(longs) // max(1, min(MAX_USERS, len(longs)))]
     if len(chosen) < MIN_USERS:
         return 0.0, len(chosen)
     columns = _unit_columns(edges)
-    found = np.empty(len(chosen))
-    for at, user in enumerate(chosen):
+    drifts = np.empty(len(chosen))
+    for number, user in enumerate(chosen):
         own = slice(edges.indptr[user], edges.indptr[user + 1])
-        found[at] = _user_drift(columns[edges.indices[own][np.argsort(recency_ranks[own], kind="stable")]])
-    error = found.std(ddof=1) / np.sqrt(len(found))
-    return float(found.mean() / error) if error > 0 else 0.0, len(chosen)
+        drifts[number] = _user_drift(columns[edges.indices[own][np.argsort(positions[own], kind="stable")]])
+    error = drifts.std(ddof=1) / np.sqrt(len(drifts))
+    return float(drifts.mean() / error) if error > 0 else 0.0, len(chosen)
 
 
 def _unit_columns(edges: csr_matrix) -> csr_matrix:
@@ -45,7 +48,7 @@ def _unit_columns(edges: csr_matrix) -> csr_matrix:
 
 
 def _user_drift(line: csr_matrix) -> float:
-    """D of one line: (places, users), in its order."""
+    """Return D of one line, (items, users) in its order."""
     last = max(1, line.shape[0] // 10)
     half = (line.shape[0] - last) // 2
     parts = line[-last:], line[-last - half : -last], line[:half]

@@ -51,17 +51,15 @@ from oneclass.models.numerics.sparse_products import rows_times
 from oneclass.models.numerics.threads import kernel_threads, single_threaded_blas
 from oneclass.models.numerics.validation import single_item_histories
 
-CACHE_ENTRIES = (
-    1 << 25
-)  # numbers in the columns of the filter that a loaded model keeps: 128 MB, with 5,792 items all of them
+CACHE_ENTRIES = 1 << 25  # numbers in the cached columns of the filter: 128 MB, all columns of 5,792 items
 MAX_FILTER_ENTRIES = 1 << 29  # numbers of the largest filter that is formed: 2 GB, 23,170 items
 WALK = 40  # operations of BLAS in the time of one step of a walk
 NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
-ALONE = 8  # so many columns are made one by one, since most of the graph is far from most items
+SINGLE_COLUMNS = 8  # up to this many columns are computed one by one, since most of the graph is far from most items
 
 
 def forms_filter(items: int, edges: int) -> bool:
-    """Whether a fit makes the whole filter.
+    """Whether a fit forms the whole filter.
 
     With d likes a user, ranking all users by walks over the edges is some 300 edges^2 / d operations, and forming the filter 2
     items^3 in BLAS: where edges^2 > items^3, it is less work for any d below 150.
@@ -70,19 +68,31 @@ def forms_filter(items: int, edges: int) -> bool:
 
 
 def uses_dense_square(items: int, edges: int) -> bool:
-    """Whether a filter is made by S, which takes 2 items^3 operations in BLAS, and not by 4 walks over the edges for each item."""
+    """Whether to form the filter from S, with 2 items^3 operations in BLAS, and not by 4 walks over the edges per item."""
     return forms_filter(items, edges) and WALK * edges > items**2
 
 
 class GraphFilter(Model[GraphFilterSettings]):
-    """A polynomial of the normalised graph, and its low-pass, applied to histories.
+    """Filter histories by a polynomial of the normalised graph of users and items, and by its low-pass.
+
+    Contains LinkProp, GF-CF (Shen et al. 2021), ChebyCF (Kim et al. 2025) and BSPM (Choi et al. 2023) as settings.
 
     Attributes:
         edges: (users, items) CSR, the pattern of the training edges.
-        graph: W over the root of `eigenvalue`; None where the filter is formed, which answers by itself.
-        eigenvalue: the largest eigenvalue of W'W; 1 where nothing depends on it.
+        graph: W over the root of `eigenvalue`; None if the filter is formed, which suffices for scoring.
+        eigenvalue: the largest eigenvalue of W'W; 1 if nothing depends on it.
         vectors: float32 (items, k), V; k is 0 without a low-pass, and at most the rank of W.
-        weights: float32 (items, items), F, row j being added to the scores of a user who likes j; (0, 0) where it is not formed.
+        weights: float32 (items, items), F, row j being added to the scores of a user who likes j; (0, 0) if not formed.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import GraphFilter
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = GraphFilter().fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "graph_filter"
@@ -92,7 +102,7 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
-        """The filter and S, where they are large."""
+        """Return 2, the filter and S, if they are large."""
         return 2 if items**2 > CACHE_ENTRIES and forms_filter(items, edges) else 0
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
@@ -114,39 +124,42 @@ class GraphFilter(Model[GraphFilterSettings]):
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """Columns `items` of the filter, at the items of the history, each times the weight of its place; a sum is the score
-        where it is not all zero.
+        """Return the columns `items` of the filter at the items of the history, times their recency weights.
+
+        Their sum is the score, unless all are zero.
         """
-        of_places = recency_weights(history, self.params.recency_exponent)[:, None]
+        of_entries = recency_weights(history, self.params.recency_exponent)[:, None]
         if len(self.weights):
-            return of_places * self.weights[history.indices[:, None], items]
+            return of_entries * self.weights[history.indices[:, None], items]
         before, _ = self._low_pass()
-        kept = self._column_cache(len(items))
-        with kernel_threads(self.threads), kept.turn:
-            rows = kept.lookup(items, self._columns)
+        cache = self._column_cache(len(items))
+        with kernel_threads(self.threads), cache.lock:
+            rows = cache.lookup(items, self._columns)
             if self._ends_at_users:
                 assert isinstance(self.graph, NormalizedGraph)  # a square forms the filter
                 after = self._degree_powers(self._delta(-1))[history.indices]
-                added = after * rows_times(self.graph.of_items, history.indices, kept.columns[rows].T)
+                added = after * rows_times(self.graph.of_items, history.indices, cache.columns[rows].T)
             else:
-                added = kept.columns[rows[:, None], history.indices].T
+                added = cache.columns[rows[:, None], history.indices].T
             low = before[history.indices] * self.vectors[history.indices]
-            return of_places * (added + dense_times(low, kept.factors[rows].T))
+            return of_entries * (added + dense_times(low, cache.factors[rows].T))
 
     def _column_cache(self, count: int) -> ColumnCache:
-        """Where the columns of so many items find room. Most users are recommended the same few items, so that a loaded
-        model keeps them."""
+        """Return a cache with room for the columns of `count` items.
+
+        A loaded model keeps one, since most users are recommended the same few items.
+        """
         size, factors = self.edges.shape[0] if self._ends_at_users else self.item_count, self.vectors.shape[1]
-        kept = self.kept("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))
-        return kept if count <= kept.room else ColumnCache(count, size, factors)
+        cache = self.cached("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))
+        return cache if count <= cache.capacity else ColumnCache(count, size, factors)
 
     def _columns(self, items: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor, (k,).
+        """Yield columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor, (k,).
 
-        Two passes over all edges make a block of them. Where `_end_at_users` the first is (users,), before the last half of
-        a product with the graph: that is shorter, so that more are kept, and a history needs few of its numbers.
+        Two passes over all edges compute a block of them. If `_ends_at_users`, the first is (users,), before the last half
+        of a product with the graph: it is shorter, so that more fit into the cache, and a history needs few of its numbers.
         """
-        after, size = self._low_pass()[1], COLUMNS if len(items) > ALONE else 1
+        after, size = self._low_pass()[1], COLUMNS if len(items) > SINGLE_COLUMNS else 1
         for start in range(0, len(items), size):
             some = items[start : start + size]
             block = np.zeros((self.item_count, len(some)), dtype=np.float32)
@@ -161,22 +174,22 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     @property
     def _ends_at_users(self) -> bool:
-        """Whether columns of the filter are kept as vectors over users, which are fewer than the items."""
+        """Whether columns of the filter are cached as vectors over users, which are fewer than the items."""
         return self.params.polynomial == "linear" and self.edges.shape[0] < self.item_count
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         if len(self.weights):
-            of_places = recency_weights(histories, self.params.recency_exponent)
+            of_entries = recency_weights(histories, self.params.recency_exponent)
             with kernel_threads(self.threads):
-                scores = pattern_times(histories, self.weights, of_places)
+                scores = pattern_times(histories, self.weights, of_entries)
         else:
             scores = self._filter_histories(histories)
         with kernel_threads(self.threads):
-            below = self.kept("below", lambda: fallback_factors(self.item_degrees))
+            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _filter_histories(self, histories: csr_matrix) -> np.ndarray:
-        """x F, float32 (block, items), each history going through the graph."""
+        """Return x F, float32 (block, items), passing each history through the graph."""
         scores = np.empty(histories.shape, dtype=np.float32)
         before, after = self._low_pass()
         width = self._operator.columns
@@ -184,17 +197,17 @@ class GraphFilter(Model[GraphFilterSettings]):
             for start in range(0, histories.shape[0], width):
                 some = histories if len(scores) <= width else histories[start : start + width]
                 block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
-                of_places = recency_weights(some, self.params.recency_exponent)
+                of_entries = recency_weights(some, self.params.recency_exponent)
                 rows = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) if len(scores) > 1 else 0
-                block[some.indices, rows] = of_places
+                block[some.indices, rows] = of_entries
                 of_block = self._sharpen(self._apply_between(self._polynomial, block, 1), 1).T
-                low = pattern_times(some, self.vectors, of_places * before[some.indices, 0])
+                low = pattern_times(some, self.vectors, of_entries * before[some.indices, 0])
                 np.add(of_block, dense_times(low, after), out=scores[start : start + width])
         return scores
 
     def _low_pass(self) -> tuple[np.ndarray, np.ndarray]:
-        """The low-pass, sharpened, as two factors: D^-gamma, (items, 1), to come before V, and alpha V' D^gamma times
-        the sharpening, (k, items), to come after it.
+        """Return the sharpened low-pass as two factors: D^-gamma, (items, 1), before V, and alpha V' D^gamma times
+        the sharpening, (k, items), after it.
         """
         if self._factors is None:
             gamma, low_pass = self.params.low_pass_exponent, self.params.low_pass
@@ -235,7 +248,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         )
 
     def _paths(self, squared: bool) -> NormalizedGraph | DenseSquare:
-        """W, or W'W itself."""
+        """Build W, or W'W itself."""
         chosen = self.params
         exponents = chosen.user_exponent / 2, (chosen.in_exponent + chosen.out_exponent) / 2
         if squared:
@@ -243,8 +256,8 @@ class GraphFilter(Model[GraphFilterSettings]):
         return NormalizedGraph.of(self.edges, *exponents)
 
     def _degree_powers(self, exponent: float) -> np.ndarray:
-        """float32 (items, 1)."""
-        return self.kept(f"degrees to the {exponent}", lambda: degree_powers(self.item_degrees, exponent)[:, None])
+        """Return powers of the item degrees, float32 (items, 1)."""
+        return self.cached(f"degrees to the {exponent}", lambda: degree_powers(self.item_degrees, exponent)[:, None])
 
     def _arrays(self) -> dict[str, np.ndarray]:
         edges, eigenvalue = self.edges, np.array(self.eigenvalue)

@@ -1,7 +1,6 @@
 """Hierarchical Poisson factorization (Gopalan, Hofman and Blei).
 
-`model` has the generative model and the bound, `ascent` the coordinate updates, `kernels` their loops; `blocks` a fit by
-blocks of users, of which `worker` is one.
+`model` has the generative model and the bound, `ascent` the coordinate updates, `kernels` their loops.
 """
 
 from oneclass.models.hpf.model import HPF

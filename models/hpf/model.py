@@ -115,13 +115,25 @@ class HPFSettings(ModelSettings):
 
 
 class HPF(Model[HPFSettings]):
-    """Poisson factorization with activity and popularity hyperpriors; scores are rates, E theta_u' E beta_i.
+    """Hierarchical Poisson factorization by coordinate ascent; scores are rates, E theta_u' E beta_i.
+
+    Gopalan, Hofman and Blei (2015); updates and bound are in the module's docstring.
 
     Attributes:
         user_shape, user_rate: float32 (users, K), gamma.
         item_shape, item_rate: float32 (items, K), lambda.
         activity_rate, popularity_rate: float64 (users,) and (items,), the rates of kappa and tau.
-        bounds: float64 (iterations,), the bound in each iteration from the start that is kept, after its update of phi.
+        bounds: float64 (iterations,), the bound in each iteration of the best start, after its update of phi.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import HPF
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = HPF(HPF.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name: ClassVar[str] = "hpf"
@@ -151,7 +163,7 @@ class HPF(Model[HPFSettings]):
     def _initial_posterior(
         self, shape: tuple[int, int], before: Start | None, number: int = 0
     ) -> tuple[GammaFactors, GammaFactors]:
-        """Users and items as `start` draws them for a start, or where an earlier fit ended."""
+        """Draw the initial users and items of a start, or take those of an earlier fit."""
         settings, sides = self.params, ("users", "items")
         users, items = (
             GammaFactors(prior, draw_initial_posterior(prior, rows, self.seed + number, side))
@@ -162,13 +174,13 @@ class HPF(Model[HPFSettings]):
             items.take(before.previous.item_posterior, before.items)
         return users, items
 
-    def _run_ascent(self, ascent: Ascent, place: tuple[int, int], on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
+    def _run_ascent(self, ascent: Ascent, start: tuple[int, int], on_epoch: Callable[[Epoch], None]) -> Iterator[float]:
         """Iterate until convergence; yields the bound in every iteration.
 
         Args:
-            place: the number of the start, from 0, and of how many.
+            start: the number of the random start, from 0, and the number of starts.
         """
-        last, limit, (number, starts) = -np.inf, self.params.max_iterations, place
+        last, limit, (number, starts) = -np.inf, self.params.max_iterations, start
         for iteration in range(1, limit + 1):
             started = perf_counter()
             bound = ascent.iterate()
@@ -190,7 +202,7 @@ class HPF(Model[HPFSettings]):
         return GammaParameters(self.item_shape, self.item_rate, self.popularity_rate)
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """E theta, float32 (users, K), by coordinate ascent on gamma and kappa with the items fixed."""
+        """Find E theta, float32 (users, K), by coordinate ascent on gamma and kappa with fixed items."""
         settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
         history = to_edge_arrays(self._known(histories), settings.binarize_counts)
@@ -209,10 +221,10 @@ class HPF(Model[HPFSettings]):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         means = self.fold_in_users(histories) if users is None else self.user_shape[users] / self.user_rate[users]
         with kernel_threads(self.threads):
-            return dense_times(means, self.kept("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
+            return dense_times(means, self.cached("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
 
     def item_vectors(self) -> np.ndarray:
-        """The means of the items' factors."""
+        """Return the means of the items' factors."""
         return np.asarray(self.item_shape / self.item_rate, dtype=np.float32)
 
     def _arrays(self) -> dict[str, np.ndarray]:

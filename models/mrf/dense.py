@@ -30,7 +30,7 @@ RIDGE = 6.0  # times `mean_over_edges`
 
 
 class MRFSettings(RecencySettings):
-    """The settings of both fields, dense and sparse."""
+    """Settings of both Markov random fields, dense and sparse."""
 
     search_space: ClassVar[SearchSpace] = {
         "l2": RelativeRange(16),
@@ -79,7 +79,7 @@ class MRFSettings(RecencySettings):
     )
 
     def resolve(self, interactions: csr_matrix) -> Self:
-        """The settings with l2 for a (users, items) log."""
+        """Derive l2 from the data."""
         if self.l2 is not None:
             return self
         typical = mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
@@ -101,12 +101,24 @@ class MRFDenseSettings(MRFSettings):
 
 
 class MRFDense(Model[MRFDenseSettings]):
-    """Item-item regression weights in closed form.
+    """Score by item-item regression weights in closed form, the dense Gaussian Markov random field.
+
+    Steck (2019), eq. 3 and 4; without centring, rescaling and user weights it is EASE.
 
     Attributes:
         weights: float32 (items, items), B of eq. 4, with a zero diagonal; row j is added to the scores of a user who
             likes j.
         offset: float32 (items,), added to every user's scores; mu - mu B with an intercept, else zeros.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import MRFDense
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = MRFDense().fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "mrf_dense"
@@ -117,7 +129,7 @@ class MRFDense(Model[MRFDenseSettings]):
 
     @classmethod
     def block_sizes(cls, settings: MRFDenseSettings, items: int) -> Sizes | None:
-        """A weight of each user, and a stripe of the Gram matrix."""
+        """Return the sizes of blocks: a weight of each user, and a stripe of the Gram matrix."""
         if settings.blocks == 1:
             return None
         first, end = partition_stripes(items, settings.blocks)[-1]  # the largest
@@ -125,12 +137,12 @@ class MRFDense(Model[MRFDenseSettings]):
         return Sizes(8, 0, sums, here=sums, call=0)
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """The weights B_ji of the items j of the history, each times that of its place; the score is their sum plus `offset`.
+        """Return the weights B_ji of the items j of the history times their recency weights; a score adds `offset`.
 
-        Without an intercept, an item that has none of these weights is placed below by its popularity alone.
+        Without an intercept, an item that has none of these weights is ranked below the others by popularity.
         """
-        of_places = recency_weights(history, self.params.recency_exponent)
-        return of_places[:, None] * self.weights[history.indices[:, None], items]
+        of_entries = recency_weights(history, self.params.recency_exponent)
+        return of_entries[:, None] * self.weights[history.indices[:, None], items]
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
@@ -154,12 +166,12 @@ class MRFDense(Model[MRFDenseSettings]):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            of_places = recency_weights(histories, self.params.recency_exponent)
-            scores = pattern_times(histories, self.weights, of_places)
+            of_entries = recency_weights(histories, self.params.recency_exponent)
+            scores = pattern_times(histories, self.weights, of_entries)
             if self.params.intercept:
                 scores += self.offset
                 return scores
-            below = self.kept("below", lambda: fallback_factors(self.item_degrees))
+            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -28,10 +28,10 @@ def compute_gram_by_blocks(
     items = interactions.shape[1]
     out = np.zeros((items, items), dtype=np.float32)
     with partition_users(interactions, count, threads, options, "mrf_dense") as blocks:
-        blocks.begin({"weights": moments.weights})
+        blocks.write_users({"weights": moments.weights})
         for first, end in partition_stripes(items, len(blocks)):
             rows, others = slice(first, end), slice(0, end)
-            total = add_arrays(blocks.ask(sum_stripe, items, first, end))
+            total = add_arrays(blocks.map_blocks(sum_stripe, items, first, end))
             total -= np.outer(rescaled.shift[rows], rescaled.shift[others])
             total *= np.outer(rescaled.factor[rows], rescaled.factor[others])
             out[rows, others] = total
@@ -46,4 +46,4 @@ def partition_stripes(items: int, blocks: int) -> list[tuple[int, int]]:
 
 def sum_stripe(block: UserBlock, state: int, items: int, first: int, end: int) -> np.ndarray:
     """The block's part of rows `first` to `end` of the Gram matrix, float64 (end - first, end)."""
-    return gram_stripe(block.matrix(items), block.read(state)["weights"], first, end, block.terms)
+    return gram_stripe(block.matrix(items), block.read(state)["weights"], first, end, block.config)

@@ -88,7 +88,7 @@ class MRFSparseSettings(MRFSettings):
         return self
 
     def resolve(self, interactions: csr_matrix) -> Self:
-        """The settings with l2, and the density where there is no threshold, for a (users, items) log."""
+        """Derive l2 and, without a threshold, the density from the data."""
         found = super().resolve(interactions)
         if self.density is None and self.threshold is None:
             found = found.model_copy(update={"density": min(1.0, DEFAULT_NEIGHBOURS / interactions.shape[1])})
@@ -96,11 +96,23 @@ class MRFSparseSettings(MRFSettings):
 
 
 class MRFSparse(Model[MRFSparseSettings]):
-    """Item-item regression weights between neighbours.
+    """Score by sparse item-item regression weights between neighbours, for catalogues of many items.
+
+    Steck (2019), section 3; the pattern is that of section 3.1, the weights those of section 3.2.
 
     Attributes:
         weights: float32 (items, items) CSR, B without its zeros; row j is added to the scores of a user who likes j.
         offset: float32 (items,), added to every user's scores; mu - mu B with an intercept, else zeros.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import MRFSparse
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = MRFSparse(MRFSparse.Settings(density=0.5)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "mrf_sparse"
@@ -121,13 +133,13 @@ class MRFSparse(Model[MRFSparseSettings]):
         if self.params.intercept:
             self.offset[:] = moments.mean * rescaled.back / rescaled.scale - moments.mean @ table
         table.data = table.data.astype(np.float32)
-        kept = len(pattern.indices) / self.item_count**2
-        options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": kept}))
+        density = len(pattern.indices) / self.item_count**2
+        options.on_epoch(Epoch(1, 1, perf_counter() - started, {"threshold": pattern.threshold, "density": density}))
 
     def _solve(
         self, interactions: csr_matrix, moments: ColumnMoments, rescaled: Rescaling
     ) -> tuple[Pattern, csc_matrix]:
-        """The pattern, and B of the rescaled columns."""
+        """Find the pattern, and B of the rescaled columns."""
         gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
         pattern = self._pattern(gram)
         assert self.params.l2 is not None  # by `resolve`
@@ -140,12 +152,12 @@ class MRFSparse(Model[MRFSparseSettings]):
         return self.params.variant == "paper"
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """The weights B_ji of the items j of the history, each times that of its place; the score is their sum plus `offset`.
+        """Return the weights B_ji of the items j of the history times their recency weights; a score adds `offset`.
 
-        Without an intercept, an item that has none of these weights is placed below by its popularity alone.
+        Without an intercept, an item that has none of these weights is ranked below the others by popularity.
         """
-        of_places = recency_weights(history, self.params.recency_exponent)
-        return of_places[:, None] * gather_entries(self.weights, history.indices, items)
+        of_entries = recency_weights(history, self.params.recency_exponent)
+        return of_entries[:, None] * gather_entries(self.weights, history.indices, items)
 
     def _pattern(self, gram: GramRows) -> Pattern:
         most = self.params.max_in_column
@@ -156,12 +168,12 @@ class MRFSparse(Model[MRFSparseSettings]):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            of_places = recency_weights(histories, self.params.recency_exponent)
-            scores = sparse_times(histories, self.weights, of_places)
+            of_entries = recency_weights(histories, self.params.recency_exponent)
+            scores = sparse_times(histories, self.weights, of_entries)
             if self.params.intercept:
                 scores += self.offset
                 return scores
-            below = self.kept("below", lambda: fallback_factors(self.item_degrees))
+            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:

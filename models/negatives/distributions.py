@@ -1,10 +1,10 @@
-"""The laws of negatives: which pairs a model learns `like` from, beside the likes.
+"""Distributions of sampled negatives: the pairs that a model learns `like` from, beside the likes.
 
 `like` estimates, for a user m and an item n, the ratio q1 / (q1 + q0). Here q1 is the rate at which the fit uses n as a
-like of the user, and q0 the rate at which it uses n as a negative. A law knows q0, and draws from it.
+like of the user, and q0 the rate at which it uses n as a negative. A distribution has q0, and draws from it.
 
-To judge `like`, a sample is made of one held-out like of every user and one negative drawn from the law. The function
-`weights` gives weights w1 and w0, by which likes and negatives are as frequent in the sample as in the fit. Among the
+The sample that evaluates `like` has one held-out like of every user and one negative from the distribution. The method
+`weights` gives weights w1 and w0 by which likes and negatives are as frequent in the sample as in the fit. Among the
 pairs with one value of `like`, the weighted share of likes, w1 / (w1 + w0), then tends to that value if the model is
 right.
 """
@@ -26,15 +26,15 @@ EVALUATION_NEGATIVE = purpose("judging like: one negative of a user")
 
 
 class NegativeDistribution(ABC):
-    """The law of the negatives of a fitted model."""
+    """The distribution of the sampled negatives of a fitted model."""
 
     def counted(self, train: csr_matrix) -> Self:
-        """The law with what it needs of all rows of `train`, so that what follows reads the rows of its users alone."""
+        """Return the distribution with statistics of all rows of `train`; other methods then read only their users' rows."""
         return self
 
     @abstractmethod
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
-        """One item for each user, drawn as the fit draws the user's negatives.
+        """Draw one item for each user, as the fit draws the user's negatives.
 
         Args:
             train: (training users, items), the matrix that the model was fitted on.
@@ -46,10 +46,10 @@ class NegativeDistribution(ABC):
 
     @abstractmethod
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How many likes, and how many negatives, of the fit a held-out like and a negative of each user stand for.
+        """Return the numbers of likes and negatives of the fit that each user's held-out like and negative represent.
 
         Args:
-            counts: (block,) number of events behind each held-out like.
+            counts: (block,) number of events of each held-out like.
 
         Returns:
             float64 (block,) each.
@@ -57,7 +57,7 @@ class NegativeDistribution(ABC):
 
     @abstractmethod
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
-        """The expected number of times that the fit uses each item as a negative of each user.
+        """Return the expected number of times that the fit uses each item as a negative of each user.
 
         Args:
             likes: float64 (block, items), the probability that the item is a training like of the user.
@@ -69,7 +69,7 @@ class NegativeDistribution(ABC):
 
 @dataclass(frozen=True)
 class WithoutReplacement(NegativeDistribution):
-    """As many negatives as likes, drawn without replacement from a histogram; a like is never drawn.
+    """As many negatives as likes, drawn without replacement from a histogram; likes are never drawn.
 
     `models.negatives.sampling` draws them.
 
@@ -80,7 +80,7 @@ class WithoutReplacement(NegativeDistribution):
     histogram: np.ndarray
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
-        """One of the negatives of a hidden graph, each equally likely."""
+        """Draw one of the negatives of a hidden graph, each equally likely."""
         likes = copy_pattern(train[users])
         drawn = build_alias_table(self.histogram), partition_shards(likes[0]), (seed, 0), users.astype(np.uint64)
         starts, items = draw_negatives(likes, self.histogram, *drawn)
@@ -90,12 +90,12 @@ class WithoutReplacement(NegativeDistribution):
         return found
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """1 for each, but less for a negative of a user who has fewer items left than likes."""
+        """Return 1 for each, but less for a negative of a user who has fewer items left than likes."""
         starts = np.concatenate([[0], np.cumsum(_user_degrees(train, users))])
         return np.ones(len(users)), np.diff(negative_starts(starts, self.histogram)) / np.diff(starts)
 
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
-        """(1 - p(like)) times the probability that an item is among the negatives if it is not a like (Hajek 1964)."""
+        """Return (1 - p(like)) times the probability that an item is a negative if it is not a like (Hajek 1964)."""
         rows = train[users]
         wanted = np.diff(negative_starts(rows.indptr.astype(np.int64), self.histogram))
         seen = rows.toarray() > 0
@@ -112,7 +112,7 @@ class CensoredPairs(NegativeDistribution):
     Attributes:
         user_shares, item_shares: float64 (training users,) and (items,), s_i and t_j.
         r: censored pairs for each event.
-        pairs: D', once it is counted.
+        pairs: D', once counted.
     """
 
     user_shares: np.ndarray
@@ -121,22 +121,22 @@ class CensoredPairs(NegativeDistribution):
     pairs: float | None = None
 
     def counted(self, train: csr_matrix) -> Self:
-        """With D'."""
+        """Return the distribution with D'."""
         return replace(self, pairs=self._count_pairs(train))
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
-        """The item of one censored pair of each user."""
+        """Draw the item of one censored pair of each user."""
         running = np.cumsum(self.item_shares)
         found = np.searchsorted(running, _draw_uniforms(seed, users) * running[-1], side="right")
         return np.minimum(found, len(running) - 1).astype(np.int32)
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """A like counts as often as it was seen, as in the fit; a negative D' s_i / d_i times."""
+        """Return the number of events for a like, as in the fit, and D' s_i / d_i for a negative."""
         degrees = np.maximum(_user_degrees(train, users), 1)
         return counts.astype(np.float64), self._count_pairs(train) * self.user_shares[users] / degrees
 
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
-        """D' s_i t_j."""
+        """Return D' s_i t_j."""
         return self._count_pairs(train) * np.outer(self.user_shares[users], self.item_shares)
 
     def _count_pairs(self, train: csr_matrix) -> float:
@@ -148,22 +148,22 @@ class AllZeros(NegativeDistribution):
     """Every entry of the matrix that is not a like is a negative."""
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
-        """One of the items that the user does not like, each equally likely."""
+        """Draw one of the items that the user does not like, each equally likely."""
         rows = copy_pattern(train[users])
         return _select_zeros(*rows, train.shape[1], _draw_uniforms(seed, users))
 
     def weights(self, train: csr_matrix, users: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """1 for a like, and (N - d_m) / d_m for a negative: the user has N - d_m zeros and d_m likes."""
+        """Return 1 for a like, and (N - d_m) / d_m for a negative: the user has N - d_m zeros and d_m likes."""
         degrees = _user_degrees(train, users)
         return np.ones(len(users)), (train.shape[1] - degrees) / np.maximum(degrees, 1)
 
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
-        """1 - p(like)."""
+        """Return 1 - p(like)."""
         return 1 - likes
 
 
 def _user_degrees(train: csr_matrix, users: np.ndarray) -> np.ndarray:
-    """Degrees of some users; the rows of others are not read."""
+    """Return the degrees of some users, without reading the rows of others."""
     return train.indptr[users + 1] - train.indptr[users]
 
 

@@ -1,4 +1,4 @@
-"""Numerical tools of all families: lanes, products, Gram matrices, solvers, selection, shards, random numbers, threads.
+"""Numerics shared by all families: SIMD, products, Gram matrices, solvers, selection, partitions, random numbers, threads.
 
-No module here imports another room of `models/`.
+No module here imports another package of `models/`.
 """

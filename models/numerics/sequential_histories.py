@@ -1,7 +1,7 @@
-"""Histories that tell in which order a user came to like the items, and weights by that order.
+"""Histories with the order in which a user liked the items, and weights by that order.
 
-The last likes of a log may say more of what comes next than its first ones. An entry after which n others of its row came weighs
-(1 + n)^-p, p being the setting `recency_exponent`; with p = 0 all weigh 1.
+A user's latest likes may predict the next ones better than the earliest. An entry with n newer entries in its row has the weight
+(1 + n)^-p, where p is the setting `recency_exponent`; with p = 0 all weights are 1.
 """
 
 from typing import Any
@@ -11,57 +11,65 @@ from scipy.sparse import csr_matrix
 
 
 class SequentialHistories(csr_matrix):
-    """(users, items) histories with the order of each row's entries. Rows and columns that are taken of them keep it.
+    """(users, items) histories with the order of each row's entries; indexing rows and columns keeps it.
 
     Attributes:
-        places: int (entries,), in the order of `indices`: within a row the lowest is the newest. Nothing else of them
-            counts, so that they need not be counted anew where entries are left out. None where an operation other
-            than indexing made the matrix.
+        recency_ranks: int (entries,), in the order of `indices`: within a row the lowest is the newest. Only their order
+            matters, so dropping entries does not require new ranks. None if the matrix comes from an operation other
+            than indexing.
     """
 
-    places: np.ndarray | None = None
+    recency_ranks: np.ndarray | None = None
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
-        if isinstance(found, SequentialHistories) and self.places is not None:
-            found.places = csr_matrix((self.places, self.indices, self.indptr), shape=self.shape)[key].data
+        if isinstance(found, SequentialHistories) and self.recency_ranks is not None:
+            found.recency_ranks = csr_matrix((self.recency_ranks, self.indices, self.indptr), shape=self.shape)[
+                key
+            ].data
         return found
 
 
 def with_recency_ranks(histories: csr_matrix, recency_ranks: np.ndarray | None) -> csr_matrix:
-    """The histories, a view, with the places of their entries; as they are where `places` is None.
+    """Return a view of the histories with the recency ranks of their entries, or `histories` itself if they are None.
 
     Raises:
-        ValueError: there is not one place for each entry.
+        ValueError: the number of ranks differs from the number of entries.
     """
     if recency_ranks is None:
         return histories
     if len(recency_ranks) != histories.nnz:
-        raise ValueError(f"{len(recency_ranks)} places but {histories.nnz} entries; give one place for each entry")
+        raise ValueError(
+            f"{len(recency_ranks)} recency ranks but {histories.nnz} entries; give one rank for each entry"
+        )
     parts = histories.data, histories.indices, histories.indptr
     found = SequentialHistories(parts, shape=histories.shape, copy=False)
     found.has_sorted_indices = histories.has_sorted_indices
     found.has_canonical_format = histories.has_canonical_format
-    found.places = recency_ranks
+    found.recency_ranks = recency_ranks
     return found
 
 
 def recency_weights(histories: csr_matrix, exponent: float) -> np.ndarray:
-    """float32 (entries,), (1 + n)^-exponent, n being how many entries of the row are newer; of equal places the first
-    entry is the newer.
+    """Weight each entry by (1 + n)^-exponent, where n is the number of newer entries in its row.
+
+    Of equal recency ranks the first entry is the newer.
+
+    Returns:
+        float32 (entries,).
 
     Raises:
-        ValueError: the exponent is not 0, and the histories do not tell their order.
+        ValueError: the exponent is not 0, and the histories have no order.
     """
     if exponent == 0:
         return np.ones(len(histories.indices), dtype=np.float32)
-    if (places := getattr(histories, "places", None)) is None:
+    if (recency_ranks := getattr(histories, "recency_ranks", None)) is None:
         raise ValueError(
-            f"recency_exponent = {exponent:g} weighs likes by their order, which these histories do not tell: give "
-            "models.numerics.sequential_histories.ordered(histories, places)"
+            f"recency_exponent = {exponent:g} weighs likes by their order, which these histories do not have: give "
+            "oneclass.models.numerics.sequential_histories.with_recency_ranks(histories, recency_ranks)"
         )
     lengths = np.diff(histories.indptr)
-    newest_first = np.lexsort((places, np.repeat(np.arange(len(lengths)), lengths)))
-    newer = np.empty(len(places), dtype=np.int64)
-    newer[newest_first] = np.arange(len(places)) - np.repeat(histories.indptr[:-1].astype(np.int64), lengths)
+    newest_first = np.lexsort((recency_ranks, np.repeat(np.arange(len(lengths)), lengths)))
+    newer = np.empty(len(recency_ranks), dtype=np.int64)
+    newer[newest_first] = np.arange(len(recency_ranks)) - np.repeat(histories.indptr[:-1].astype(np.int64), lengths)
     return ((1.0 + newer) ** -exponent).astype(np.float32)

@@ -137,7 +137,7 @@ def drop_unknown_entries(histories: csr_matrix, trained: np.ndarray, model: str)
         )
     indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
     parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
-    places = getattr(histories, "places", None)
+    recency_ranks = getattr(histories, "recency_ranks", None)
     return with_recency_ranks(
-        csr_matrix(parts, shape=(histories.shape[0], items)), None if places is None else places[known]
+        csr_matrix(parts, shape=(histories.shape[0], items)), None if recency_ranks is None else recency_ranks[known]
     )

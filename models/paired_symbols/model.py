@@ -40,7 +40,9 @@ MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE = 100, 1e-4
 
 
 class PairedSymbols(Model[PairedSymbolsSettings]):
-    """Variational Bayes with exact block updates; only the start is random.
+    """Bilinear model of seen and censored pairs, an alternative to the softmax, by variational Bayes.
+
+    Paquet, Koenigstein and Winther (2014), the bound of eq. 4 with exact block updates; only the start is random.
 
     Scores are functions of x_ij = E a_ij / sqrt(1 + pi var a_ij / 8): `like` is sigma(x), the probability
     that a selected pair is seen; `popularity_x_like` is sigma(x) E[psi_j] (eq. 11); `popularity_x_odds` is
@@ -52,6 +54,16 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
             (v_j, b_j), and the shares s_i and t_j, in the layout of `models.paired_symbols.edges`.
         item_popularity: float64 (items,), E[psi_j].
         xi_star: float64 (1,), the bound's parameter for pairs without an edge.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import PairedSymbols
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = PairedSymbols(PairedSymbols.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "paired_symbols"
@@ -83,7 +95,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     def like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The probability sigma(a_ij) that a selected pair is seen, and how sure that is; as `Model.like`.
+        """Return the probability sigma(a_ij) that a selected pair is seen, and its uncertainty (`Model.like`).
 
         The mean is the score `like`, the standard deviation by Gauss-Hermite quadrature over the Gaussian of a_ij.
         """
@@ -96,7 +108,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         return like, like_spread(mean, variance, like)
 
     def negative_distribution(self) -> CensoredPairs:
-        """The D' = r D censored pairs of section 2, with `like_r` in the place of r where it is set."""
+        """Return the distribution of the D' = r D censored pairs of section 2; `like_r` replaces r if it is set."""
         lane = self.item_rows.shape[1] // 2 + self.params.factors + 1
         users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
         return CensoredPairs(users, items, self.params.like_r or self.params.r)
@@ -106,23 +118,23 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         with kernel_threads(self.threads):
             posterior, before = self._initial_posterior(interactions, options.start), np.inf
             for number in range(1, settings.iterations + 1):
-                began = time.perf_counter()
+                started = time.perf_counter()
                 bound = posterior.iterate(learn_selection=settings.learn_selection)
                 values = {"bound": bound, "xi_star": posterior.xi_star}
-                self._run_passes(posterior)
-                options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - began, values))
+                self._copy_posterior(posterior)
+                options.on_epoch(Epoch(number, settings.iterations, time.perf_counter() - started, values))
                 if has_converged(before, bound, settings.tolerance):
                     break
                 before = bound
 
-    def _run_passes(self, posterior: PairedSymbolsPosterior) -> None:
-        """Copy what has been learned so far from the posterior into the model."""
+    def _copy_posterior(self, posterior: PairedSymbolsPosterior) -> None:
+        """Copy the current posterior into the model's arrays."""
         self.user_rows, self.item_rows = posterior.users.rows, posterior.items.rows
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
         self.xi_star, self._items = np.array([posterior.xi_star]), None
 
     def _initial_posterior(self, interactions: csr_matrix, start: Start | None = None) -> PairedSymbolsPosterior:
-        """q before its first pass."""
+        """Return q before its first pass."""
         parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
         graph = csr_matrix(parts, shape=interactions.shape)
         users, items = self._initial_rows(graph.shape, start)
@@ -136,7 +148,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         return posterior
 
     def _initial_rows(self, shape: tuple[int, int], start: Start | None) -> tuple[np.ndarray, np.ndarray]:
-        """Users at zero and items at small random means (from zero they would not move), or the earlier fit."""
+        """Return users at zero and items at small random means (zero is a fixed point), or the earlier fit."""
         users, items = (self._blank_rows(vertices) for vertices in shape)
         k = self.params.factors
         items[:, :k] = START_SCALE * normals(self.seed, START, len(items), k)
@@ -156,16 +168,16 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     ) -> Iterator[np.ndarray]:
         with kernel_threads(self.threads):
             logits = put_log_odds(*self._products_and_biases(self._user_rows(histories, users), None))
-        popularity = self.kept("psi", lambda: self.item_popularity.astype(np.float32))
-        weighted = self.kept("popularity", self._weighted_log_popularity)
+        popularity = self.cached("psi", lambda: self.item_popularity.astype(np.float32))
+        weighted = self.cached("popularity", self._weighted_log_popularity)
         return compute_scores(logits, names, popularity, weighted, self.threads)
 
     def _weighted_log_popularity(self) -> np.ndarray:
-        """a log psi, float32 (items,)."""
+        """Return a log psi, float32 (items,)."""
         return (self.params.popularity_weight * np.log(self.item_popularity)).astype(np.float32)
 
     def _moments(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """E a and var a of every pair of some users' rows and some items, all by default, float32 (users, items)."""
+        """Return E a and var a of every pair of users' rows and items (None: all items), float32 (users, items)."""
         with kernel_threads(self.threads):
             mean, variance, (b, b_variance), (c, c_variance) = self._products_and_biases(rows, items)
         mean += b[:, None]
@@ -175,7 +187,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         return mean, variance
 
     def _products_and_biases(self, rows: np.ndarray, items: np.ndarray | None) -> tuple:
-        """What `put_log_odds` takes: the moments without biases, and the moments of the users' and the items' biases."""
+        """Return the arguments of `put_log_odds`: the moments without biases, and the moments of both sides' biases."""
         u, b, u_variance, b_variance = self._split_rows(rows)
         of_means, of_variances, c, c_variance = self._columns(items)
         mean = dense_times(u, of_means)
@@ -183,31 +195,38 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         return mean, variance, (b, b_variance), (c, c_variance)
 
     def _columns(self, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What the moments need of some items: float32 (K, items) and (2 K, items), and the biases' moments."""
+        """Return the items' part of the moments: float32 (K, items) and (2 K, items), and the biases' moments."""
 
-        def made(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        def columns_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
             v, c, v_variance, c_variance = self._split_rows(rows)
             means, variances = v.T, np.hstack([v_variance, v**2]).T
-            return np.ascontiguousarray(means), np.ascontiguousarray(variances), c + self._restated(), c_variance.copy()
+            return (
+                np.ascontiguousarray(means),
+                np.ascontiguousarray(variances),
+                c + self._log_odds_shift(),
+                c_variance.copy(),
+            )
 
-        return self.kept("columns", lambda: made(self.item_rows)) if items is None else made(self.item_rows[items])
+        if items is None:
+            return self.cached("columns", lambda: columns_of(self.item_rows))
+        return columns_of(self.item_rows[items])
 
     def _pair_moments(self, rows: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E a and var a of each user and that user's own items, float32 (users, n); E a is NaN where the item is -1."""
+        """Return E a and var a of each user and that user's own items, float32 (users, n); E a is NaN for an item of -1."""
         u, b, u_variance, b_variance = self._split_rows(rows)
         v, c, v_variance, c_variance = self._split_rows(self.item_rows[items])
-        mean = np.einsum("ik,ijk->ij", u, v) + b[:, None] + (c + self._restated())
+        mean = np.einsum("ik,ijk->ij", u, v) + b[:, None] + (c + self._log_odds_shift())
         variance = np.einsum("ik,ijk->ij", u**2 + u_variance, v_variance)
         variance += np.einsum("ik,ijk->ij", u_variance, v**2)
         mean[items < 0] = np.nan
         return mean, variance + b_variance[:, None] + c_variance
 
-    def _restated(self) -> np.float32:
-        """log(r / like_r): the odds against like_r censored pairs for each seen, not against r."""
+    def _log_odds_shift(self) -> np.float32:
+        """Return log(r / like_r), which turns odds against r censored pairs per seen pair into odds against like_r."""
         return np.float32(np.log(self.params.r / (self.params.like_r or self.params.r)))
 
     def _split_rows(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Factors' means, bias, factors' variances and bias's variance of some rows."""
+        """Split rows into the factors' means, the bias, the factors' variances and the bias's variance."""
         k, width = self.params.factors, rows.shape[-1] // 2
         return rows[..., :k], rows[..., k], rows[..., width : width + k], rows[..., width + k]
 
@@ -215,7 +234,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         return self.fold_in_users(histories) if users is None else self.user_rows[users]
 
     def _item_symbols(self) -> Symbols:
-        """The items as the fixed side of a fold-in: rows, shares and background cache; made once."""
+        """Return the items as the fixed side of a fold-in (rows, shares, background cache), built once."""
         if self._items is None:
             rows = self._blank_rows(len(self.item_rows))
             rows[:] = self.item_rows

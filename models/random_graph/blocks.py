@@ -32,30 +32,30 @@ from oneclass.models.random_graph.worker import BlockConfig
 def start_distributed_fit(
     config: BlockConfig, q: RandomGraphPosterior, weights: np.ndarray, interactions: csr_matrix, options: FitOptions
 ) -> Iterator["DistributedGraphPosterior"]:
-    """A fit by blocks at its beginning, which is `q`; its shelf in `options.scratch` goes when it ends, however it ends.
+    """Start a fit by blocks at the posterior `q`; its scratch store is deleted on exit.
 
     Args:
         weights: float64 (items,), by which negatives are drawn.
     """
     with partition_users(interactions, config.settings.blocks, config, options, "random_graph") as blocks:
         blocks.share({"weights": weights})
-        blocks.begin(vars(q.users))
+        blocks.write_users(vars(q.users))
         items, taus = q.items, q.taus
         del q  # its users lie on disk
         yield DistributedGraphPosterior(blocks, items, taus)
 
 
 class DistributedGraphPosterior:
-    """q of all parameters but H while a fit by blocks goes on; it serves as a `RandomGraphPosterior` does.
+    """q of all parameters except H during a fit by blocks, with the interface of a `RandomGraphPosterior`.
 
     Attributes:
-        items, taus: as of a `RandomGraphPosterior`.
-        messages: of each block the latest, float32 (items, numbers), where others are fixed while some are refreshed.
+        items, taus: as in a `RandomGraphPosterior`.
+        messages: each block's latest, float32 (items, numbers), if some are fixed while others are refreshed.
         total: float64 (items, numbers), their sum.
     """
 
     def __init__(self, blocks: UserBlocks, items: VertexPosterior, taus: PrecisionPosterior) -> None:
-        self.blocks, self.items, self.taus, self.settings = blocks, items, taus, blocks[0].terms.settings
+        self.blocks, self.items, self.taus, self.settings = blocks, items, taus, blocks[0].config.settings
         self.refreshed = min(self.settings.refreshed or len(blocks), len(blocks))
         self.squares = np.zeros((len(blocks), 2))
         self.messages: dict[int, np.ndarray] = {}
@@ -63,15 +63,15 @@ class DistributedGraphPosterior:
 
     @property
     def users(self) -> VertexPosterior:
-        """q of all users, read from where the blocks lie."""
-        return VertexPosterior(**self.blocks.gathered())
+        """q of all users, read from the scratch store."""
+        return VertexPosterior(**self.blocks.gather_users())
 
-    def gathered(self) -> RandomGraphPosterior:
-        """The same in memory."""
+    def gather(self) -> RandomGraphPosterior:
+        """Return the posterior with all users in memory."""
         return RandomGraphPosterior(self.users, self.items, self.taus)
 
     def iterate(self, t: int, step: float) -> dict[str, float]:
-        """Lines 5 to 20 of Algorithm 1; the bound is that of the beginning of the iteration."""
+        """Run lines 5 to 20 of Algorithm 1; the bound is that of the beginning of the iteration."""
         values = {"bound": self.bound(t)} if self.settings.watched(t) else {}
         at_once = self.refreshed if self.messages else len(self.blocks)
         turns = [self.blocks[first : first + at_once] for first in range(0, len(self.blocks), at_once)]
@@ -83,21 +83,21 @@ class DistributedGraphPosterior:
         return values
 
     def bound(self, t: int) -> float:
-        """The bound of eq. 12 on H^(t)."""
-        of_users = sum(self.blocks.ask(worker.bound_of_users, t, self.items, self.taus))
+        """Return the bound of eq. 12 on H^(t)."""
+        of_users = sum(self.blocks.map_blocks(worker.bound_of_users, t, self.items, self.taus))
         return combine_bound(of_users, self.items, self.taus, clamped=not self.settings.user_biases)
 
     def _refresh(self, turn: Sequence[UserBlock], t: int, step: float, items_step: float) -> None:
         """Update the users of some blocks, and then the items by eq. 21."""
         joint = self.settings.joint_bias
         taus = self.taus.mean(ITEM_FACTORS), self.taus.mean(ITEM_BIAS)
-        self._remove_state(turn)
+        self._subtract_messages(turn)
         if not joint:
-            fresh = self.blocks.ask(
+            fresh = self.blocks.map_blocks(
                 worker.sum_bias_message, t, self.items, self.taus, step, of=turn, writes=self.settings.user_biases
             )
             update_item_biases(self.items, self.total, fresh, taus[1], items_step)
-        answers = self.blocks.ask(worker.sum_message, t, self.items, self.taus, step, of=turn, writes=True)
+        answers = self.blocks.map_blocks(worker.sum_message, t, self.items, self.taus, step, of=turn, writes=True)
         for block, (message, squares) in zip(turn, answers, strict=True):
             self.squares[block.number] = squares
             self.total += message
@@ -105,7 +105,7 @@ class DistributedGraphPosterior:
                 self.messages[block.number] = message
         update_item_factors(self.items, self.total, taus, items_step, joint=joint)
 
-    def _remove_state(self, turn: Sequence[UserBlock]) -> None:
+    def _subtract_messages(self, turn: Sequence[UserBlock]) -> None:
         """Subtract the messages that are about to be replaced."""
         if len(turn) == len(self.blocks):
             self.total[:] = 0

@@ -44,15 +44,15 @@ from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.models.random_graph.worker import BlockConfig
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
-BURN_IN_ITERATIONS = (
-    10  # iterations in which the bound may jump, after the steps begin to shrink or the precisions to be learned
-)
-IterationStep = Callable[[int, float], dict[str, float]]  # number and step size of an iteration, to what it reports
+BURN_IN_ITERATIONS = 10  # the bound may jump after the steps begin to shrink, or the precisions to be learned
+IterationStep = Callable[[int, float], dict[str, float]]  # number and step size of an iteration -> reported values
 FOLD_IN = purpose("random graph: fold-in")
 
 
 class RandomGraph(Model[RandomGraphSettings]):
-    """Stochastic variational Bayes over random graphs, Algorithm 1 of the paper.
+    """Factor model of likes on a random graph of considered items, by stochastic variational Bayes.
+
+    Paquet and Koenigstein (2014), Algorithm 1 with eq. 16 to 20; `like` is eq. 22.
 
     Corrections to the text: eq. 5 has the priors of tau once, not in the products. In eq. 17 P^(t-1) is the diagonal
     precision diag(omega), hence z^(t-1) = diag(omega) eta. Before eq. 13 the bound is maximised, not minimised. r
@@ -64,6 +64,16 @@ class RandomGraph(Model[RandomGraphSettings]):
         weights: float64 (items,), the weights by which negatives are drawn: pi, or with `balance_popular` its
             adjustment.
         gamma: the power of pi.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import RandomGraph
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = RandomGraph(RandomGraph.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "random_graph"
@@ -74,44 +84,44 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     @classmethod
     def block_sizes(cls, settings: RandomGraphSettings, items: int) -> Sizes | None:
-        """q of a user and of the items, and the messages for these."""
+        """Return the sizes of q of a user and of the items, and of the messages between them."""
         if settings.blocks == 1:
             return None
         q, sums = 8 * (settings.factors + 1) * items, 4 * message_size(settings.factors) * items
-        kept = settings.blocks * sums if 0 < settings.refreshed < settings.blocks else 0
-        return Sizes(8 * (settings.factors + 1), q, sums, here=2 * sums + kept, call=q)
+        stored = settings.blocks * sums if 0 < settings.refreshed < settings.blocks else 0
+        return Sizes(8 * (settings.factors + 1), q, sums, here=2 * sums + stored, call=q)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads), self._run_iterations(interactions, options) as iterate:
             bounds: list[float] = []
-            left_out = min(self._burn_in_end() - 1, skipped_epochs(self.params.iterations, options.start))
+            skipped = min(self._burn_in_end() - 1, skipped_epochs(self.params.iterations, options.start))
             for t, step in enumerate(step_sizes(self.params.iterations, self.params.t_epsilon), start=1):
-                if t <= left_out:  # a warm start begins where the bound may be level
+                if t <= skipped:  # a warm start begins where the bound may be level
                     continue
-                began = time.perf_counter()
+                started = time.perf_counter()
                 values = {"step_size": step, **iterate(t, step)}
-                options.on_epoch(Epoch(t, self.params.iterations, time.perf_counter() - began, values))
+                options.on_epoch(Epoch(t, self.params.iterations, time.perf_counter() - started, values))
                 if self._has_converged(t, bounds, values):
                     break
 
     @contextmanager
     def _run_iterations(self, interactions: csr_matrix, options: FitOptions) -> Iterator[IterationStep]:
-        """Begin; what makes an iteration of all users as one, or of blocks, whose users are brought together after it."""
+        """Initialise the posterior, and yield the function of an iteration: of all users at once, or by blocks."""
         self._negative_weights(interactions)
         q = self.posterior = self._initial_posterior(interactions.shape, options.start)
         seed = sampling_seed(self.seed, interactions, options.start)
         if self.params.blocks == 1:
-            yield partial(self._run_iteration, q, self._sampler(interactions, options.negatives, seed))
+            yield partial(self._run_iteration, q, self._sampler(interactions, options.explicit_negatives, seed))
             return
-        terms = BlockConfig(self.params, seed, self.threads)
-        with start_distributed_fit(terms, q, self.weights, interactions, options) as blocks:
+        config = BlockConfig(self.params, seed, self.threads)
+        with start_distributed_fit(config, q, self.weights, interactions, options) as blocks:
             self.posterior = blocks
             del q  # whose users lie on disk
             yield blocks.iterate
-            self.posterior = blocks.gathered()
+            self.posterior = blocks.gather()
 
     def _has_converged(self, t: int, bounds: list[float], values: dict[str, float]) -> bool:
-        """Whether the bound is level: it hardly rose since the last look, long enough after the last change of rules."""
+        """Whether the bound has converged: it hardly rose since the last check, long enough after the burn-in."""
         if "bound" not in values:
             return False
         bounds.append(values["bound"])
@@ -120,7 +130,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         )
 
     def _burn_in_end(self) -> int:
-        """The first iteration whose bound counts."""
+        """Return the first iteration whose bound counts for convergence."""
         return max(self.params.t_epsilon, self.params.t_tau if self.params.learn_tau else 0) + BURN_IN_ITERATIONS
 
     def _run_iteration(self, q: RandomGraphPosterior, sampler: GraphSampler, t: int, step: float) -> dict[str, float]:
@@ -144,11 +154,11 @@ class RandomGraph(Model[RandomGraphSettings]):
         return values
 
     def fold_in(self, histories: csr_matrix) -> VertexPosterior:
-        """q(u_m, b_m) of users who were not in training, with the items fixed.
+        """Find q(u_m, b_m) of users who were not in training, with fixed items.
 
         Every update draws new negatives; steps are one at first and then average over the draws. The random stream
         of a user depends on the history alone, so that equal histories get equal results, whatever their rows. That is
-        so with `explicit_negatives` too: histories are of likes, and what a new user did not like is not asked for.
+        so with `explicit_negatives` too: histories are of likes only, and a new user's explicit negatives are not used.
         """
         histories = self._known(histories)
         settings, taus = self.params, self.posterior.taus
@@ -157,13 +167,13 @@ class RandomGraph(Model[RandomGraphSettings]):
             likes = copy_pattern(histories)
             draws = (
                 self.weights,
-                self.kept("alias", lambda: build_alias_table(self.weights)),
+                self.cached("alias", lambda: build_alias_table(self.weights)),
                 self.seed,
                 _history_keys(*likes),
             )
             fold_in_users(
                 users.arrays,
-                self.kept("table", self.posterior.items.table),
+                self.cached("table", self.posterior.items.table),
                 likes,
                 negative_starts(likes[0], self.weights),
                 draws,
@@ -177,7 +187,7 @@ class RandomGraph(Model[RandomGraphSettings]):
     def like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The probability that a user likes an item once it is considered, and how sure that is; as `Model.like`.
+        """Return the probability that a user likes an item once it is considered, and its uncertainty (`Model.like`).
 
         The mean is by eq. 22, the standard deviation of sigma(a) by Gauss-Hermite quadrature over a ~ N(mu_a, sigma_a^2).
         """
@@ -186,11 +196,11 @@ class RandomGraph(Model[RandomGraphSettings]):
             return pair_likes(side, self.posterior.items, items)
 
     def item_vectors(self) -> np.ndarray:
-        """The means of the items' factors."""
+        """Return the means of the items' factors."""
         return self.posterior.items.mean
 
     def negative_distribution(self) -> WithoutReplacement | None:
-        """Section 4.1: as many negatives as likes; None with observed negatives, which no law draws."""
+        """Return the distribution of section 4.1, as many negatives as likes; None with observed negatives."""
         return None if self.params.explicit_negatives else WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
@@ -203,36 +213,36 @@ class RandomGraph(Model[RandomGraphSettings]):
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
         with kernel_threads(self.threads):
-            columns = self.kept("columns", lambda: item_columns(self.posterior.items))
+            columns = self.cached("columns", lambda: item_columns(self.posterior.items))
             logits = like_logits(self._side(histories, users), columns)
-        popularity = self.kept("pi", lambda: self.histogram.astype(np.float32))
-        weighted = self.kept("popularity", self._weighted_log_popularity)
+        popularity = self.cached("pi", lambda: self.histogram.astype(np.float32))
+        weighted = self.cached("popularity", self._weighted_log_popularity)
         return compute_scores(logits, names, popularity, weighted, self.threads)
 
     def _side(self, histories: csr_matrix, users: np.ndarray | None) -> VertexPosterior:
         return self.fold_in_users(histories) if users is None else self.posterior.users.rows(users)
 
     def _weighted_log_popularity(self) -> np.ndarray:
-        """a log pi, float32 (items,); an item without an edge gets half of the smallest pi."""
+        """Return a log pi, float32 (items,); an item without an edge gets half of the smallest pi."""
         rarest = self.histogram[self.histogram > 0].min()
         logs = np.log(np.where(self.histogram > 0, self.histogram, rarest / 2))
         return (self.params.popularity_weight * logs).astype(np.float32)
 
-    def sampler(self, interactions: csr_matrix, negatives: csr_matrix | None = None) -> GraphSampler:
-        """The sampler of hidden graphs; sets `gamma`, `histogram` and `weights`.
+    def sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None = None) -> GraphSampler:
+        """Build the sampler of hidden graphs; sets `gamma`, `histogram` and `weights`.
 
         Args:
-            negatives: as in `FitOptions`; without the setting `explicit_negatives` they are not read.
+            explicit_negatives: as in `FitOptions`; used only with the setting `explicit_negatives`.
         """
         self._negative_weights(interactions)
-        return self._sampler(interactions, negatives, self.seed)
+        return self._sampler(interactions, explicit_negatives, self.seed)
 
-    def _sampler(self, interactions: csr_matrix, negatives: csr_matrix | None, seed: int) -> GraphSampler:
+    def _sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
         likes = copy_pattern(interactions)
-        if negatives is None or not self.params.explicit_negatives:
+        if explicit_negatives is None or not self.params.explicit_negatives:
             return GraphSampler(likes, self.weights, seed, units)
-        observed, fill = explicit_negative_edges(interactions, negatives), self.params.fill_negatives
+        observed, fill = explicit_negative_edges(interactions, explicit_negatives), self.params.fill_negatives
         return ExplicitNegativeSampler(likes, observed, self.weights, seed, units, fill=fill)
 
     def _negative_weights(self, interactions: csr_matrix) -> None:
@@ -245,10 +255,10 @@ class RandomGraph(Model[RandomGraphSettings]):
             self.weights = balance_histogram(likes, transpose(*likes, interactions.shape[1]), self.histogram)
 
     def _initial_posterior(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
-        """Small random means, or the posterior of the earlier fit, with its precisions, which then stay as they are.
+        """Return small random means, or the posterior of the earlier fit, whose precisions are then fixed.
 
-        A fit from nothing stops while they still grow, and the more they grow the worse it ranks: learned on from night
-        to night they would shrink the factors away.
+        A cold fit stops while the precisions still grow, and the more they grow the worse it ranks: learned further with
+        every warm start they would shrink the factors away.
         """
         settings = self.params
         users, items = ((count, settings.factors) for count in shape)

@@ -61,21 +61,21 @@ class ExplicitNegativeSampler(GraphSampler):
         return merge_graphs(self.observed, (self._starts, drawn))
 
 
-def explicit_negative_edges(interactions: csr_matrix, negatives: csr_matrix) -> Adjacency:
-    """The observed negatives by user.
+def explicit_negative_edges(interactions: csr_matrix, explicit_negatives: csr_matrix) -> Adjacency:
+    """Return the explicit negatives by user.
 
     Raises:
-        ValueError: the matrices have other shapes, or a pair is in both.
+        ValueError: the shapes differ, or a pair is in both matrices.
     """
-    if negatives.shape != interactions.shape:
+    if explicit_negatives.shape != interactions.shape:
         raise ValueError(
-            f"observed negatives: come as a matrix of {negatives.shape}, and the likes as one of {interactions.shape}; "
+            f"observed negatives: come as a matrix of {explicit_negatives.shape}, and the likes as one of {interactions.shape}; "
             "give both the same users and items"
         )
-    both = csr_matrix(negatives.astype(bool).multiply(interactions.astype(bool))).nnz
+    both = csr_matrix(explicit_negatives.astype(bool).multiply(interactions.astype(bool))).nnz
     if both:
         raise ValueError(f"observed negatives: {both} of them are likes too; an item is liked or it is not")
-    return copy_pattern(negatives)
+    return copy_pattern(explicit_negatives)
 
 
 @njit(cache=True, nogil=True)

@@ -83,8 +83,8 @@ class RandomGraphSettings(ModelSettings):
     )
 
     @property
-    def reads_negatives(self) -> bool:
-        """Whether a fit takes what users considered and did not like (`FitOptions.negatives`)."""
+    def reads_explicit_negatives(self) -> bool:
+        """Whether a fit uses explicit negatives (`FitOptions.explicit_negatives`)."""
         return self.explicit_negatives
 
     @model_validator(mode="after")

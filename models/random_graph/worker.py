@@ -1,7 +1,7 @@
-"""One block of users, wherever it is computed: what a call does with it (`models.distributed`).
+"""The calls for one block of users (`models.distributed`).
 
-Negatives depend on (seed, iteration, user) alone: every call of an iteration draws the same hidden graph, and a block its
-part of the one that one machine draws.
+Negatives depend only on (seed, iteration, user): every call of an iteration draws the same hidden graph, and a block draws its
+part of the graph of a fit in one process.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from oneclass.models.random_graph.settings import RandomGraphSettings
 
 @dataclass(frozen=True)
 class BlockConfig:
-    """What of a model every block must know."""
+    """Model configuration shared by all blocks."""
 
     settings: RandomGraphSettings
     seed: int
@@ -28,8 +28,8 @@ class BlockConfig:
 
 
 def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior) -> float:
-    """The block's terms of the bound (eq. 12)."""
-    with kernel_threads(block.terms.threads):
+    """Return the block's terms of the bound (eq. 12)."""
+    with kernel_threads(block.config.threads):
         graph = _draw_block_graph(block, len(items.mean), t)
         return RandomGraphPosterior(VertexPosterior(**block.read(state)), items, taus).bound_of_users(graph)
 
@@ -37,11 +37,12 @@ def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior,
 def sum_bias_message(
     block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior, step: float
 ) -> np.ndarray:
-    """Algorithm 1, lines 7 and 10: the users' biases, which are written under `state` + 1, if they are learned; then the
-    message for the items' biases (`models.random_graph.messages`)."""
-    with kernel_threads(block.terms.threads):
+    """Algorithm 1, lines 7 and 10: update the users' biases, if learned, and return the message for the items' biases
+    (`models.random_graph.messages`). The users are written as `state` + 1.
+    """
+    with kernel_threads(block.config.threads):
         graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
-        if block.terms.settings.user_biases:
+        if block.config.settings.user_biases:
             RandomGraphPosterior(users, items, taus).update_user_biases(graph, step)
             block.write(state + 1, vars(users))
         return sum_bias_parameters(items.arrays, users.table(), *_group_by_item(graph))
@@ -50,13 +51,13 @@ def sum_bias_message(
 def sum_message(
     block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior, step: float
 ) -> tuple[np.ndarray, tuple[float, float]]:
-    """Algorithm 1, lines 13 and 16: the users, which are written under `state` + 1; then the message for the items.
+    """Algorithm 1, lines 13 and 16: update the users, written as `state` + 1, and return the message for the items.
 
     Returns:
         The message (`models.random_graph.messages`), and the users' sums for eq. 20.
     """
-    settings = block.terms.settings
-    with kernel_threads(block.terms.threads):
+    settings = block.config.settings
+    with kernel_threads(block.config.threads):
         graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
         joint = settings.joint_bias and settings.user_biases
         RandomGraphPosterior(users, items, taus).update_users(graph, step, joint=joint)
@@ -65,10 +66,10 @@ def sum_message(
 
 
 def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:
-    """H^(t) of the block's users, Algorithm 1, line 5."""
+    """Draw H^(t) of the block's users, Algorithm 1, line 5."""
     units = np.arange(block.first, block.end, dtype=np.uint64)
     weights = block.shared()["weights"]
-    return GraphSampler(copy_pattern(block.matrix(items)), weights, block.terms.seed, units).draw(t)
+    return GraphSampler(copy_pattern(block.matrix(items)), weights, block.config.seed, units).draw(t)
 
 
 def _group_by_item(graph: HiddenGraph) -> tuple:

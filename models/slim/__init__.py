@@ -1,6 +1,6 @@
 """Sparse linear methods (Ning and Karypis 2011).
 
-`model` has the objective, `kernels` the coordinate descent, `columns` what it is told and gives, `runs` the fit on many workers.
+`model` has the objective, `columns` the batches of columns, `kernels` the coordinate descent.
 """
 
 from oneclass.models.slim.model import SLIM

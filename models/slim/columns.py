@@ -1,4 +1,4 @@
-"""The weights of some columns, batch after batch: how many a column may have, the descent, and what of it is kept."""
+"""Batches of columns: bounds on their numbers of weights, the coordinate descent, and its results."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.slim.kernels import SolvedColumns, count_candidates, solve_columns
 
-BATCH_ENTRIES = 1 << 22  # candidates of the columns that are solved together: 32 MB
+BATCH_ENTRIES = 1 << 22  # candidates of a batch of columns: 32 MB
 
 
 class Gram(NamedTuple):
@@ -24,18 +24,14 @@ class Gram(NamedTuple):
     values: np.ndarray
 
     def read_only(self) -> "Gram":
-        """The same, so that kernels are compiled for one kind of it."""
+        """Return read-only arrays, so that kernels are compiled for one type."""
         kinds = np.int64, np.uint32, np.float32
         return Gram(*(as_read_only(array, kind) for array, kind in zip(self, kinds, strict=True)))
 
 
 @dataclass(frozen=True)
 class RegressionSettings:
-    """What every column's regression is told.
-
-    Attributes:
-        l1, l2, tolerance, max_sweeps, neighbours: as in the settings.
-    """
+    """The parameters of every column's regression, as in the settings."""
 
     l1: float
     l2: float
@@ -50,8 +46,8 @@ class ColumnWeights:
 
     Attributes:
         rows, weights: int32 and float32, of all columns, one after the other.
-        counts: int64 (columns,), how many weights each has.
-        unsettled: how many columns `max_sweeps` ended.
+        counts: int64 (columns,), number of weights of each.
+        unconverged: number of columns that `max_sweeps` ended.
     """
 
     rows: np.ndarray
@@ -61,7 +57,7 @@ class ColumnWeights:
 
     @classmethod
     def concatenate(cls, parts: "list[ColumnWeights]") -> "ColumnWeights":
-        """Those of the first part, then those of the next."""
+        """Concatenate parts in their order."""
         rows, weights, counts = (
             np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "weights", "counts")
         )
@@ -69,10 +65,10 @@ class ColumnWeights:
 
 
 def iterate_batches(gram: Gram, regression: RegressionSettings) -> list[tuple[int, np.ndarray]]:
-    """Batches of all columns.
+    """Cut all columns into batches.
 
     Returns:
-        Of each its first column, and int64 (columns,) upper bounds on the numbers of weights.
+        For each batch, its first column and int64 (columns,) upper bounds on the numbers of weights.
     """
     bounds = np.zeros(len(gram.starts) - 1, dtype=np.int64)
     count_candidates(gram, np.float32(regression.l1), bounds)
@@ -86,7 +82,7 @@ def iterate_batches(gram: Gram, regression: RegressionSettings) -> list[tuple[in
 def solve_columns_from(
     first: int, bounds: np.ndarray, gram: Gram, diagonal: np.ndarray, regression: RegressionSettings, threads: int
 ) -> ColumnWeights:
-    """The columns from `first` on, as many as there are bounds; a column's bits depend on it and on the Gram matrix alone."""
+    """Solve the columns of a batch; a column's bits depend only on its number and the Gram matrix."""
     starts = np.concatenate([[0], np.cumsum(bounds)])
     rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
     found = np.zeros((len(bounds), 2), dtype=np.int64)

@@ -83,7 +83,7 @@ class SLIMSettings(RecencySettings):
     max_sweeps: int = Field(1000, ge=1, description="Largest number of passes over a column's active weights.")
 
     def resolve(self, interactions: csr_matrix) -> Self:
-        """The settings with l1 and l2 for a (users, items) log."""
+        """Derive l1 and l2 from the data."""
         if self.l1 is not None and self.l2 is not None:
             return self
         typical = mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
@@ -92,10 +92,22 @@ class SLIMSettings(RecencySettings):
 
 
 class SLIM(Model[SLIMSettings]):
-    """Item-item regression weights by coordinate descent.
+    """Score by sparse, non-negative item-item weights from elastic-net regressions.
+
+    Ning and Karypis (2011), eq. 2 and 4, by coordinate descent.
 
     Attributes:
         weights: float32 (items, items) CSR, W without its zeros; row i is added to the scores of a user who likes i.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import SLIM
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = SLIM().fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "slim"
@@ -107,15 +119,15 @@ class SLIM(Model[SLIMSettings]):
         norms = np.sqrt(moments.users * moments.mean)
         scale = np.where(norms > 0, norms, 1.0) ** self.params.alpha
         scaled = np.sqrt(moments.unit) / scale, as_read_only((norms / scale) ** 2, np.float32)
-        found = self._solve(interactions, moments, scaled, options)
-        if found.unconverged:
+        solved = self._solve(interactions, moments, scaled, options)
+        if solved.unconverged:
             warnings.warn(
-                f"slim: {found.unconverged} of {len(scale)} columns were still moving after "
+                f"slim: {solved.unconverged} of {len(scale)} columns were still moving after "
                 f"{self.params.max_sweeps} passes; raise max_sweeps or tolerance",
                 stacklevel=3,
             )
-        indptr = np.concatenate([[0], np.cumsum(found.counts)])
-        weights = csc_matrix((found.weights, found.rows, indptr), shape=(len(scale), len(scale))).tocsr()
+        indptr = np.concatenate([[0], np.cumsum(solved.counts)])
+        weights = csc_matrix((solved.weights, solved.rows, indptr), shape=(len(scale), len(scale))).tocsr()
         weights.data *= np.repeat(1 / scale, np.diff(weights.indptr)) * scale[weights.indices]
         self.weights = weights
 
@@ -126,7 +138,7 @@ class SLIM(Model[SLIMSettings]):
         scaled: tuple[np.ndarray, np.ndarray],
         options: FitOptions,
     ) -> ColumnWeights:
-        """The weights of all columns.
+        """Solve for the weights of all columns.
 
         Args:
             scaled: the factor of each row and column of the Gram matrix, float64 (items,), and its diagonal, float32.
@@ -135,29 +147,30 @@ class SLIM(Model[SLIMSettings]):
         rows = gram_rows(interactions, moments.weights, np.zeros(len(factor)), factor)
         with kernel_threads(self.threads):
             gram, regression, parts = _compute_gram(rows, self.threads), self._regression(), []
-            found = iterate_batches(gram, regression)
-            for number, batch in enumerate(found, 1):
+            batches = iterate_batches(gram, regression)
+            for number, batch in enumerate(batches, 1):
                 started = perf_counter()
                 parts.append(solve_columns_from(*batch, gram, diagonal, regression, self.threads))
                 values = {"weights": len(parts[-1].rows)}
-                options.on_epoch(Epoch(number, len(found), perf_counter() - started, values))
+                options.on_epoch(Epoch(number, len(batches), perf_counter() - started, values))
         return ColumnWeights.concatenate(parts)
 
     def _regression(self) -> RegressionSettings:
         return RegressionSettings(**self.params.model_dump(include=set(RegressionSettings.__annotations__)))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """The weights w_ij of the items i of the history, each times that of its place; their sum is the score, but for
-        an item that has none.
+        """Return the weights w_ij of the items i of the history times their recency weights.
+
+        Their sum is the score, except for an item that has none of these weights.
         """
-        of_places = recency_weights(history, self.params.recency_exponent)
-        return of_places[:, None] * gather_entries(self.weights, history.indices, items)
+        of_entries = recency_weights(history, self.params.recency_exponent)
+        return of_entries[:, None] * gather_entries(self.weights, history.indices, items)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
-            of_places = recency_weights(histories, self.params.recency_exponent)
-            scores = sparse_times(histories, self.weights, of_places)
-            below = self.kept("below", lambda: fallback_factors(self.item_degrees))
+            of_entries = recency_weights(histories, self.params.recency_exponent)
+            scores = sparse_times(histories, self.weights, of_entries)
+            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -135,8 +135,8 @@ class WMFSettings(ModelSettings):
     )
 
     @property
-    def reads_negatives(self) -> bool:
-        """Whether a fit takes what users considered and did not like (`FitOptions.negatives`)."""
+    def reads_explicit_negatives(self) -> bool:
+        """Whether a fit uses explicit negatives (`FitOptions.explicit_negatives`)."""
         return self.explicit_negative_weight > 0
 
     @model_validator(mode="after")
@@ -146,7 +146,7 @@ class WMFSettings(ModelSettings):
         return self
 
     def resolve(self, interactions: csr_matrix) -> Self:
-        """The settings with alpha0 and lambda for a (users, items) log."""
+        """Derive alpha0 and lambda from the data."""
         users, items = interactions.shape
         density = interactions.nnz / (users * items)
         weight = UNOBSERVED * density if self.unobserved_weight is None else self.unobserved_weight
@@ -159,11 +159,23 @@ class WMFSettings(ModelSettings):
 
 
 class WMF(Model[WMFSettings]):
-    """Factors whose products are fitted to 1 on edges and, with a small weight, to 0 on all pairs.
+    """Weighted matrix factorization (iALS): factors fitted to 1 on edges and, with a small weight, to 0 on all pairs.
+
+    Rendle et al. (2021) by default, or Hu et al. (2008), eq. 3, by alternating least squares (eq. 4).
 
     Attributes:
         user_factors: float32 (users, K); zeros for a user without edges.
         item_factors: float32 (items, K); zeros for an item without edges.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import WMF
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = WMF(WMF.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
     """
 
     name = "wmf"
@@ -174,20 +186,22 @@ class WMF(Model[WMFSettings]):
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, before = self.params, np.inf
         with kernel_threads(self.threads):
-            one_pass = self._begin(interactions, options)
+            run_pass = self._initialize(interactions, options)
             for number in range(1, chosen.iterations + 1):
                 started = perf_counter()
-                value = one_pass()
+                value = run_pass()
                 options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
                 if has_converged(before, value, chosen.tolerance):
                     break
                 before = value
         self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
 
-    def _begin(self, interactions: csr_matrix, options: FitOptions) -> Callable[[], float]:
-        """Set the first factors; returns a pass over users and items, which updates them in place and returns the loss."""
+    def _initialize(self, interactions: csr_matrix, options: FitOptions) -> Callable[[], float]:
+        """Set the initial factors; returns a function that updates them in one pass and returns the loss."""
         chosen, seed, (users, items) = self.params, self.seed, interactions.shape
-        edges, targets = merge_explicit_negatives(interactions, options.negatives, chosen.explicit_negative_weight)
+        edges, targets = merge_explicit_negatives(
+            interactions, options.explicit_negatives, chosen.explicit_negative_weight
+        )
         degrees = np.diff(edges.indptr) if targets is None else row_sums(edges.indptr, targets)
         weights = degree_weights_or_ones(degrees, chosen.user_weight_exponent)
         of_users = draw_factor_table(users, chosen.factors, chosen.initial_scale, seed, "wmf users")
@@ -203,20 +217,20 @@ class WMF(Model[WMFSettings]):
         user_systems, by_item = RowSystems(edges, loss, weights, None), edges.T.tocsr()
         item_systems, constant = RowSystems(by_item, loss, None, weights), loss.constant(by_item, None, weights)
 
-        def one_pass() -> float:
+        def run_pass() -> float:
             user_systems.solve(of_users, of_items, factors, solver)
             value = item_systems.solve(of_items, of_users, factors, solver)
             return value + constant + user_systems.penalty(of_users, factors)
 
-        return one_pass
+        return run_pass
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """float32 (block, K): factors of users who were not in training, the exact solution with the items fixed."""
+        """Find the factors of users who were not in training, float32 (block, K): the exact solution with fixed items."""
         histories, factors = self._known(histories), self.params.factors
         of_users, systems = empty_table(histories.shape[0], factors), RowSystems(histories, self._loss(), None, None)
         with kernel_threads(self.threads):
-            of_items = self.kept("table", self._item_table)
-            gram = self.kept("gram", lambda: systems.gram(of_items, factors))
+            of_items = self.cached("table", self._item_table)
+            gram = self.cached("gram", lambda: systems.gram(of_items, factors))
             systems.solve(of_users, of_items, factors, EXACT, gram)
         return factor_view(of_users, factors).copy()
 
@@ -243,10 +257,10 @@ class WMF(Model[WMFSettings]):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
         with kernel_threads(self.threads):
-            return dense_times(of_users, self.kept("columns", lambda: np.ascontiguousarray(self.item_factors.T)))
+            return dense_times(of_users, self.cached("columns", lambda: np.ascontiguousarray(self.item_factors.T)))
 
     def item_vectors(self) -> np.ndarray:
-        """The items' factors."""
+        """Return the items' factors."""
         return self.item_factors
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""One side of weighted matrix factorization, users or items: its edges, its penalties, and its half of a pass."""
+"""The linear systems of one side of weighted matrix factorization, users or items, and its half of a pass."""
 
 from dataclasses import dataclass
 
@@ -16,38 +16,40 @@ from oneclass.models.wmf.kernels import PARTS, conjugate_gradient, gram_parts, s
 def merge_explicit_negatives(
     interactions: csr_matrix, explicit_negatives: csr_matrix | None, weight: float
 ) -> tuple[csr_matrix, np.ndarray | None]:
-    """The pairs of S, and their targets.
+    """Merge likes and explicit negatives into the pairs of S and their targets.
 
     Args:
         interactions: (users, items) CSR, sorted columns, the likes.
-        considered: of that shape, sorted columns, none of them a like; None where the log does not tell.
-        weight: p of what was considered.
+        explicit_negatives: CSR of that shape, sorted columns, disjoint from the likes; None if the log has none.
+        weight: p of explicit negatives.
 
     Returns:
-        (users, items) CSR with sorted columns, whose values are the targets, and these, float64 (pairs,); or the likes
-        themselves and None, where nothing is beside them.
+        (users, items) CSR with sorted columns, whose values are the targets, and these, float64 (pairs,); the likes
+        themselves and None without explicit negatives.
 
     Raises:
-        ValueError: the shapes differ, or an item was liked and not liked by one user.
+        ValueError: the shapes differ, or a pair is in both matrices.
     """
     if not weight or explicit_negatives is None or not explicit_negatives.nnz:
         return interactions, None
     if explicit_negatives.shape != interactions.shape:
         raise ValueError(
-            f"considered: the shape {explicit_negatives.shape} beside likes of the shape {interactions.shape}"
+            f"explicit negatives: the shape {explicit_negatives.shape} beside likes of the shape {interactions.shape}"
         )
     likes, others = (
-        csr_matrix((np.full(one.nnz, value), one.indices, one.indptr), shape=one.shape)
-        for one, value in ((interactions, 1.0), (explicit_negatives, weight))
+        csr_matrix((np.full(pairs.nnz, value), pairs.indices, pairs.indptr), shape=pairs.shape)
+        for pairs, value in ((interactions, 1.0), (explicit_negatives, weight))
     )
     both = likes + others
     if both.nnz < likes.nnz + others.nnz:
-        raise ValueError(f"considered: {likes.nnz + others.nnz - both.nnz} pairs are likes too; leave them out of one")
+        raise ValueError(
+            f"explicit negatives: {likes.nnz + others.nnz - both.nnz} pairs are likes too; leave them out of one"
+        )
     both.sort_indices()
     return both, both.data
 
 
-NUM_ROW_PARTS = 64  # runs of rows, which are dealt to the threads
+NUM_ROW_PARTS = 64  # parts of the rows, distributed over the threads
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ class RowSystems:
 
         None is empty: each takes the time to clear its scratch arrays, which for one user is most of it.
         """
-        if len(self.penalties) == 1:  # a user who is folded in, for whom the cuts would take as long as the solution
+        if len(self.penalties) == 1:  # folding in one user, for whom partitioning would take as long as the solution
             return np.arange(2)
         return np.unique(partition_rows(self.graph[0], NUM_ROW_PARTS, width // 2))
 

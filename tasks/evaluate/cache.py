@@ -1,7 +1,7 @@
-"""Evaluations are kept: a run whose fits and split are those of an earlier one takes that run's rows.
+"""Cache of evaluations: a run with the fits and split of an earlier run copies that run's rows.
 
-As the earlier rows are copied, a night with nothing new costs a query a table; its contracts are checked all the same.
-Rows that were changed or removed since are not taken.
+So a night with nothing new costs one query per table. Contracts are checked all the same. Rows that have been changed or
+removed since are not copied.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def evaluation_digest(home: Home, protocol: str, matrices_digest: str, fit_digests: Mapping[str, str]) -> str:
-    """The digest of all that an evaluation depends on, the order of the models among it, and the demo's truth."""
+    """Return the digest of everything an evaluation depends on, including the order of the models and the demo's truth."""
     source = [fingerprint.fingerprint_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
     versions = [importlib.metadata.version(name) for name in LIBRARIES]
     record = home.truth / "settings.json"  # which has the sha256 of every file of the truth
@@ -43,25 +43,25 @@ def evaluation_digest(home: Home, protocol: str, matrices_digest: str, fit_diges
 
 
 class CachedEvaluation(NamedTuple):
-    """An evaluation that stands."""
+    """An earlier evaluation whose rows are unchanged."""
 
     run_id: str
     result: dict[str, Any]
 
 
 def find_cached_evaluation(home: Home, run_id: str, protocol: str, digest: str) -> CachedEvaluation | None:
-    """The newest evaluation by another run that was made from the same and is as it was made."""
-    with warehouse.open_warehouse(home) as connection:  # which brings an older warehouse's tables up to date
-        found = warehouse.select(connection, "evaluate/earlier", made_from=digest, protocol=protocol, run_id=run_id)
-        for one in found.iter_rows(named=True):
-            if one["rows"] == _rows_digest(connection, one["run_id"], protocol):
-                return CachedEvaluation(one["run_id"], json.loads(one["result"]))
-            logger.warning("%s: the evaluation by run %s changed since; made anew", protocol, one["run_id"])
+    """Find the newest evaluation with this digest by another run whose rows are unchanged."""
+    with warehouse.open_warehouse(home) as connection:  # for writing: it migrates an older warehouse
+        earlier = warehouse.select(connection, "evaluate/earlier", made_from=digest, protocol=protocol, run_id=run_id)
+        for row in earlier.iter_rows(named=True):
+            if row["rows"] == _rows_digest(connection, row["run_id"], protocol):
+                return CachedEvaluation(row["run_id"], json.loads(row["result"]))
+            logger.warning("%s: the evaluation by run %s changed since; made anew", protocol, row["run_id"])
     return None
 
 
 def copy_cached_rows(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, cached: str) -> None:
-    """Give a run the rows that an earlier run has of a protocol."""
+    """Copy an earlier run's rows of a protocol to this run."""
     delete_evaluation(connection, run_id, protocol)
     for table, rows in _run_relations(cached, protocol).items():
         connection.execute(f"insert into evaluation.{table} by name select ? as run_id, * from {rows}", [run_id])
@@ -71,14 +71,14 @@ def copy_cached_rows(connection: duckdb.DuckDBPyConnection, run_id: str, protoco
 def cache_evaluation(
     connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, digest: str, result: Mapping[str, Any]
 ) -> None:
-    """Note what this run's rows of a protocol were made from."""
+    """Record the digest and result of this run's rows of a protocol."""
     connection.execute("delete from operations.evaluations where run_id = ? and protocol = ?", [run_id, protocol])
     row = [run_id, protocol, digest, _rows_digest(connection, run_id, protocol), json.dumps(dict(result))]
     connection.execute("insert into operations.evaluations values (?, ?, ?, ?, ?)", row)
 
 
 def _run_relations(run_id: str, protocol: str) -> dict[str, str]:
-    """By table, a run's rows of a protocol as a relation without their run."""
+    """Return SQL relations of a run's rows of a protocol, without the run, by table."""
     run_id = run_id.replace("'", "''")
     rows = {table: f"run_id = '{run_id}' and protocol = '{protocol}'" for table in PROTOCOL_TABLES}
     if protocol == "leave_one_out":

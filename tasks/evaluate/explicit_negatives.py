@@ -1,7 +1,7 @@
-"""`like` judged by what was considered: held-out likes, and held-out items that were considered and not liked.
+"""Evaluation of `like` on explicit feedback: held-out likes and held-out explicit negatives.
 
-That is the ground truth of both kinds which one-class data lack, where a log tells it and a run keeps it
-(`binarize.explicit_negatives`). Beside the models stands popularity: the share of an item's considerers who liked it.
+This is the ground truth that one-class data lack; it needs a log with explicit negatives and a run that keeps them
+(`binarize.explicit_negatives`). The baseline is popularity: the share of users who liked an item among those who considered it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,18 +22,18 @@ from oneclass.models.evaluation.explicit_negatives import (
 from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
-USERS_PER_BLOCK = 1 << 10  # users
+USERS_PER_BLOCK = 1 << 10
 
 
 @dataclass(frozen=True)
 class ExplicitFeedbackResult:
-    """What one model's `like`, or popularity, says of the considered pairs of a test part.
+    """The evaluation of one model's `like`, or of popularity, on the explicit feedback of a test part.
 
     Attributes:
-        figures: by metric.
-        likes, dislikes: how many pairs there are of each kind.
+        figures: estimates by metric.
+        likes, dislikes: number of pairs of each kind.
         calibration: the bins of the probability.
-        dislikes_by_degree: of a model's, the dislikes by the training degree of their users; `error` is the share with a
+        dislikes_by_degree: a model's dislikes by the training degree of their users; `error` is the share with a
             probability of one half or more.
     """
 
@@ -46,13 +46,13 @@ class ExplicitFeedbackResult:
 
 
 class ExplicitPairs(NamedTuple):
-    """Pairs that some users considered; (pairs,) each.
+    """Liked and disliked pairs of some users, arrays (pairs,).
 
     Attributes:
         like: float32.
         liked: bool.
-        degrees: of their users, in training.
-        coins: the true probabilities, float64; (0,) where they are not known.
+        degrees: training degrees of their users.
+        coins: the true probabilities, float64; (0,) if unknown.
     """
 
     like: np.ndarray
@@ -62,46 +62,46 @@ class ExplicitPairs(NamedTuple):
 
     @classmethod
     def concatenate(cls, pairs: Sequence[Self]) -> Self:
-        """The pairs of the users of all of them, in their order."""
+        """Concatenate pairs in their order."""
         return cls(*map(np.concatenate, zip(*pairs, strict=True)))
 
 
 def score_explicit_pairs(model: Model, part: Part, truth: GroundTruth | None) -> ExplicitPairs | None:
-    """The considered pairs of some test users; None where the model has no `like`.
+    """Score the liked and disliked pairs of some test users; None if the model has no `like`.
 
     Args:
         part: these users of the test part.
-        truth: of the same users, where it is known.
+        truth: of the same users, if known.
     """
-    found = []
+    blocks = []
     for users, items, liked in _iterate_pair_blocks(part):
         rows = None if part.rows is None else part.rows[users]
         like = model.like(part.histories[users], users=rows, items=items)
         if like is None:
             return None
-        there = items >= 0
+        exists = items >= 0
         coins = np.zeros(0)
         if truth is not None:
-            coins = truth.pair_probabilities(np.broadcast_to(users[:, None], items.shape)[there], items[there])
-        degrees = np.repeat(np.diff(part.histories.indptr)[users], there.sum(axis=1))
-        found.append(ExplicitPairs(like[0][there], liked[there], degrees, coins))
-    return ExplicitPairs.concatenate(found)
+            coins = truth.pair_probabilities(np.broadcast_to(users[:, None], items.shape)[exists], items[exists])
+        degrees = np.repeat(np.diff(part.histories.indptr)[users], exists.sum(axis=1))
+        blocks.append(ExplicitPairs(like[0][exists], liked[exists], degrees, coins))
+    return ExplicitPairs.concatenate(blocks)
 
 
 def evaluate_explicit_feedback(model: str, pairs: ExplicitPairs) -> ExplicitFeedbackResult:
-    """What the pairs of all users say of a model's `like`."""
+    """Evaluate a model's `like` on the pairs of all users."""
     like, liked, degrees, coins = pairs
-    bins = [replace(one, error=1 - one.error) for one in bin_likes_by_degree(like[~liked], degrees[~liked])]
+    bins = [replace(bin_, error=1 - bin_.error) for bin_ in bin_likes_by_degree(like[~liked], degrees[~liked])]
     return replace(_evaluate_pairs(model, like, liked, coins if len(coins) else None), dislikes_by_degree=bins)
 
 
 def evaluate_popularity_baseline(split: SplitMatrices) -> ExplicitFeedbackResult | None:
-    """Judge the shares of items' considerers who liked them; None where nothing was kept to judge by."""
+    """Evaluate the items' smoothed like rates; None without explicit negatives."""
     part = split.parts["test"]
-    if part.negatives is None or split.negatives is None or not _has_both_classes(part):
+    if part.explicit_negatives is None or split.explicit_negatives is None or not has_both_classes(part):
         return None
-    shares = smoothed_like_rates(split.train, split.negatives)
-    likes, dislikes = (shares[one.indices] for one in (part.targets, part.negatives))
+    shares = smoothed_like_rates(split.train, split.explicit_negatives)
+    likes, dislikes = (shares[pairs.indices] for pairs in (part.targets, part.explicit_negatives))
     liked = np.arange(len(likes) + len(dislikes)) < len(likes)
     return _evaluate_pairs("popularity", np.concatenate([likes, dislikes]), liked, None)
 
@@ -114,20 +114,20 @@ def _evaluate_pairs(name: str, like: np.ndarray, liked: np.ndarray, coin: np.nda
     return ExplicitFeedbackResult(name, figures, int(liked.sum()), int((~liked).sum()), bins)
 
 
-def _has_both_classes(part: Part) -> bool:
-    """Whether some of the users have a held-out like, and some a held-out item that they considered and did not like."""
-    return part.negatives is not None and min(part.targets.nnz, part.negatives.nnz) > 0
+def has_both_classes(part: Part) -> bool:
+    """Whether the part has both held-out likes and held-out explicit negatives."""
+    return part.explicit_negatives is not None and min(part.targets.nnz, part.explicit_negatives.nnz) > 0
 
 
 def _iterate_pair_blocks(part: Part) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Places in the part of some users; the items of each that are judged, padded with -1; and which of them are likes."""
-    assert part.negatives is not None
+    """Yield for blocks of users: positions in the part; each user's items, padded with -1; and which of them are likes."""
+    assert part.explicit_negatives is not None
     for start in range(0, len(part.users), USERS_PER_BLOCK):
         users = np.arange(start, min(start + USERS_PER_BLOCK, len(part.users)))
-        targets, negatives = part.targets[users], part.negatives[users]
+        targets, negatives = part.targets[users], part.explicit_negatives[users]
         counts = np.diff(targets.indptr) + np.diff(negatives.indptr)
         both = hstack([targets, negatives], format="csr")  # a user's targets come first
         items = np.full((len(users), counts.max(initial=0)), -1, dtype=np.int32)
-        there = np.arange(items.shape[1]) < counts[:, None]
-        items[there] = both.indices % part.targets.shape[1]
+        exists = np.arange(items.shape[1]) < counts[:, None]
+        items[exists] = both.indices % part.targets.shape[1]
         yield users, items, np.arange(items.shape[1]) < np.diff(targets.indptr)[:, None]

@@ -1,7 +1,7 @@
-"""The judging of one model, cut into calls for an executor: each ranks for some users of a part, and judges `like` for them.
+"""The evaluation of one model in batches of users for an executor: each ranks the targets and evaluates `like`.
 
-Calls are cut by the number of users alone, each into whole blocks of scores, and what they found is put together in their
-order. So nothing depends on where they are made, nor on how many are made at a time.
+Batches depend only on the number of users, each is made of whole blocks of scores, and results are joined in their order. So
+nothing depends on where batches are executed, or on how many at a time.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
 
-USERS_PER_BATCH = 1 << 11  # where blocks of scores are smaller
+USERS_PER_BATCH = 1 << 11  # if blocks of scores are smaller
 
 
 class EvalBatch(NamedTuple):
-    """What a call found for the users of a part.
+    """The result for a batch of users of a part.
 
     Attributes:
         ranks: by score.
-        shown: their first recommendations, by score; of the test part alone, as what follows.
-        sample: to judge `like` by; None without `like`, and on another protocol than leave_one_out.
-        pairs: that were considered; None without `like`, and where nothing was kept to judge by.
+        shown: exposure of their top recommendations, by score; only of the test part, as the fields below.
+        sample: the sample to calibrate `like`; None without `like`, and on protocols other than leave_one_out.
+        pairs: explicit feedback; None without `like` or without explicit negatives.
     """
 
     ranks: dict[str, TargetRankMetrics]
@@ -42,7 +42,7 @@ class EvalBatch(NamedTuple):
 
 
 class PendingEvaluation(NamedTuple):
-    """The calls that judge one model: how many users each has, of which part, and their results in this order."""
+    """The submitted batches of one model: (part, number of users) of each, and their results in this order."""
 
     parts: list[tuple[str, int]]
     results: Iterator[EvalBatch]
@@ -60,88 +60,88 @@ def submit_evaluation(
     """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a target.
 
     Args:
-        split: of that digest; its parts may lack the histories.
+        split: the split with that digest; its parts may lack the histories.
         name, digest: of the fit.
-        truth: of the rows of `train`, where it is known.
+        truth: of the rows of `train`, if known.
     """
     kind, saved = MODELS[name], fits.load_saved_bytes(home, name, digest)
     items, scores = split.train.shape[1], len(kind.score_names)
     matrices = kind.matrices_on(items, split.train.nnz)
     at_once = users_per_block(items, matrices, kind.block_bytes)
     step = at_once * max(1, USERS_PER_BATCH // at_once)
-    parts, asked, memory = [], [], []
+    parts, calls, memory = [], [], []
     for part in ("test", "validation"):
         if part not in split.parts or not len(users_with_targets(split.parts[part])):
             continue
         rows, users = split.parts[part].rows, len(split.parts[part].users)
         for first in range(0, users, step):
             end = min(first + step, users)
-            of_these = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
-            asked.append((matrices_digest, name, digest, part, first, end, of_these))
+            batch_truth = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
+            calls.append((matrices_digest, name, digest, part, first, end, batch_truth))
             parts.append((part, end - first))
             memory.append(scoring_bytes(min(end - first, at_once), items, scores, saved))
-    label = f"{name}: judge on {split.protocol}"
-    results = imap(executor, evaluate_batch, home, asked, label=label, memory=memory, serial=matrices > 0)
+    label = f"{name}: evaluate on {split.protocol}"
+    results = imap(executor, evaluate_batch, home, calls, label=label, memory=memory, serial=matrices > 0)
     return PendingEvaluation(parts, results)
 
 
 def gather_batches(name: str, pending: PendingEvaluation) -> dict[str, list[EvalBatch]]:
-    """The answers of a model's calls by part, in their order; the progress is told."""
-    found: dict[str, list[EvalBatch]] = {}
+    """Collect a model's batches by part, in their order, reporting progress."""
+    batches: dict[str, list[EvalBatch]] = {}
     users = sum(count for _, count in pending.parts)
     for part, _ in progress.iterate_with_progress(
-        pending.parts, f"{name} ranks for {users:,} users", lambda of_call: of_call[1]
+        pending.parts, f"{name} ranks for {users:,} users", lambda batch: batch[1]
     ):
-        found.setdefault(part, []).append(next(pending.results))
-    return found
+        batches.setdefault(part, []).append(next(pending.results))
+    return batches
 
 
 def evaluate_batch(
     home: Home, matrices_digest: str, name: str, digest: str, part: str, first: int, end: int, truth: GroundTruth | None
 ) -> EvalBatch:
-    """One model judged for the users [first, end) of a part, by what the stores have.
+    """Evaluate one stored model for the users [first, end) of a part.
 
     Args:
-        truth: of these users, where it is known.
+        truth: of these users, if known.
 
     Raises:
         OneclassError: a user's items cannot be ranked, or memory is short.
     """
     with memory_errors.guard_model_memory(f"evaluate: {name}"):
         split = load_cached_split(home, matrices_digest)
-        model, law = _load_model_and_sampler(home, matrices_digest, name, digest)
+        model, negative_distribution = _load_model_and_distribution(home, matrices_digest, name, digest)
         users, whole = split.users_of(part, first, end), split.parts[part]
         if part != "test":
             return EvalBatch(rank_targets_by_score(model, users, on_progress=False), {}, None, None)
-        exposure = Exposure(model.item_degrees, split.train.shape[0])
-        exposures = {score: exposure.copy_empty() for score in model.score_names}
+        empty = Exposure(model.item_degrees, split.train.shape[0])
+        exposures = {score: empty.copy_empty() for score in model.score_names}
         ranks = rank_targets_by_score(model, users, exposures, on_progress=False)
         sample = pairs = None
         if split.protocol == "leave_one_out":
-            against = calibration.select_truth_users(first, len(users.users), len(whole.users))
-            sample = calibration.sample_likes(model, law, split.train, users, truth, against)
-        if explicit_negatives._has_both_classes(whole):
+            has_truth = calibration.select_truth_users(first, len(users.users), len(whole.users))
+            sample = calibration.sample_likes(model, negative_distribution, split.train, users, truth, has_truth)
+        if explicit_negatives.has_both_classes(whole):
             pairs = explicit_negatives.score_explicit_pairs(model, users, truth)
-        return EvalBatch(ranks, {score: one.shown for score, one in exposures.items()}, sample, pairs)
+        return EvalBatch(ranks, {score: exposure.shown for score, exposure in exposures.items()}, sample, pairs)
 
 
 @lru_cache_last
 def load_cached_split(home: Home, digest: str) -> SplitMatrices:
-    """A split without the histories of its parts, kept from one call to the next."""
+    """Load a split without the histories of its parts, cached between calls."""
     return matrices.load_split(home, digest, histories=False)
 
 
 @lru_cache_last
-def _load_model_and_sampler(
+def _load_model_and_distribution(
     home: Home, matrices_digest: str, name: str, digest: str
 ) -> tuple[Model, NegativeDistribution | None]:
-    """A model and, on leave_one_out, the law of its negatives, kept from one call to the next."""
+    """Load a model and, on leave_one_out, the distribution of its negatives, cached between calls."""
     model, split = fits.load_fit(home, name, digest), load_cached_split(home, matrices_digest)
-    law = model.negative_distribution() if split.protocol == "leave_one_out" else None
-    return model, law and law.counted(split.train)
+    distribution = model.negative_distribution() if split.protocol == "leave_one_out" else None
+    return model, distribution and distribution.counted(split.train)
 
 
 def clear_caches() -> None:
-    """Forget what this process has kept from its calls."""
+    """Clear this process's caches of splits and models."""
     load_cached_split.cache_clear()
-    _load_model_and_sampler.cache_clear()
+    _load_model_and_distribution.cache_clear()

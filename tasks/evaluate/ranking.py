@@ -1,6 +1,6 @@
-"""The ranks of a part's targets in the full rankings of a model, a block of users at a time.
+"""Ranks of a part's targets in the full rankings of a model, computed in blocks of users.
 
-So a users x items array is never held; what is kept of a user is one number a metric.
+No users x items array is ever held; the result has one number per user and metric.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ class TargetRankMetrics(NamedTuple):
     """One score's ranks for the users of a part that have a target.
 
     Attributes:
-        of_users: `metrics.user_metrics`.
-        of_edges: S of each of their targets.
+        of_users: values of `metrics.compute_user_metrics`.
+        edge_ranks: S of each of their targets.
     """
 
     of_users: dict[str, np.ndarray]
@@ -36,13 +36,13 @@ class TargetRankMetrics(NamedTuple):
 
     @classmethod
     def concatenate(cls, blocks: Sequence[Self]) -> Self:
-        """The ranks of the users of all blocks, in their order."""
-        of_users = {name: np.concatenate([one.of_users[name] for one in blocks]) for name in blocks[0].of_users}
-        return cls(of_users, np.concatenate([one.edge_ranks for one in blocks]))
+        """Concatenate the blocks in their order."""
+        of_users = {name: np.concatenate([block.of_users[name] for block in blocks]) for name in blocks[0].of_users}
+        return cls(of_users, np.concatenate([block.edge_ranks for block in blocks]))
 
 
 def rank_part_targets(model: Model, score: str, part: Part) -> TargetRankMetrics:
-    """The ranks of the users' targets by one score of a model."""
+    """Rank the users' targets by one score of a model."""
 
     def scores(histories: csr_matrix, users: np.ndarray | None) -> Iterator[tuple[str, np.ndarray]]:
         yield score, model.scores(histories, users=users, score=score)
@@ -53,14 +53,14 @@ def rank_part_targets(model: Model, score: str, part: Part) -> TargetRankMetrics
 def rank_targets_by_score(
     model: Model, part: Part, exposures: Mapping[str, Exposure] = MappingProxyType({}), *, on_progress: bool = True
 ) -> dict[str, TargetRankMetrics]:
-    """The ranks of the users' targets by every score of a model, in one pass over the users.
+    """Rank the users' targets by every score of a model, in one pass over the users.
 
     Args:
-        exposures: by score; count these users' first recommendations, where they are wanted.
-        told: say how far it is, after every block.
+        exposures: counters of these users' top recommendations, by score.
+        on_progress: report progress after every block.
 
     Returns:
-        by score; empty where no user has a target.
+        by score; empty if no user has a target.
 
     Raises:
         OneclassError: a user's items cannot be ranked; it names the model, the score and the user.
@@ -72,14 +72,14 @@ def rank_targets_by_score(
 
 def _rank_users(
     model: Model,
-    each: ScoreIterator,
+    iterate_scores: ScoreIterator,
     part: Part,
     exposures: Mapping[str, Exposure] = MappingProxyType({}),
     on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
     users, size = users_with_targets(part), model.users_at_once
     starts = range(0, len(users), size)
-    found: dict[str, list[TargetRankMetrics]] = {}
+    blocks: dict[str, list[TargetRankMetrics]] = {}
     for start in (
         progress.iterate_with_progress(starts, f"{model.name} ranks for {len(users):,} users")
         if on_progress
@@ -88,10 +88,10 @@ def _rank_users(
         block = users[start : start + size]
         rows = None if part.rows is None else part.rows[block]
         of_block = Part(part.histories[block], part.targets[block], part.users[block], rows)
-        for score, scores in each(of_block.histories, rows):
+        for score, scores in iterate_scores(of_block.histories, rows):
             ranks = _rank_block(model, score, scores, of_block, exposures.get(score))
-            found.setdefault(score, []).append(ranks)
-    return {score: TargetRankMetrics.concatenate(blocks) for score, blocks in found.items()}
+            blocks.setdefault(score, []).append(ranks)
+    return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
 
 
 def _rank_block(
@@ -111,12 +111,12 @@ def _rank_block(
 
 
 def users_with_targets(part: Part) -> np.ndarray:
-    """Positions in the part of the users that have a target."""
+    """Return the positions in the part of the users that have a target."""
     return np.flatnonzero(np.diff(part.targets.indptr))
 
 
 def target_degrees(user_degrees: np.ndarray, item_degrees: np.ndarray, targets: csr_matrix) -> dict[str, np.ndarray]:
-    """Training degrees of the user and of the item of every target.
+    """Return the training degrees of every target's user and item.
 
     Args:
         user_degrees: (users,) of the rows of `targets`.
@@ -129,5 +129,5 @@ def target_degrees(user_degrees: np.ndarray, item_degrees: np.ndarray, targets: 
 
 
 def group_ranks_by_degree(edge_ranks: np.ndarray, sides: dict[str, np.ndarray]) -> list[tuple[str, DegreeBin]]:
-    """(side, bin): the ranks of the targets by the degrees of `target_degrees`, side by side."""
-    return [(side, one) for side, degrees in sides.items() for one in metrics.group_by_degree(edge_ranks, degrees)]
+    """Group the ranks of the targets by the degrees of `target_degrees`, as (side, bin)."""
+    return [(side, bin_) for side, degrees in sides.items() for bin_ in metrics.group_by_degree(edge_ranks, degrees)]

@@ -1,7 +1,7 @@
 """Evaluate: every fitted model ranks all items for the users of a protocol's test part.
 
-`tasks/evaluate/jobs.py` has what is judged in one call, for some users, by `ranks` and `like`; here what is found for all
-is put together, and `tasks/evaluate/tables.py` makes rows of it.
+`tasks/evaluate/jobs.py` evaluates batches of users; this module joins their results, and `tasks/evaluate/tables.py` writes
+the rows.
 """
 
 import logging
@@ -16,10 +16,7 @@ from oneclass.models.evaluation.beyond_accuracy import Exposure
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
-from oneclass.tasks.evaluate import cache, jobs
-from oneclass.tasks.evaluate import calibration as evaluate_like
-from oneclass.tasks.evaluate import calibration as evaluate_truth
-from oneclass.tasks.evaluate import explicit_negatives as evaluate_considered
+from oneclass.tasks.evaluate import cache, calibration, explicit_negatives, jobs
 from oneclass.tasks.evaluate.jobs import EvalBatch
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, group_ranks_by_degree, target_degrees, users_with_targets
 from oneclass.tasks.evaluate.tables import RankedList, write_evaluation
@@ -35,12 +32,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Evaluated:
-    """How many users an evaluation was over; what it found is in the warehouse.
+    """The users of an evaluation; its results are in the warehouse.
 
     Attributes:
-        users: test users that were ranked for.
-        users_without_target: test users left out, who have nothing to be found.
-        failed: why a model could not be evaluated, by its name; there is nothing of it in the tables.
+        users: number of test users with a target.
+        users_without_target: number of test users left out.
+        failed: why a model could not be evaluated, by its name; the tables do not have it.
     """
 
     protocol: str
@@ -59,27 +56,27 @@ def evaluate(
 ) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
-    `metrics` gets every metric of the test part, and `validation_ndcg@100` where there is a validation part;
-    `comparisons` every pair of ranked lists, once, in the order of `fit_digests`; `beyond_accuracy` what the test
-    users' first recommendations are like. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` get
-    the strict ranks by training degrees, `bin_likes_by_degree` and `calibration` the models' `like`. `considered` gets what
-    `like` says of held-out items that were considered, where the split has some that were not liked.
+    `metrics` has every metric of the test part, and `validation_ndcg@100` if there is a validation part; `comparisons`
+    every pair of ranked lists, once, in the order of `fit_digests`; `beyond_accuracy` the properties of the test users' top
+    recommendations. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict ranks by training
+    degrees, `like_by_degree` and `calibration` the models' `like`. `considered` has the evaluation of `like` on explicit
+    feedback, if the split has explicit negatives.
+
+    The rows of an earlier run with the same fits and split are copied (`tasks.evaluate.cache`). A model that cannot be
+    evaluated, for example because of a NaN score, is left out. A model that is worse than random or than popularity is named
+    in a warning (`tasks.leaderboard.add_weaknesses`).
 
     Args:
         matrices_digest: the protocol's split in the matrix store.
         fit_digests: digest of each fitted model, by the model's name.
-        executor: where models are judged, some users a call.
-
-    Where an earlier run evaluated the same fits on the same split, its rows are taken (`tasks.evaluate.cache`). A model that
-    cannot be evaluated, because it gives a user a NaN, say, is left out. One that is worse than guesses, or than
-    popularity, is named in a warning (`tasks.leaderboard.add_weaknesses`).
+        executor: runs the batches of users.
 
     Raises:
-        OneclassError: no model at all can be evaluated; the first one's error.
-        ContractBroken: a rule over the tables was broken; they are as they were.
+        OneclassError: no model can be evaluated; the error of the last one.
+        ContractBroken: a rule over the tables was broken; they are unchanged.
     """
-    made = cache.evaluation_digest(home, protocol, matrices_digest, fit_digests)
-    if earlier := cache.find_cached_evaluation(home, run_id, protocol, made):
+    cache_key = cache.evaluation_digest(home, protocol, matrices_digest, fit_digests)
+    if earlier := cache.find_cached_evaluation(home, run_id, protocol, cache_key):
         found = _Evaluation(Evaluated(**earlier.result))
     else:
         found = _evaluate_models(home, matrices_digest, fit_digests, executor)
@@ -87,9 +84,9 @@ def evaluate(
         if earlier:
             cache.copy_cached_rows(connection, run_id, protocol, earlier.run_id)
         else:
-            write_evaluation(connection, run_id, protocol, found.ranked, found.likes, found.considered)
-        if not found.evaluated.failed:  # which the next run tries again
-            cache.cache_evaluation(connection, run_id, protocol, made, vars(found.evaluated))
+            write_evaluation(connection, run_id, protocol, found.ranked, found.likes, found.explicit_feedback)
+        if not found.evaluated.failed:  # the next run tries failed models again
+            cache.cache_evaluation(connection, run_id, protocol, cache_key, vars(found.evaluated))
         table = leaderboard.group_by_protocol(leaderboard.load_leaderboard(connection, run_id)).get(protocol, [])
     for sentence in leaderboard.list_weaknesses(table):
         logger.warning("%s", sentence)
@@ -98,16 +95,16 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """What an evaluation found, and, unless it is an earlier one's, what goes into the tables."""
+    """The result of an evaluation and, unless it is a cached one, the content of the tables."""
 
     evaluated: Evaluated
     ranked: list[RankedList] = field(default_factory=list)
-    likes: list[evaluate_like.LikeCalibration] = field(default_factory=list)
-    considered: list[evaluate_considered.ExplicitFeedbackResult] = field(default_factory=list)
+    likes: list[calibration.LikeCalibration] = field(default_factory=list)
+    explicit_feedback: list[explicit_negatives.ExplicitFeedbackResult] = field(default_factory=list)
 
 
 def _evaluate_models(home: Home, matrices_digest: str, fit_digests: dict[str, str], executor: Executor) -> _Evaluation:
-    """Every model's ranked lists, and its `like` on leave_one_out."""
+    """Evaluate the ranked lists of every model, and its `like` on leave_one_out."""
     split = jobs.load_cached_split(home, matrices_digest)
     protocol, users = split.protocol, len(users_with_targets(split.parts["test"]))
     found = _Evaluation(Evaluated(protocol, users, len(split.parts["test"].users) - users))
@@ -119,7 +116,7 @@ def _evaluate_models(home: Home, matrices_digest: str, fit_digests: dict[str, st
         )
         return found
     failed, degrees = found.evaluated.failed, _TrainingDegrees.of(split)
-    truth = evaluate_truth.load_truth(home, split) if protocol == "leave_one_out" else None
+    truth = calibration.load_truth(home, split) if protocol == "leave_one_out" else None
     pending = {
         name: jobs.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth)
         for name, digest in fit_digests.items()
@@ -127,10 +124,10 @@ def _evaluate_models(home: Home, matrices_digest: str, fit_digests: dict[str, st
     for name in fit_digests:
         try:
             started = perf_counter()
-            of_parts = jobs.gather_batches(name, pending.pop(name))
-            logger.info("%s %s: judged in %.1f s", protocol, name, perf_counter() - started)
-            ranked = list(_ranked_lists(name, split, degrees, of_parts))
-            like, considered = _evaluate_like(name, of_parts["test"])
+            batches = jobs.gather_batches(name, pending.pop(name))
+            logger.info("%s %s: evaluated in %.1f s", protocol, name, perf_counter() - started)
+            ranked = list(_ranked_lists(name, split, degrees, batches))
+            like, explicit_feedback = _evaluate_like(name, batches["test"])
         except Exception as error:
             if not is_model_error(error) or len(failed) == len(fit_digests) - 1:
                 raise
@@ -139,20 +136,20 @@ def _evaluate_models(home: Home, matrices_digest: str, fit_digests: dict[str, st
             continue
         found.ranked.extend(ranked)
         found.likes.extend([like] if like else [])
-        found.considered.extend([considered] if considered else [])
-    if found.considered and (baseline := evaluate_considered.evaluate_popularity_baseline(split)):
-        found.considered.append(baseline)
+        found.explicit_feedback.extend([explicit_feedback] if explicit_feedback else [])
+    if found.explicit_feedback and (baseline := explicit_negatives.evaluate_popularity_baseline(split)):
+        found.explicit_feedback.append(baseline)
     jobs.clear_caches()
     return found
 
 
 @dataclass(frozen=True)
 class _TrainingDegrees:
-    """Training degrees that a split's models are judged by.
+    """Training degrees of a split, shared by the evaluations of its models.
 
     Attributes:
         items: int64 (items,).
-        edges: of the test part's targets, `target_degrees`; of leave_one_out alone.
+        edges: `target_degrees` of the test part; empty except on leave_one_out.
     """
 
     items: np.ndarray
@@ -169,14 +166,14 @@ class _TrainingDegrees:
 def _ranked_lists(
     name: str, split: SplitMatrices, degrees: _TrainingDegrees, batches_by_part: dict[str, list[EvalBatch]]
 ) -> Iterator[RankedList]:
-    """Every ranked list of one model, from what its calls found for the users of each part."""
+    """Yield the ranked lists of one model, from its batches of each part."""
     protocol = split.protocol
-    main, tuned_by = PROTOCOLS[protocol].evaluation_metrics, PROTOCOLS[protocol].tuned_by
+    main, tuned_by = PROTOCOLS[protocol].main_metric, PROTOCOLS[protocol].tuned_by
     validation = _join_batches(batches_by_part.get("validation", []))
     for score, (of_users, edge_ranks) in _join_batches(batches_by_part["test"]).items():
         exposure = Exposure(degrees.items, split.train.shape[0])
-        for one in batches_by_part["test"]:
-            exposure.take(one.shown[score])
+        for batch in batches_by_part["test"]:
+            exposure.take(batch.shown[score])
         means = metrics.average_over_users(of_users)
         if validation:
             means[f"validation_{tuned_by}"] = metrics.average_over_users(validation[score].of_users)[tuned_by]
@@ -190,28 +187,29 @@ def _ranked_lists(
         yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells)
 
 
-def _join_batches(judged: list[EvalBatch]) -> dict[str, TargetRankMetrics]:
-    """By score the ranks of the users of all calls."""
-    having = [one.ranks for one in judged if one.ranks]  # all but those of which no user has a target
+def _join_batches(batches: list[EvalBatch]) -> dict[str, TargetRankMetrics]:
+    """Join the ranks of all batches, by score."""
+    with_ranks = [batch.ranks for batch in batches if batch.ranks]  # a batch whose users have no target has none
     return {
-        score: TargetRankMetrics.concatenate([ranks[score] for ranks in having])
-        for score in (having[0] if having else ())
+        score: TargetRankMetrics.concatenate([ranks[score] for ranks in with_ranks])
+        for score in (with_ranks[0] if with_ranks else ())
     }
 
 
 def _evaluate_like(
-    name: str, judged: list[EvalBatch]
-) -> tuple[evaluate_like.LikeCalibration | None, evaluate_considered.ExplicitFeedbackResult | None]:
-    """A model's `like`, by what its calls sampled on leave_one_out and by what was considered; None where it has none."""
-    samples = [one.sample for one in judged if one.sample]
-    pairs = [one.pairs for one in judged if one.pairs]
-    like = evaluate_like.evaluate_like(name, evaluate_like.CalibrationSample.concatenate(samples)) if samples else None
-    considered = (
-        evaluate_considered.evaluate_explicit_feedback(name, evaluate_considered.ExplicitPairs.concatenate(pairs))
-        if pairs
-        else None
-    )
-    return like, considered
+    name: str, batches: list[EvalBatch]
+) -> tuple[calibration.LikeCalibration | None, explicit_negatives.ExplicitFeedbackResult | None]:
+    """Evaluate a model's `like` on the samples of leave_one_out and on explicit feedback; None without these."""
+    samples = [batch.sample for batch in batches if batch.sample]
+    pairs = [batch.pairs for batch in batches if batch.pairs]
+    like = feedback = None
+    if samples:
+        like = calibration.evaluate_like(name, calibration.CalibrationSample.concatenate(samples))
+    if pairs:
+        feedback = explicit_negatives.evaluate_explicit_feedback(
+            name, explicit_negatives.ExplicitPairs.concatenate(pairs)
+        )
+    return like, feedback
 
 
 evaluate_task = stage_task(evaluate, "evaluate {protocol}")

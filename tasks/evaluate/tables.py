@@ -1,4 +1,4 @@
-"""How what an evaluation found becomes rows of the `evaluation` tables."""
+"""Write the result of an evaluation into the `evaluation` tables."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -26,7 +26,7 @@ LEAVE_ONE_OUT_TABLES = (
 
 @dataclass(frozen=True)
 class RankedList:
-    """One ranked list: what it scored for each user, over users, of its lists, and by degree."""
+    """One ranked list: its metrics for each user, their means, its list metrics, and its ranks by degree."""
 
     model: str
     score: str
@@ -45,25 +45,25 @@ def write_evaluation(
     likes: list[LikeCalibration],
     explicit_feedback: list[ExplicitFeedbackResult],
 ) -> None:
-    """Replace what this run had written of the protocol before, when it is a retry of the stage."""
+    """Write this run's rows of a protocol, replacing those of an earlier try of the stage."""
     delete_evaluation(connection, run_id, protocol)
-    _append_rows(connection, "metrics", _insert_metrics(run_id, protocol, ranked, "means"))
-    _append_rows(connection, "beyond_accuracy", _insert_metrics(run_id, protocol, ranked, "beyond_accuracy"))
-    _append_rows(connection, "comparisons", _insert_comparisons(run_id, protocol, ranked))
-    _append_rows(connection, "considered", _insert_explicit_feedback(run_id, protocol, explicit_feedback))
+    _append_rows(connection, "metrics", _metric_rows(run_id, protocol, ranked, "means"))
+    _append_rows(connection, "beyond_accuracy", _metric_rows(run_id, protocol, ranked, "beyond_accuracy"))
+    _append_rows(connection, "comparisons", _comparison_rows(run_id, protocol, ranked))
+    _append_rows(connection, "considered", _explicit_feedback_rows(run_id, protocol, explicit_feedback))
     if protocol == "leave_one_out":
-        _append_rows(connection, "ranks_by_degree", _insert_degree_bins(run_id, ranked))
-        _append_rows(connection, "ranks_by_both_degrees", _insert_degree_cells(run_id, ranked))
-        _append_rows(connection, "like_by_degree", _insert_like_bins(run_id, [(one.model, one.bins) for one in likes]))
+        _append_rows(connection, "ranks_by_degree", _degree_bin_rows(run_id, ranked))
+        _append_rows(connection, "ranks_by_both_degrees", _degree_cell_rows(run_id, ranked))
+        _append_rows(connection, "like_by_degree", _like_bin_rows(run_id, [(one.model, one.bins) for one in likes]))
         dislikes = [(one.model, one.dislikes_by_degree) for one in explicit_feedback]
-        _append_rows(connection, "dislike_by_degree", _insert_like_bins(run_id, dislikes))
+        _append_rows(connection, "dislike_by_degree", _like_bin_rows(run_id, dislikes))
         bins = [(one.model, *bin_) for one in likes for bin_ in one.calibration]
         bins += [(one.model, "considered", bin_) for one in explicit_feedback for bin_ in one.calibration]
-        _append_rows(connection, "calibration", _insert_calibration(run_id, bins))
+        _append_rows(connection, "calibration", _calibration_rows(run_id, bins))
 
 
 def delete_evaluation(connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str) -> None:
-    """Remove a run's rows of a protocol."""
+    """Delete a run's rows of a protocol."""
     for table in PROTOCOL_TABLES:
         connection.execute(f"delete from evaluation.{table} where run_id = ? and protocol = ?", [run_id, protocol])
     if protocol == "leave_one_out":
@@ -71,7 +71,7 @@ def delete_evaluation(connection: duckdb.DuckDBPyConnection, run_id: str, protoc
             connection.execute(f"delete from evaluation.{table} where run_id = ?", [run_id])
 
 
-def _insert_metrics(run_id: str, protocol: str, ranked: list[RankedList], kind: str) -> list[tuple]:
+def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str) -> list[tuple]:
     return [
         (run_id, protocol, one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
         for one in ranked
@@ -79,8 +79,8 @@ def _insert_metrics(run_id: str, protocol: str, ranked: list[RankedList], kind: 
     ]
 
 
-def _insert_comparisons(run_id: str, protocol: str, ranked: list[RankedList]) -> list[tuple]:
-    """Every pair of ranked lists, once, in their order."""
+def _comparison_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> list[tuple]:
+    """Return a row for each pair of ranked lists, in their order."""
     return [
         (
             run_id,
@@ -101,7 +101,7 @@ def _insert_comparisons(run_id: str, protocol: str, ranked: list[RankedList]) ->
     ]
 
 
-def _insert_degree_bins(run_id: str, ranked: list[RankedList]) -> list[tuple]:
+def _degree_bin_rows(run_id: str, ranked: list[RankedList]) -> list[tuple]:
     return [
         (run_id, one.model, one.score, side, cell.low, cell.high, cell.edges, cell.mean, *cell.percentiles)
         for one in ranked
@@ -109,7 +109,7 @@ def _insert_degree_bins(run_id: str, ranked: list[RankedList]) -> list[tuple]:
     ]
 
 
-def _insert_degree_cells(run_id: str, ranked: list[RankedList]) -> list[tuple]:
+def _degree_cell_rows(run_id: str, ranked: list[RankedList]) -> list[tuple]:
     return [
         (run_id, one.model, one.score, *cell.user, *cell.item, cell.edges, cell.mean)
         for one in ranked
@@ -117,7 +117,7 @@ def _insert_degree_cells(run_id: str, ranked: list[RankedList]) -> list[tuple]:
     ]
 
 
-def _insert_like_bins(run_id: str, bins: list[tuple[str, list[LikeBin]]]) -> list[tuple]:
+def _like_bin_rows(run_id: str, bins: list[tuple[str, list[LikeBin]]]) -> list[tuple]:
     return [
         (run_id, model, one.low, one.high, one.edges, one.error, list(one.histogram))
         for model, of_model in bins
@@ -125,7 +125,7 @@ def _insert_like_bins(run_id: str, bins: list[tuple[str, list[LikeBin]]]) -> lis
     ]
 
 
-def _insert_explicit_feedback(run_id: str, protocol: str, considered: list[ExplicitFeedbackResult]) -> list[tuple]:
+def _explicit_feedback_rows(run_id: str, protocol: str, considered: list[ExplicitFeedbackResult]) -> list[tuple]:
     return [
         (run_id, protocol, one.model, metric, figure.value, figure.standard_error, one.likes, one.dislikes)
         for one in considered
@@ -133,7 +133,7 @@ def _insert_explicit_feedback(run_id: str, protocol: str, considered: list[Expli
     ]
 
 
-def _insert_calibration(run_id: str, bins: list[tuple[str, str, CalibrationBin]]) -> list[tuple]:
+def _calibration_rows(run_id: str, bins: list[tuple[str, str, CalibrationBin]]) -> list[tuple]:
     return [
         (
             run_id,
@@ -151,7 +151,7 @@ def _insert_calibration(run_id: str, bins: list[tuple[str, str, CalibrationBin]]
 
 
 def _append_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple]) -> None:
-    """Append rows, whose values are in the order of the table's columns."""
+    """Append rows with values in the order of the table's columns."""
     columns = connection.table(f"evaluation.{table}").columns
     frame = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)
     warehouse.insert(connection, f"evaluation.{table}", frame)

@@ -89,7 +89,7 @@ def publish_evaluation(home: Home, table: list[leaderboard.LeaderboardRow]) -> N
         about = PROTOCOLS[protocol]
         description = " ".join(
             [
-                f"{about.title}: {about.meaning} The models on {rows[0].users:,} users, the best by {about.evaluation_metrics}",
+                f"{about.title}: {about.meaning} The models on {rows[0].users:,} users, the best by {about.main_metric}",
                 "first; ± is one standard error.",
                 *(f"{leaderboard.WEAK_MARK} {sentence}." for sentence in leaderboard.list_weaknesses(rows)),
             ]

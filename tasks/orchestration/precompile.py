@@ -43,7 +43,7 @@ def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Iterator[None]
         models: settings by name.
     """
     missing = {name: chosen for name, chosen in models.items() if not _note(name, chosen).exists()}
-    if not missing or limits.threads < 2 or limits.memory < MEMORY or not numba_cache.can_keep():
+    if not missing or limits.threads < 2 or limits.memory < MEMORY or not numba_cache.is_persistent():
         yield
         return
     asked = json.dumps({name: chosen.model_dump(mode="json") for name, chosen in reversed(missing.items())})

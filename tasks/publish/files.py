@@ -1,4 +1,4 @@
-"""The files of a publication: the same tables as a database, as Parquet, CSV and Markdown, and the model that recommends."""
+"""The files of a publication: its tables as a database, Parquet, CSV and Markdown, and the published model."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -13,11 +13,8 @@ from oneclass.tasks.protocols import main_metric_parameters
 from oneclass.tasks.stores import fits, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 
-RUN_TABLES = (
-    "published/metrics",
-    "published/comparisons",
-    "published/fits",
-)  # the others are of the lists and the logs alone
+# Tables that depend on the run; the others depend only on the recommendations and the logs.
+RUN_TABLES = ("published/metrics", "published/comparisons", "published/fits")
 PUBLISHED_TABLES = (
     "published/recommendations",
     *RUN_TABLES,
@@ -33,24 +30,24 @@ def write_publication_tables(
     run_ids: dict[str, str],
     table: list[leaderboard.LeaderboardRow],
     folder: Path,
-    before: Path | None,
+    reusable: Path | None,
 ) -> None:
-    """The database for readers, and the files of recommendations and of the evaluation.
+    """Write the database for readers, and the files of recommendations and of the evaluation.
 
     Args:
-        of_runs: `run_id`, and the one whose evaluation is published, `evaluated`.
-        table: the main table of that one.
-        before: a publication of the same lists and logs, whose large tables are taken, if there is one.
+        run_ids: `run_id`, and `evaluated`, the run whose evaluation is published.
+        table: the leaderboard of the evaluated run.
+        reusable: a publication of the same recommendations and logs, whose large tables are copied, if there is one.
     """
-    if before:
+    if reusable:
         for name in (publications.DATABASE_FILE, publications.RECOMMENDATIONS_FILE):
-            shutil.copyfile(before / name, folder / name)
+            shutil.copyfile(reusable / name, folder / name)
     connection.execute(sql.statement("publish/evaluation"), {"run_id": run_ids["evaluated"]})
     publications.copy_tables(
-        home, folder, _iterate_tables(connection, run_ids, RUN_TABLES if before else PUBLISHED_TABLES)
+        home, folder, _iterate_tables(connection, run_ids, RUN_TABLES if reusable else PUBLISHED_TABLES)
     )
     copied = {"evaluation.parquet": "evaluation_of_run", "evaluation.csv": "evaluation_of_run"}
-    copied |= {} if before else {publications.RECOMMENDATIONS_FILE: "published.recommendations"}
+    copied |= {} if reusable else {publications.RECOMMENDATIONS_FILE: "published.recommendations"}
     for name, rows in copied.items():
         form = "header" if name.endswith(".csv") else "format parquet"
         connection.execute(f"copy {rows} to '{publications.quote_path(folder / name)}' ({form})")
@@ -67,12 +64,12 @@ def write_publication_model(
     matrices_digest: str,
     titles: str | None,
 ) -> None:
-    """The fit that recommends, with the ids and titles of its columns and the histories that it was fitted on."""
-    given: dict[str, str] = {}
+    """Write the published fit, with the ids and titles of its columns and the histories that it was fitted on."""
+    item_titles_by_id: dict[str, str] = {}
     if titles:
         columns = datasets.load_dataset(home.dataset, home.root, with_logs=True).columns
-        given = item_titles.read_titles(Path(titles), columns.item, named_by="publish.titles")
-    pairs = {"item_id": list(given), "title": list(given.values())}
+        item_titles_by_id = item_titles.read_titles(Path(titles), columns.item, named_by="publish.titles")
+    pairs = {"item_id": list(item_titles_by_id), "title": list(item_titles_by_id.values())}
     connection.register("item_titles", pl.DataFrame(pairs, schema={"item_id": pl.String, "title": pl.String}))
     published_model.write_published_model(
         folder,
@@ -86,11 +83,11 @@ def write_publication_model(
 
 
 def _iterate_tables(
-    connection: duckdb.DuckDBPyConnection, of_runs: dict[str, str], names: Iterable[str]
+    connection: duckdb.DuckDBPyConnection, run_ids: dict[str, str], names: Iterable[str]
 ) -> Iterator[tuple[str, duckdb.DuckDBPyRelation]]:
-    """The tables of `published.duckdb`, each asked for when the one before is written."""
-    comparisons = {"run_id": of_runs["evaluated"]}
-    values = {"published/comparisons": comparisons, "published/fits": of_runs | main_metric_parameters()}
+    """Yield the tables of `published.duckdb` lazily: each query runs after the previous table is written."""
+    comparisons = {"run_id": run_ids["evaluated"]}
+    values = {"published/comparisons": comparisons, "published/fits": run_ids | main_metric_parameters()}
     for name in names:
         connection.complete()
         yield name.partition("/")[2], connection.sql(sql.statement(name), params=values.get(name))

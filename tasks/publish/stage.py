@@ -1,11 +1,11 @@
 """Publish: recommendations in the logs' own ids, and the evaluation as Parquet, CSV and Markdown.
 
-The files of a run lie in `publications/<run>/`, and `published` is a link to the newest complete one. The link is
-changed in one step, so that a reader sees either the old tables or the new.
+The files of a run lie in `publications/<run>/`, and `published` is a link to the newest complete one. The link changes
+atomically, so that a reader sees either the old tables or the new.
 
-Beside them `published.duckdb`, the same tables and what an explanation needs, for readers: `tasks/stores/publications.py`;
-and `model/`, which answers for any history: `tasks/stores/publications.py`.
-Where the champion stays (`tasks/publish/promotion/`), nothing of this changes: neither the link nor the recommendations.
+A publication also has `published.duckdb`, the same tables and the data of explanations (`tasks/stores/publications.py`), and
+`model/`, which recommends for any history (`tasks/stores/published_model.py`).
+If the champion is kept (`tasks/publish/promotion/`), neither the link nor the recommendations change.
 """
 
 import logging
@@ -39,10 +39,10 @@ class ChosenModel:
 
 @dataclass(frozen=True)
 class Published:
-    """What a run left for its readers.
+    """The publication after a run.
 
     Attributes:
-        decision: whether the run's recommendations were promoted; None where it made none.
+        decision: whether the run's recommendations were promoted; None if it made none.
     """
 
     folder: Path
@@ -53,10 +53,10 @@ class Published:
 
 
 def choose_model(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> ChosenModel:
-    """The model to publish: the one asked for, else the best candidate on validation, else popularity.
+    """Choose the model to publish: the one in the settings, else the best candidate on validation, else popularity.
 
-    The last case is that of a log with no validation user, or of a run without strong_generalization; the
-    test part is never chosen on. Where popularity is no candidate either, the first one is taken.
+    The last case is that of a log without validation users, or of a run without strong_generalization; the choice
+    never uses the test part. If popularity is no candidate, the first candidate is chosen.
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
         models = [settings.model] if settings.model else candidates
@@ -86,61 +86,60 @@ def publish(
 ) -> Published:
     """Fill `published.recommendations` by the chosen model, fitted on every curated edge, and write the files.
 
-    Where the judgement, or a look at the recommendations, speaks against the choice, nothing changes but that the
-    decision is noted.
+    If the assessment or a check of the recommendations rejects the choice, only the decision is recorded.
 
     Args:
         choice: None leaves the recommendations as they are (a run of `given` alone).
-        judgement: of the choice; without it there is nothing to decide.
-        model_digest: of its fit on every edge; not needed where the judgement refuses it already.
+        assessment: of the choice; None promotes without a decision.
+        model_digest: of its fit on every edge; not needed if the assessment already keeps the champion.
         evaluated: the run whose evaluation is published; this one by default.
-        executor: where users' recommendations are made.
+        executor: computes the users' recommendations.
     """
-    of_runs = {"run_id": run_id, "evaluated": evaluated or run_id}
-    fresh = publications.create_publication(home, run_id)
+    run_ids = {"run_id": run_id, "evaluated": evaluated or run_id}
+    folder = publications.create_publication(home, run_id)
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n}
-    decision = made = None
+    decision = cache = None
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         if choice is not None:
-            stand = False
-            if assessment is None or not assessment.stays:
+            unchanged = False
+            if assessment is None or not assessment.keeps_champion:
                 assert model_digest is not None and matrices_digest is not None
-                lists = RecommendationSpec(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
-                made, stand = recommend_all.store_recommendations(connection, home, lists, executor)
+                spec = RecommendationSpec(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
+                cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor)
                 assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
             parameters["recommendations_made"] = decision is None or decision.promoted
-            if made and parameters["recommendations_made"] and not stand:
+            if cache and parameters["recommendations_made"] and not unchanged:
                 connection.execute("delete from published.recommendations")
                 connection.execute(sql.statement("publish/recommendations"))
-                made.store({})
+                cache.store({})
         recommendations = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
-        table = leaderboard.load_leaderboard(connection, of_runs["evaluated"])
-        sources = {"lists": made and made.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
+        table = leaderboard.load_leaderboard(connection, run_ids["evaluated"])
+        sources = {"lists": cache and cache.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
         if decision is None or decision.promoted:
             files.write_publication_tables(
-                connection, home, of_runs, table, fresh, publications.find_reusable_publication(home, **sources)
+                connection, home, run_ids, table, folder, publications.find_reusable_publication(home, **sources)
             )
-            if choice is None:  # the recommendations are those that stood
-                published_model.copy_published_model(home.published.resolve(), fresh)
+            if choice is None:  # the recommendations are unchanged
+                published_model.copy_published_model(home.published.resolve(), folder)
             else:
                 assert matrices_digest is not None
                 recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
-                files.write_publication_model(connection, home, fresh, recommends, matrices_digest, settings.titles)
+                files.write_publication_model(connection, home, folder, recommends, matrices_digest, settings.titles)
         # one row per fit of the run and of the run whose evaluation is published
         text = """select distinct model, digest from operations.model_fits
             where run_id in ($run_id, $evaluated) order by all"""
-        fits_of_run = warehouse.query(connection, text, **of_runs).rows()
+        fits_of_run = warehouse.query(connection, text, **run_ids).rows()
     if decision is None or decision.promoted:
-        made_of = asdict(assessment.challenger) if assessment else None
-        if choice is None:  # the recommendations are those that stood
-            made_of = publications.load_current(home).get("recommended")
-        facts = {"run_id": run_id, "fits": fits_of_run, "recommended": made_of, **sources}
-        publications.activate_publication(home, fresh, facts, settings.keep)
+        candidate = asdict(assessment.challenger) if assessment else None
+        if choice is None:  # the recommendations are unchanged
+            candidate = publications.load_current(home).get("recommended")
+        facts = {"run_id": run_id, "fits": fits_of_run, "recommended": candidate, **sources}
+        publications.activate_publication(home, folder, facts, settings.keep)
         by = f" by {choice.model}" if choice else ""
         logger.info("%s recommendations%s, tables in %s", f"{recommendations:,}", by, home.published)
     else:
-        checksums.remove_path(fresh)
+        checksums.remove_path(folder)
     return Published(home.published, home.report / "index.html", recommendations, table, decision)
 
 

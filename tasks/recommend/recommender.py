@@ -170,9 +170,9 @@ class Recommender:
         Raises:
             InputError: no such user.
         """
-        columns, places = self._history_entries(self._user_row(user_id))
-        if places is not None:
-            columns = columns[np.argsort(-places)]
+        columns, recency_ranks = self._history_entries(self._user_row(user_id))
+        if recency_ranks is not None:
+            columns = columns[np.argsort(-recency_ranks)]
         return [self.names.ids[column] for column in columns.tolist()]
 
     def unknown(self, item_ids: Iterable[str]) -> list[str]:
@@ -203,7 +203,7 @@ class Recommender:
     def sums_over_history(self) -> bool:
         """Whether scores are sums of what each item of the history adds."""
         first = np.zeros(1, dtype=np.int32)
-        return self.fitted.contributions(self.names.history(first, places=first), first) is not None
+        return self.fitted.contributions(self.names.history(first, recency_ranks=first), first) is not None
 
     @functools.cached_property
     def _reads_order(self) -> bool:
@@ -225,14 +225,16 @@ class Recommender:
     def _stored_history(self, row: int) -> csr_matrix:
         """A user's row of the histories; scipy's own indexing takes a millisecond."""
         start, stop = self._histories.indptr[row : row + 2]
-        columns, places = self._history_entries(row)
-        return self.names.history(columns, self._histories.data[start:stop], places if self._reads_order else None)
+        columns, recency_ranks = self._history_entries(row)
+        return self.names.history(
+            columns, self._histories.data[start:stop], recency_ranks if self._reads_order else None
+        )
 
     def _history_entries(self, row: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """The columns of a user's row, and their places where they are known."""
+        """The columns of a user's row, and their recency ranks, None if unknown."""
         start, stop = self._histories.indptr[row : row + 2]
-        places = getattr(self._histories, "places", None)
-        return self._histories.indices[start:stop], None if places is None else places[start:stop]
+        recency_ranks = getattr(self._histories, "recency_ranks", None)
+        return self._histories.indices[start:stop], None if recency_ranks is None else recency_ranks[start:stop]
 
     def _recommend(
         self,

@@ -58,11 +58,11 @@ class ItemVocabulary:
             warnings.warn(f"{name}: not known in {self.dataset}, left out: {named}", UnknownItems, stacklevel=2 + above)
 
     def history(
-        self, columns: np.ndarray, counts: np.ndarray | None = None, places: np.ndarray | None = None
+        self, columns: np.ndarray, counts: np.ndarray | None = None, recency_ranks: np.ndarray | None = None
     ) -> csr_matrix:
         """(1, items), one history of sorted columns; by default of one event an item, and without an order."""
         counts = np.ones(len(columns), dtype=np.float32) if counts is None else counts
-        return csr_view(counts, columns, np.array([0, len(columns)], dtype=np.int32), len(self.ids), places)
+        return csr_view(counts, columns, np.array([0, len(columns)], dtype=np.int32), len(self.ids), recency_ranks)
 
     def build_ordered_history(self, item_ids: Iterable[str], name: str) -> csr_matrix:
         """(1, items), the history of ids, the last one the newest; of an id that comes twice the first mention counts.
@@ -72,7 +72,7 @@ class ItemVocabulary:
         mentioned = dict.fromkeys(map(self._columns.get, check_ids(item_ids, name)))
         columns = np.array([column for column in mentioned if column is not None], dtype=np.int32)
         ascending = np.argsort(columns)
-        return self.history(columns[ascending], places=len(columns) - 1 - ascending)
+        return self.history(columns[ascending], recency_ranks=len(columns) - 1 - ascending)
 
     def histories(self, likes: pl.DataFrame, users: pl.Series, *, in_order: bool = False) -> csr_matrix:
         """(users, items), of one event an item.

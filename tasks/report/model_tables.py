@@ -75,7 +75,7 @@ def build_lead_tables(every: pl.DataFrame) -> dict[str, Table]:
     for protocol, declared in PROTOCOLS.items():
         chosen = every.filter(protocol=protocol)
         if len(chosen):
-            caption = f"Lead of the best list by {declared.evaluation_metrics} on {protocol}, over the same users"
+            caption = f"Lead of the best list by {declared.main_metric} on {protocol}, over the same users"
             found[protocol] = Table(f"leads-{protocol}", caption, "evaluation.comparisons", columns, chosen,
                                     sorted_by=("lead", "ascending"))  # fmt: skip
     return found

@@ -43,14 +43,14 @@ def add_explicit_negatives(
         return load_csr(connection, f"observed_negatives_roles where role = '{role}'", len(split.items), users)[1]
 
     train = load_role("train", split.users)
-    evaluated = {name: replace(part, negatives=load_role(name, part.users)) for name, part in parts.items()}
+    evaluated = {name: replace(part, explicit_negatives=load_role(name, part.users)) for name, part in parts.items()}
     held_out = ", ".join(
-        f"{part.negatives.nnz:,} held out of {name} users"
+        f"{part.explicit_negatives.nnz:,} held out of {name} users"
         for name, part in evaluated.items()
-        if part.negatives is not None
+        if part.explicit_negatives is not None
     )
     logger.info("%s, %s observed negatives%s", split.protocol, f"{train.nnz:,}", f", {held_out}" if held_out else "")
-    return replace(split, negatives=train, parts={**split.parts, **evaluated})
+    return replace(split, explicit_negatives=train, parts={**split.parts, **evaluated})
 
 
 _NO_USERS = pl.DataFrame(schema={"user_index": pl.Int32, "part": pl.String, "share": pl.Float64, "trained": pl.Boolean})

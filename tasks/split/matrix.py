@@ -96,4 +96,6 @@ def add_recency_ranks(connection: duckdb.DuckDBPyConnection, split: SplitMatrice
         if part.rows is None:
             ranks = load_ranks(f"roles where part = '{name}' and role = 'fold_in'", part.histories, part.users)
             parts[name] = replace(part, stored_histories=with_recency_ranks(part.histories, ranks))
-    return replace(split, places=load_ranks(TRAINING_RELATION[split.protocol], split.train, split.users), parts=parts)
+    return replace(
+        split, recency_ranks=load_ranks(TRAINING_RELATION[split.protocol], split.train, split.users), parts=parts
+    )

@@ -1,7 +1,7 @@
 """Select the latest training edges as validation edges, as `split.validation` says.
 
 A search holds out validation edges from the training edges. If the test edges are later in time, these must be the latest:
-under `given` the ends of users' lines, under `next_events` the last days. Otherwise `tasks.tuning` draws them at random.
+under `given` the last edges of each user, under `next_events` the last days. Otherwise `tasks.tuning` draws them at random.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ MIN_DRIFT_IN_SE = 4.0  # lines count as ordered if the drift exceeds this many s
 MIN_SORTED_SHARE = 0.99  # lines count as sorted by id if this share of neighbours ascends, or descends
 MIN_USERS = 50  # with fewer users in the last days of next_events, `auto` draws at random
 
-# (split, log message); the split has `ends` if its latest edges are the validation edges
+# (split, log message); the split has a `latest_mask` if its latest edges are the validation edges
 ValidationSplit = tuple[SplitMatrices, str]
 
 
@@ -44,7 +44,7 @@ def split_latest_events(
     train = "given_roles where role = 'train'"
     _, positions = load_csr(connection, train, split.train.shape[1], split.users, value="place::integer")
     degrees = np.diff(split.train.indptr)
-    with_latest = replace(split, ends=positions.data > np.repeat(np.maximum(1, 4 * degrees // 5), degrees))
+    with_latest = replace(split, latest_mask=positions.data > np.repeat(np.maximum(1, 4 * degrees // 5), degrees))
     if settings.validation == "latest":
         return with_latest, "by the ends of lines, as split.validation says"
     ascending = order["ascending_text"], order["ascending_numbers"]
@@ -75,7 +75,7 @@ def split_latest_days(
     users = np.count_nonzero(before & after)
     if settings.validation == "auto" and users < MIN_USERS:
         return split, f"drawn at random, for the last days, from {day} on, have only {users} users with earlier edges"
-    return replace(split, ends=is_latest), f"the edges from {day} on, of {users:,} users"
+    return replace(split, latest_mask=is_latest), f"the edges from {day} on, of {users:,} users"
 
 
 def _explain_unordered(settings: SplitSettings) -> str:

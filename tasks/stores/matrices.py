@@ -34,7 +34,7 @@ class Part:
         targets: (users, items), the likes to find; disjoint from the histories.
         users: int32 (users,), their curated `user_index`.
         rows: int32 (users,), their rows in `train`, or None for users not seen in training.
-        negatives: (users, items), explicit negatives held out of the fit, in the log's proportion to the targets; None if
+        explicit_negatives: (users, items), explicit negatives held out of the fit, in the log's proportion to the targets; None if
             none are held out.
     """
 
@@ -42,7 +42,7 @@ class Part:
     targets: csr_matrix
     users: np.ndarray
     rows: np.ndarray | None = None
-    negatives: csr_matrix | None = None
+    explicit_negatives: csr_matrix | None = None
 
     @property
     def histories(self) -> csr_matrix:
@@ -66,10 +66,10 @@ class SplitMatrices:
         items: int32 (items,), the curated `item_index` of each column.
         parts: `test`, and `validation` if the protocol has one.
         numbering: `users` and `items`, the number of indices, and the `digest` of their ids.
-        ends: bool (training edges,), in the order of `train`'s entries: the latest edges, which a search holds out for
+        latest_mask: bool (training edges,), in the order of `train`'s entries: the latest edges, which a search holds out for
             validation; None if it draws them at random.
-        negatives: (training users, items), explicit negatives; None if the log has none.
-        places: int32 (training edges,), in the order of `train`'s entries: recency rank, the number of the user's newer
+        explicit_negatives: (training users, items), explicit negatives; None if the log has none.
+        recency_ranks: int32 (training edges,), in the order of `train`'s entries: recency rank, the number of the user's newer
             training edges; None if the split does not keep the order (`split.order`).
     """
 
@@ -79,21 +79,21 @@ class SplitMatrices:
     items: np.ndarray
     parts: dict[str, Part] = field(default_factory=dict)
     numbering: dict[str, Any] = field(default_factory=dict)
-    ends: np.ndarray | None = None
-    negatives: csr_matrix | None = None
-    places: np.ndarray | None = None
+    latest_mask: np.ndarray | None = None
+    explicit_negatives: csr_matrix | None = None
+    recency_ranks: np.ndarray | None = None
 
     @property
     def histories(self) -> csr_matrix:
         """`train` for scoring: with recency ranks if the split keeps the order."""
-        return with_recency_ranks(self.train, self.places)
+        return with_recency_ranks(self.train, self.recency_ranks)
 
     def users_of(self, name: str, first: int, end: int) -> Part:
         """Return the users [first, end) of a part with their histories, without reading other memory-mapped rows."""
         part, selected = self.parts[name], slice(first, end)
         rows = None if part.rows is None else part.rows[selected]
         histories = part.histories[selected] if rows is None else self.histories[rows]
-        negatives = None if part.negatives is None else part.negatives[selected]
+        negatives = None if part.explicit_negatives is None else part.explicit_negatives[selected]
         return Part(histories, part.targets[selected], part.users[selected], rows, negatives)
 
 
@@ -177,8 +177,8 @@ def load_split(
     checksums.load_checked_facts(folder, RECORD_FILE, lambda name: not name.startswith(left_out))
     files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
     arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
-    train, places = _load_matrix(arrays, "train", description["shape"][1]), arrays.get("train_places")
-    ordered_train = with_recency_ranks(train, places)
+    train, recency_ranks = _load_matrix(arrays, "train", description["shape"][1]), arrays.get("train_places")
+    ordered_train = with_recency_ranks(train, recency_ranks)
     return SplitMatrices(
         description["protocol"],
         train,
@@ -188,7 +188,7 @@ def load_split(
         description["numbering"],
         arrays.get("train_ends"),
         _load_explicit_negatives(arrays, "train", description["shape"][1]),
-        places,
+        recency_ranks,
     )
 
 
@@ -214,22 +214,22 @@ def _load_explicit_negatives(arrays: dict[str, np.ndarray], name: str, columns: 
 
 def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
     arrays = {"users": split.users, "items": split.items, **_csr_arrays("train", split.train)}
-    if split.ends is not None:
-        arrays["train_ends"] = split.ends
-    if split.places is not None:
-        arrays["train_places"] = split.places
-    if split.negatives is not None:
-        arrays |= _csr_arrays("train_negatives", split.negatives)
+    if split.latest_mask is not None:
+        arrays["train_ends"] = split.latest_mask
+    if split.recency_ranks is not None:
+        arrays["train_places"] = split.recency_ranks
+    if split.explicit_negatives is not None:
+        arrays |= _csr_arrays("train_negatives", split.explicit_negatives)
     for name, part in split.parts.items():
-        if part.negatives is not None:
-            arrays |= _csr_arrays(f"{name}_negatives", part.negatives)
+        if part.explicit_negatives is not None:
+            arrays |= _csr_arrays(f"{name}_negatives", part.explicit_negatives)
         arrays |= {**_csr_arrays(f"{name}_targets", part.targets), f"{name}_users": part.users}
         if part.rows is not None:
             arrays[f"{name}_rows"] = part.rows
         else:
             arrays |= _csr_arrays(f"{name}_histories", part.histories)
-            if (places := getattr(part.histories, "places", None)) is not None:
-                arrays[f"{name}_places"] = places
+            if (recency_ranks := getattr(part.histories, "recency_ranks", None)) is not None:
+                arrays[f"{name}_places"] = recency_ranks
     return arrays
 
 

@@ -145,8 +145,8 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
     # Plain arrays, because each access to a `memmap` costs microseconds.
     indptr, indices, counts = (np.asarray(np.load(folder / "histories" / name, mmap_mode="r")) for name in MATRIX_FILES)
     file = folder / "histories" / RECENCY_RANKS_FILE
-    places = np.asarray(np.load(file, mmap_mode="r")) if file.exists() else None
-    histories = csr_view(counts, indices, indptr, len(items), places)
+    recency_ranks = np.asarray(np.load(file, mmap_mode="r")) if file.exists() else None
+    histories = csr_view(counts, indices, indptr, len(items), recency_ranks)
     recommends = json.loads((folder / "recommends.json").read_text(encoding="utf-8"))
     return PublishedModel(facts, **recommends, fit=folder / "fit", items=items, users=users, histories=histories)
 

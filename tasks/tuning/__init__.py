@@ -1,4 +1,4 @@
-"""Tuning: a model's declared search space, searched with Optuna, judged on validation users or edges alone."""
+"""Tuning: searches of a model's declared search space with Optuna, evaluated on validation users or edges only."""
 
 from oneclass.tasks.tuning.search import Search, TrialOutcome, ValidationData, load_validation
 from oneclass.tasks.tuning.study import Study, format_trials, write_best_settings

@@ -1,9 +1,9 @@
-"""The search that a run makes by itself before the fits: which models it is for, how long it is, and what it found.
+"""The automatic search that a run makes before the fits: for which models, its trials, and the reuse of its result.
 
-It is short: TRIALS fits at most, on a sample of the users or items of a large log, judged on validation users. What is best
-on a sample need not be best on the log, so it is held against the settings at the start on more edges and items, CHECKED and
-MORE_ITEMS at most. It leaves alone what was given, and the settings that are for a person to choose (`by_hand`). What it found
-is good for DAYS days, or until the log has moved.
+A search has at most NUM_TRIALS fits, on a sample of the users or items of a large log, evaluated on validation users. The
+best settings of a sample need not be the best on the log, so they are compared with the initial settings on a larger sample
+(MAX_CHECK_EDGES, MAX_CHECK_ITEMS). Settings given by the user and `manual_only` ones are not searched. A result is valid for
+MAX_AGE_DAYS days, or until the log has grown or shrunk by more than MAX_GROWTH.
 """
 
 import hashlib
@@ -32,11 +32,11 @@ Origin = Literal["search", "kept", "data set", "given", "default"]
 
 @dataclass(frozen=True)
 class ChosenSettings:
-    """Where a model's settings come from: a row of `operations.model_settings`, without the run.
+    """A model's settings and their origin: a row of `operations.model_settings`, without the run.
 
     Attributes:
-        settings: what every fit of the run has.
-        searched: the columns of a search; none where none was made or kept.
+        settings: the settings of every fit of the run.
+        searched: the columns of a search; None without one.
     """
 
     model: str
@@ -47,16 +47,16 @@ class ChosenSettings:
 
     @property
     def row(self) -> dict[str, Any]:
-        """The columns and their values."""
-        said = {"model": self.model, "origin": self.origin, "reason": self.reason}
-        return {**said, **(self.searched or {}), "settings": self.settings.model_dump_json()}
+        """Values by column."""
+        origin = {"model": self.model, "origin": self.origin, "reason": self.reason}
+        return {**origin, **(self.searched or {}), "settings": self.settings.model_dump_json()}
 
 
-def record_settings(home: Home, run_id: str, found: Sequence[ChosenSettings]) -> None:
-    """Write the rows of these models for a run; the contract of the stage `tune` closes it."""
-    rows = pl.DataFrame([{"run_id": run_id, **one.row} for one in found], infer_schema_length=None)
+def record_settings(home: Home, run_id: str, choices: Sequence[ChosenSettings]) -> None:
+    """Write the rows of these models for a run, under the contract of the stage `tune`."""
+    rows = pl.DataFrame([{"run_id": run_id, **choice.row} for choice in choices], infer_schema_length=None)
     with warehouse.run_stage(home, run_id, "tune") as connection:
-        names = [one.model for one in found]
+        names = [choice.model for choice in choices]
         connection.execute("delete from operations.model_settings where run_id = ? and model in ?", [run_id, names])
         warehouse.insert(connection, "operations.model_settings", rows)
 
@@ -64,19 +64,13 @@ def record_settings(home: Home, run_id: str, found: Sequence[ChosenSettings]) ->
 logger = logging.getLogger(__name__)
 
 NUM_TRIALS = 12
-SAMPLE_SHARE, MIN_SAMPLE_EDGES, MAX_SAMPLE_EDGES = (
-    1 / 8,
-    50_000,
-    400_000,
-)  # training edges of a trial: a share of all, and its bounds
-MAX_CHECK_EDGES = 1_600_000  # training edges, at most, on which the best of a sample is held against the start
-MAX_ITEMS = 8_000  # of a trial of a model whose cost is that of its items
-MAX_CHECK_ITEMS = 20_000  # at most, on which its best is held against the start
-MAX_QUICK_EDGES = 2_000_000  # training edges; with more, the numbers of factors and passes stay as they are
-MAX_AGE_DAYS, MAX_GROWTH = (
-    30,
-    1.25,
-)  # a search is good for so long, while users, items and edges are so many times as many at most
+# The training edges of a trial: a share of all, within bounds.
+SAMPLE_SHARE, MIN_SAMPLE_EDGES, MAX_SAMPLE_EDGES = 1 / 8, 50_000, 400_000
+MAX_CHECK_EDGES = 1_600_000  # training edges on which the best of a sample is compared with the initial settings
+MAX_ITEMS = 8_000  # items of a trial, for models whose cost depends on the items
+MAX_CHECK_ITEMS = 20_000  # items of that comparison
+MAX_QUICK_EDGES = 2_000_000  # training edges; with more, `manual_only` settings are left out of the initial trials
+MAX_AGE_DAYS, MAX_GROWTH = 30, 1.25  # validity of a result: its age, and the ratio of users, items and edges
 
 SearchMode = Literal["auto", "off", "always"]
 TrialRunner = Callable[[Home, Search, int, PendingCall], TrialOutcome]
@@ -84,15 +78,15 @@ TrialRunner = Callable[[Home, Search, int, PendingCall], TrialOutcome]
 
 @dataclass(frozen=True)
 class SearchData:
-    """What is searched on, the same for every model of a run.
+    """The data of a run's searches, the same for every model.
 
     Attributes:
-        protocol, digest: whose training edges a search fits on, and whose validation part judges it.
+        protocol, digest: of the split whose training edges are fitted and whose validation part evaluates the trials.
         train: these edges, (users, items).
-        day: up to which the run takes events; no search of a later day is taken.
+        day: the run takes events up to this day; results of searches on later days are not reused.
         seed: the run's.
         trial: `record_pending_trial`; by default as a Prefect task.
-        by_ends: whether the training edges that come last judge, in place of some that are drawn.
+        uses_latest: whether the latest training edges are the validation edges, instead of random ones.
     """
 
     home: Home
@@ -106,7 +100,7 @@ class SearchData:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """By which one sees whether a log has moved."""
+        """The sizes that decide whether an earlier result is still valid."""
         return {"users": self.train.shape[0], "items": self.train.shape[1], "edges": self.train.nnz}
 
 
@@ -115,9 +109,9 @@ class SearchRequest:
     """Which settings a run searches.
 
     Attributes:
-        when: whether a search is made: `auto` where one is wanting, or `always`, or `off`.
-        given: names of the settings that the command gave, by model; they stay.
-        tuned: models that the data set's own file has settings for; `auto` makes no search for these.
+        when: when to search: `auto` (only if no stored result is valid), `always` or `off`.
+        given: names of the settings that the command gave, by model; they are not searched.
+        tuned: models with settings in the data set's file; `auto` does not search these.
     """
 
     when: SearchMode
@@ -128,11 +122,14 @@ class SearchRequest:
 def choose_settings(
     log: SearchData, model: str, settings: ModelSettings, request: SearchRequest, executor: Executor = LOCAL
 ) -> Callable[[], ChosenSettings]:
-    """The settings of one model for the fits of a run; what is returned waits for the search, where there is one.
+    """Choose the settings of one model for the fits of a run.
 
     Args:
-        executor: where a search is made; on a worker its trials are not task runs.
-        settings: those without a search.
+        settings: the settings without a search.
+        executor: runs the search; on a worker its trials are not task runs.
+
+    Returns:
+        A function that waits for the search, if there is one, and returns its result.
     """
     given, tuned, when = request.given.get(model, ()), model in request.tuned, request.when
     origin = "given" if given else "data set" if tuned else "default"
@@ -142,8 +139,8 @@ def choose_settings(
     if when == "off" or (tuned and when == "auto"):
         why = "train.tune is off" if when == "off" else "the data set's file has settings for it"
         return lambda: ChosenSettings(model, origin, why, settings)
-    if when == "auto" and (kept := _find_stored_settings(log, search)):
-        return lambda: kept
+    if when == "auto" and (stored := _find_stored_settings(log, search)):
+        return lambda: stored
     if why := _reason_not_to_search(log, search):
         return lambda: ChosenSettings(model, origin, why, settings)
     in_tasks = (log.trial,) if executor is LOCAL else ()
@@ -157,27 +154,36 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
     }
     edges = int(min(max(SAMPLE_SHARE * log.train.nnz, MIN_SAMPLE_EDGES), MAX_SAMPLE_EDGES))
     items = MAX_ITEMS if MODELS[model].cost_depends_on_items and log.train.shape[1] > MAX_ITEMS else None
-    elsewhere = _initial_trials(log, settings, given)
-    on = {"edges": edges, "items": items, "quick": True}
-    return Search(model, log.protocol, log.digest, settings, space, log.seed, initial_trials=elsewhere, **on)
+    return Search(
+        model,
+        log.protocol,
+        log.digest,
+        settings,
+        space,
+        log.seed,
+        edges=edges,
+        items=items,
+        quick=True,
+        initial_trials=_initial_trials(log, settings, given),
+    )
 
 
 def _initial_trials(log: SearchData, settings: ModelSettings, given: Collection[str]) -> tuple[dict[str, Any], ...]:
-    """What ranks well on other logs, for the second trial and those that follow.
+    """Return the settings that worked well on other data sets, for the second trial and those that follow.
 
-    Those that are `by_hand` or not searched at all belong together: they are left out where the command gave one of them,
-    and on a log on which their fits would take long.
+    Settings outside the search belong together: they are left out if the command gave one of them, or if the log is so large
+    that their fits would take long.
     """
-    space, found = settings.search_space, []
+    space, trials = settings.search_space, []
     for values in settings.initial_trials:
-        together = {name for name in values if name not in space or space[name].manual_only}
-        left = together if log.train.nnz > MAX_QUICK_EDGES or together & set(given) else set()
-        found.append({name: value for name, value in values.items() if name not in {*left, *given}})
-    return tuple(values for values in found if values)
+        not_searched = {name for name in values if name not in space or space[name].manual_only}
+        dropped = not_searched if log.train.nnz > MAX_QUICK_EDGES or not_searched & set(given) else set()
+        trials.append({name: value for name, value in values.items() if name not in {*dropped, *given}})
+    return tuple(values for values in trials if values)
 
 
 def _reason_not_to_search(log: SearchData, search: Search) -> str:
-    """Why there is no search; empty where there is one."""
+    """Return why no search is possible, or an empty text."""
     try:
         users = search.validation_data(log.home).users
     except InputError:
@@ -188,28 +194,32 @@ def _reason_not_to_search(log: SearchData, search: Search) -> str:
 def run_trials(
     home: Home, search: Search, trial: TrialRunner = record_pending_trial
 ) -> tuple[list[TrialOutcome], TrialOutcome | None, list[TrialOutcome]]:
-    """A search's trials, one after the other; the best of them, None where all failed; and `_confirm_on_larger_sample` edges."""
+    """Run the trials of a search, one after the other.
+
+    Returns:
+        The outcomes; the best of them, None if all failed; and the outcomes of `_confirm_on_larger_sample`.
+    """
     study, train = Study(home, search), search.validation_data(home).train
-    while round_ := study.ask(NUM_TRIALS, train):
-        for asked in round_:
-            trial(home, search, asked.number, submit_trial(LOCAL, home, search, asked))
-    found = study.outcomes(), study.best()
+    while batch := study.ask(NUM_TRIALS, train):
+        for suggested in batch:
+            trial(home, search, suggested.number, submit_trial(LOCAL, home, search, suggested))
+    outcomes, best = study.outcomes(), study.best()
     study.delete()
-    return *found, _confirm_on_larger_sample(home, search, found[1])
+    return outcomes, best, _confirm_on_larger_sample(home, search, best)
 
 
 def _confirm_on_larger_sample(home: Home, search: Search, best: TrialOutcome | None) -> list[TrialOutcome]:
-    """The settings at the start, and the best, on more of the log than the trials had; nothing where they had all of it."""
+    """Evaluate the initial and the best settings on a larger sample; no outcomes if the trials had the whole log."""
     if best is None or not best.values:
         return []
-    more = _enlarge_search(search)
-    if more.validation_data(home).train.nnz <= search.validation_data(home).train.nnz:
+    larger = _enlarge_search(search)
+    if larger.validation_data(home).train.nnz <= search.validation_data(home).train.nnz:
         return []
-    found = []
+    outcomes: list[TrialOutcome] = []
     for number, values in enumerate(({}, best.values), NUM_TRIALS + 1):
-        found.append(submit_trial(LOCAL, home, more, Trial(number, {}, values, {})).result().outcome)
-        log_outcome(more, found[-1], best_outcome(found))
-    return found
+        outcomes.append(submit_trial(LOCAL, home, larger, Trial(number, {}, values, {})).result().outcome)
+        log_outcome(larger, outcomes[-1], best_outcome(outcomes))
+    return outcomes
 
 
 def _enlarge_search(search: Search) -> Search:
@@ -222,49 +232,49 @@ def _search_outcome(
     origin: Origin,
     outcomes: list[TrialOutcome],
     best: TrialOutcome | None,
-    on_more: list[TrialOutcome],
+    on_larger_sample: list[TrialOutcome],
 ) -> ChosenSettings:
     if best is None:
         return ChosenSettings(search.model, origin, f"every trial failed, the last: {outcomes[-1].note}", search.start)
-    first, said = outcomes[0], "nothing was better than the settings that it began at"
+    first, reason = outcomes[0], "no trial improved on the initial settings"
     edges = [search.validation_data(log.home).train.nnz]
-    if better := best_outcome(on_more):
-        first, best = on_more[0], better
+    if confirmed := best_outcome(on_larger_sample):
+        first, best = on_larger_sample[0], confirmed
         edges.append(_enlarge_search(search).validation_data(log.home).train.nnz)
-        said = "nothing that it found was better, on more edges, than the settings that it began at"
+        reason = "no trial improved on the initial settings on the larger sample"
     settings = search.start.tried(best.values, log.train) if best.values else search.start
     if best.values:
-        said = ", ".join(
+        reason = ", ".join(
             f"{name} {format_setting(getattr(settings, name))}" for name in {**search.space, **best.values}
         )
     logger.info(
-        "%s: the best of %d trials on %s edges: %s %s, at the start %s; %s",
+        "%s: best of %d trials on %s edges: %s %s, with the initial settings %s; %s",
         search.model,
         NUM_TRIALS,
-        " and of it and the start on ".join(f"{count:,}" for count in edges),
+        ", confirmed on ".join(f"{count:,}" for count in edges),
         search.metric,
         format_setting(best.value),
         format_setting(first.value),
-        said,
+        reason,
     )
-    found = {
+    searched = {
         "protocol": log.protocol,
         "searched_on": log.day,
         "metric": search.metric,
         "trials": len(outcomes),
-        "seconds": sum(one.seconds for one in [*outcomes, *on_more]),
+        "seconds": sum(outcome.seconds for outcome in [*outcomes, *on_larger_sample]),
         "at_start": first.value if first.state == "done" else None,
         "reached": best.value,
         "standard_error": best.standard_error,
         **log.sizes,
         "key": _search_key(log, search),
     }
-    return ChosenSettings(search.model, "search", said, settings, found)
+    return ChosenSettings(search.model, "search", reason, settings, searched)
 
 
 def _find_stored_settings(log: SearchData, search: Search) -> ChosenSettings | None:
-    """What an earlier search found, where it still holds."""
-    asked = {
+    """Return the result of an earlier search, if it is still valid."""
+    parameters = {
         "model": search.model,
         "key": _search_key(log, search),
         "day": log.day,
@@ -273,7 +283,7 @@ def _find_stored_settings(log: SearchData, search: Search) -> ChosenSettings | N
         **log.sizes,
     }
     with warehouse.open_warehouse(log.home, read_only=True) as connection:
-        rows = warehouse.select(connection, "tune/stored_settings", **asked).to_dicts()
+        rows = warehouse.select(connection, "tune/stored_settings", **parameters).to_dicts()
     if not rows:
         return None
     [row] = rows
@@ -284,7 +294,7 @@ def _find_stored_settings(log: SearchData, search: Search) -> ChosenSettings | N
 
 
 def _search_key(log: SearchData, search: Search) -> str:
-    """A digest of what a search depends on besides the log."""
+    """Return the digest of everything except the log that a search depends on."""
     fixed = search.start.model_dump(mode="json", exclude=set(search.space))
     space = {name: repr(range_) for name, range_ in search.space.items()}
     parts = [search.protocol, search.metric, fixed, space, [*search.initial_trials], search.seed, search.source]

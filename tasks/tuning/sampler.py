@@ -1,6 +1,6 @@
-"""What a trial tries: it follows from the search, the trial's number and the trials of earlier rounds, and from nothing else.
+"""Suggesting trials. A suggestion depends only on the search, the trial's number and the trials of earlier batches.
 
-So trials of one round can be made side by side, in any order, and again.
+So the trials of one batch can run concurrently, in any order, and be repeated.
 """
 
 import math
@@ -28,7 +28,7 @@ def to_distribution(range_: ParameterRange) -> BaseDistribution:
 
 
 def project_value(range_: ParameterRange, value: Any) -> Any:
-    """The value itself where the search space holds it, else one of the space that stands for it."""
+    """Return the value if it lies in the range, else the nearest one or, for None, the middle."""
     if isinstance(range_, RelativeRange):
         range_ = range_.to_numeric_range
     if isinstance(range_, Choice):
@@ -40,7 +40,7 @@ def project_value(range_: ParameterRange, value: Any) -> Any:
 
 
 def interpolate_value(range_: ParameterRange, value: Any, generator: np.random.Generator) -> Any:
-    """Half way from a value to a draw from its range; of a choice, the value or a draw."""
+    """Return the midpoint between a value and a random draw from its range; for a choice, one of the two."""
     if isinstance(range_, Choice):
         return value if generator.random() < 0.5 else range_.values[generator.integers(len(range_.values))]
     if isinstance(range_, RelativeRange):
@@ -52,28 +52,28 @@ def interpolate_value(range_: ParameterRange, value: Any, generator: np.random.G
 
 
 STARTUP_TRIALS, QUICK_STARTUP_TRIALS = 10, 5  # trials before the sampler learns from them
-TRIALS_BEFORE_PRUNING = 5  # trials that were fitted to their end, before others are held against them
+TRIALS_BEFORE_PRUNING = 5  # completed trials before others are pruned by comparison with them
 
 EndedTrials = Sequence[tuple[TrialOutcome, FrozenTrial]]
 
 
 def suggest(search: Search, number: int, earlier: EndedTrials, initial_interactions: csr_matrix | None = None) -> Trial:
-    """One trial, drawn by Optuna's TPE sampler from the trials of earlier rounds, with a seed of its own.
+    """Suggest one trial by Optuna's TPE sampler, given the trials of earlier batches, with a seed of its own.
 
     Args:
-        earlier: the trials of earlier rounds, in their order.
-        begins_on: the matrix to fit on, for a trial of the settings that the search begins at; None for others.
+        earlier: the trials of earlier batches, in their order.
+        initial_interactions: the matrix to fit on, for the trial of the initial settings; None for others.
     """
     draw = int(np.random.SeedSequence([search.seed, number - 1]).generate_state(1)[0])
     sampler = optuna.samplers.TPESampler(
         seed=draw, n_startup_trials=QUICK_STARTUP_TRIALS if search.quick else STARTUP_TRIALS, multivariate=search.quick
     )
-    study = optuna.create_study(direction="maximize", sampler=sampler)  # in memory, of what the trial may know
+    study = optuna.create_study(direction="maximize", sampler=sampler)  # in memory, with the earlier trials only
     study.add_trials([trial for _, trial in earlier])
     if initial_interactions is not None:
         study.enqueue_trial(_project_start(search, initial_interactions))
-    elif (elsewhere := _initial_trial(search, number)) is not None:
-        study.enqueue_trial({name: elsewhere.get(name, value) for name, value in earlier[0][1].params.items()})
+    elif (initial := _initial_trial(search, number)) is not None:
+        study.enqueue_trial({name: initial.get(name, value) for name, value in earlier[0][1].params.items()})
     elif search.quick and number <= QUICK_STARTUP_TRIALS:
         study.enqueue_trial(_interpolate_best(search, earlier, np.random.default_rng(draw)))
     params = study.ask({name: to_distribution(range_) for name, range_ in search.space.items()}).params
@@ -82,16 +82,16 @@ def suggest(search: Search, number: int, earlier: EndedTrials, initial_interacti
 
 
 def median_values(earlier: Sequence[FrozenTrial]) -> dict[int, float]:
-    """By percent of the epochs, the median value of the trials that went to their end; nothing while these are few."""
+    """Return the median value of the completed trials by percent of the epochs; empty while these are few."""
     done = [trial.intermediate_values for trial in earlier if trial.state == TrialState.COMPLETE]
     if len(done) < TRIALS_BEFORE_PRUNING:
         return {}
     percents = sorted({percent for values in done for percent in values})
-    return {one: float(np.percentile([values[one] for values in done if one in values], 50)) for one in percents}
+    return {at: float(np.percentile([values[at] for values in done if at in values], 50)) for at in percents}
 
 
 def _fixed_settings(search: Search, number: int, earlier: EndedTrials) -> dict[str, Any]:
-    """The settings outside the space that a trial has, where they are not those that the search began at."""
+    """Return a trial's settings outside the search space that differ from the initial settings."""
     best, values = best_outcome(outcome for outcome, _ in earlier), _initial_trial(search, number)
     if values is None:
         values = best.values if best else {}
@@ -99,7 +99,7 @@ def _fixed_settings(search: Search, number: int, earlier: EndedTrials) -> dict[s
 
 
 def _project_start(search: Search, interactions: csr_matrix) -> dict[str, Any]:
-    """Where the settings to begin at lie in the search space, or near which of its values."""
+    """Project the initial settings into the search space."""
     start, space = search.start, search.space
     multiples = [name for name, range_ in space.items() if isinstance(range_, RelativeRange)]
     by_rule = start.model_copy(update=dict.fromkeys(multiples)).resolve(interactions)
@@ -111,12 +111,12 @@ def _project_start(search: Search, interactions: csr_matrix) -> dict[str, Any]:
 
 
 def _initial_trial(search: Search, number: int) -> Mapping[str, Any] | None:
-    """What a trial has of `elsewhere`; of other settings it has what the first trial has. None for other trials."""
+    """Return the values that a trial takes from `Search.initial_trials`; None for other trials."""
     return search.initial_trials[number - 2] if 2 <= number < 2 + len(search.initial_trials) else None
 
 
 def _interpolate_best(search: Search, earlier: EndedTrials, generator: np.random.Generator) -> dict[str, Any]:
-    """Values between those of the best beginning and a draw: numbers half way, of the rest one half as they were."""
-    begun = earlier[: 1 + len(search.initial_trials)]
-    _, better = max(begun, key=lambda one: one[0].value or 0.0 if one[0].state == "done" else -math.inf)
-    return {name: interpolate_value(range_, better.params[name], generator) for name, range_ in search.space.items()}
+    """Interpolate between the best of the initial trials and random draws (`interpolate_value`)."""
+    initial = earlier[: 1 + len(search.initial_trials)]
+    _, best = max(initial, key=lambda trial: trial[0].value or 0.0 if trial[0].state == "done" else -math.inf)
+    return {name: interpolate_value(range_, best.params[name], generator) for name, range_ in search.space.items()}

@@ -1,4 +1,4 @@
-"""What is tuned, and the trials of it: as they are asked for, as they are made, and how they ended."""
+"""Searches and their trials: what is tuned and on which data, the suggested trials and their outcomes."""
 
 import functools
 import hashlib
@@ -22,8 +22,8 @@ from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
-GIVEN_SHARE = 0.2  # of a user's training edges, cut for the validation part of `given`
-MAX_VALIDATION_USERS = 1000  # users at most who judge on a sample
+GIVEN_SHARE = 0.2  # share of a user's training edges in the validation part of `given`
+MAX_VALIDATION_USERS = 1000  # of a sample
 
 
 @dataclass(frozen=True)
@@ -31,85 +31,87 @@ class ValidationData:
     """The matrices by which settings are chosen.
 
     Attributes:
-        metric: what is maximized, one of `models.evaluation.metrics`.
-        train: (training users, items), what every trial is fitted on.
-        part: users with the edges to be found.
-        negatives: (training users, items), what they considered and did not like; None where the log does not tell.
+        metric: the metric to maximize, one of `models.evaluation.metrics`.
+        train: (training users, items), the edges that every trial is fitted on.
+        part: users with the edges to find.
+        explicit_negatives: (training users, items); None if the log has none.
     """
 
     metric: str
     train: csr_matrix
     part: Part
-    negatives: csr_matrix | None = None
+    explicit_negatives: csr_matrix | None = None
 
     @property
     def users(self) -> int:
-        """Users with an edge to be found."""
+        """Number of users with an edge to find."""
         return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
 
 
-@functools.lru_cache(maxsize=2)  # a study asks for the same parts at every trial, and once for larger ones
+@functools.lru_cache(maxsize=2)  # a study needs the same parts at every trial, and once larger ones
 def load_validation(
     home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None, items: int | None = None
 ) -> ValidationData:
-    """The training and validation parts of a stored split.
+    """Load the training and validation parts of a stored split, or a sample of them.
 
     Args:
-        seed: of the hash that cuts a validation part, where one is drawn, and of the sample.
-        edges: take a sample of the training users who have about so many edges together; None for all.
-        items: take so many of the items, those with the most edges among these users; None for all.
+        seed: of the hash that draws a validation part, if the split has none, and of the sample.
+        edges: sample the training users so that they have about this many edges; None for all.
+        items: number of items to keep, those with the most edges of these users; None for all.
 
     Raises:
-        InputError: no user has an edge to be found, or nothing is left to train on.
+        InputError: no user has an edge to find, or no edge is left to train on.
     """
     if protocol == "strong_generalization":
         split = matrices.load_split(home, matrices_digest, parts=("validation",))
-        found = ValidationData(PROTOCOLS[protocol].tuned_by, split.train, split.parts["validation"], split.negatives)
+        data = ValidationData(
+            PROTOCOLS[protocol].tuned_by, split.train, split.parts["validation"], split.explicit_negatives
+        )
     else:
         split = matrices.load_split(home, matrices_digest, parts=())
         with kernel_threads(home.limits.threads):
-            found = _split_training_edges(split, seed)
-    if (edges or found.train.nnz) < found.train.nnz or (items or found.train.shape[1]) < found.train.shape[1]:
-        found = _sample_log(found, edges or found.train.nnz, items or found.train.shape[1], seed)
-    if not found.users or not found.train.nnz:
+            data = _split_training_edges(split, seed)
+    if (edges or data.train.nnz) < data.train.nnz or (items or data.train.shape[1]) < data.train.shape[1]:
+        data = _sample_log(data, edges or data.train.nnz, items or data.train.shape[1], seed)
+    if not data.users or not data.train.nnz:
         raise InputError(
-            f"{protocol}: {found.users} validation users with an edge to be found and {found.train.nnz} edges to "
+            f"{protocol}: {data.users} validation users with an edge to be found and {data.train.nnz} edges to "
             "train on; the log is too small to tune on."
         )
-    return found
+    return data
 
 
 def _split_training_edges(split: SplitMatrices, seed: int) -> ValidationData:
-    if split.ends is None:
+    if split.latest_mask is None:
         degrees = np.diff(split.train.indptr)
         counts = degrees >= 2 if split.protocol == "leave_one_out" else np.floor(GIVEN_SHARE * degrees)
         chosen = choose_held_out_edges(split.train, counts, seed, split.users, split.items)
     else:
-        chosen = np.asarray(split.ends)
+        chosen = np.asarray(split.latest_mask)
     train, targets = split_matrix(split.train, chosen)
     rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
-    histories = with_recency_ranks(train, None if split.places is None else split.places[~chosen])
+    histories = with_recency_ranks(train, None if split.recency_ranks is None else split.recency_ranks[~chosen])
     part = Part(stored_histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
-    return ValidationData(PROTOCOLS[split.protocol].tuned_by, train, part, split.negatives)
+    return ValidationData(PROTOCOLS[split.protocol].tuned_by, train, part, split.explicit_negatives)
 
 
 def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> ValidationData:
-    """Some of the training users, the items that most of them have, and at most JUDGES users to judge by."""
+    """Sample the training users, keep the items most of them have, and at most MAX_VALIDATION_USERS validation users."""
     generator, users = np.random.default_rng(seed), whole.train.shape[0]
     trained = _draw_rows(generator, np.arange(users), max(1, round(users * edges / whole.train.nnz)))
     train, part = whole.train[trained], whole.part
     degrees = np.bincount(train.indices, minlength=train.shape[1])
-    most = np.argsort(-degrees, kind="stable")[:items]
-    known = np.sort(most[degrees[most] > 0])
-    found = np.diff(part.targets[:, known].indptr) > 0
+    most_popular = np.argsort(-degrees, kind="stable")[:items]
+    known = np.sort(most_popular[degrees[most_popular] > 0])
+    eligible = np.diff(part.targets[:, known].indptr) > 0
     if part.rows is not None:
-        found &= np.isin(part.rows, trained)
-    judges = _draw_rows(generator, np.flatnonzero(found), MAX_VALIDATION_USERS)
-    histories, targets = (matrix[judges][:, known].tocsr() for matrix in (part.histories, part.targets))
-    rows = None if part.rows is None else np.searchsorted(trained, part.rows[judges]).astype(np.int32)
-    negatives = None if whole.negatives is None else whole.negatives[trained][:, known].tocsr()
-    judged = Part(histories, targets, part.users[judges], rows)
-    return ValidationData(whole.metric, train[:, known].tocsr(), judged, negatives)
+        eligible &= np.isin(part.rows, trained)
+    chosen = _draw_rows(generator, np.flatnonzero(eligible), MAX_VALIDATION_USERS)
+    histories, targets = (matrix[chosen][:, known].tocsr() for matrix in (part.histories, part.targets))
+    rows = None if part.rows is None else np.searchsorted(trained, part.rows[chosen]).astype(np.int32)
+    negatives = None if whole.explicit_negatives is None else whole.explicit_negatives[trained][:, known].tocsr()
+    sampled = Part(histories, targets, part.users[chosen], rows)
+    return ValidationData(whole.metric, train[:, known].tocsr(), sampled, negatives)
 
 
 def _draw_rows(generator: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:
@@ -118,20 +120,20 @@ def _draw_rows(generator: np.random.Generator, rows: np.ndarray, most: int) -> n
 
 @dataclass(frozen=True)
 class Search:
-    """What is tuned, and where; equal searches share one study.
+    """A search: the model, the data and the search space; equal searches share one study.
 
     Attributes:
         matrices_digest: the protocol's split in the matrix store.
-        start: the settings of the first trial; all trials keep those that are not searched.
-        space: the range of each setting that is searched.
-        seed: for the draws of settings, for the models, and for cutting a validation part.
-        edges: about how many training edges a trial is fitted on, those of a sample of the users; None for all.
-        items: how many of the items a trial is fitted on, those with the most edges; None for all.
-        quick: a search of few trials: the next ones lie half way from where it begins to a draw, and the study lasts no
-            longer than the process.
-        initial_trials: values that the second trial of a short search has, the third, and so on; also of settings outside the
-            space, which later trials have from the best one so far.
-        batch_size: trials of a round, each of which is asked for from the rounds before.
+        start: the initial settings, those of the first trial; settings that are not searched keep their values.
+        space: the range of each searched setting.
+        seed: for the draws of settings, for the models, and for drawing a validation part.
+        edges: approximate number of training edges of a trial, from a sample of the users; None for all.
+        items: number of items of a trial, those with the most edges; None for all.
+        quick: a search of few trials: after the initial ones, some lie half way from the best of these to a random draw;
+            the study lives in memory.
+        initial_trials: values of the second trial of a quick search, the third, and so on; also of settings outside the
+            space, which later trials take from the best one so far.
+        batch_size: number of trials that are suggested from the same earlier trials, and may run concurrently.
     """
 
     model: str
@@ -151,7 +153,7 @@ class Search:
         return PROTOCOLS[self.protocol].tuned_by
 
     def validation_data(self, home: Home) -> ValidationData:
-        """What the trials are fitted on and judged by."""
+        """Load the data that the trials are fitted on and evaluated by."""
         return load_validation(home, self.protocol, self.matrices_digest, self.seed, self.edges, self.items)
 
     @property
@@ -161,7 +163,7 @@ class Search:
 
     @property
     def study(self) -> str:
-        """The study's name, with a digest of all that must be equal for the values of two trials to be comparable."""
+        """The study's name, with a digest of everything that must be equal for trials to be comparable."""
         fixed = self.start.model_dump(mode="json", exclude=set(self.space))
         space = {name: repr(range_) for name, range_ in self.space.items()}
         parts = [
@@ -185,14 +187,14 @@ class TrialOutcome:
     """How a trial ended.
 
     Attributes:
-        number: counts the trials that ended, from 1.
-        settings: all of the model's.
-        values: what was tried of the search space, multiples as such; empty for the settings that the search began at.
+        number: number of the trial among those that ended, from 1.
+        settings: all settings of the model.
+        values: the tried values of the search space, multiples as such; empty for the initial settings.
         value: the validation metric; for a pruned trial that of its last checkpoint, for a failed one None.
-        score: the one of the model's scores that reached the value.
+        score: the model's score that reached the value.
         seconds: wall time of the fit, checkpoints included.
         checkpoint_seconds: wall time of the checkpoints.
-        note: why it failed, or how far it came.
+        note: why it failed, or when it was pruned.
     """
 
     number: int
@@ -209,12 +211,12 @@ class TrialOutcome:
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial that is to be made.
+    """A suggested trial.
 
     Attributes:
-        number: counts the trials of a study, from 1.
-        params: values of the search space, as Optuna has them.
-        values: what is tried, multiples as such; empty for the settings that the search begins at.
+        number: number of the trial in its study, from 1.
+        params: values of the search space, in Optuna's form.
+        values: the values to try, multiples as such; empty for the initial settings.
         medians: by percent of the epochs, the value below which the fit is stopped.
     """
 
@@ -226,18 +228,18 @@ class Trial:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A trial that ended, for the study to keep.
+    """An ended trial, to be recorded in the study.
 
     Attributes:
-        checkpoints: the value at each, by percent of the epochs.
+        checkpoints: the value at each checkpoint, by percent of the epochs.
     """
 
-    asked: Trial
+    trial: Trial
     outcome: TrialOutcome
     checkpoints: dict[int, float]
 
 
 def best_outcome(outcomes: Iterable[TrialOutcome]) -> TrialOutcome | None:
-    """The one with the highest value, the first of equals; None where no trial was fitted to its end."""
+    """Return the outcome with the highest value, the first of equals; None if no trial completed."""
     done = [outcome for outcome in outcomes if outcome.state == "done"]
     return max(done, key=lambda outcome: outcome.value or 0.0, default=None)

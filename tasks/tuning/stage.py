@@ -1,4 +1,4 @@
-"""Tune: settings for the models that nobody tuned on this data set, searched before the fits and kept for a while."""
+"""Tune: search the settings of models that the data set has none for, before the fits, and reuse results for a while."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -23,28 +23,30 @@ def tune(
     seed: int,
     executor: Executor = LOCAL,
 ) -> dict[str, ModelSettings]:
-    """The settings of each model for the fits of this run; where they come from is in `operations.model_settings`.
+    """Choose the settings of each model for the fits of this run; `operations.model_settings` records their origin.
 
     Args:
-        digests: of the protocols' matrices; a search is judged on the validation part of the first in PROTOCOLS.
+        digests: of the protocols' matrices; searches use the validation part of the first in PROTOCOLS.
         models: the settings without a search.
-        wanted: which of them are searched.
-        day: up to which the run takes events; no search of a later day is taken.
-        executor: where the searches are made, side by side where it has room.
+        request: which of them to search.
+        day: the run takes events up to this day; results of searches on later days are not reused.
+        executor: runs the searches, concurrently if it has several workers.
     """
     protocol = next((name for name in PROTOCOLS if name in digests), None)
     if protocol is None:
         return dict(models)
     split = matrices.load_split(home, digests[protocol], parts=())
-    log = SearchData(home, protocol, digests[protocol], split.train, day, seed, uses_latest=split.ends is not None)
-    begun = [
+    log = SearchData(
+        home, protocol, digests[protocol], split.train, day, seed, uses_latest=split.latest_mask is not None
+    )
+    pending = [
         choose_settings(log, model, settings, request, executor)
         for model, settings in models.items()
         if settings.search_space
     ]
-    found = [settled() for settled in begun]
-    record_settings(home, run_id, found)
-    return {**models, **{one.model: one.settings for one in found}}
+    choices = [wait() for wait in pending]
+    record_settings(home, run_id, choices)
+    return {**models, **{choice.model: choice.settings for choice in choices}}
 
 
 tune_task = stage_task(tune)

@@ -1,6 +1,6 @@
-"""The studies of a data set, in `<home>/<dataset>/tuning/study.db`: Optuna's own tables, for its own tools too.
+"""The studies of a data set, in `<home>/<dataset>/tuning/study.db`, a database that Optuna's own tools can read.
 
-A trial is kept when it has ended. One that was cut off leaves nothing, and is asked for again with the same settings.
+A trial is recorded when it has ended. An interrupted trial leaves nothing, and is suggested again with the same settings.
 """
 
 import dataclasses
@@ -20,13 +20,13 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.sampler import suggest, to_distribution
 from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, best_outcome
 
-optuna.logging.disable_default_handler()  # the flow says what happens
+optuna.logging.disable_default_handler()  # the flow logs the trials
 
 TRIAL_STATES = {"done": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
 
 class Study:
-    """One study in the home's database, created where it does not exist."""
+    """One study in the home's database, created if absent."""
 
     def __init__(self, home: Home, search: Search) -> None:
         self.search = search
@@ -40,54 +40,56 @@ class Study:
         optuna.delete_study(study_name=self.search.study, storage=self._storage)
 
     def outcomes(self) -> list[TrialOutcome]:
-        """The outcomes of the trials that ended, in their order."""
+        """Return the outcomes of the ended trials, in their order."""
         return [outcome for outcome, _ in self._ended()]
 
     def best(self) -> TrialOutcome | None:
-        """The trial with the highest value, the first of equals; None where no trial was fitted to its end."""
+        """Return the trial with the highest value, the first of equals; None if no trial completed."""
         return best_outcome(self.outcomes())
 
-    def other_source(self) -> int:
-        """How many trials were made by another version of the model's source."""
+    def count_other_source(self) -> int:
+        """Count the trials that another version of the model's source made."""
         return sum(trial.user_attrs["source"] != self.search.source for _, trial in self._ended())
 
     def ask(self, trials: int, interactions: csr_matrix) -> list[Trial]:
-        """The trials that the round which is under way lacks, or those of the next one; none where all have ended.
+        """Suggest the trials missing from the current batch, or those of the next one; empty at the end.
 
         Args:
-            trials: of the study in all, those that ended included.
-            interactions: what they are fitted on.
+            trials: total number of the study's trials, with the ended ones.
+            interactions: the matrix they are fitted on.
         """
         ended, batch_size = self._ended(), self.search.batch_size
-        first, of_earlier_rounds = len(ended) + 1, len(ended) // batch_size * batch_size
+        first, num_earlier = len(ended) + 1, len(ended) // batch_size * batch_size
         start = self.search.start.model_dump(mode="json")
-        begins = all(outcome.settings != start for outcome, _ in ended)
+        lacks_initial = all(outcome.settings != start for outcome, _ in ended)
         return [
             suggest(
-                self.search, number, ended[:of_earlier_rounds], interactions if begins and number == first else None
+                self.search, number, ended[:num_earlier], interactions if lacks_initial and number == first else None
             )
-            for number in range(first, min(of_earlier_rounds + batch_size, trials) + 1)
+            for number in range(first, min(num_earlier + batch_size, trials) + 1)
         ]
 
-    def record_trial(self, made: TrialResult) -> None:
-        """Keep a trial, whole or not at all; those of a round in their order."""
-        outcome = made.outcome
+    def record_trial(self, result: TrialResult) -> None:
+        """Record a trial atomically; those of a batch come in their order."""
+        outcome = result.outcome
         trial = optuna.trial.create_trial(
             state=TRIAL_STATES[outcome.state],
             value=outcome.value,
-            params=made.asked.params,
+            params=result.trial.params,
             distributions={name: to_distribution(range_) for name, range_ in self.search.space.items()},
             user_attrs={"source": self.search.source, "outcome": dataclasses.asdict(outcome)},
-            intermediate_values=made.checkpoints,
+            intermediate_values=result.checkpoints,
         )
         assert trial.datetime_complete is not None
         trial.datetime_start = trial.datetime_complete - timedelta(seconds=outcome.seconds)
         self._study.add_trial(trial)
 
     def _ended(self) -> list[tuple[TrialOutcome, FrozenTrial]]:
-        """The trials that count: earlier versions left some without an outcome, which were cut off."""
+        """Return the ended trials; studies of earlier versions also hold interrupted ones, without an outcome."""
         trials = self._study.get_trials(deepcopy=False)
-        return [(TrialOutcome(**one.user_attrs["outcome"]), one) for one in trials if "outcome" in one.user_attrs]
+        return [
+            (TrialOutcome(**trial.user_attrs["outcome"]), trial) for trial in trials if "outcome" in trial.user_attrs
+        ]
 
 
 @functools.lru_cache(maxsize=1)
@@ -105,11 +107,11 @@ def _open_memory_storage() -> optuna.storages.InMemoryStorage:
 def write_best_settings(
     home: Home, search: Search, study: Study, fixed: set[str], users: int, command: str
 ) -> Path | None:
-    """Write `<home>/<dataset>/tuning/<model>.toml`, whole or not at all; its path, or None where no trial was fitted.
+    """Write `<home>/<dataset>/tuning/<model>.toml` atomically; returns its path, or None if no trial completed.
 
     Args:
         fixed: settings that the command gave and that are not searched; they are written too.
-        users: how many validation users there are.
+        users: number of validation users.
         command: the command that continues the study.
     """
     best, outcomes = study.best(), study.outcomes()
@@ -127,25 +129,23 @@ def write_best_settings(
 
 
 def format_trials(search: Search, outcomes: list[TrialOutcome], best: int = 10) -> str:
-    """The best trials, best first, one a line under a heading."""
-    done = sorted((one for one in outcomes if one.state == "done"), key=lambda one: (-(one.value or 0.0), one.number))[
-        :best
-    ]
+    """Format the best trials as a table, best first."""
+    done = [outcome for outcome in outcomes if outcome.state == "done"]
     rows = [["trial", f"validation {search.metric}", "score", *search.space, "seconds"]]
-    for one in done:
-        error = "" if one.standard_error is None else f" ± {one.standard_error:.4f}"
-        values = [format_setting(one.settings[name]) for name in search.space]
-        rows.append([str(one.number), f"{one.value:.4f}{error}", one.score, *values, f"{one.seconds:.1f}"])
+    for trial in sorted(done, key=lambda outcome: (-(outcome.value or 0.0), outcome.number))[:best]:
+        error = "" if trial.standard_error is None else f" ± {trial.standard_error:.4f}"
+        values = [format_setting(trial.settings[name]) for name in search.space]
+        rows.append([str(trial.number), f"{trial.value:.4f}{error}", trial.score, *values, f"{trial.seconds:.1f}"])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([f"{search.model} on {search.protocol}: {format_trial_counts(outcomes)}", "", *lines])
 
 
 def format_trial_counts(outcomes: list[TrialOutcome]) -> str:
-    """Such as `20 trials, 6 of them pruned, 1 failed`."""
-    numbers = {state: sum(one.state == state for one in outcomes) for state in ("pruned", "failed")}
-    aside = ", ".join(f"{number} {state}" for state, number in numbers.items() if number)
-    return f"{len(outcomes)} trials" + (f" ({aside})" if aside else "")
+    """Format the counts, such as `20 trials (6 pruned, 1 failed)`."""
+    numbers = {state: sum(outcome.state == state for outcome in outcomes) for state in ("pruned", "failed")}
+    incomplete = ", ".join(f"{number} {state}" for state, number in numbers.items() if number)
+    return f"{len(outcomes)} trials" + (f" ({incomplete})" if incomplete else "")
 
 
 def _format_comment(
@@ -164,5 +164,5 @@ def _format_comment(
 
 
 def format_setting(value: Any) -> str:
-    """A setting for a line of text."""
+    """Format a setting's value for a line of text."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

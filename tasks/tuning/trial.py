@@ -1,4 +1,4 @@
-"""One trial: a fit with the settings that the study asks for, judged on the validation users, and kept in the study."""
+"""One trial: a fit with the suggested settings, evaluated on the validation users and recorded in the study."""
 
 import logging
 import time
@@ -27,56 +27,55 @@ from oneclass.tasks.tuning.study import Study, format_setting
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS = (1 / 8, 1 / 4, 1 / 2)  # shares of the epochs, the same in every trial, so that trials can be compared
-MIN_USERS = 50  # a trial is never stopped on fewer users than this
-SCORES_PER_EDGE = 2  # scores computed and ranked in the time that an epoch spends on one edge, estimated low
-FOLD_IN_COST = (
-    3  # folding in one user costs at most so many times as much as a whole fit, divided by its training users
-)
+MIN_USERS = 50  # a trial is never pruned on fewer users than this
+SCORES_PER_EDGE = 2  # scores computed and ranked in the time that an epoch spends on one edge; a low estimate
+FOLD_IN_COST = 3  # upper estimate of the cost of folding in one user, over the cost of a fit per training user
 
 
 def submit_trial(executor: Executor, home: Home, search: Search, trial: Trial) -> PendingCall:
-    """Submit a trial, whose result is a `Made`."""
-    judged, kind = search.validation_data(home), MODELS[search.model]
+    """Submit a trial, whose result is a `TrialResult`."""
+    data, kind = search.validation_data(home), MODELS[search.model]
     try:
-        memory = kind.fit_bytes(_trial_settings(search, trial, judged), judged.train.shape, judged.train.nnz)
+        memory = kind.fit_bytes(_trial_settings(search, trial, data), data.train.shape, data.train.nnz)
     except (ValueError, ArithmeticError):
-        memory = 0  # settings that the model refuses, as whoever makes the trial will say
+        memory = 0  # the model refuses the settings, so the trial will fail
     label = f"{search.model}: trial {trial.number}"
     return executor.submit(run_trial_fit, home, search, trial, label=label, memory=memory)
 
 
 def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
-    """Fit and judge.
+    """Fit and evaluate a trial.
 
-    A trial fails where the model refuses the settings, where the fit ends in numbers that cannot be ranked, and where it
-    takes more memory than there is.
+    A trial fails if the model refuses the settings, if its scores cannot be ranked, or if memory is short.
     """
-    kind, judged = MODELS[search.model], search.validation_data(home)
+    kind, data = MODELS[search.model], search.validation_data(home)
     settings = {**search.start.model_dump(mode="json"), **trial.values}
-    began, checkpoints = time.perf_counter(), None
+    started, checkpoints = time.perf_counter(), None
     try:
-        chosen = _trial_settings(search, trial, judged)
+        chosen = _trial_settings(search, trial, data)
         settings = chosen.model_dump(mode="json")
         model = kind(chosen, seed=search.seed, threads=home.limits.threads)
-        unseen = ValidationUsers(judged.part.histories, judged.part.targets) if judged.part.rows is None else None
-        options = FitOptions(validation=unseen, negatives=judged.negatives, scratch=home.absolute().spill)
+        unseen = ValidationUsers(data.part.histories, data.part.targets) if data.part.rows is None else None
+        options = FitOptions(
+            validation=unseen, explicit_negatives=data.explicit_negatives, scratch=home.absolute().spill
+        )
         if kind.scores_each_epoch:
-            checkpoints = _Checkpoints(model, judged, trial.medians)
+            checkpoints = _Checkpoints(model, data, trial.medians)
             options = replace(options, on_epoch=checkpoints)
-        needed = kind.fit_bytes(chosen, judged.train.shape, judged.train.nnz)
+        needed = kind.fit_bytes(chosen, data.train.shape, data.train.nnz)
         with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
-            model.fit(judged.train, options)
-        ended = {"seconds": time.perf_counter() - began}
-        mean, score = evaluate_model(model, judged.part, search.metric)
+            model.fit(data.train, options)
+        ended = {"seconds": time.perf_counter() - started}
+        mean, score = evaluate_model(model, data.part, search.metric)
         ended |= {"state": "done", "value": mean.value, "standard_error": mean.standard_error, "score": score}
-    except _TrialPruned as stopped:
-        ended = {"state": "pruned", "value": stopped.value, "note": f"stopped at {stopped.percent} %"}
+    except _TrialPruned as pruned:
+        ended = {"state": "pruned", "value": pruned.value, "note": f"stopped at {pruned.percent} %"}
     except (ValueError, ArithmeticError, MemoryError, OneclassError) as error:
         ended = {"state": "failed", "note": " ".join(f"{error or type(error).__name__}".split())}
     common = {
         "settings": settings,
         "values": trial.values,
-        "seconds": time.perf_counter() - began,
+        "seconds": time.perf_counter() - started,
         "checkpoint_seconds": checkpoints.seconds if checkpoints else 0.0,
     }
     return TrialResult(
@@ -85,19 +84,19 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
 
 
 def record_pending_trial(home: Home, search: Search, number: int, pending: PendingCall) -> TrialOutcome:
-    """Wait for a submitted trial, and tell the study; `number` is for the name of a task run."""
-    study, made = Study(home, search), pending.result()
-    study.record_trial(made)
-    log_outcome(search, made.outcome, study.best())
-    return made.outcome
+    """Wait for a submitted trial and record it in the study; `number` is for the name of a task run."""
+    study, result = Study(home, search), pending.result()
+    study.record_trial(result)
+    log_outcome(search, result.outcome, study.best())
+    return result.outcome
 
 
-def _trial_settings(search: Search, asked: Trial, judged: ValidationData) -> ModelSettings:
-    return search.start.tried(asked.values, judged.train) if asked.values else search.start
+def _trial_settings(search: Search, trial: Trial, data: ValidationData) -> ModelSettings:
+    return search.start.tried(trial.values, data.train) if trial.values else search.start
 
 
 def evaluate_model(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
-    """The metric of the best of the model's scores, and the name of that score."""
+    """Return the metric of the best of the model's scores, and the name of that score."""
     means = {
         score: metrics.average_over_users(ranks.of_users)[metric]
         for score, ranks in rank_targets_by_score(model, part).items()
@@ -107,7 +106,7 @@ def evaluate_model(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
 
 
 class _TrialPruned(Exception):
-    """A fit that fell behind."""
+    """Raised to stop a fit that is worse than earlier trials."""
 
     def __init__(self, percent: int, value: float) -> None:
         super().__init__(percent, value)
@@ -116,15 +115,15 @@ class _TrialPruned(Exception):
 
 @dataclass
 class _Checkpoints:
-    """Judges a fit as it runs, and stops it when it falls behind the median of the trials of earlier rounds.
+    """Evaluates a running fit, and prunes it when it falls below the median of the trials of earlier batches.
 
-    When it judges, and on which users, depends on counts alone and never on measured time, so that a study can be
-    repeated exactly. It takes as many users as keep the cost of all checkpoints at a fraction of the fit's.
+    The checkpoints and their users depend on counts only, never on measured time, so that a study can be repeated exactly.
+    The number of users keeps the cost of all checkpoints at a fraction of the fit's.
 
     Attributes:
-        medians: by percent of the epochs; the fit's best value so far is held against it.
+        medians: by percent of the epochs; compared with the fit's best value so far.
         values: the metric at each checkpoint so far, by percent of the epochs.
-        seconds: wall time of all so far.
+        seconds: wall time of all checkpoints so far.
     """
 
     model: Model
@@ -137,26 +136,25 @@ class _Checkpoints:
         reached = [share for share in CHECKPOINTS if epoch.number == int(np.ceil(share * epoch.of)) < epoch.of]
         if not reached:
             return
-        began = time.perf_counter()
-        mean, _ = evaluate_model(
-            self.model, sample_users(self.validation.part, self._is_affordable(epoch.of)), self.validation.metric
-        )
-        self.seconds += time.perf_counter() - began
+        started = time.perf_counter()
+        part = sample_users(self.validation.part, self._affordable_users(epoch.of))
+        mean, _ = evaluate_model(self.model, part, self.validation.metric)
+        self.seconds += time.perf_counter() - started
         percent = int(100 * reached[-1])
         self.values[percent] = mean.value
         if max(self.values.values()) < self.medians.get(percent, -np.inf):
             raise _TrialPruned(percent, mean.value)
 
-    def _is_affordable(self, epochs: int) -> int:
-        """How many users can be ranked at each checkpoint so that all of them together cost about a third of the fit."""
+    def _affordable_users(self, epochs: int) -> int:
+        """Return the number of users to rank at each checkpoint so that all checkpoints cost about a third of the fit."""
         (users, items), share = self.validation.train.shape, 1 / (3 * len(CHECKPOINTS))
         by_scores = SCORES_PER_EDGE * epochs * self.validation.train.nnz * share / (len(self.model.score_names) * items)
-        by_folding = users * share / FOLD_IN_COST if self.validation.part.rows is None else by_scores
-        return max(MIN_USERS, int(min(by_scores, by_folding)))
+        by_fold_in = users * share / FOLD_IN_COST if self.validation.part.rows is None else by_scores
+        return max(MIN_USERS, int(min(by_scores, by_fold_in)))
 
 
 def sample_users(part: Part, users: int) -> Part:
-    """At most `users` users of a part who have an edge to be found, spread evenly over the part."""
+    """Select at most `users` users of a part that have an edge to find, spread evenly over the part."""
     with_targets = np.flatnonzero(np.diff(part.targets.indptr))
     users = min(users, len(with_targets))
     chosen = with_targets[np.arange(users) * len(with_targets) // max(users, 1)]
@@ -165,8 +163,8 @@ def sample_users(part: Part, users: int) -> Part:
 
 
 def log_outcome(search: Search, outcome: TrialOutcome, best: TrialOutcome | None) -> None:
-    """A line of the log: what was tried, how it ended, and the best so far."""
-    told = ", ".join(f"{name} {format_setting(outcome.settings[name])}" for name in {**search.space, **outcome.values})
+    """Log a trial's settings, its outcome, and the best so far."""
+    tried = ", ".join(f"{name} {format_setting(outcome.settings[name])}" for name in {**search.space, **outcome.values})
     if outcome.state == "done":
         end = f"{search.metric} {outcome.value:.4f} by {outcome.score}"
     elif outcome.state == "pruned":
@@ -175,7 +173,7 @@ def log_outcome(search: Search, outcome: TrialOutcome, best: TrialOutcome | None
         end = f"failed: {outcome.note}"
     so_far = f"; best so far {best.value:.4f}, trial {best.number}" if best else ""
     level = logging.WARNING if outcome.state == "failed" else logging.INFO
-    logger.log(level, "trial %d (%s): %s; %.1f s%s", outcome.number, told, end, outcome.seconds, so_far)
+    logger.log(level, "trial %d (%s): %s; %.1f s%s", outcome.number, tried, end, outcome.seconds, so_far)
 
 
 trial_task = Task(

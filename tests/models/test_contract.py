@@ -1,5 +1,6 @@
 """What every model in the catalogue promises, checked on small data with short settings."""
 
+import doctest
 import importlib.util
 import subprocess
 import sys
@@ -56,6 +57,16 @@ def test_a_models_file_is_imported_when_the_model_is_asked_for():
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert {name: model.name for name, model in MODELS.items()} == {name: name for name in MODELS}
+
+
+@every_model
+def test_the_usage_example_of_an_estimator_runs_and_gives_what_it_shows(name):
+    estimator = MODELS[name]
+    (example,) = doctest.DocTestFinder(recurse=False).find(estimator, estimator.__name__)
+    assert 4 <= len(example.examples) <= 8
+    failures = []
+    doctest.DocTestRunner(verbose=False).run(example, out=failures.append)
+    assert not failures, "".join(failures)
 
 
 def make(name, *, seed=3, threads=1):

@@ -139,27 +139,27 @@ def doubled(block, state, add):
 @pytest.fixture
 def begun(long_tailed, tmp_path):
     with partition_users(long_tailed, 3, "terms", FitOptions(workers=Backwards(), scratch=tmp_path), "any") as blocks:
-        blocks.begin({"users": np.arange(300.0), "same": np.arange(600).reshape(300, 2)})
+        blocks.write_users({"users": np.arange(300.0), "same": np.arange(600).reshape(300, 2)})
         yield blocks
     assert not list(tmp_path.iterdir())
 
 
 def test_blocks_keep_what_their_calls_write_and_a_call_that_is_made_twice_writes_the_same(begun):
-    assert [number for number, _ in begun.ask(doubled, 1.0, writes=True)] == [0, 1, 2]
-    np.testing.assert_array_equal(begun.gathered()["users"], 2 * np.arange(300.0) + 1)
-    np.testing.assert_array_equal(begun.gathered()["same"], np.arange(600).reshape(300, 2))
+    assert [number for number, _ in begun.map_blocks(doubled, 1.0, writes=True)] == [0, 1, 2]
+    np.testing.assert_array_equal(begun.gather_users()["users"], 2 * np.arange(300.0) + 1)
+    np.testing.assert_array_equal(begun.gather_users()["same"], np.arange(600).reshape(300, 2))
 
 
 def test_some_blocks_are_asked_and_the_others_stay(begun):
-    begun.ask(doubled, 0.0, of=begun[1:2], writes=True)
+    begun.map_blocks(doubled, 0.0, of=begun[1:2], writes=True)
     middle, users = begun[1], np.arange(300.0)
     users[middle.first : middle.end] *= 2
-    np.testing.assert_array_equal(begun.gathered()["users"], users)
+    np.testing.assert_array_equal(begun.gather_users()["users"], users)
 
 
 def test_two_writes_of_a_block_are_kept(begun, tmp_path):
     for _ in range(4):
-        begun.ask(doubled, 0.0, writes=True)
+        begun.map_blocks(doubled, 0.0, writes=True)
     names = sorted(file.name for file in tmp_path.glob("*/*"))
     assert names == [f"block-{number}-{state}.npz" for number in range(3) for state in (3, 4)]
 

@@ -125,10 +125,10 @@ def test_what_one_process_compiles_others_wait_for_and_read(checkout, tmp_path):
 
 
 def test_a_process_that_compiles_for_ever_is_waited_for_no_longer(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba_cache, "PATIENCE", 0.1)
+    monkeypatch.setattr(numba_cache, "MAX_WAIT_SECONDS", 0.1)
     with open(tmp_path / "lock", "w") as held, open(tmp_path / "lock", "w") as lock:
         fcntl.flock(held, fcntl.LOCK_EX)
-        numba_cache._wait_for(lock)
+        numba_cache._acquire_lock(lock)
         with pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -172,6 +172,23 @@ def test_signatures_compiled_at_once_keep_machine_code_of_their_own(tmp_path):
         assert [kept.load(key) for key in "abcd"] == [f"code of {key}" for key in "abcd"]
 
 
+@pytest.mark.parametrize("killed_in", ["_save_data", "_save_index"])
+def test_a_kill_while_saving_leaves_no_index_that_names_other_machine_code(tmp_path, monkeypatch, killed_in):
+    def kill(*_):
+        raise KeyboardInterrupt
+
+    cache = caching.IndexDataCacheFile(str(tmp_path), "kernel", "stamp")
+    for key in "ab":
+        cache.save(key, f"code of {key}")
+    (tmp_path / "kernel.nbi").write_bytes(b"damaged")  # so that names are given out anew
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(caching.IndexDataCacheFile, killed_in, kill)
+        cache.save("b", "code of b")
+    assert cache.load("a") is None and cache.load("b") is None
+    cache.save("b", "code of b")
+    assert cache.load("a") is None and cache.load("b") == "code of b"
+
+
 def test_other_libraries_kernels_stay_where_numba_puts_them(tmp_path):
     file = tmp_path / "theirs.py"
     file.write_text("import numba\n")
@@ -185,7 +202,7 @@ def test_versions_long_unused_are_deleted(tmp_path, monkeypatch):
     for name in [edited, old, "models-notes"]:
         (tmp_path / name).mkdir()
     monkeypatch.setattr(numba_cache, "source_digest", lambda: "1" * 16)
-    long_ago = time.time() - (numba_cache.DAYS_KEPT + 1) * 24 * 3600
+    long_ago = time.time() - (numba_cache.MAX_UNUSED_DAYS + 1) * 24 * 3600
     for name in [used, old, "models-notes"]:
         (tmp_path / name).mkdir(exist_ok=True)
         os.utime(tmp_path / name, (long_ago, long_ago))

@@ -158,7 +158,7 @@ def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest):
 
 
 def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
-    monkeypatch.setattr(stage, "MAX_COMPONENTS", 2)
+    monkeypatch.setattr(stage, "MAX_CANDIDATES", 2)
     of = fitted(home, digest, nothing=HalfSettings(), half=HalfSettings(), other_half=HalfSettings(first=30))
     found, _ = blended(home, digest, **of)
     assert {one.model for one in found.components} == {"half", "other_half"}

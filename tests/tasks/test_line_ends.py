@@ -111,11 +111,11 @@ def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sort
     ):
         caplog.clear()
         digest = made(home, tmp_path, lines(order, seed))
-        assert (matrices.load_split(home, digest).ends is not None) == (order == DRIFTING)
+        assert (matrices.load_split(home, digest).latest_mask is not None) == (order == DRIFTING)
         assert words in caplog.text
     caplog.clear()
     drifting = made(home, tmp_path, {user: sorted(own) for user, own in lines(DRIFTING, seed).items()})
-    assert matrices.load_split(home, drifting).ends is None and "sorted by item id" in caplog.text
+    assert matrices.load_split(home, drifting).latest_mask is None and "sorted by item id" in caplog.text
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_random_draws_what_it_drew_before_there_was_a_choice(home, tmp_path):
 
 def test_few_lines_or_lines_of_few_items_say_nothing(home, tmp_path, caplog):
     few = dict(list(lines(DRIFTING, 1).items())[:20])
-    assert matrices.load_split(home, made(home, tmp_path, few)).ends is None
+    assert matrices.load_split(home, made(home, tmp_path, few)).latest_mask is None
     assert "do not drift along lines (z = 0.0, " in caplog.text
 
 
@@ -146,7 +146,7 @@ def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, tmp_p
     made(home, tmp_path, lines(DRIFTING, 1))
     with warehouse.open_warehouse(home) as connection:
         connection.execute("delete from raw.places")
-    assert matrices.load_split(home, made(home, tmp_path, lines(DRIFTING, 1))).ends is None
+    assert matrices.load_split(home, made(home, tmp_path, lines(DRIFTING, 1))).latest_mask is None
     assert "drawn at random, for the training file has neither places" in caplog.text
     with pytest.raises(
         InputError, match="split.validation = latest: the training file has neither places in its lines"
@@ -235,6 +235,8 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
 def test_next_events_of_few_users_draws_by_default(home, log_events, caplog):
     log_events(list(days(validation.MIN_USERS - 10)))
     digest = of_next_events(home)
-    assert matrices.load_split(home, digest).ends is None and "have only 40 users with earlier edges" in caplog.text
+    assert (
+        matrices.load_split(home, digest).latest_mask is None and "have only 40 users with earlier edges" in caplog.text
+    )
     assert of_next_events(home, "random") == digest
-    assert matrices.load_split(home, of_next_events(home, "latest")).ends.any()
+    assert matrices.load_split(home, of_next_events(home, "latest")).latest_mask.any()

@@ -63,9 +63,9 @@ def pairs(home, matrix, users, items):
 def of(home, digest):
     """The pairs of a split's negatives: those to fit on, and those of each part."""
     read = matrices.load_split(home, digest)
-    parts = {name: part for name, part in read.parts.items() if part.negatives is not None}
-    held_out = {name: pairs(home, part.negatives, part.users, read.items) for name, part in parts.items()}
-    return pairs(home, read.negatives, read.users, read.items), held_out, read
+    parts = {name: part for name, part in read.parts.items() if part.explicit_negatives is not None}
+    held_out = {name: pairs(home, part.explicit_negatives, part.users, read.items) for name, part in parts.items()}
+    return pairs(home, read.explicit_negatives, read.users, read.items), held_out, read
 
 
 def test_what_has_no_like_among_its_events_was_observed(home, events):
@@ -86,9 +86,9 @@ def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events)
     assert trained | held_out["test"] == everything and not trained & held_out["test"]
     part = split_.parts["test"]
     shares = np.diff(part.targets.indptr) / (np.diff(part.targets.indptr) + np.diff(part.histories.indptr))
-    disliked_by = np.diff(split_.negatives[part.rows].indptr) + np.diff(part.negatives.indptr)
+    disliked_by = np.diff(split_.explicit_negatives[part.rows].indptr) + np.diff(part.explicit_negatives.indptr)
     wanted, error = shares @ disliked_by, np.sqrt((shares * (1 - shares)) @ disliked_by)
-    assert abs(part.negatives.nnz - wanted) < 4 * error
+    assert abs(part.explicit_negatives.nnz - wanted) < 4 * error
 
     trained, held_out, split_ = of(home, digests["strong_generalization"])
     training_users = {user for user, _ in pairs(home, split_.train, split_.users, split_.items)}
@@ -122,7 +122,7 @@ def test_of_next_events_none_is_from_the_cut_on(home, events):
 @pytest.mark.slow
 def test_matrices_are_the_same_where_none_is_asked_for_and_the_same_again_next_night(home, events):
     plain = split_home(home, observed=False)
-    assert all(matrices.load_split(home, digest).negatives is None for digest in plain.values())
+    assert all(matrices.load_split(home, digest).explicit_negatives is None for digest in plain.values())
     asked = split_home(home)
     assert split_home(home) == asked and all(asked[name] != plain[name] for name in plain)
     assert split_home(home, observed=False) == plain
@@ -165,10 +165,13 @@ def test_trials_of_a_search_get_them(home, events):
     )
     judged = asked.validation_data(home)
     whole = matrices.load_split(home, asked.matrices_digest)
-    assert judged.negatives.shape == judged.train.shape and 0 < judged.negatives.nnz < whole.negatives.nnz
-    assert judged.train.multiply(judged.negatives).nnz == 0 and judged.train.shape[0] < whole.train.shape[0]
+    assert (
+        judged.explicit_negatives.shape == judged.train.shape
+        and 0 < judged.explicit_negatives.nnz < whole.explicit_negatives.nnz
+    )
+    assert judged.train.multiply(judged.explicit_negatives).nnz == 0 and judged.train.shape[0] < whole.train.shape[0]
     values = [run_trial_fit(home, one, Trial(1, {}, {}, {})).outcome.value for one in (asked, plain)]
-    assert plain.validation_data(home).negatives is None and values[0] != values[1]
+    assert plain.validation_data(home).explicit_negatives is None and values[0] != values[1]
 
 
 DAY, MIN_VALUE = datetime(2026, 3, 1), 3.0

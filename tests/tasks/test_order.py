@@ -58,7 +58,7 @@ def by_places(home, histories, users, items):
     found = {}
     for row, user in enumerate(users):
         history = histories[row]
-        found[own[user]] = [ids[items[column]] for column in history.indices[np.argsort(history.places)]]
+        found[own[user]] = [ids[items[column]] for column in history.indices[np.argsort(history.recency_ranks)]]
     return found
 
 
@@ -81,7 +81,7 @@ def test_every_protocol_keeps_the_order_of_times_and_lines(home, log_events, tim
     order = newest_first(events)
     for protocol, digest in made(home, ["strong_generalization", "leave_one_out"]).items():
         stored = matrices.load_split(home, digest)
-        assert (stored.places >= 0).all() and stored.places.dtype == np.int32
+        assert (stored.recency_ranks >= 0).all() and stored.recency_ranks.dtype == np.int32
         found = by_places(home, stored.histories, stored.users, stored.items)
         assert found == only(order, found) and sum(map(len, found.values())) == stored.train.nnz > 200, protocol
         for part in stored.parts.values():
@@ -109,7 +109,7 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
         home, "given", digest, 1, edges=60
     ).part.histories  # some users, and the items that they have
     for row in range(sampled.shape[0]):
-        assert len(sampled[row].places) == sampled[row].nnz > 0
+        assert len(sampled[row].recency_ranks) == sampled[row].nnz > 0
 
 
 def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events):
@@ -137,7 +137,7 @@ def test_without_the_setting_the_matrices_are_those_of_before(home, log_events):
         files = [{file.name: file.read_bytes() for file in folder.glob("*.npy")} for folder in folders]
         assert {name: files[1].get(name) for name in files[0]} == files[0]
         assert {name.rpartition("_")[2] for name in files[1].keys() - files[0].keys()} == {"places.npy"}
-        assert matrices.load_split(home, plain[protocol]).places is None
+        assert matrices.load_split(home, plain[protocol]).recency_ranks is None
 
 
 def test_an_evaluation_weighs_by_the_order_of_the_split(home, log_events):
@@ -151,7 +151,7 @@ def test_an_evaluation_weighs_by_the_order_of_the_split(home, log_events):
         dense = np.zeros(part.histories.shape)
         for row in range(len(dense)):
             history = part.histories[row]
-            dense[row, history.indices] = 1 / (1.0 + history.places)
+            dense[row, history.indices] = 1 / (1.0 + history.recency_ranks)
         by_hand = (dense @ model.weights + model.offset).astype(np.float32)
         expected = compute_user_metrics(rank_targets(by_hand, part.histories, part.targets))
         found = average_over_users(rank_part_targets(model, "score", part).of_users)["mean_rank"].value

@@ -34,7 +34,7 @@ def ours(given: BackfillParameters, name: str, digest: str, rates: Rates) -> lis
     passes = []
     parts = split.parts.get("validation")
     validation = ValidationUsers(parts.histories, parts.targets) if parts else None
-    options = FitOptions(on_epoch=passes.append, validation=validation, negatives=split.negatives)
+    options = FitOptions(on_epoch=passes.append, validation=validation, explicit_negatives=split.explicit_negatives)
     model = kind(settings, seed=run.seed, threads=home.limits.threads)
     needed = kind.fit_bytes(settings, split.train.shape, split.train.nnz)
     fit, scores = Took(f"{name}: fit"), Took(f"{name}: scores and ranks")

@@ -1,4 +1,4 @@
-"""Whether what a run made takes the place of what is published: the comparison, the gates, and the record of decisions."""
+"""Promotion: whether a run's model replaces the published one. Comparison, gates, and the record of decisions."""
 
 from oneclass.tasks.publish.promotion.compare import (
     PROMOTION_METRIC,

@@ -1,14 +1,14 @@
-"""The champion, which is what stands as published, against the challenger, which is tonight's choice.
+"""Comparison of the champion, the published configuration, with the challenger, the choice of this run.
 
-Both are judged as *configurations*: model, score and settings, fitted on tonight's training edges and scored on tonight's
-validation users, paired over these. The champion's own kept fit is not asked. It was fitted on every edge there was, and
-so has seen most of the edges that are held out of tonight's validation users; no challenger has, and each would lose to
-that memory, night after night. A configuration that is not among tonight's models is fitted for the comparison. Where that
-fails, the challenger is held against the value that the champion had on the validation users of its own night, unpaired.
+Both are compared as *configurations*: model, score and settings, fitted on this run's training edges and evaluated on its
+validation users, paired over these. The champion's published fit is not evaluated. It was fitted on every edge, and so has
+seen most of the edges that are held out of the validation users; every challenger would lose to that leak. A configuration
+that is not among the run's models is fitted for the comparison. If that fails, the challenger is compared, unpaired, with
+the champion's value on the validation users of its own run.
 
-The same configuration on newer edges is never worse than itself. So on most nights nothing is decided by the comparison,
-and everything by the gates (`tasks/publish/promotion/gates.py`): they look at tonight's fits, lists and sizes, and hold what one
-configuration reaches tonight against what it reached when the standing publication was made.
+The same configuration on newer edges is never worse than itself. So on most nights the comparison decides nothing, and the
+gates (`tasks/publish/promotion/gates.py`) decide: they check this run's fits, lists and sizes, and compare a configuration's
+value with its value at the time of the current publication.
 """
 
 import logging
@@ -34,20 +34,20 @@ from oneclass.tasks.train import is_model_error, load_or_fit
 
 logger = logging.getLogger(__name__)
 
-PROMOTION_PROTOCOL = "strong_generalization"  # whose validation users judge
+PROMOTION_PROTOCOL = "strong_generalization"  # its validation users are compared on
 PROMOTION_METRIC = PROTOCOLS[PROMOTION_PROTOCOL].tuned_by
 
 
 @dataclass(frozen=True)
 class ChallengerRun:
-    """What a run brings to the decision.
+    """A run's input to the decision.
 
     Attributes:
         model, score: its choice.
-        settings: of each of the run's models.
-        fits: digest of each model that was fitted on the training edges of strong_generalization.
-        matrices_digest: of that protocol's split; None where the run has none.
-        asked_for: the choice was asked for by publish.model, so that the comparison alone does not refuse it.
+        settings: settings of each model of the run.
+        fits: digest of each model fitted on the training edges of strong_generalization.
+        matrices_digest: of that protocol's split; None if the run has none.
+        manual: whether the choice was set by publish.model, so that the comparison alone does not reject it.
     """
 
     model: str
@@ -59,7 +59,7 @@ class ChallengerRun:
     manual: bool = False
 
     def produced(self, candidate: Candidate) -> bool:
-        """Whether that configuration is one of tonight's."""
+        """Whether the run fitted this configuration."""
         settings = self.settings.get(candidate.model)
         if settings is None:
             return False
@@ -68,7 +68,7 @@ class ChallengerRun:
 
 @dataclass(frozen=True)
 class _ValidationResult:
-    """What a fit reaches on tonight's validation users: a metric of each, its mean and the mean rank; or what is wrong."""
+    """A fit's metric on the validation users, its mean, and the mean rank; or why there is none (`fault`)."""
 
     of_users: np.ndarray | None = None
     value: Mean | None = None
@@ -77,36 +77,36 @@ class _ValidationResult:
 
 
 def assess_challenger(home: Home, run: ChallengerRun, limits: PromotionLimits) -> Assessment:
-    """Hold tonight's choice against what stands, before it is fitted on every edge."""
+    """Compare a run's choice with the champion, before the choice is fitted on every edge."""
     champion = load_champion(home)
     challenger = Candidate(
         run.model, run.score, run.settings[run.model].model_dump(mode="json"), **observed_sizes(home)
     )
     split = _load_validation_split(home, run)
-    found = _evaluate_on_validation(home, run, challenger, split) if split else _ValidationResult()
-    if found.value:
+    result = _evaluate_on_validation(home, run, challenger, split) if split else _ValidationResult()
+    if result.value:
         challenger = replace(
             challenger,
-            value=found.value.value,
-            standard_error=found.value.standard_error,
-            validation_users=found.value.users,
+            value=result.value.value,
+            standard_error=result.value.standard_error,
+            validation_users=result.value.users,
         )
-    judgement = Assessment(challenger, champion, limits.margin).against(
-        found.fault, gates.check_better_than_random(challenger.name, found.mean_rank) if found.mean_rank else None
+    assessment = Assessment(challenger, champion, limits.margin).with_objections(
+        result.fault, gates.check_better_than_random(challenger.name, result.mean_rank) if result.mean_rank else None
     )
     if champion is None:
-        return replace(judgement, note="nothing stands that it could be held against")
-    judgement = judgement.against(
+        return replace(assessment, note="there is no champion to compare with")
+    assessment = assessment.with_objections(
         gates.check_size("edges", challenger.edges, champion.edges, limits),
         gates.check_size("users", challenger.users, champion.users, limits),
     )
-    if split is None or found.value is None:
-        return replace(judgement, note="" if found.fault else "no validation user to compare on")
-    return _compare_with_champion(home, run, judgement, found, split, limits)
+    if split is None or result.value is None:
+        return replace(assessment, note="" if result.fault else "no validation user to compare on")
+    return _compare_with_champion(home, run, assessment, result, split, limits)
 
 
 def observed_sizes(home: Home) -> dict[str, int]:
-    """`edges` and `users` of the observed graph."""
+    """Return the `edges` and `users` of the observed graph."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
         counts = "select count(*) as edges, count(distinct user_index) as users from indexed.interactions"
         return warehouse.query(connection, counts).row(0, named=True)
@@ -116,38 +116,42 @@ def _compare_with_champion(
     home: Home,
     run: ChallengerRun,
     assessment: Assessment,
-    found: _ValidationResult,
+    result: _ValidationResult,
     split: SplitMatrices,
     limits: PromotionLimits,
 ) -> Assessment:
-    """The judgement with the comparison: paired where the champion's configuration can be fitted tonight."""
+    """Add the comparison to the assessment: paired if the champion's configuration can be fitted in this run."""
     challenger, champion = assessment.challenger, assessment.champion
-    assert champion is not None and found.value is not None and found.of_users is not None
+    assert champion is not None and result.value is not None and result.of_users is not None
     same = challenger.has_same_configuration(champion)
-    its = found if same else _evaluate_on_validation(home, run, champion, split)
+    champion_result = result if same else _evaluate_on_validation(home, run, champion, split)
     before = champion.validation_summary
-    if its.value is not None and its.of_users is not None:
-        paired = compare_paired(found.of_users, its.of_users)
+    if champion_result.value is not None and champion_result.of_users is not None:
+        paired = compare_paired(result.of_users, champion_result.of_users)
         difference, error, how = paired.difference, paired.standard_error or 0.0, "over the same validation users"
         if before:
-            assessment = assessment.against(gates.check_drop(champion.name, its.value, before, limits))
+            assessment = assessment.with_objections(
+                gates.check_drop(champion.name, champion_result.value, before, limits)
+            )
     elif before is not None:
-        difference = found.value.value - before.value
-        error = float(np.hypot(found.value.standard_error or 0.0, before.standard_error or 0.0))
-        how = f"against the validation users of the champion's own night, for {its.fault}"
+        difference = result.value.value - before.value
+        error = float(np.hypot(result.value.standard_error or 0.0, before.standard_error or 0.0))
+        how = f"against the validation users of the champion's own night, for {champion_result.fault}"
     else:
-        return replace(assessment, note=f"not compared, for {its.fault}")
+        return replace(assessment, note=f"not compared, for {champion_result.fault}")
     numbers = f"{PROMOTION_METRIC} {difference:+.4f} ± {error:.4f} against {champion.name}, {how}"
     assessment = replace(assessment, difference=difference, standard_error=error)
     if same:
         return replace(assessment, note="the configuration that stands, fitted to the edges of this run")
     if difference < -limits.margin * error and not run.manual:
-        return assessment.against(f"worse by more than publish.margin = {limits.margin:g} standard errors: {numbers}")
+        return assessment.with_objections(
+            f"worse by more than publish.margin = {limits.margin:g} standard errors: {numbers}"
+        )
     return replace(assessment, note=("asked for by publish.model: " if run.manual else "") + numbers)
 
 
 def _load_validation_split(home: Home, run: ChallengerRun) -> SplitMatrices | None:
-    """Tonight's split, where it has validation users with something to be found."""
+    """Load the run's split, if it has validation users with a target."""
     if run.matrices_digest is None:
         return None
     split = matrices.load_split(home, run.matrices_digest)
@@ -158,7 +162,7 @@ def _load_validation_split(home: Home, run: ChallengerRun) -> SplitMatrices | No
 def _evaluate_on_validation(
     home: Home, run: ChallengerRun, candidate: Candidate, split: SplitMatrices
 ) -> _ValidationResult:
-    """What a configuration reaches on tonight's validation users, fitted on tonight's training edges."""
+    """Evaluate a configuration on the run's validation users, fitted on its training edges."""
     if run.produced(candidate):
         if candidate.model not in run.fits:
             return _ValidationResult(fault=f"{candidate.model} could not be fitted tonight")
@@ -188,14 +192,14 @@ def _evaluate_on_validation(
 def _load_or_fit_candidate(home: Home, run: ChallengerRun, candidate: Candidate, split: SplitMatrices) -> str:
     assert run.matrices_digest is not None  # the split has been loaded
     settings: Any = MODELS[candidate.model].Settings.from_saved(candidate.settings)
-    if settings.reads_order and split.places is None:
+    if settings.reads_order and split.recency_ranks is None:
         raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")
-    logger.info("%s stands as published and is fitted for the comparison", candidate.name)
-    made = load_or_fit(
+    logger.info("%s is published and is fitted for the comparison", candidate.name)
+    fit = load_or_fit(
         home,
         matrices_digest=run.matrices_digest,
         model=candidate.model,
         settings=settings,
         seed=run.seed,
     )
-    return made.digest
+    return fit.digest

@@ -1,4 +1,4 @@
-"""What is known of champion and challenger, the decision between them, and its row in `operations.promotions`."""
+"""Champion and challenger, the decision between them, and its row in `operations.promotions`."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,12 +17,12 @@ from oneclass.tasks.stores.home import Home
 
 @dataclass(frozen=True)
 class Candidate:
-    """A configuration, and what it was made of: what a publication keeps of its model, as plain data.
+    """A configuration and the data it was fitted on; a publication stores it as plain data.
 
     Attributes:
-        settings: the model's, as JSON has them.
-        edges, users: of the observed graph that its recommendations are of.
-        value, standard_error, validation_users: the metric on validation of that night; None where there was none.
+        settings: the model's settings as JSON.
+        edges, users: size of the observed graph of its recommendations.
+        value, standard_error, validation_users: the validation metric of that run; None if it had none.
     """
 
     model: str
@@ -45,20 +45,20 @@ class Candidate:
         return None if self.value is None else Mean(self.value, self.standard_error, self.validation_users)
 
     def has_same_configuration(self, other: "Candidate") -> bool:
-        """Whether both are one configuration: model, score and settings."""
+        """Whether both have the same model, score and settings."""
         return (self.model, self.score, self.settings) == (other.model, other.score, other.settings)
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """What speaks for and against the challenger before its lists have been made.
+    """The comparison of challenger and champion, before the challenger's recommendations are computed.
 
     Attributes:
-        champion: what stands; None where nothing does, or it does not say what made it.
-        difference, standard_error: of the metric on validation, challenger minus champion; None where not compared.
-        refusals: why the champion stays; empty where nothing speaks against the challenger.
-        note: what speaks for it, or how they were compared.
-        by_hand: somebody asked for the challenger: it stands whatever the gates say.
+        champion: the published configuration; None if nothing is published, or its configuration is unknown.
+        difference, standard_error: of the validation metric, challenger minus champion; None if not compared.
+        refusals: objections to the challenger; empty if there are none.
+        note: why it is promoted, or how they were compared.
+        manual: whether a person asked for the challenger, which overrides all objections.
     """
 
     challenger: Candidate
@@ -71,32 +71,32 @@ class Assessment:
     manual: bool = False
 
     @property
-    def stays(self) -> bool:
-        """Whether the champion stays. There must be one: on the first night there is nothing to fall back on."""
+    def keeps_champion(self) -> bool:
+        """Whether the champion stays published. Without a champion, as on the first night, the challenger is promoted."""
         return bool(self.refusals) and self.champion is not None and not self.manual
 
-    def against(self, *reasons: str | None) -> "Assessment":
-        """The same with more reasons against the challenger; a None among them is not a reason."""
+    def with_objections(self, *reasons: str | None) -> "Assessment":
+        """Return the assessment with more objections to the challenger; None is no objection."""
         return replace(self, refusals=self.refusals + tuple(reason for reason in reasons if reason))
 
 
 def load_champion(home: Home) -> Candidate | None:
-    """What the standing recommendations were made of; None where there are none, or nobody knows."""
-    made_of = publications.load_current(home).get("recommended")
-    return Candidate(**made_of) if made_of else None
+    """Load the published configuration; None if nothing is published, or its configuration is unknown."""
+    recorded = publications.load_current(home).get("recommended")
+    return Candidate(**recorded) if recorded else None
 
 
 def check_recommendations(
     connection: duckdb.DuckDBPyConnection, assessment: Assessment, limits: PromotionLimits
 ) -> Assessment:
-    """The judgement after a look at the challenger's recommendations, which the temporary table `ranked` has."""
-    found = warehouse.select(connection, "promotion/lists").row(0, named=True)
-    return assessment.against(gates.check_lists(assessment.challenger.name, found, limits))
+    """Check the challenger's recommendations in the temporary table `ranked`."""
+    summary = warehouse.select(connection, "promotion/lists").row(0, named=True)
+    return assessment.with_objections(gates.check_lists(assessment.challenger.name, summary, limits))
 
 
 def record_promotion(connection: duckdb.DuckDBPyConnection, run_id: str, assessment: Assessment) -> Decision:
-    """Decide, and write the row of this run, in place of one that an earlier try wrote."""
-    promoted = not assessment.stays
+    """Decide, and write the row of this run, replacing that of an earlier try."""
+    promoted = not assessment.keeps_champion
     reasons = [*assessment.refusals, assessment.note] if not promoted else [assessment.note, *assessment.refusals]
     decision = Decision(
         run_id,

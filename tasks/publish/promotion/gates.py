@@ -1,4 +1,4 @@
-"""Gates: what refuses promotion whatever a comparison says. Each gives the reason in words, or None."""
+"""Gates: checks that reject a promotion regardless of the comparison. Each returns the objection, or None."""
 
 from typing import Any
 
@@ -9,37 +9,37 @@ from oneclass.models.evaluation.metrics import Mean
 from oneclass.tasks.publish.settings import PromotionLimits
 from oneclass.tasks.stores.matrices import Part
 
-NUM_CHECKED_USERS = 256  # whose scores are looked at one by one
-RANDOM_MARGIN_IN_SE = 2  # standard errors that a mean rank may lie below that of guesses
-DROP_MARGIN_IN_SE = 5  # joint standard errors that two nights' values may differ by, however large the drop
-NON_PERSONALIZED_MODELS = ("popularity",)  # models that score every user alike, by what they are
+NUM_CHECKED_USERS = 256  # users whose scores are checked
+RANDOM_MARGIN_IN_SE = 2  # standard errors by which a mean rank may lie below that of random scores
+DROP_MARGIN_IN_SE = 5  # joint standard errors by which two nights' values may differ, however large the drop
+NON_PERSONALIZED_MODELS = ("popularity",)  # models that score all users alike by design
 
 
 def check_scores(model: Model, score: str, part: Part) -> str | None:
-    """Whether the scores are finite and tell items, and users, apart: those of the first users with a target."""
+    """Check that scores are finite and differ between items and between users, for the first users with a target."""
     users = np.flatnonzero(np.diff(part.targets.indptr))[:NUM_CHECKED_USERS]
     histories = part.histories[users]
-    found = model.scores(histories, users=None if part.rows is None else part.rows[users], score=score)
+    scores = model.scores(histories, users=None if part.rows is None else part.rows[users], score=score)
     what = f"{model.name}/{score}"
-    if not np.isfinite(found).all():
+    if not np.isfinite(scores).all():
         return f"{what} has scores that are NaN or infinite on the validation users: the fit has diverged"
-    if found.shape[1] > 1 and (found == found[:, :1]).all():
+    if scores.shape[1] > 1 and (scores == scores[:, :1]).all():
         return f"{what} gives every item the same score, for everybody"
-    differing = len({histories[row].indices.tobytes() for row in range(len(users))}) > 1
-    if differing and model.name not in NON_PERSONALIZED_MODELS and (found == found[:1]).all():
+    histories_differ = len({histories[row].indices.tobytes() for row in range(len(users))}) > 1
+    if histories_differ and model.name not in NON_PERSONALIZED_MODELS and (scores == scores[:1]).all():
         return f"{what} gives everybody the same scores, whatever they like"
     return None
 
 
 def check_better_than_random(what: str, mean_rank: Mean) -> str | None:
-    """Whether a mean rank on validation lies below 0.5, that of guesses; ties count as one half, as guesses have them."""
+    """Check that a mean rank on validation is not below 0.5, that of random scores; ties count as one half."""
     if mean_rank.value + RANDOM_MARGIN_IN_SE * (mean_rank.standard_error or 0.0) >= 0.5:
         return None
     return f"the mean rank of {what} on validation is {mean_rank.value:.3f}; guesses have 0.5"
 
 
 def check_size(what: str, now: int, champion_size: int, limits: PromotionLimits) -> str | None:
-    """Whether there are far fewer edges (or users) than the standing publication was made of."""
+    """Check that there are not far fewer edges (or users) than in the current publication."""
     if now >= limits.min_size_ratio * champion_size:
         return None
     return (
@@ -49,7 +49,7 @@ def check_size(what: str, now: int, champion_size: int, limits: PromotionLimits)
 
 
 def check_drop(what: str, now: Mean, then: Mean, limits: PromotionLimits) -> str | None:
-    """Whether one configuration's metric on validation has fallen far below that of another night."""
+    """Check that a configuration's validation metric has not fallen far below its value on another night."""
     if now.value >= (1 - limits.max_drop) * then.value:
         return None
     if then.value - now.value <= DROP_MARGIN_IN_SE * float(np.hypot(now.standard_error or 0, then.standard_error or 0)):
@@ -60,23 +60,23 @@ def check_drop(what: str, now: Mean, then: Mean, limits: PromotionLimits) -> str
     )
 
 
-def check_lists(what: str, found: dict[str, Any], limits: PromotionLimits) -> str | None:
-    """Whether the recommendations are empty, not finite, constant, or of far fewer items than those that stand.
+def check_lists(what: str, summary: dict[str, Any], limits: PromotionLimits) -> str | None:
+    """Check that recommendations are not empty, not finite, constant, or of far fewer items than the current ones.
 
     Args:
-        found: the row of the statement `promotion/lists`.
+        summary: the row of the statement `promotion/lists`.
     """
-    if not found["entries"]:
+    if not summary["entries"]:
         return f"{what} recommends nothing to anybody"
-    if found["not_finite"]:
+    if summary["not_finite"]:
         return (
-            f"{what} has {found['not_finite']:,} recommendations whose score is NaN or infinite: the fit has diverged"
+            f"{what} has {summary['not_finite']:,} recommendations whose score is NaN or infinite: the fit has diverged"
         )
-    if found["constant"]:
+    if summary["constant"]:
         return f"{what} gives all recommendations of a user the same score, for everybody"
-    if found["items"] < limits.min_coverage_ratio * found["standing_items"]:
+    if summary["items"] < limits.min_coverage_ratio * summary["standing_items"]:
         return (
-            f"{what} recommends {found['items']:,} different items, the standing lists {found['standing_items']:,}: less "
+            f"{what} recommends {summary['items']:,} different items, the standing lists {summary['standing_items']:,}: less "
             f"than publish.min_coverage_ratio = {limits.min_coverage_ratio:g} of them"
         )
     return None

@@ -1,4 +1,4 @@
-"""What people do by hand to what is published: look at it, go back to an earlier publication, publish another model."""
+"""Manual publication: show the status, roll back to an earlier publication, publish another model."""
 
 import json
 import logging
@@ -25,11 +25,11 @@ MAX_LISTED_DECISIONS = 10
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """What the latest evaluated run fitted and evaluated.
+    """The latest evaluated run, and its result for one model.
 
     Attributes:
-        settings: the run's own, as `operations.runs` has them, and the model's as its fits had them.
-        score, value, standard_error, users: of the model that is asked for, its best score on validation.
+        settings: the run's, from `operations.runs`, with the model's as fitted.
+        score, value, standard_error, users: the model's best score on validation.
     """
 
     run_id: str
@@ -41,46 +41,51 @@ class EvaluatedRun:
 
 
 def format_status(home: Home) -> str:
-    """The publication that stands, those that are kept, and the last decisions, as text."""
-    stands, kept = publications.load_current(home), publications.list_publications(home)
+    """Format the current publication, the stored ones, and the last decisions."""
+    current, stored = publications.load_current(home), publications.list_publications(home)
     lines = [f"Kept publications of {home.dataset}, the newest first:"]
-    for facts in kept:
-        mark = "*" if facts["run_id"] == stands.get("run_id") else " "
+    for facts in stored:
+        mark = "*" if facts["run_id"] == current.get("run_id") else " "
         lines.append(f"{mark} {facts['run_id']}  {_describe_publication(facts)}")
-    lines += ["(* is published)"] if kept else ["  none"]
+    lines += ["(* is published)"] if stored else ["  none"]
     lines += ["", "The last decisions:"]
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        found = promotion_log.load_decisions(connection, limit=MAX_LISTED_DECISIONS)
-    lines += [f"  {one.decided_at:%Y-%m-%d %H:%M} UTC, run {one.run_id}: {one.sentence}" for one in found] or ["  none"]
+        decisions = promotion_log.load_decisions(connection, limit=MAX_LISTED_DECISIONS)
+    lines += [
+        f"  {decision.decided_at:%Y-%m-%d %H:%M} UTC, run {decision.run_id}: {decision.sentence}"
+        for decision in decisions
+    ] or ["  none"]
     return "\n".join(lines)
 
 
 def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
-    """Point `published` to an earlier publication, whose bytes are as they were, and note the decision.
+    """Activate an earlier publication, byte for byte, and record the decision.
 
     Args:
-        run_id: of this act, in `operations.runs`.
-        to: the run whose publication is to stand; by default the one that stood before the one that stands.
+        run_id: of this command, in `operations.runs`.
+        to: the run whose publication to activate; by default the one before the current one.
 
     Returns:
-        The run whose publication stands now.
+        The run whose publication is now active.
 
     Raises:
         InputError: there is no such publication.
-        Damaged: a file of it is not what was published.
+        DamagedFile: a file of it differs from what was published.
     """
-    stands = publications.load_current(home)
-    kept = {facts["run_id"]: facts for facts in publications.list_publications(home)}
-    to = to or stands.get("before")
-    if to is None or to not in kept:
-        which = f"--rollback {to}: that publication is not kept" if to else "--rollback: no publication stood before"
-        raise InputError(f"{which}. Kept are: {', '.join(kept) or 'none'}.")
-    if to == stands.get("run_id"):
-        raise InputError(f"--rollback {to}: is what is published.")
+    current = publications.load_current(home)
+    stored = {facts["run_id"]: facts for facts in publications.list_publications(home)}
+    to = to or current.get("before")
+    if to is None or to not in stored:
+        which = (
+            f"--rollback {to}: that publication is not kept" if to else "--rollback: there is no earlier publication"
+        )
+        raise InputError(f"{which}. Kept are: {', '.join(stored) or 'none'}.")
+    if to == current.get("run_id"):
+        raise InputError(f"--rollback {to}: is already published.")
     folder = home.publications / to
     checksums.load_checked_facts(folder, published_model.MANIFEST_FILE)
-    now, then = (_describe_publication(facts) for facts in (stands, kept[to]))
-    reason = f"by hand: rolled back from run {stands.get('run_id')} to run {to}"
+    now, then = (_describe_publication(facts) for facts in (current, stored[to]))
+    reason = f"by hand: rolled back from run {current.get('run_id')} to run {to}"
     decided = datetime.now(UTC).replace(tzinfo=None)
     decision = promotion_log.Decision(run_id, decided, now, then, None, None, None, 0.0, True, reason)
     parameters = {"recommendations_made": False, "top_n": 0}
@@ -95,13 +100,13 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
 
 
 def promote_model(home: Home, run_id: str, model: str) -> Published:
-    """Publish a model of the latest evaluated run, fitted on the edges as they are, whatever comparison and gates say.
+    """Publish a model of the latest evaluated run, fitted on the current edges, overriding comparison and gates.
 
     Args:
-        run_id: of this act, in `operations.runs`.
+        run_id: of this command, in `operations.runs`.
 
     Raises:
-        InputError: no run has been evaluated, or the latest did not have the model.
+        InputError: no run has been evaluated, or the latest did not fit the model.
     """
     evaluated = _latest_evaluated(home, model)
     settings = MODELS[model].Settings.from_saved(evaluated.settings["models"][model])
@@ -125,14 +130,14 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         validation_users=evaluated.users,
     )
     note = f"by hand: {model} of run {evaluated.run_id}"
-    judgement = promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True)
+    assessment = promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True)
     publishing = PublishSettings(**evaluated.settings.get("publish", {}))
     return publish(
         home,
         run_id,
         publishing,
         choice=ChosenModel(model, evaluated.score),
-        assessment=judgement,
+        assessment=assessment,
         model_digest=fit.digest,
         matrices_digest=matrices_digest,
         evaluated=evaluated.run_id,
@@ -146,8 +151,8 @@ def _latest_evaluated(home: Home, model: str) -> EvaluatedRun:
             raise InputError(
                 f"--model {model}: no run of {home.dataset} has been evaluated yet. Run flows.backfill first."
             )
-        found = warehouse.select(connection, "promotion/of_model", run_id=run_id, model=model, metric=VALIDATION_METRIC)
-    row = found.row(0, named=True)
+        rows = warehouse.select(connection, "promotion/of_model", run_id=run_id, model=model, metric=VALIDATION_METRIC)
+    row = rows.row(0, named=True)
     settings = json.loads(row["settings"])
     if model not in settings["models"]:
         raise InputError(f"--model {model}: run {run_id} did not fit it. It has {', '.join(settings['models'])}.")
@@ -158,5 +163,5 @@ def _latest_evaluated(home: Home, model: str) -> EvaluatedRun:
 
 
 def _describe_publication(facts: dict[str, Any]) -> str:
-    made_of = facts.get("recommended")
-    return f"{made_of['model']}/{made_of['score']}" if made_of else "unknown"
+    recorded = facts.get("recommended")
+    return f"{recorded['model']}/{recorded['score']}" if recorded else "unknown"

@@ -83,7 +83,7 @@ def test_a_fit_that_is_at_hand_is_taken(long_tailed):
         asked.append((name, of))
         return kept if name == "mrf_dense" else None
 
-    model = Blend(settings(1, 1), seed=4).fit(long_tailed, FitOptions(member=member))
+    model = Blend(settings(1, 1), seed=4).fit(long_tailed, FitOptions(load_component=member))
     assert asked == [("mrf_dense", DENSE), ("wmf", FACTORS)] and model.components[0] is kept
     alone = Blend(settings(1, 1), seed=4).fit(long_tailed)
     np.testing.assert_array_equal(model.scores(long_tailed[:9]), alone.scores(long_tailed[:9]))

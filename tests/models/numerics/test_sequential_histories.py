@@ -32,8 +32,8 @@ def test_rows_and_columns_that_are_taken_keep_their_places(key):
     numbered = csr_matrix((np.arange(histories.nnz) + 1, histories.indices, histories.indptr), shape=histories.shape)
     found, entries = histories[key], numbered[key].data - 1
     assert isinstance(found, SequentialHistories)
-    np.testing.assert_array_equal(found.places, histories.places[entries])
-    assert by_pair(histories, histories.places) == places
+    np.testing.assert_array_equal(found.recency_ranks, histories.recency_ranks[entries])
+    assert by_pair(histories, histories.recency_ranks) == places
 
 
 def test_no_order_is_made_up():
@@ -42,7 +42,7 @@ def test_no_order_is_made_up():
         with pytest.raises(ValueError, match="recency_exponent = 0.5 weighs likes by their order"):
             recency_weights(other, 0.5)
         assert (recency_weights(other, 0) == 1).all()
-    with pytest.raises(ValueError, match="3 places but"):
+    with pytest.raises(ValueError, match="3 recency ranks but"):
         with_recency_ranks(histories, np.arange(3))
     assert with_recency_ranks(histories, None) is histories
 
@@ -68,7 +68,7 @@ def test_items_without_training_users_are_not_counted():
     known = drop_unknown_entries(histories, trained, "mrf_dense")
     assert known.shape == (30, 38)
     left = {pair: place for pair, place in places.items() if pair[1] < 38 and trained[pair[1]]}
-    assert by_pair(known, known.places) == left
+    assert by_pair(known, known.recency_ranks) == left
     for (user, item), weight in by_pair(known, recency_weights(known, 1.0)).items():
         newer = sum(place < left[user, item] for pair, place in left.items() if pair[0] == user)
         assert weight == pytest.approx(1 / (1 + newer))

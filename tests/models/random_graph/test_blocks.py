@@ -66,7 +66,7 @@ def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed
     with by_messages(long_tailed) as posterior:
         for t, step in enumerate(step_sizes(14, 6), start=1):
             posterior.iterate(t, step)
-        other = posterior.gathered()
+        other = posterior.gather()
     for side in ("users", "items"):
         before, after = getattr(one, side), getattr(other, side)
         for name, array in vars(before).items():

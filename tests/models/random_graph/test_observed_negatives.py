@@ -79,7 +79,7 @@ def fitted(likes, observed=None, threads=1, **settings):
     settings = RandomGraphSettings(**({"factors": 4, "iterations": 14} | settings))
     likes = csr_matrix(likes, dtype=np.float32)
     negatives = None if observed is None else csr_matrix(observed, dtype=np.float32)
-    return RandomGraph(settings, seed=2, threads=threads).fit(likes, FitOptions(negatives=negatives))
+    return RandomGraph(settings, seed=2, threads=threads).fit(likes, FitOptions(explicit_negatives=negatives))
 
 
 def same_bits(one, other):
@@ -162,7 +162,7 @@ def test_on_the_demo_like_estimates_the_coin():
     errors, correlations = {}, {}
     for on in (False, True):
         settings = RandomGraphSettings(explicit_negatives=on, learn_tau=False)
-        model = RandomGraph(settings, seed=1, threads=2).fit(likes, FitOptions(negatives=negatives))
+        model = RandomGraph(settings, seed=1, threads=2).fit(likes, FitOptions(explicit_negatives=negatives))
         like = model.like(likes[users], users=users, items=items[held][:, None])[0][:, 0]
         errors[on], correlations[on] = calibration_error(like, coin), np.corrcoef(like, coin)[0, 1]
     assert errors[True] < 0.03 and errors[False] > 0.06

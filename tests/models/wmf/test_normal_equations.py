@@ -28,7 +28,7 @@ def log():
 
 def fit(likes, considered=None, threads=1, **more):
     settings = WMFSettings(**{**SETTINGS, "explicit_negative_weight": WEIGHT, **more})
-    options = DEFAULT_OPTIONS if considered is None else FitOptions(negatives=csr_matrix(considered))
+    options = DEFAULT_OPTIONS if considered is None else FitOptions(explicit_negatives=csr_matrix(considered))
     counts = likes * np.random.default_rng(2).integers(1, 4, likes.shape)  # how often an item was liked is not read
     return WMF(settings, seed=3, threads=threads).fit(csr_matrix(counts), options)
 
@@ -54,7 +54,9 @@ def test_the_loss_falls_to_that_of_the_factors(log):
     likes, considered = log
     values = []
     settings = WMFSettings(**SETTINGS, explicit_negative_weight=WEIGHT, user_weight_exponent=0.0)
-    options = FitOptions(negatives=csr_matrix(considered), on_epoch=lambda epoch: values.append(epoch.values["loss"]))
+    options = FitOptions(
+        explicit_negatives=csr_matrix(considered), on_epoch=lambda epoch: values.append(epoch.values["loss"])
+    )
     model = WMF(settings, seed=3).fit(csr_matrix(likes), options)
     u, v, p = model.user_factors.astype(float), model.item_factors.astype(float), likes + WEIGHT * considered
     of_users, of_items = (0.01 * ((p > 0).sum(axis=side) + 0.1 * p.shape[side]) for side in (1, 0))
@@ -101,7 +103,10 @@ def test_it_is_refused_where_it_cannot_be(log):
         fit(likes, considered[:, 1:])
     with pytest.raises(ValidationError, match="take loss = rendle2021"):
         WMFSettings(explicit_negative_weight=0.1, loss="hu2008")
-    assert WMFSettings(explicit_negative_weight=0.1).reads_negatives and not WMFSettings().reads_negatives
+    assert (
+        WMFSettings(explicit_negative_weight=0.1).reads_explicit_negatives
+        and not WMFSettings().reads_explicit_negatives
+    )
 
 
 def test_members_of_a_blend_get_them(log):
@@ -111,8 +116,8 @@ def test_members_of_a_blend_get_them(log):
         {"model": "mrf_dense"},
     ]
     settings = BlendSettings(components=components)
-    assert settings.reads_negatives and not BlendSettings().reads_negatives
-    made = Blend(settings, seed=3).fit(csr_matrix(likes), FitOptions(negatives=csr_matrix(considered)))
+    assert settings.reads_explicit_negatives and not BlendSettings().reads_explicit_negatives
+    made = Blend(settings, seed=3).fit(csr_matrix(likes), FitOptions(explicit_negatives=csr_matrix(considered)))
     assert same(made.components[0], fit(likes, considered))
 
 

@@ -189,7 +189,7 @@ def test_two_workers_one_of_which_is_killed_judge_as_a_plain_run(own_cluster, de
         assert evaluated(home, digests, executor=executor) == plain
     assert killed.poll() is not None
     for name in SHORT:
-        assert executor.labels.count(f"{name}: judge on leave_one_out") > 2
+        assert executor.labels.count(f"{name}: evaluate on leave_one_out") > 2
 
 
 DECLARED = 140_000  # bytes; room for a block of a few users of K = 128

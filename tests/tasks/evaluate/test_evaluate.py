@@ -300,8 +300,8 @@ def test_a_retry_replaces_its_own_rows_only(home):
     split = leave_one_out(np.random.default_rng(4))
     part, odd = split.parts["test"], np.arange(ITEMS) % 2 == 1
     free = (split.train + part.targets).toarray() == 0
-    part = replace(part, negatives=csr(free & odd))
-    split = replace(split, negatives=csr(free & ~odd), parts={"test": part})
+    part = replace(part, explicit_negatives=csr(free & odd))
+    split = replace(split, explicit_negatives=csr(free & ~odd), parts={"test": part})
     digest, fits = store(home, split, Popularity, Opinion)
     tables = (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES)
 
@@ -391,7 +391,7 @@ def split():
     unseen = Part(with_recency_ranks(train[:9], places[: train.indptr[9]]), targets[:9], np.arange(9, dtype=np.int32))
     part = Part(train[train_rows], targets[train_rows], train_rows + 100, train_rows, negatives[train_rows])
     numbers = [np.arange(size, dtype=np.int32) for size in train.shape]
-    return SplitMatrices("leave_one_out", train, *numbers, {"test": part, "validation": unseen}, places=places)
+    return SplitMatrices("leave_one_out", train, *numbers, {"test": part, "validation": unseen}, recency_ranks=places)
 
 
 def test_some_users_of_a_part_are_the_rows_of_the_whole_part(split, home):
@@ -406,7 +406,7 @@ def test_some_users_of_a_part_are_the_rows_of_the_whole_part(split, home):
                 assert found is None
             else:
                 assert (found != of_part[list(expected)]).nnz == 0 and found.shape[0] == len(expected)
-        assert some.histories.places.tolist() == part.histories[list(expected)].places.tolist()
+        assert some.histories.recency_ranks.tolist() == part.histories[list(expected)].recency_ranks.tolist()
         assert some.users.tolist() == part.users[4:11].tolist()
         assert some.rows is None if part.rows is None else some.rows.tolist() == part.rows[4:11].tolist()
 

@@ -41,7 +41,7 @@ def split(request):
     users, items = np.arange(USERS, dtype=np.int32), np.arange(ITEMS, dtype=np.int32)
     rows = users if request.param == "leave_one_out" else None
     part = Part(likes, targets, users, rows, held_out)
-    return SplitMatrices(request.param, likes, users, items, {"test": part}, negatives=negatives)
+    return SplitMatrices(request.param, likes, users, items, {"test": part}, explicit_negatives=negatives)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def one_by_one(model, split):
     for user in range(USERS):
         row = None if part.rows is None else np.array([user])
         like = model.like(part.histories[user], users=row)[0][0]
-        for matrix, liked in ((part.targets, True), (part.negatives, False)):
+        for matrix, liked in ((part.targets, True), (part.explicit_negatives, False)):
             for item in matrix[user].indices:
                 yield user, item, like[item], liked
 
@@ -84,7 +84,7 @@ def test_every_held_out_pair_is_judged_once(split, model, monkeypatch):
         inside = like[~liked & (degrees >= one.low) & (degrees <= one.high)]
         assert one.edges == len(inside) == sum(one.histogram) and one.error == pytest.approx(np.mean(inside >= 0.5))
     assert sum(one.edges for one in found.dislikes_by_degree) == (~liked).sum()
-    shares = smoothed_like_rates(split.train, split.negatives)
+    shares = smoothed_like_rates(split.train, split.explicit_negatives)
     popular = explicit_negatives.evaluate_popularity_baseline(split).figures["considered_log_loss"].value
     assert popular == pytest.approx(evaluate_probabilities(shares[items], liked)["considered_log_loss"].value)
 
@@ -92,9 +92,9 @@ def test_every_held_out_pair_is_judged_once(split, model, monkeypatch):
 def test_nothing_is_judged_where_nothing_was_kept_or_there_is_no_like(split, model):
     part = split.parts["test"]
     for negatives in (None, csr_matrix((USERS, ITEMS), dtype=np.float32)):
-        without = replace(split, parts={"test": replace(part, negatives=negatives)})
+        without = replace(split, parts={"test": replace(part, explicit_negatives=negatives)})
         assert (
-            not explicit_negatives._has_both_classes(without.parts["test"])
+            not explicit_negatives.has_both_classes(without.parts["test"])
             and explicit_negatives.evaluate_popularity_baseline(without) is None
         )
     assert explicit_negatives.score_explicit_pairs(Popularity().fit(split.train), part, None) is None

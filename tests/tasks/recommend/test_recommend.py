@@ -130,7 +130,7 @@ def test_unknown_users_and_items_are_reported(by_model, shop):
         shop.recommend_for("nobody")
     with pytest.raises(InputError, match="item nil: nobody in small likes it"):
         shop.similar_items("nil")
-    with pytest.raises(InputError, match="popularity says nothing of one item beside another"):
+    with pytest.raises(InputError, match="popularity has no similarities between items"):
         by_model[1]["popularity"].similar_items("i3")
     with pytest.raises(ValueError, match="n = 0"):
         shop.recommend(["i1"], n=0)

@@ -95,7 +95,7 @@ def test_an_older_homes_given_split_has_no_places_and_is_tuned_on_a_draw(older, 
     with runs.record_run(older, "new", "backfill", {}):
         binarize(older, BinarizeSettings(), "new")
         digests = split(older, SplitSettings(), "new", protocols=["given"], seed=0, given_files=([1], [2])).digests
-    assert matrices.load_split(older, digests["given"]).ends is None
+    assert matrices.load_split(older, digests["given"]).latest_mask is None
     assert "given, validation: drawn at random, for the training file has neither places" in caplog.text
 
 

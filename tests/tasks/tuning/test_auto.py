@@ -234,7 +234,7 @@ def test_a_search_on_drawn_edges_is_not_taken_for_one_on_the_last(home, log):
     settled(home, digests)
     drawn = matrices.load_split(home, digests[protocol])
     ends = np.arange(drawn.train.nnz) % 4 == 3
-    by_ends = {protocol: matrices.store_split(home, dataclasses.replace(drawn, ends=ends))}
+    by_ends = {protocol: matrices.store_split(home, dataclasses.replace(drawn, latest_mask=ends))}
     assert search(home, protocol, by_ends[protocol], 1).train.nnz == (~ends).sum()
     origins = [settled(home, one, f"run {at}")[1]["origin"] for at, one in enumerate((by_ends, by_ends, digests))]
     assert origins == ["search", "kept", "kept"]

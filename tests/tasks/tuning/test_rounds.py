@@ -72,7 +72,7 @@ def searched(home, of, trials, order=1, killed_at=None):
     while asked := study.ask(trials, LOG):
         round_ = [made(one, of.start) for one in asked[::order]]
         for one in round_[::order]:
-            if one.asked.number == killed_at:
+            if one.trial.number == killed_at:
                 return study.outcomes()
             study.record_trial(one)
     return study.outcomes()

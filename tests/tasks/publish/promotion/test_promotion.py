@@ -50,7 +50,7 @@ def judged(home, run_id, digests, model, fits, limits=None, **settings):
     limits = limits or PublishSettings(top_n=5)
     tonight = promotion.ChallengerRun(model, "score", of_run, fits, digests[PROTOCOL])
     judgement = promotion.assess_challenger(home, tonight, limits)
-    digest = None if judgement.stays else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
+    digest = None if judgement.keeps_champion else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
     return publish(
         home, run_id, limits, choice=ChosenModel(model, "score"), assessment=judgement, model_digest=digest,
         matrices_digest=digests[ALL_EDGES],
