@@ -52,8 +52,7 @@ def prepare_replay(given: ReplayParameters) -> RunSettings | str:
     Raises:
         InputError: `--every` without a first and a last night, a step that is not in days or weeks, or as `prepare_run`.
     """
-    if given.every is None or given.since is None or given.until is None:
-        raise InputError("--every and --dry-run: give --since DATE --until DATE --every STEP, such as --every 1d.")
+    _requested_days(given)
     parameters = given.to_backfill(since=None, until=None)
     run = resolve_settings(parameters, None if given.dry_run else scan_sources(parameters))
     nights = plan_replay(given, run)
@@ -63,6 +62,12 @@ def prepare_replay(given: ReplayParameters) -> RunSettings | str:
     return run
 
 
+def _requested_days(given: ReplayParameters) -> list[date]:
+    if given.every is None or given.since is None or given.until is None:
+        raise InputError("--every and --dry-run: give --since DATE --until DATE --every STEP, such as --every 1d.")
+    return list_days(given.since, given.until, given.every)
+
+
 def plan_replay(given: ReplayParameters, run: RunSettings) -> list[ReplayedDay]:
     """List the requested nights with the runs in the warehouse that did them.
 
@@ -70,7 +75,7 @@ def plan_replay(given: ReplayParameters, run: RunSettings) -> list[ReplayedDay]:
     events was ingested or deleted afterwards.
     """
     done = dict(_completed_days(run))
-    return [ReplayedDay(day, done.get(day)) for day in list_days(given.since, given.until, given.every)]
+    return [ReplayedDay(day, done.get(day)) for day in _requested_days(given)]
 
 
 def _completed_days(run: RunSettings) -> Iterator[tuple[date, str]]:
