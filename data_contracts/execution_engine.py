@@ -52,7 +52,7 @@ class FirstUnexpectedRows(UnexpectedRowsQueryTable):
 
     @metric_value(engine=TransactionExecutionEngine)
     def _sqlalchemy(  # pyright: ignore[reportIncompatibleMethodOverride]  (the decorator makes a class method of it)
-        cls,
+        cls,  # noqa: N805
         execution_engine: TransactionExecutionEngine,
         metric_domain_kwargs: dict,
         metric_value_kwargs: dict,

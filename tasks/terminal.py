@@ -8,7 +8,7 @@ CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 
 def escape_controls(text: str) -> str:
-    """Escape every control character and line end in a text, such as `\\x1b`."""
+    r"""Escape every control character and line end in a text, such as `\x1b`."""
     return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 

@@ -1,6 +1,7 @@
 """Hostile logs made from a seed, and a naive reader of them that shares no code with ours.
 
-The reader follows `docs/how-to/datasets.md` line by line; `benchmarks.reliability.fuzz_readers` compares."""
+The reader follows `docs/how-to/datasets.md` line by line; `benchmarks.reliability.fuzz_readers` compares.
+"""
 
 import csv
 import gzip

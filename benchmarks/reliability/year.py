@@ -1,7 +1,8 @@
 """A small shop with customers in four countries, and the log of each of its days.
 
 It grows; weekends and winter bring more, holidays less. Customers have tastes and come back to what they like; some are
-new every day, and so are some items. Nothing but the seed decides what it brings."""
+new every day, and so are some items. Nothing but the seed decides what it brings.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,5 +1,6 @@
 """Positive and negative edges of every item in a hidden graph sampled around the observed one, for Figure 3 of
-Paquet and Koenigstein (2014)."""
+Paquet and Koenigstein (2014).
+"""
 
 import numpy as np
 

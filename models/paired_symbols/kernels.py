@@ -228,9 +228,9 @@ def edge_sums_of_shard(lanes, shard, edges, own, other, out):
 
 @njit(parallel=True, **JIT_OPTIONS)
 def sum_edges(lanes, edges, own, other, out):
-    """Fill `out`, float64 (vertices, 4), with four sums over each vertex's edges, xi_ij being sqrt(E a_ij^2):
+    """Fill `out`, float64 (vertices, 4), with four sums over each vertex's edges, xi_ij being sqrt(E a_ij^2).
 
-    c (log sigma(xi) - xi/2 + E a / 2); t (log sigma(xi) - xi/2); t; t E a^2.
+    They are of c (log sigma(xi) - xi/2 + E a / 2); t (log sigma(xi) - xi/2); t; t E a^2.
     """
     for shard in prange(len(edges.bounds) - 1):
         edge_sums_of_shard(lanes, np.int64(shard), edges, own, other, out)

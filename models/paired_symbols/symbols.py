@@ -38,10 +38,9 @@ class Symbols:
     def __init__(
         self, graph: csr_matrix | csc_matrix, rows: np.ndarray, factors: int, precisions: tuple[float, float]
     ) -> None:
-        """
-        Args:
-            graph: c_ij, as CSR for the users and as CSC for the items.
-            precisions: tau_u (or tau_v), and tau_b.
+        """Args:
+        graph: c_ij, as CSR for the users and as CSC for the items.
+        precisions: tau_u (or tau_v), and tau_b.
         """
         self.rows, self.precisions = rows, precisions
         self.lanes = (0,) * (factors + 2)

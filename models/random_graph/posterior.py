@@ -1,5 +1,6 @@
 """The factors of the posterior q of the random-graph model (Paquet and Koenigstein 2014, eq. 6), and their terms in
-the bound (eq. 12)."""
+the bound (eq. 12).
+"""
 
 from dataclasses import dataclass
 from typing import Self

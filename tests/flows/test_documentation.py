@@ -343,7 +343,6 @@ def get(address: str):
 
 def until_it_is_served(health: str, former: str) -> None:
     """Wait until another publication than the former one answers."""
-
     for _ in range(100):
         if get(health)["publication"] != former:
             return

@@ -139,7 +139,8 @@ def differs(result: dict[str, Any]) -> bool:
 
 def _recover(flow: str, of: Stopped, folder: Path, server: processes.Server) -> dict[str, Any]:
     """The command again in the home below a folder, in this process; how what it left differs, and which states are
-    untrue that Prefect shows of the home's runs."""
+    untrue that Prefect shows of the home's runs.
+    """
     home = folder / HOME / FLOWS[flow].dataset
     known = commands.runs_of(home)
     for run_id, state in known.items():  # the server knows how they ended; it did not, where they were killed now:
@@ -169,7 +170,8 @@ def untrue(home: Path, server: processes.Server) -> list[str]:
 
 def table(flow: str, run: Stopped, results: dict[str, dict[str, Any]]) -> list[str]:
     """Lines of a table: by stage, how many moments of each kind there were, and of those that were tried, how many
-    ended with equal rows and bytes and true states."""
+    ended with equal rows and bytes and true states.
+    """
     rows: dict[str, Counter] = defaultdict(Counter)
     for moment, digest in run.moments:
         row = rows[moment.stage]

@@ -17,7 +17,8 @@ SETTINGS = {"factors": 8, "unobserved_weight": 0.1, "regularization": 0.01, "tol
 @pytest.fixture(scope="module")
 def log():
     """Likes and what was considered, 80 x 40, disjoint; user 5 likes nothing, user 6 considered nothing else, and item 39
-    was considered only."""
+    was considered only.
+    """
     rng = np.random.default_rng(7)
     kinds = (rng.random((80, 40)) < 1.2 / np.sqrt(np.arange(1, 41))) * (1 + (rng.random((80, 40)) < 0.4))
     kinds[5][kinds[5] == 1] = 0
