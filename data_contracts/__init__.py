@@ -1,6 +1,6 @@
-"""Contracts of the warehouse's tables, one declarative file a table, checked at the end of every stage.
+"""Contracts of the warehouse's tables, one declarative file per table, checked at the end of every stage.
 
-What must hold of a table is in `<schema>.<table>.yaml`; `check` asks it of the rows of an open transaction.
+`<schema>.<table>.yaml` declares a table's columns and rules; `check` checks them on the rows of an open transaction.
 """
 
 from oneclass.data_contracts.checks import check

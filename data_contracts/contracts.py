@@ -1,4 +1,4 @@
-"""What a contract file may say, and how the files are read."""
+"""The schema of the contract files, and their reader."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 Stage = Literal["ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 UNEXPECTED_ROWS = "unexpected_rows"
-COLUMNS = "columns"  # the rule that every contract has: its columns are as declared
+COLUMNS = "columns"  # the rule of every contract that its columns are as declared
 
 Severity = Literal["error", "warning"]
 
@@ -23,11 +23,11 @@ class _Declared(BaseModel):
 
 
 class Column(_Declared):
-    """A column, as `describe` must show it."""
+    """A column, as DuckDB's `describe` must show it."""
 
     type: str = Field(description="DuckDB's name of the type.")
-    meaning: str = Field(description="What a value says, in a sentence.")
-    nullable: bool = Field(default=False, description="Whether the table lets the column be null.")
+    meaning: str = Field(description="The meaning of a value, in a sentence.")
+    nullable: bool = Field(default=False, description="Whether the column may be null.")
 
     @property
     def declared(self) -> str:
@@ -36,7 +36,7 @@ class Column(_Declared):
 
 
 class Rule(_Declared):
-    """One thing that must hold: an expectation of Great Expectations, or a condition or query that finds no row."""
+    """One rule: an expectation of Great Expectations, or a condition or query that must find no row."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     type: str = Field(
@@ -47,14 +47,14 @@ class Rule(_Declared):
     )
     where: str | None = Field(
         default=None,
-        description="Of `unexpected_rows`: a condition that no row meets. All those of a table take one look at it.",
+        description="Of `unexpected_rows`: a condition that no row meets.",
     )
     query: str | None = Field(
         default=None,
         description="Of `unexpected_rows`: `{batch}` is the table, `{name}` a stage's value or a relation.",
     )
     severity: Severity = "error"
-    description: str = Field(description="The rule in a sentence, as a person who broke it will read it.")
+    description: str = Field(description="The rule in a sentence, shown when it is broken.")
 
     @model_validator(mode="after")
     def _where_or_query_or_kwargs(self) -> "Rule":
@@ -67,58 +67,58 @@ class Rule(_Declared):
 
 
 class Contract(_Declared):
-    """Everything that must hold of one table once a stage has ended."""
+    """The columns and rules of one table at the end of a stage."""
 
     table: str = Field(pattern=r"^([a-z_]+\.)?[a-z_]+$", description="schema.table, or the name of a temporary table.")
     stage: Stage
-    row: str = Field(description="What one row is.")
-    only: str | None = Field(default=None, description="Condition on the rows that are checked; by default all are.")
+    row: str = Field(description="The meaning of one row.")
+    only: str | None = Field(default=None, description="Condition that selects the rows to check; by default all.")
     relations: dict[str, str] = Field(
         default={}, description="Queries by name; `{name}` in a rule's query stands for one."
     )
-    defaults: dict[str, Any] = Field(default={}, description="Values of parameters, where the stage gives none.")
+    defaults: dict[str, Any] = Field(default={}, description="Values of parameters that the stage does not give.")
     columns: dict[str, Column]
     rules: list[Rule] = []
 
     @model_validator(mode="after")
-    def _names_differ(self) -> "Contract":
+    def _require_unique_names(self) -> "Contract":
         names = [rule.name for rule in self.rules]
-        if twice := {name for name in names if names.count(name) > 1} | ({COLUMNS} & set(names)):
-            raise ValueError(f"names of rules that are taken: {sorted(twice)}")
+        if duplicates := {name for name in names if names.count(name) > 1} | ({COLUMNS} & set(names)):
+            raise ValueError(f"names of rules that are taken: {sorted(duplicates)}")
         return self
 
-    def text_of(self, rule: Rule) -> str:
-        """The rule's condition or query with the contract's relations in their places; empty where it has neither."""
+    def rule_sql(self, rule: Rule) -> str:
+        """Return the rule's condition or query with the contract's relations inserted; empty if it has neither."""
         text = rule.where or rule.query or ""
         for name, query in self.relations.items():
             text = text.replace("{" + name + "}", f"({query})")
         return text
 
-    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values that the contract's parameters have.
+    def values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the contract's parameters, defaults included.
 
         Raises:
-            ValueError: a parameter is neither given nor has a default.
+            ValueError: a parameter has neither a value nor a default.
         """
         arguments = [argument for rule in self.rules for argument in rule.kwargs.values()]
-        asked = {one["$PARAMETER"] for one in arguments if isinstance(one, dict) and "$PARAMETER" in one}
-        asked |= placeholders(self.only or "").union(*(placeholders(self.text_of(rule)) for rule in self.rules))
-        values = {**self.defaults, **given}
-        if missing := sorted(asked - set(values)):
-            raise ValueError(f"data_contracts/{self.table}.yaml: stage {self.stage} was to give values of {missing}")
+        names = {value["$PARAMETER"] for value in arguments if isinstance(value, dict) and "$PARAMETER" in value}
+        names |= placeholders(self.only or "").union(*(placeholders(self.rule_sql(rule)) for rule in self.rules))
+        values = {**self.defaults, **parameters}
+        if missing := sorted(names - set(values)):
+            raise ValueError(f"data_contracts/{self.table}.yaml: stage {self.stage} must give values of {missing}")
         return values
 
 
 def placeholders(text: str) -> set[str]:
-    """Names between single braces, but for `{batch}`."""
+    """Return the names between single braces, except `{batch}`."""
     return set(re.findall(r"(?<!\{)\{(\w+)\}", text)) - {"batch"}
 
 
 def parse(text: str, source: str) -> Contract:
-    """A contract from the text of its YAML file.
+    """Parse a contract from the text of its YAML file.
 
     Raises:
-        ValueError: the text is not a contract; the message begins with `source` and names the key.
+        ValueError: the text is not a valid contract; the message begins with `source` and names the key.
     """
     try:
         return Contract.model_validate(yaml.safe_load(text))
@@ -128,15 +128,15 @@ def parse(text: str, source: str) -> Contract:
 
 @cache
 def load() -> tuple[Contract, ...]:
-    """Every contract of this folder, in the order of the stages, then of the files."""
-    found = [
+    """Load every contract of this folder, in the order of the stages, then of the files."""
+    contracts = [
         parse(file.read_text(encoding="utf-8"), file.name)
         for file in sorted(files("oneclass.data_contracts").iterdir(), key=lambda file: file.name)
         if file.name.endswith(".yaml")
     ]
-    return tuple(sorted(found, key=lambda contract: STAGES.index(contract.stage)))
+    return tuple(sorted(contracts, key=lambda contract: STAGES.index(contract.stage)))
 
 
 def for_stage(stage: str) -> list[Contract]:
-    """The contracts that close a stage."""
+    """Return the contracts that close a stage."""
     return [contract for contract in load() if contract.stage == stage]

@@ -1,8 +1,8 @@
-"""Data Docs of Great Expectations on the contracts, made only when asked for, and readable offline.
+"""Great Expectations' Data Docs of the contracts, built on request and readable offline.
 
 Each table has a page with a section for its rules and one for every column: the rules in words, shares of rows, and sample
-rows that break them. The sections are Great Expectations' own; its page around them would load styles and scripts from
-public hosts, so that this module writes the page. The results of every run are in `operations.contract_results` too.
+rows that break them. The sections are Great Expectations' own. Its page around them would load styles and scripts from
+public hosts, so this module writes the page. `operations.contract_results` has the results of every run.
 """
 
 import html
@@ -31,29 +31,31 @@ i.fas.text-danger::before { content: "✗"; } i.fas.text-warning::before { conte
 
 
 def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mapping[str, Any]], folder: Path) -> Path:
-    """Check every contract on the warehouse as it stands and write Data Docs into `folder`.
+    """Check every contract on the current warehouse and write Data Docs into `folder`.
 
-    Contracts of temporary tables are left out. Nothing raises where a rule is broken; the pages show it.
+    Contracts of temporary tables are skipped. A broken rule raises no error; the pages show it.
 
     Args:
-        parameters: the values that each stage would give, `run_id` among them, by stage.
+        parameters: the values that each stage gives to its contracts, `run_id` included, by stage.
 
     Returns:
-        The page to open.
+        The index page.
 
     Raises:
-        ValueError: a contract asks for a value that is not in `parameters`.
+        ValueError: a contract needs a value that is not in `parameters`.
     """
     contracts = [contract for contract in load() if "." in contract.table]
     values = [contract.values(parameters[contract.stage]) for contract in contracts]
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
-    with session(connection, apart=True) as one:
-        definitions = one.checkpoint(contracts, values).validation_definitions
+    with session(connection, private=True) as gx_session:
+        definitions = gx_session.checkpoint(contracts, values).validation_definitions
         for contract, definition in zip(contracts, definitions, strict=True):
             results = _validate(contract, definition)
             page = f"{contract.table}.html"
-            (folder / page).write_text(_page(contract.table, contract.row, _sections(results)), encoding="utf-8")
+            (folder / page).write_text(
+                _render_page(contract.table, contract.row, _render_sections(results)), encoding="utf-8"
+            )
             statistics = results.statistics
             rows.append(
                 f'<tr><td>{contract.stage}</td><td><a href="{page}">{contract.table}</a></td>'
@@ -62,12 +64,12 @@ def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mappin
             )
     head = "<tr><th>stage</th><th>table</th><th>rules that hold</th><th>one row is</th></tr>"
     index = folder / "index.html"
-    index.write_text(_page("Data contracts", "", [f"<table>{head}{''.join(rows)}</table>"]), encoding="utf-8")
+    index.write_text(_render_page("Data contracts", "", [f"<table>{head}{''.join(rows)}</table>"]), encoding="utf-8")
     return index
 
 
 def _validate(contract: Contract, definition: "gx.ValidationDefinition") -> "ExpectationSuiteValidationResult":
-    """Validate a table's rules and, for a section of each column, how many of its values are null."""
+    """Validate a table's rules and count each column's nulls, so that each column has a section."""
     import great_expectations as gx
 
     suite = definition.suite
@@ -82,15 +84,15 @@ def _validate(contract: Contract, definition: "gx.ValidationDefinition") -> "Exp
     results = definition.run(result_format="SUMMARY")
     queries = {rule.name for rule in contract.rules if rule.type == UNEXPECTED_ROWS}
     batch = definition.batch_definition.get_batch()
-    expectations = {rule_name(one): one for one in suite.expectations}
+    expectations = {rule_name(expectation): expectation for expectation in suite.expectations}
     for result in results.results:
         name = rule_name(result.expectation_config)
         if name in queries and not result.success and result.result:
-            # Great Expectations shows no rows of this type: they are put where it looks for those of others.
-            found = batch.validate(expectations[name], result_format="COMPLETE").result
-            samples = [str(row) for row in found["details"]["unexpected_rows"]]
-            result.result |= {"unexpected_count": found["observed_value"], "partial_unexpected_list": samples}
-        # Values come from a log, and Great Expectations writes them into the page as they are.
+            # Great Expectations renders no rows of this type, so store them under the keys that it renders.
+            details = batch.validate(expectations[name], result_format="COMPLETE").result
+            samples = [str(row) for row in details["details"]["unexpected_rows"]]
+            result.result |= {"unexpected_count": details["observed_value"], "partial_unexpected_list": samples}
+        # Values come from a log, and Great Expectations does not escape them.
         for key in {"partial_unexpected_list", "partial_unexpected_counts"} & set(result.result):
             result.result[key] = _escape(result.result[key])
     return results
@@ -99,13 +101,13 @@ def _validate(contract: Contract, definition: "gx.ValidationDefinition") -> "Exp
 def _escape(value: Any) -> Any:
     """Escape every text in a list of samples or of counts."""
     if isinstance(value, dict):
-        return {name: _escape(one) for name, one in value.items()}
+        return {name: _escape(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_escape(one) for one in value]
+        return [_escape(item) for item in value]
     return html.escape(value, quote=False) if isinstance(value, str) else value
 
 
-def _sections(results: "ExpectationSuiteValidationResult") -> list[str]:
+def _render_sections(results: "ExpectationSuiteValidationResult") -> list[str]:
     """Render the sections of a table's page as HTML."""
     from great_expectations.render.renderer import ValidationResultsPageRenderer
     from great_expectations.render.view.view import DefaultJinjaSectionView
@@ -113,14 +115,14 @@ def _sections(results: "ExpectationSuiteValidationResult") -> list[str]:
     document: Any = ValidationResultsPageRenderer().render(results).to_json_dict()
     view = DefaultJinjaSectionView()
     sections = [
-        view.render({"section": section, "section_loop": {"index": place}})
-        for place, section in enumerate(document["sections"], 1)
+        view.render({"section": section, "section_loop": {"index": number}})
+        for number, section in enumerate(document["sections"], 1)
     ]
-    # The first section links to a page of a whole site, which is not made.
+    # The first section links to the index of a full Data Docs site, which does not exist here.
     return [re.sub(r'href="\.\.[^"]*"', "", section) for section in sections]
 
 
-def _page(title: str, lead: str, parts: Sequence[str]) -> str:
+def _render_page(title: str, lead: str, parts: Sequence[str]) -> str:
     heading = f"<h1>{html.escape(title)}</h1><p>{html.escape(lead)}</p>"
     head = f'<meta charset="utf-8"><title>{html.escape(title)}</title><style>{STYLE}</style>'
     return f"<!DOCTYPE html><html><head>{head}</head><body>{heading}{''.join(parts)}</body></html>"

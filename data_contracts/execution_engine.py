@@ -1,6 +1,6 @@
-"""DuckDB as a data source of Great Expectations, which does not know it.
+"""DuckDB as a data source of Great Expectations, which does not support it.
 
-Imported only when a check runs, as Great Expectations takes seconds to load.
+Import it only when a check runs, since Great Expectations takes seconds to load.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ MAX_SAMPLES = 20
 
 
 class TransactionExecutionEngine(SqlAlchemyExecutionEngine):
-    """Keeps its connection: Great Expectations reads rows after it has returned the connection to the pool."""
+    """An engine with one connection, since Great Expectations reads rows after returning the connection to the pool."""
 
     @contextmanager
     def get_connection(self) -> Iterator[sqlalchemy.Connection]:
@@ -34,20 +34,20 @@ class TransactionExecutionEngine(SqlAlchemyExecutionEngine):
 
 
 class DuckDBDatasource(SQLDatasource):
-    """Defining it makes `context.data_sources.add_duckdb`."""
+    """A DuckDB data source; defining this class creates `context.data_sources.add_duckdb`."""
 
     type: Literal["duckdb"] = "duckdb"  # pyright: ignore[reportIncompatibleVariableOverride]  (as every data source)
 
     @property
     def execution_engine_type(self) -> "type[SqlAlchemyExecutionEngine]":
-        """Return the engine that keeps its connection."""
+        """Return the engine with one connection."""
         return TransactionExecutionEngine
 
 
 class FirstUnexpectedRows(UnexpectedRowsQueryTable):
-    """The rows of an `UnexpectedRowsExpectation`: the first `MAX_SAMPLES` in a fixed order, read only if there are any.
+    """The rows of an `UnexpectedRowsExpectation`: the first `MAX_SAMPLES` in a fixed order, read only if any exist.
 
-    The metric of Great Expectations runs the query a second time and lets DuckDB hold every row that it finds.
+    Great Expectations' own metric always runs the query a second time and makes DuckDB hold all of its rows.
     """
 
     @metric_value(engine=TransactionExecutionEngine)

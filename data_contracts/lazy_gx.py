@@ -1,7 +1,7 @@
-"""How Great Expectations is loaded: once a process, by the first check, and without what no contract uses.
+"""Load Great Expectations on the first check, without the libraries that no contract uses.
 
-Loading it takes about as long as all checks of a small run. Two fifths of that went into two libraries that serve one
-or two of its expectation types, and into garbage collections that find nothing, since modules leave no garbage.
+Loading it takes about as long as all checks of a small run. Deferring two libraries that serve one or two of its expectation
+types, and pausing garbage collection while modules are imported, saves two fifths of that.
 """
 
 import gc
@@ -12,21 +12,22 @@ import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-PUT_OFF = ("altair", "scipy.stats")  # plots in Data Docs; the tests of Kullback-Leibler and Kolmogorov-Smirnov
+# Plots in Data Docs; the Kullback-Leibler and Kolmogorov-Smirnov expectations.
+DEFERRED_MODULES = ("altair", "scipy.stats")
 
 
-def great_expectations() -> types.ModuleType:
-    """Load the package, with DuckDB as a data source; it asks nothing of the network."""
+def load_great_expectations() -> types.ModuleType:
+    """Import the package, with DuckDB as a data source, without using the network."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    with _put_off(PUT_OFF), _no_collections():
+    with _defer_imports(DEFERRED_MODULES), _pause_garbage_collection():
         import great_expectations
 
         from oneclass.data_contracts import execution_engine  # noqa: F401 - defining its classes makes add_duckdb
     return great_expectations
 
 
-class _OnFirstUse(types.ModuleType):
-    """Stands for a module, which is imported when something in it is first asked for."""
+class _LazyModule(types.ModuleType):
+    """A placeholder that imports its module when an attribute is first read."""
 
     def __getattr__(self, name: str) -> object:
         if sys.modules.get(self.__name__) is self:
@@ -35,21 +36,20 @@ class _OnFirstUse(types.ModuleType):
 
 
 @contextmanager
-def _put_off(names: Sequence[str]) -> Iterator[None]:
-    """What is imported in the block gets stand-ins for these modules, unless they are loaded already."""
-    stand_ins = {name: _OnFirstUse(name) for name in names if name not in sys.modules}
-    sys.modules.update(stand_ins)
+def _defer_imports(names: Sequence[str]) -> Iterator[None]:
+    """Give importers in the block placeholders for these modules, unless they are already loaded."""
+    placeholders = {name: _LazyModule(name) for name in names if name not in sys.modules}
+    sys.modules.update(placeholders)
     try:
         yield
     finally:
-        for name, stand_in in stand_ins.items():
-            if sys.modules.get(name) is stand_in:
+        for name, placeholder in placeholders.items():
+            if sys.modules.get(name) is placeholder:
                 del sys.modules[name]
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
-    """No garbage is collected in the block."""
+def _pause_garbage_collection() -> Iterator[None]:
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Contracts as expectation suites of Great Expectations, for the check of a stage and for Data Docs alike."""
+"""Build Great Expectations' expectation suites from contracts, for the check of a stage and for Data Docs."""
 
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def rows_query(contract: Contract, values: Mapping[str, Any]) -> str:
-    """Build the query of the rows that are checked."""
+    """Build the query of the rows to check."""
     query = f"select * from {contract.table}"
-    return f"{query} where {_filled(contract.only, values)}" if contract.only else query
+    return f"{query} where {_fill(contract.only, values)}" if contract.only else query
 
 
 def build_suite(contract: Contract, values: Mapping[str, Any]) -> "gx.ExpectationSuite":
-    """Build the suite of a contract: one expectation a rule, with the rule's name in its `meta`.
+    """Build the suite of a contract: one expectation per rule, with the rule's name in its `meta`.
 
     Args:
         values: the values of the contract's parameters.
 
     Raises:
-        ValueError: a rule names no expectation type, or arguments that its type does not take.
+        ValueError: a rule has an unknown expectation type, or arguments that its type does not take.
     """
     import great_expectations as gx
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
@@ -32,8 +32,8 @@ def build_suite(contract: Contract, values: Mapping[str, Any]) -> "gx.Expectatio
     suite = gx.ExpectationSuite(name=contract.table)
     for rule in [columns_rule(contract), *contract.rules]:
         try:
-            # The suite's constructor drops a type that it does not know, and its `add_expectation_configuration` keeps
-            # one expectation of a type and column, the last.
+            # The suite's constructor drops unknown types, and its `add_expectation_configuration` keeps only the last
+            # expectation of a type and column.
             expectation = ExpectationConfiguration(
                 **_type_and_kwargs(contract, rule, values),
                 meta={"rule": rule.name},
@@ -52,7 +52,7 @@ def rule_name(expectation: Any) -> str:
 
 
 def columns_rule(contract: Contract) -> Rule:
-    """Build the rule that every contract has."""
+    """Build the rule that the columns are as declared."""
     return Rule(
         name=COLUMNS,
         type="expect_table_columns_to_match_ordered_list",
@@ -63,14 +63,14 @@ def columns_rule(contract: Contract) -> Rule:
 
 def _type_and_kwargs(contract: Contract, rule: Rule, values: Mapping[str, Any]) -> dict[str, Any]:
     if rule.type != UNEXPECTED_ROWS:
-        return {"type": rule.type, "kwargs": {name: _argument(one, values) for name, one in rule.kwargs.items()}}
-    query = _filled(contract.text_of(rule), values)
+        return {"type": rule.type, "kwargs": {name: _argument(value, values) for name, value in rule.kwargs.items()}}
+    query = _fill(contract.rule_sql(rule), values)
     if rule.where is not None:
         query = f"select * from {{batch}} where {query}"
     if "{batch}" not in query:
-        # The expectation prints a warning where the batch is not named.
+        # The expectation prints a warning if the query does not name the batch.
         query = f"with batch as not materialized (select * from {{batch}}) select * from ({query})"
-    # The expectation gives `{batch}` an alias of its own in a query without a join.
+    # The expectation gives `{batch}` an alias in a query without a join.
     query = query.replace("{batch}", "(select * from {batch})")
     return {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
 
@@ -79,7 +79,7 @@ def _argument(value: Any, values: Mapping[str, Any]) -> Any:
     return values[value["$PARAMETER"]] if isinstance(value, dict) and "$PARAMETER" in value else value
 
 
-def _filled(text: str, values: Mapping[str, Any]) -> str:
+def _fill(text: str, values: Mapping[str, Any]) -> str:
     """Replace every `{name}` but `{batch}` by the SQL literal of its value."""
     for name in placeholders(text):
         text = text.replace("{" + name + "}", _literal(values[name]))
@@ -92,7 +92,7 @@ def _literal(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return f"{value!r}::double" if isinstance(value, float) else str(value).lower()
     if isinstance(value, str | date | datetime):
-        # Python's format and SQLAlchemy's text read the query; braces, colons and backslashes mean something to them.
-        characters = (f"' || chr({ord(one)}) || '" if one in "{}:\\%'" else one for one in str(value))
+        # Braces, colons and backslashes are special to Python's format and SQLAlchemy's text, which read the query.
+        characters = (f"' || chr({ord(char)}) || '" if char in "{}:\\%'" else char for char in str(value))
         return "('" + "".join(characters) + "')"
-    raise ValueError(f"a contract's parameter is text, a number, a date, true, false or nothing, not {value!r}")
+    raise ValueError(f"a contract's parameter must be text, a number, a date, a boolean or None, not {value!r}")

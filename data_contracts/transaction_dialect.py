@@ -1,7 +1,7 @@
 """A SQLAlchemy dialect that reads through a DuckDB connection inside its owner's open transaction.
 
 The dialect of the package duckdb_engine begins, commits and rolls back by itself, which would end the transaction of
-the stage that is being checked. This one has no transaction control: the owner of the connection keeps it.
+the stage under check. This one leaves transaction control to the owner of the connection.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ registry.register("duckdb.transaction", __name__, "TransactionDialect")
 
 
 class _DBAPI:
-    """The attributes that SQLAlchemy reads of a driver's module."""
+    """The attributes of a driver's module that SQLAlchemy reads."""
 
     paramstyle = "qmark"
     Error = Exception
@@ -27,8 +27,8 @@ class TransactionConnection:
     """The owner's connection as its own cursor; a cursor of DuckDB's would be a second connection.
 
     Attributes:
-        failure: the message of the first error since `lend`; empty without one. After it DuckDB gives the transaction up,
-            and every statement fails.
+        failure: the message of the first error since `lend`, or empty. After an error DuckDB aborts the transaction, and
+            every statement fails.
     """
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class TransactionConnection:
         self._connection, self.failure = connection, ""
 
     def release(self) -> None:
-        """Drop the owner's connection: Great Expectations keeps its context for the life of the process."""
+        """Drop the owner's connection, since Great Expectations keeps its context until the process ends."""
         self._connection = None
 
     def execute(self, *statement: Any) -> Any:
-        """Execute a statement, noting the first error."""
+        """Execute a statement, and record the first error."""
         try:
             return self._connection.execute(*statement)
         except Exception as error:
@@ -63,10 +63,10 @@ class TransactionConnection:
 
 
 class TransactionDialect(PGDialect):
-    """DuckDB's SQL is close to PostgreSQL's. The owner of the connection begins, commits and rolls back.
+    """PostgreSQL's dialect, which is close to DuckDB's, without transaction control.
 
     SQLAlchemy begins with its first statement and rolls back when it returns a connection to its pool; both would
-    end the transaction of the stage that is being checked.
+    end the transaction of the stage under check.
     """
 
     name = "duckdb"
@@ -79,7 +79,7 @@ class TransactionDialect(PGDialect):
         return _DBAPI
 
     def initialize(self, connection: sqlalchemy.Connection) -> None:
-        """Ask nothing of the server."""
+        """Set the default schema without a query."""
         self.default_schema_name = "main"
 
     def do_begin(self, dbapi_connection: Any) -> None:

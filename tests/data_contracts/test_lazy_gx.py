@@ -20,18 +20,18 @@ def module(tmp_path, monkeypatch):
 
 
 def test_a_module_is_put_off_until_something_in_it_is_asked_for(module):
-    with lazy_gx._put_off([module]):
-        import put_off_here as stand_in
+    with lazy_gx._defer_imports([module]):
+        import put_off_here as placeholder
     assert not sys.loaded_here and module not in sys.modules
-    assert stand_in.answer == 42 and sys.loaded_here
-    assert sys.modules[module] is not stand_in
+    assert placeholder.answer == 42 and sys.loaded_here
+    assert sys.modules[module] is not placeholder
 
 
 def test_a_module_may_be_asked_within_the_block(module):
-    with lazy_gx._put_off([module]):
-        import put_off_here as stand_in
+    with lazy_gx._defer_imports([module]):
+        import put_off_here as placeholder
 
-        assert stand_in.answer == 42
+        assert placeholder.answer == 42
         from put_off_here import answer
     assert answer == 42 and sys.modules[module].answer == 42
 
@@ -39,7 +39,7 @@ def test_a_module_may_be_asked_within_the_block(module):
 def test_a_module_that_is_loaded_stays(module):
     import put_off_here as real
 
-    with lazy_gx._put_off([module]):
+    with lazy_gx._defer_imports([module]):
         import put_off_here as again
     assert again is real and sys.modules[module] is real
 
@@ -49,7 +49,7 @@ def test_garbage_is_collected_afterwards_as_it_was_before(enabled):
     before = gc.isenabled()
     try:
         gc.enable() if enabled else gc.disable()
-        with pytest.raises(ImportError), lazy_gx._no_collections():
+        with pytest.raises(ImportError), lazy_gx._pause_garbage_collection():
             assert not gc.isenabled()
             raise ImportError
         assert gc.isenabled() is enabled
@@ -73,7 +73,7 @@ for statement in sql.schema():
 connection.begin()
 print(len(data_contracts.check(connection, "publish", {"top_n": 20, "run_id": "r"})))
 assert "great_expectations" in sys.modules and "duckdb_engine" not in sys.modules
-assert not any(name in sys.modules for name in lazy_gx.PUT_OFF)
+assert not any(name in sys.modules for name in lazy_gx.DEFERRED_MODULES)
 connection.execute("create temp table sides as select unnest(['a', 'a', 'a', 'b']) as side")
 near = Rule(
     name="near", type="expect_column_kl_divergence_to_be_less_than", description="as many of the one as of the other",

@@ -88,7 +88,7 @@ def warm() -> None:
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if found.name != "oneclass.tasks.serve.app":
                 importlib.import_module(found.name)
-    lazy_gx.great_expectations()
+    lazy_gx.load_great_expectations()
     contracts.load()
     for name in DEFAULT.split(","):
         fingerprint.fingerprint_model(registry.MODELS[name])

@@ -32,7 +32,7 @@ Made = dict[str, Any]  # `digests` of the matrices by protocol, `fits` by model,
 def measure(given: BackfillParameters, stage: str, made: Made, rates: Rates) -> list[Took]:
     """One stage on what those before it left in the home."""
     run, took = resolve_settings(given), Took(stage)
-    lazy_gx.great_expectations()  # a run loads it once, in its first stage
+    lazy_gx.load_great_expectations()  # a run loads it once, in its first stage
     with clock(took):
         took.found = _work(run, stage, made)
     if stage in AFTER_FITS:
