@@ -1,4 +1,4 @@
-"""What each model recommends to one user, how sure it is, and why.
+"""Explain one user's recommendations: each model's list, its certainty, and the reasons.
 
-`explanation` gathers it; `page` and `text` show it.
+`explanation` collects them; `page` and `text` show them.
 """

@@ -1,4 +1,4 @@
-"""An explanation as a page that opens with no network, beside the report."""
+"""Write an explanation as a page that opens offline, beside the report."""
 
 import hashlib
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.stores.home import Home
 
 MAX_FILE_NAME_LENGTH = 120
-MAX_HISTORY_ITEMS = 20  # likes; older ones are folded away
+MAX_HISTORY_ITEMS = 20  # older ones are in a closed section
 
 
 def write_user_page(home: Home, explanation: Explanation, titles: Mapping[str, str]) -> Path:
-    """Write `<home>/<dataset>/report/users/<user>.html`; the page's path.
+    """Write `<home>/<dataset>/report/users/<user>.html` and return its path.
 
     Raises:
-        OneclassError: the folder cannot be written to.
+        OneclassError: the file cannot be written.
     """
     page = home.report / "users" / f"{user_file_name(explanation.user_id)}.html"
     text = load_template("oneclass.tasks.explain", "page.html").render(
-        found=explanation, titles=titles, shown=MAX_HISTORY_ITEMS
+        explanation=explanation, titles=titles, shown=MAX_HISTORY_ITEMS
     )
     try:
         with home.writing():
@@ -34,6 +34,6 @@ def write_user_page(home: Home, explanation: Explanation, titles: Mapping[str, s
 
 
 def user_file_name(user_id: str) -> str:
-    """A name that any file system takes: all but letters, digits and `_-~` as percent codes."""
+    """Return a file name valid on any file system: letters, digits and `_-~`, all other characters as percent codes."""
     name = quote(user_id, safe="").replace(".", "%2E")
     return name if len(name) <= MAX_FILE_NAME_LENGTH else hashlib.sha256(user_id.encode()).hexdigest()

@@ -1,7 +1,6 @@
-"""The page over all data sets of a home, `<home>/index.html`: a line each, with state, age, champion and trend.
+"""Write the overview of a home's data sets, `<home>/index.html`: a row each, with state, age, champion and trend.
 
-It is made from what each run leaves in `report/summary.json` and in `published/`, never from a warehouse, which a
-run may hold.
+It is built from each data set's `report/summary.json` and `published/`, never from a warehouse, which a run may lock.
 """
 
 import contextlib
@@ -25,7 +24,8 @@ from oneclass.tasks.stores import publications
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
-_write_lock = threading.Lock()  # a run that is told to end has two threads that say so, through one half-made file
+# A run that is terminated has two threads that record it, which would write the same temporary file.
+_write_lock = threading.Lock()
 
 SUMMARY_FILE = "summary.json"
 STATE_MOODS = {"completed": "good", "late": "good", "partly failed": "fair"}  # all others are bad
@@ -33,50 +33,53 @@ STATE_MOODS = {"completed": "good", "late": "good", "partly failed": "fair"}  # 
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """One data set.
+    """The row of one data set.
 
     Attributes:
-        report: where its report lies, from the page; None where it has none.
-        state, when, age: of the last run; the age is that at which the page was written.
-        champion: what is published, and since when its recommendations are.
-        quality: the metric that judges, of what stood after the last evaluated run, and its last nights as a line.
-        look: how many things its report says to look at.
-        wrong: why nothing can be said of it.
+        report: relative URL of its report; None without one.
+        state, ended_at, age: of the last run; the age at the time of writing.
+        champion: the published model.
+        published_at: time of the publication.
+        quality: main metric of the published model in the last evaluated run.
+        metric: name of that metric.
+        trend: sparkline of the metric over the last nights.
+        warnings: number of warnings in its report.
+        error: why the data set cannot be read; empty if it can.
     """
 
     name: str
     report: str | None = None
     state: str = "never ended"
-    when: str = ""
+    ended_at: str = ""
     age: str = ""
     champion: str = ""
-    published: str = ""
+    published_at: str = ""
     quality: str = ""
     metric: str = ""
     trend: Markup = field(default_factory=Markup)
-    look: int = 0
-    wrong: str = ""
+    warnings: int = 0
+    error: str = ""
 
     @property
     def mood(self) -> str:
         """`good`, `fair` or `bad`."""
-        return "bad" if self.wrong else STATE_MOODS.get(self.state, "bad")
+        return "bad" if self.error else STATE_MOODS.get(self.state, "bad")
 
 
 def store_run_facts(home: Home, **facts: Any) -> None:
-    """Keep facts of a data set's runs beside its report, each in place of the earlier one of that name."""
+    """Store facts of a data set's last run beside its report, replacing earlier facts of the same names."""
     file = home.report / SUMMARY_FILE
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
+        stored = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        known = {}
+        stored = {}
     file.parent.mkdir(parents=True, exist_ok=True)
-    _merge_summary(home, file, json.dumps(known | facts, indent=1, sort_keys=True) + "\n")
+    _replace_file(home, file, json.dumps(stored | facts, indent=1, sort_keys=True) + "\n")
 
 
 def record_outcome(home: Home, run_id: str, state: str) -> None:
-    """Note how a run ended, and write the page of its home anew."""
-    if home.folder.is_dir():  # it is not where a run was refused before it began
+    """Store how a run ended, and rewrite the page of its home."""
+    if home.folder.is_dir():  # it does not exist if the run was refused at its start
         with _write_lock:
             with _log_errors(home), home.writing():
                 store_run_facts(
@@ -86,74 +89,74 @@ def record_outcome(home: Home, run_id: str, state: str) -> None:
 
 
 def write_home_page(home: Home) -> None:
-    """Write `<root>/index.html` in one step."""
+    """Write `<root>/index.html` atomically."""
     with _log_errors(home), home.writing():
         now = datetime.now(UTC)
-        lines = [load_dataset_row(home.root, name, now) for name in list_used_datasets(home.root)]
-        _merge_summary(
-            home,
-            home.root / "index.html",
-            load_template("oneclass.tasks.home_page", "page.html").render(lines=lines, now=now),
-        )
+        rows = [load_dataset_row(home.root, name, now) for name in list_used_datasets(home.root)]
+        page = load_template("oneclass.tasks.home_page", "page.html").render(rows=rows, now=now)
+        _replace_file(home, home.root / "index.html", page)
 
 
 @contextlib.contextmanager
 def _log_errors(home: Home) -> Iterator[None]:
-    """What goes wrong is logged: it must fail neither a run nor a promotion."""
+    """Log an error instead of raising it, since the page must fail neither a run nor a promotion."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001  (what is only shown must not end a run)
-        logger.warning("%s: the page over all data sets cannot be written: %s", home.root, error)
+    except Exception as error:  # noqa: BLE001  (a failing display must not end a run)
+        logger.warning("%s: the page of all data sets cannot be written: %s", home.root, error)
 
 
 def list_used_datasets(root: Path) -> list[str]:
-    """The names of the folders in a home in which a run has worked."""
-    left = ("warehouse.duckdb", "published", f"report/{SUMMARY_FILE}")
-    return sorted(one.name for one in root.iterdir() if any(os.path.lexists(one / name) for name in left))
+    """List the data sets of a home that have been run."""
+    traces = ("warehouse.duckdb", "published", f"report/{SUMMARY_FILE}")
+    return sorted(folder.name for folder in root.iterdir() if any(os.path.lexists(folder / name) for name in traces))
 
 
 def load_dataset_row(root: Path, name: str, now: datetime) -> DatasetRow:
-    """What can be said of a data set; where something of it is damaged, that."""
+    """Load the row of a data set; if its files are damaged, a row with the error."""
     report = f"{quote(name)}/report/index.html" if (root / name / "report" / "index.html").is_file() else None
     try:
         return _build_dataset_row(Home(root, name), now, report)
-    except Exception as error:  # noqa: BLE001  (whatever is wrong with one data set, the others have their lines)
-        return DatasetRow(name, report, wrong=f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001  (a damaged data set must not hide the others)
+        return DatasetRow(name, report, error=f"{type(error).__name__}: {error}")
 
 
 def _build_dataset_row(home: Home, now: datetime, report: str | None) -> DatasetRow:
     file = home.report / SUMMARY_FILE
     facts = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    stands = publications.load_current(home)
-    made_of, shown, ended = stands.get("recommended") or {}, facts.get("shown") or {}, facts.get("ended") or {}
-    at = datetime.fromisoformat(ended["at"]) if ended else None
+    publication = publications.load_current(home)
+    shown, ended = facts.get("shown") or {}, facts.get("ended") or {}
+    ended_at = datetime.fromisoformat(ended["at"]) if ended else None
     trend = shown.get("trend") or []
     value, error = shown.get("value"), shown.get("standard_error")
+    quality = "" if value is None else numbers.format_fixed(value, 4)
+    quality += f" ± {numbers.format_fixed(error, 4)}" if quality and error else ""
     label = f"{shown.get('metric')} of {len(trend)} nights"
+    published_at = numbers.format_minute(datetime.fromisoformat(publication["published_at"])) if publication else ""
     return DatasetRow(
         home.dataset,
         report,
         state=ended.get("state", DatasetRow.state),
-        when=numbers.format_minute(at) if at else "",
-        age=numbers.format_time_span(now - at) if at else "",
-        champion=_configuration_name(made_of),
-        published=numbers.format_minute(datetime.fromisoformat(stands["published_at"])) if stands else "",
-        quality=""
-        if value is None
-        else numbers.format_fixed(value, 4) + (f" ± {numbers.format_fixed(error, 4)}" if error else ""),
+        ended_at=numbers.format_minute(ended_at) if ended_at else "",
+        age=numbers.format_time_span(now - ended_at) if ended_at else "",
+        champion=_format_champion(publication.get("recommended") or {}),
+        published_at=published_at,
+        quality=quality,
         metric=shown.get("metric") or "",
-        trend=draw_sparkline([one[1] for one in trend], label, [one[2] for one in trend]),
-        look=shown.get("look", 0),
+        trend=draw_sparkline([night[1] for night in trend], label, [night[2] for night in trend]),
+        warnings=shown.get("look", 0),
     )
 
 
-def _configuration_name(made_of: dict[str, Any]) -> str:
-    if not made_of:
+def _format_champion(recommended: dict[str, Any]) -> str:
+    if not recommended:
         return ""
-    return made_of["model"] if made_of["score"] == "score" else f"{made_of['model']} ({made_of['score']})"
+    model, score = recommended["model"], recommended["score"]
+    return model if score == "score" else f"{model} ({score})"
 
 
-def _merge_summary(home: Home, file: Path, text: str) -> None:
-    fresh = file.with_name(f".{home.dataset}-{file.name}")
-    fresh.write_text(text, encoding="utf-8")
-    os.replace(fresh, file)
+def _replace_file(home: Home, file: Path, text: str) -> None:
+    """Write a file atomically."""
+    temporary = file.with_name(f".{home.dataset}-{file.name}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, file)

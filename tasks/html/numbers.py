@@ -1,4 +1,4 @@
-"""Numbers as people write them: 1,180, not 1.18e+03; a true minus sign; a p-value no surer than what it was drawn from."""
+"""Format numbers for people: 1,180 instead of 1.18e+03, a true minus sign, and p-values no surer than their source."""
 
 import re
 from datetime import date, datetime, timedelta
@@ -9,7 +9,7 @@ NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def format_fixed(value: float, digits: int = 0, *, signed: bool = False) -> str:
-    """A number with so many digits after the point, thousands apart; `signed` ones above zero have a plus."""
+    """Format a number with `digits` decimals and thousands separators; `signed` adds a plus to positive ones."""
     text = f"{value:{'+' if signed else ''},.{digits}f}"
     if float(text.replace(",", "") or 0) == 0:
         text = text.lstrip("+-")
@@ -17,7 +17,7 @@ def format_fixed(value: float, digits: int = 0, *, signed: bool = False) -> str:
 
 
 def format_significant(value: float, digits: int = 3, *, zeros: bool = False) -> str:
-    """A number by its first so many digits, `zeros` at its end only if asked for; whole numbers keep all of theirs."""
+    """Format a number with `digits` significant digits, trailing `zeros` on request; whole numbers keep all digits."""
     if not isfinite(value):
         return str(value).replace("-", MINUS)
     if value == 0:
@@ -28,31 +28,29 @@ def format_significant(value: float, digits: int = 3, *, zeros: bool = False) ->
 
 
 def format_p_value(value: float, least: float = 0.001) -> str:
-    """A p-value; at `least`, the smallest that it can be or is told apart from, or below: `< 0.01`."""
-    return (
-        f"<{NO_BREAK_SPACE}{format_significant(least, 1)}"
-        if value <= least * (1 + 1e-9)
-        else format_significant(value, 2)
-    )
+    """Format a p-value; at or below `least`, the smallest distinguishable value: `< 0.01`."""
+    if value <= least * (1 + 1e-9):
+        return f"<{NO_BREAK_SPACE}{format_significant(least, 1)}"
+    return format_significant(value, 2)
 
 
 def format_percent(share: float) -> str:
-    """A share in words: 16 %, 0.4 %."""
+    """Format a share: 16 %, 0.4 %."""
     return f"{format_fixed(100 * share, 0 if share >= 0.0995 or share == 0 else 1)}{NO_BREAK_SPACE}%"
 
 
 def format_count(count: int, thing: str) -> str:
-    """1 rule; 2 rules."""
+    """Format a count with its noun: 1 rule; 2 rules."""
     return f"{count:,}{NO_BREAK_SPACE}{thing}{'' if count == 1 else 's'}"
 
 
 def format_day(moment: datetime) -> str:
-    """20 November 2026."""
+    """Format a date: 20 November 2026."""
     return f"{moment.day}{NO_BREAK_SPACE}{moment:%B}{NO_BREAK_SPACE}{moment.year}"
 
 
 def format_day_range(first: date, last: date) -> str:
-    """From one day to another: 25 Feb to 26 Mar 1998."""
+    """Format a range of days: 25 Feb to 26 Mar 1998."""
     year = "" if first.year == last.year else f"{NO_BREAK_SPACE}{first.year}"
     return (
         f"{first.day}{NO_BREAK_SPACE}{first:%b}{year} to {last.day}{NO_BREAK_SPACE}{last:%b}{NO_BREAK_SPACE}{last.year}"
@@ -60,12 +58,12 @@ def format_day_range(first: date, last: date) -> str:
 
 
 def format_minute(moment: datetime) -> str:
-    """20 November 2026, 03:00 UTC."""
+    """Format a time: 20 November 2026, 03:00 UTC."""
     return f"{format_day(moment)}, {moment:%H:%M}{NO_BREAK_SPACE}UTC"
 
 
 def format_time_span(time: timedelta) -> str:
-    """How long, in the one unit that says most: 40 s, 12 min, 5 h, 3 days."""
+    """Format a duration in one unit: 40 s, 12 min, 5 h, 3 days."""
     seconds = max(0, round(time.total_seconds()))
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= (2 * size if unit == "days" else size):
@@ -74,5 +72,5 @@ def format_time_span(time: timedelta) -> str:
 
 
 def replace_minus(text: str) -> str:
-    """A sentence that was written elsewhere, the hyphens before its numbers as minus signs."""
+    """Replace the hyphens before the numbers of a text by minus signs."""
     return re.sub(r"(?<![\w.-])-(?=\d)", MINUS, text)

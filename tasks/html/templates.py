@@ -1,5 +1,6 @@
-"""The pages' templates: every name that any of them takes for granted, and the shell round them."""
+"""Load the page templates, with the globals and filters that all of them use."""
 
+import functools
 from importlib.resources import files
 
 import jinja2
@@ -39,14 +40,14 @@ DARK_COLOURS = {
 
 
 def css_variables(colours: dict[str, str]) -> str:
-    """The colours as CSS declarations."""
+    """Format the colours as CSS declarations."""
     return " ".join(f"--{name}: {value};" for name, value in colours.items())
 
 
-def load_template(room: str, name: str) -> jinja2.Template:
-    """The template `name` of a room such as `tasks.report`; what it extends or includes lies there, or here.
+def load_template(package: str, name: str) -> jinja2.Template:
+    """Load a template of a package such as `oneclass.tasks.report`. It may extend or include those there or in this package.
 
-    What is put into it is escaped, and a name that nobody gave is an error.
+    Values are escaped, and an undefined name raises `jinja2.UndefinedError`.
     """
     environment = jinja2.Environment(
         autoescape=True,
@@ -55,13 +56,13 @@ def load_template(room: str, name: str) -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         loader=jinja2.ChoiceLoader(
             [
-                jinja2.FunctionLoader(lambda asked, at=at: _template_text(at, asked))
-                for at in (room, "oneclass.tasks.html")
+                jinja2.FunctionLoader(functools.partial(_read_template, folder))
+                for folder in (package, "oneclass.tasks.html")
             ]
         ),
     )
     environment.globals |= {
-        "style": Markup(_template_text("oneclass.tasks.html", "style.css")),
+        "style": Markup(_read_template("oneclass.tasks.html", "style.css")),
         "light": Markup(css_variables(LIGHT_COLOURS)),
         "dark": Markup(css_variables(DARK_COLOURS)),
         "number": numbers,
@@ -70,6 +71,6 @@ def load_template(room: str, name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def _template_text(room: str, name: str) -> str | None:
-    found = files(room).joinpath(name)
-    return found.read_text(encoding="utf-8") if found.is_file() else None
+def _read_template(package: str, name: str) -> str | None:
+    file = files(package).joinpath(name)
+    return file.read_text(encoding="utf-8") if file.is_file() else None

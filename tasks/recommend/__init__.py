@@ -1,6 +1,6 @@
-"""Recommendations from what is published, for any history: no Prefect, no warehouse, a millisecond each.
+"""Recommend from the publication for any history, without Prefect or the warehouse, in a millisecond each.
 
-`recommender` is asked; `names` turns ids into histories, `ranking` ranks, `frames` and `text` show the answer.
+`recommender` has the interface, `vocabulary` maps ids to columns, `ranking` ranks, `frames` and `text` format the result.
 """
 
 from oneclass.tasks.recommend.recommender import Recommender, load

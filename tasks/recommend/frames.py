@@ -1,4 +1,4 @@
-"""Answers as Polars frames."""
+"""Format ranked items as Polars frames."""
 
 import functools
 
@@ -18,46 +18,46 @@ ITEM_COLUMNS = {
 }
 
 
-# Most answers are of one user, and to make a series takes longer than to fill it: looking up rows of a frame costs
-# several times as much as a list, and one series that is cut into columns half as much as a series a column.
-
-
 def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
-    """One row per item with `ITEM_COLUMNS`, users one after the other, best first."""
-    there = ranked.items >= 0
-    columns = ranked.items[there].tolist()
+    """Return one row per item with `ITEM_COLUMNS`, users one after the other, best first.
+
+    Most frames are of one user, for whom creating a series takes longer than filling it. So the text columns are slices of
+    one series, and the numbers of another, which halves the time.
+    """
+    valid = ranked.items >= 0
+    columns = ranked.items[valid].tolist()
     texts = [names.ids[column] for column in columns] + [names.titles[column] for column in columns]
-    numbers = [ranked.scores[there]]
+    numbers = [ranked.scores[valid]]
     if ranked.like is not None:
-        numbers += [values[there] for values in ranked.like]
-    because = None if ranked.because is None else ranked.because[there]
+        numbers += [values[valid] for values in ranked.like]
+    because = None if ranked.because is None else ranked.because[valid]
     if because is not None:
         texts += [names.ids[column] if column >= 0 else None for column in because.ravel().tolist()]
     rows, text = len(columns), pl.Series("item_id", texts, dtype=pl.String)
     number = pl.Series("score", np.concatenate(numbers, dtype=np.float64))
-    found = [text.slice(rows, rows).alias("title"), number.slice(0, rows)]
-    for place, name in enumerate(("like_mean", "like_sd"), 1):
-        found.append(number.slice(place * rows, rows).alias(name) if ranked.like else _null_column(name, rows))
+    series = [text.slice(rows, rows).alias("title"), number.slice(0, rows)]
+    for position, name in enumerate(("like_mean", "like_sd"), 1):
+        series.append(number.slice(position * rows, rows).alias(name) if ranked.like else _null_column(name, rows))
     if because is None or not rows:
-        found.append(_null_column("because", rows))
+        series.append(_null_column("because", rows))
     else:
         lists = text.slice(2 * rows).reshape(because.shape).cast(ITEM_COLUMNS["because"]).alias("because")
-        found.append(lists if because.min() >= 0 else lists.list.drop_nulls())
-    return text.slice(0, rows).to_frame().hstack(found)
+        series.append(lists if because.min() >= 0 else lists.list.drop_nulls())
+    return text.slice(0, rows).to_frame().hstack(series)
 
 
 @functools.lru_cache(maxsize=8)
 def _null_column(name: str, rows: int) -> pl.Series:
-    """A column of what a model does not know, kept: an answer has up to three of them, and making one takes a while."""
+    """Return a null column. Cached, since a frame has up to three of them and creating one is slow."""
     return pl.Series(name, [[] if name == "because" else None] * rows, dtype=ITEM_COLUMNS[name])
 
 
 def user_frame(ranked: RankedItems, users: pl.Series, names: ItemVocabulary) -> pl.DataFrame:
-    """One row per user and rank: `user_id`, `rank`, then `ITEM_COLUMNS`.
+    """Return one row per user and rank: `user_id`, `rank`, then `ITEM_COLUMNS`.
 
     Args:
         users: user_id of each row of `ranked`.
     """
-    row, place = np.nonzero(ranked.items >= 0)
-    first = [users[row].alias("user_id"), pl.Series("rank", (place + 1).astype(np.int32))]
-    return pl.DataFrame([*first, *item_frame(ranked, names).get_columns()])
+    row, position = np.nonzero(ranked.items >= 0)
+    leading = [users[row].alias("user_id"), pl.Series("rank", (position + 1).astype(np.int32))]
+    return pl.DataFrame([*leading, *item_frame(ranked, names).get_columns()])

@@ -1,4 +1,4 @@
-"""The best items of users by a fitted model, with what it knows of each and which items of the history spoke for it."""
+"""Rank items for users by a fitted model, with like probabilities and the items of the history that contributed most."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,9 @@ class RankedItems:
     Attributes:
         items: int32 (users, n), columns of the fit, best first; padded with -1.
         scores: float32 (users, n).
-        like: mean and standard deviation, float32 (users, n); None for a model without.
-        because: int32 (users, n, REASONS), the columns of the history that added most to an item's score, padded with -1;
-            None for a model whose scores are no sums over the history.
+        like: mean and standard deviation, float32 (users, n); None if the model has none.
+        because: int32 (users, n, MAX_REASONS), the columns of the history that contributed most to an item's score, padded
+            with -1; None if the model's scores are not sums over the history.
     """
 
     items: np.ndarray
@@ -40,7 +40,7 @@ def rank_items(
     within: np.ndarray | None = None,
     without: np.ndarray | None = None,
 ) -> RankedItems:
-    """The best items of each history that are not in it.
+    """Return the best items of each history that are not in it.
 
     Args:
         users: as in `Model.scores`.
@@ -54,32 +54,33 @@ def rank_items(
     with kernel_threads(model.threads):
         scores = model.scores(histories, users=users, score=score)
         candidates = None
-        if within is not None:  # one row, of the candidates alone
+        if within is not None:  # one row, cut to the candidates
             candidates = np.setdiff1d(within, seen, assume_unique=True)
             scores, seen, indptr = scores[:, candidates], seen[:0], np.zeros(2, dtype=np.int64)
         items, best = top_items(scores, indptr, seen, n)
         if candidates is not None and len(candidates):
             items = np.where(items >= 0, candidates[items], -1)
         like = model.like(histories, users=users, items=items)
-        return RankedItems(items, best, like, _explain_items(model, histories, items))
+        return RankedItems(items, best, like, _top_reasons(model, histories, items))
 
 
 def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:
-    """(column, what it added to the score of an item) of the items of a history that added most, above zero."""
-    added = model.contributions(history, np.array([column], dtype=np.int32))
-    if added is None:
+    """Return (column, contribution to an item's score) of the items of a history with the largest positive contributions."""
+    contributions = model.contributions(history, np.array([column], dtype=np.int32))
+    if contributions is None:
         return []
-    most = [place for place in np.argsort(-added[:, 0], kind="stable")[:MAX_REASONS] if added[place, 0] > 0]
-    return [(int(history.indices[place]), float(added[place, 0])) for place in most]
+    values = contributions[:, 0]
+    largest = [entry for entry in np.argsort(-values, kind="stable")[:MAX_REASONS] if values[entry] > 0]
+    return [(int(history.indices[entry]), float(values[entry])) for entry in largest]
 
 
-def _explain_items(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:
-    """As `RankedItems` has them."""
-    found = np.full((*items.shape, MAX_REASONS), -1, dtype=np.int32)
-    for row, of_row in enumerate(items):
+def _top_reasons(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:
+    """Return `RankedItems.because`."""
+    reasons = np.full((*items.shape, MAX_REASONS), -1, dtype=np.int32)
+    for row, row_items in enumerate(items):
         history = histories if len(items) == 1 else histories[[row]]
-        added = model.contributions(history, np.maximum(of_row, 0))
-        if added is None:
+        contributions = model.contributions(history, np.maximum(row_items, 0))
+        if contributions is None:
             return None
-        found[row] = top_contributions(added, history.indices, MAX_REASONS)
-    return found
+        reasons[row] = top_contributions(contributions, history.indices, MAX_REASONS)
+    return reasons

@@ -1,4 +1,4 @@
-"""What is published, as an object that answers: for a user, for a history, for an item."""
+"""Load a publication as a recommender for users, histories and items."""
 
 import functools
 from collections.abc import Iterable
@@ -22,15 +22,15 @@ USERS_PER_BLOCK = 1024
 
 
 def load(home: str | Path, dataset: str, *, threads: int = 1) -> "Recommender":
-    """What is published for a data set now, checked against its sha256; later publications change nothing of it.
+    """Load the current publication of a data set, verifying checksums. Later publications do not change it.
 
     Args:
         home: the folder that `--home` names.
-        threads: numba threads; the answers do not depend on their number.
+        threads: numba threads; results do not depend on their number.
 
     Raises:
-        InputError: nothing is published there, or no recommendations.
-        Damaged: a file is not what was published.
+        InputError: nothing is published there, or a publication without recommendations.
+        Damaged: a file does not match its checksum.
     """
     return Recommender(dataset, published_model.load_published_model(Home(Path(home), dataset)), threads)
 
@@ -38,25 +38,25 @@ def load(home: str | Path, dataset: str, *, threads: int = 1) -> "Recommender":
 class Recommender:
     """A published model with its ids, titles and histories.
 
-    Frames of items have the columns item_id, title (null where none was given), score, like_mean, like_sd (null for a
-    model without) and because: the ids of up to three items of the history that spoke most for the item, where the
-    model's scores are sums over the history.
+    Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null if the model has
+    none) and because: the ids of up to three items of the history that contributed most, if the model's scores are sums
+    over the history.
 
     Attributes:
-        publication: the run that published it.
-        published_at: when, in UTC.
-        model, score: which model answers, and by which of its scores.
+        publication: the id of the run that published it.
+        published_at: time of the publication, in UTC.
+        model, score: the published model, and the score that orders items.
         fitted: the estimator.
         names: ids, titles and columns of the items.
-        items: one row per item: item_id, title, users.
+        items: one row per item: item_id, title, users (how many like it).
         users: one row per user: user_id.
     """
 
     def __init__(self, dataset: str, published: PublishedModel, threads: int) -> None:
         self.dataset = dataset
         self.publication: str = published.publication["run_id"]
-        at = published.publication["published_at"]
-        self.published_at = datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        published_at = published.publication["published_at"]
+        self.published_at = datetime.strptime(published_at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
         self.model, self.score = published.model, published.score
         self.items, self.users = published.items, published.users
         self._histories = published.histories
@@ -71,22 +71,22 @@ class Recommender:
         within: Iterable[str] | None = None,
         without: Iterable[str] | None = None,
     ) -> pl.DataFrame:
-        """The n best items for somebody who likes the items of the history; those are left out.
+        """Recommend the n best items to a user who likes the items of `history`, without these items.
 
-        An empty history gets the popular items. Items that are not known are named in a warning, `UnknownItems`.
+        An empty history gets the popular items. Unknown items are skipped, with a warning `UnknownItems`.
 
         Args:
-            history: item ids, in the order in which they came to be liked, the last one the newest; it counts where the
-                model has a `recency_exponent` above 0. Of an id that comes twice the first mention counts.
+            history: item ids, oldest first; the order matters if the model has a `recency_exponent` above 0. Of a
+                repeated id the first position counts.
             within: item ids to choose among; all by default.
             without: item ids to leave out.
 
         Returns:
-            One row per item, best first; of equal scores the item that came first in the logs.
+            One row per item, best first; ties go to the item that came first in the logs.
 
         Raises:
             ValueError: n is below 1.
-            TypeError: a single text where a list of ids belongs.
+            TypeError: `history` is a single string instead of a list.
         """
         history = check_ids(history, "history")
         self.names.warn_unknown(history, "history")
@@ -104,7 +104,7 @@ class Recommender:
         within: Iterable[str] | None = None,
         without: Iterable[str] | None = None,
     ) -> pl.DataFrame:
-        """The n best items for a user of the logs, as `recommendations.parquet` has them; arguments as in `recommend`.
+        """Recommend the n best items to a user of the logs, as in `recommendations.parquet`; arguments as in `recommend`.
 
         Raises:
             InputError: no such user.
@@ -113,17 +113,17 @@ class Recommender:
         return self._recommend(self._stored_history(row), np.array([row], dtype=np.int32), n, within, without)
 
     def recommend_many(self, users: pl.DataFrame, n: int = 20) -> pl.DataFrame:
-        """The n best items for many users, in blocks.
+        """Recommend the n best items to many users, in blocks.
 
         Args:
-            users: one row per user and item that they like, `user_id` and `item_id`, a user's rows in the order of
-                `recommend`; or, for users of the logs by what the logs have of them, one row per user, `user_id` alone.
+            users: one row per like with the columns `user_id` and `item_id`, a user's rows oldest first; or one row per
+                user of the logs with the column `user_id` only, for their histories in the logs.
 
         Returns:
             One row per user and rank: user_id, rank, and the columns of `recommend`; users in order of appearance.
 
         Raises:
-            InputError: a column is missing, or one of the users is not known and no items were given.
+            InputError: a column is missing, or a user is unknown and no items were given.
         """
         if "user_id" not in users.columns:
             raise InputError(f"recommend_many: the frame has no column user_id, only {', '.join(users.columns)}.")
@@ -135,36 +135,33 @@ class Recommender:
         else:
             rows = np.array([self._user_row(name) for name in names], dtype=np.int32)
             histories = self._histories[rows]
-        found = []
-        for start in range(0, max(len(names), 1), USERS_PER_BLOCK):  # once at least, for a frame without rows
+        blocks = []
+        for start in range(0, max(len(names), 1), USERS_PER_BLOCK):  # at least once, for a frame without rows
             block = slice(start, start + USERS_PER_BLOCK)
-            of_block = None if rows is None else rows[block]
-            ranked = ranking.rank_items(self.fitted, self.score, histories[block], _check_count(n), users=of_block)
-            found.append(frames.user_frame(ranked, names[block], self.names))
-        return pl.concat(found)
+            block_rows = None if rows is None else rows[block]
+            ranked = ranking.rank_items(self.fitted, self.score, histories[block], _check_count(n), users=block_rows)
+            blocks.append(frames.user_frame(ranked, names[block], self.names))
+        return pl.concat(blocks)
 
     def similar_items(self, item_id: str, n: int = 20) -> pl.DataFrame:
-        """The n items most like one, by what the model learned of them (`Model.similar_items`).
+        """Return the n items most similar to one (`Model.similar_items`).
 
         Returns:
             item_id, title and score, the similarity; best first.
 
         Raises:
-            InputError: no such item, or the model says nothing of one item beside another.
+            InputError: no such item, or the model has no similarity of items.
             ValueError: n is below 1.
         """
-        columns, n = (
-            np.array([self.names.column_index(item_id)], dtype=np.int32),
-            min(_check_count(n), self.fitted.item_count),
-        )
+        columns = np.array([self.names.column_index(item_id)], dtype=np.int32)
         try:
-            items, scores = self.fitted.similar_items(columns, n)
+            items, scores = self.fitted.similar_items(columns, min(_check_count(n), self.fitted.item_count))
         except ValueError as error:
             raise InputError(f"{self.dataset}: {error}.") from error
         return frames.item_frame(RankedItems(items, scores), self.names).select("item_id", "title", "score")
 
     def history(self, user_id: str) -> list[str]:
-        """The items that a user of the logs likes: the newest last, where the run kept the order of likes
+        """Return the items that a user of the logs likes: oldest first if the run stored the order of likes
         (`split.order`), else in the order of the items' first appearance in the logs.
 
         Raises:
@@ -176,11 +173,11 @@ class Recommender:
         return [self.names.ids[column] for column in columns.tolist()]
 
     def unknown(self, item_ids: Iterable[str]) -> list[str]:
-        """Those of the items that the published model does not know."""
+        """Return the items that the published model does not know."""
         return self.names.unknown(item_ids)
 
     def scores_for(self, user_id: str) -> np.ndarray:
-        """float32 (items,), the scores that order the items for a user of the logs; seen items are not masked.
+        """Return float32 (items,), the scores that order the items for a user of the logs; seen items are not masked.
 
         Raises:
             InputError: no such user.
@@ -189,19 +186,20 @@ class Recommender:
         return self.fitted.scores(self._stored_history(row), users=np.array([row], dtype=np.int32), score=self.score)[0]
 
     def reasons_for(self, user_id: str, item_id: str) -> list[tuple[str, float]]:
-        """(item id, what it added to the score of an item) of the items of a user's history that added most; empty for
-        a model whose scores are not sums over the history.
+        """Return (item id, contribution to an item's score) of the items of the history that contributed most.
+
+        Empty if the model's scores are not sums over the history.
 
         Raises:
             InputError: no such user or item.
         """
         history = self._stored_history(self._user_row(user_id))
-        found = ranking.explain_score(self.fitted, history, self.names.column_index(item_id))
-        return [(self.names.ids[column], added) for column, added in found]
+        reasons = ranking.explain_score(self.fitted, history, self.names.column_index(item_id))
+        return [(self.names.ids[column], contribution) for column, contribution in reasons]
 
     @functools.cached_property
     def sums_over_history(self) -> bool:
-        """Whether scores are sums of what each item of the history adds."""
+        """Whether scores are sums of contributions of the items in the history."""
         first = np.zeros(1, dtype=np.int32)
         return self.fitted.contributions(self.names.history(first, recency_ranks=first), first) is not None
 
@@ -217,24 +215,23 @@ class Recommender:
         if (row := self._rows_by_user.get(str(user_id))) is None:
             some = ", ".join(self.users["user_id"].head(3).to_list())
             raise InputError(
-                f"user {user_id}: is not among the {len(self.users):,} users of {self.dataset} that like anything, such "
-                f"as {some}. For somebody new, give a history."
+                f"user {user_id}: is not among the {len(self.users):,} users of {self.dataset} with likes, such as {some}. "
+                "For a new user, give a history."
             )
         return row
 
     def _stored_history(self, row: int) -> csr_matrix:
-        """A user's row of the histories; scipy's own indexing takes a millisecond."""
+        """Return a user's row of the histories, faster than scipy's indexing, which takes a millisecond."""
         start, stop = self._histories.indptr[row : row + 2]
         columns, recency_ranks = self._history_entries(row)
-        return self.names.history(
-            columns, self._histories.data[start:stop], recency_ranks if self._reads_order else None
-        )
+        values = self._histories.data[start:stop]
+        return self.names.history(columns, values, recency_ranks if self._reads_order else None)
 
     def _history_entries(self, row: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """The columns of a user's row, and their recency ranks, None if unknown."""
+        """Return the columns of a user's row, and their recency ranks if known."""
         start, stop = self._histories.indptr[row : row + 2]
-        recency_ranks = getattr(self._histories, "recency_ranks", None)
-        return self._histories.indices[start:stop], None if recency_ranks is None else recency_ranks[start:stop]
+        ranks = getattr(self._histories, "recency_ranks", None)
+        return self._histories.indices[start:stop], None if ranks is None else ranks[start:stop]
 
     def _recommend(
         self,
@@ -249,14 +246,14 @@ class Recommender:
             within = check_ids(within, "within")
             self.names.warn_unknown(within, "within", above=2)
             columns = self.names.column_indices(within, "within")
-        left_out = None if without is None else self.names.column_indices(without, "without")
+        excluded = None if without is None else self.names.column_indices(without, "without")
         ranked = ranking.rank_items(
-            self.fitted, self.score, history, _check_count(n), users=row, within=columns, without=left_out
+            self.fitted, self.score, history, _check_count(n), users=row, within=columns, without=excluded
         )
         return frames.item_frame(ranked, self.names)
 
 
 def _check_count(n: int) -> int:
     if n < 1:
-        raise ValueError(f"n = {n}: the number of items; give 1 or more")
+        raise ValueError(f"n = {n}: the number of items must be at least 1")
     return n

@@ -1,4 +1,4 @@
-"""Item ids as columns of the published fit, and histories of ids as its matrices."""
+"""Map item ids to columns of the published fit, and histories of ids to its matrices."""
 
 import warnings
 from collections.abc import Iterable
@@ -14,77 +14,79 @@ MAX_NAMED_ITEMS = 5  # unknown items in a warning
 
 
 class UnknownItems(UserWarning):
-    """A history, or `within`, names items that the published model does not know; they are left out."""
+    """A history, or `within`, names items that the published model does not know; they are skipped."""
 
 
 class ItemVocabulary:
     """The items of a publication.
 
     Attributes:
-        ids, titles: by column of the fit; a title is None where none was given.
+        ids, titles: by column of the fit; a title is None if unknown.
     """
 
     def __init__(self, dataset: str, items: pl.DataFrame) -> None:
-        """`items` has item_id and title, a row a column."""
+        """Index the items: `items` has item_id and title, one row per column of the fit."""
         self.dataset = dataset
         self.ids: list[str] = items["item_id"].to_list()
         self.titles: list[str | None] = items["title"].to_list()
         self._columns = {item_id: column for column, item_id in enumerate(self.ids)}
 
     def unknown(self, item_ids: Iterable[str]) -> list[str]:
-        """Those that the publication does not have."""
+        """Return the items that the publication does not have."""
         return [item for item in check_ids(item_ids, "item_ids") if item not in self._columns]
 
     def column_index(self, item_id: str) -> int:
-        """The column of an item.
+        """Return the column of an item.
 
         Raises:
             InputError: no such item.
         """
         if (column := self._columns.get(str(item_id))) is None:
-            raise InputError(f"item {item_id}: nobody in {self.dataset} likes it, or the logs do not have it.")
+            raise InputError(f"item {item_id}: no user in {self.dataset} likes it, or the logs lack it.")
         return column
 
     def column_indices(self, item_ids: Iterable[str], name: str) -> np.ndarray:
-        """int32, the columns of the items that are known, sorted and each once."""
-        found = {self._columns[item_id] for item_id in check_ids(item_ids, name) if item_id in self._columns}
-        return np.array(sorted(found), dtype=np.int32)
+        """Return int32, the sorted columns of the known items without repetition."""
+        columns = {self._columns[item_id] for item_id in check_ids(item_ids, name) if item_id in self._columns}
+        return np.array(sorted(columns), dtype=np.int32)
 
     def warn_unknown(self, item_ids: Iterable[str], name: str, above: int = 1) -> None:
-        """Name those that are not known in a warning, `UnknownItems`, of the line so many calls above the caller."""
+        """Warn of unknown items with `UnknownItems`, attributed to the line `above` calls above the caller."""
         if unknown := [item for item in item_ids if item not in self._columns]:
             more = f" and {len(unknown) - MAX_NAMED_ITEMS} more" if len(unknown) > MAX_NAMED_ITEMS else ""
-            named = ", ".join(unknown[:MAX_NAMED_ITEMS]) + more
-            warnings.warn(f"{name}: not known in {self.dataset}, left out: {named}", UnknownItems, stacklevel=2 + above)
+            listed = ", ".join(unknown[:MAX_NAMED_ITEMS]) + more
+            warnings.warn(
+                f"{name}: not known in {self.dataset}, left out: {listed}", UnknownItems, stacklevel=2 + above
+            )
 
     def history(
         self, columns: np.ndarray, counts: np.ndarray | None = None, recency_ranks: np.ndarray | None = None
     ) -> csr_matrix:
-        """(1, items), one history of sorted columns; by default of one event an item, and without an order."""
+        """Return (1, items), a history of sorted columns; by default with one event per item, and without an order."""
         counts = np.ones(len(columns), dtype=np.float32) if counts is None else counts
         return csr_view(counts, columns, np.array([0, len(columns)], dtype=np.int32), len(self.ids), recency_ranks)
 
     def build_ordered_history(self, item_ids: Iterable[str], name: str) -> csr_matrix:
-        """(1, items), the history of ids, the last one the newest; of an id that comes twice the first mention counts.
+        """Return (1, items), the history of ids, oldest first; of a repeated id the first position counts.
 
-        Ids that are not known are left out.
+        Unknown ids are skipped.
         """
-        mentioned = dict.fromkeys(map(self._columns.get, check_ids(item_ids, name)))
-        columns = np.array([column for column in mentioned if column is not None], dtype=np.int32)
+        distinct = dict.fromkeys(map(self._columns.get, check_ids(item_ids, name)))
+        columns = np.array([column for column in distinct if column is not None], dtype=np.int32)
         ascending = np.argsort(columns)
         return self.history(columns[ascending], recency_ranks=len(columns) - 1 - ascending)
 
     def histories(self, likes: pl.DataFrame, users: pl.Series, *, in_order: bool = False) -> csr_matrix:
-        """(users, items), of one event an item.
+        """Return (users, items), with one event per item.
 
         Args:
-            likes: user_id and item_id, as text; unknown items are left out.
+            likes: user_id and item_id, as text; unknown items are skipped.
             users: the user_id of each row.
-            in_order: with their order, as in `ordered_history`: a user's last row is the newest.
+            in_order: with the order of likes, a user's last row the newest.
         """
-        places = pl.DataFrame({"user_id": users, "row": np.arange(len(users), dtype=np.int32)})
+        rows = pl.DataFrame({"user_id": users, "row": np.arange(len(users), dtype=np.int32)})
         columns = pl.DataFrame({"item_id": self.ids, "column": np.arange(len(self.ids), dtype=np.int32)})
-        edges = likes.with_row_index("mention").join(places, on="user_id").join(columns, on="item_id")
+        edges = likes.with_row_index("mention").join(rows, on="user_id").join(columns, on="item_id")
         edges = edges.group_by("row", "column").agg(pl.col("mention").cast(pl.Int64).min()).sort("row", "column")
         counts = np.bincount(edges["row"].to_numpy(), minlength=len(users))
         indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
@@ -94,11 +96,11 @@ class ItemVocabulary:
 
 
 def check_ids(item_ids: Iterable[str], name: str) -> list[str]:
-    """Ids as text.
+    """Return ids as text.
 
     Raises:
-        TypeError: a single text where a list belongs.
+        TypeError: `item_ids` is a single string instead of a list.
     """
     if isinstance(item_ids, str):
-        raise TypeError(f"{name}: give a list of item ids, such as [{item_ids!r}], not a single text")
+        raise TypeError(f"{name}: give a list of item ids, such as [{item_ids!r}], not a single string")
     return [item if type(item) is str else str(item) for item in item_ids]

@@ -1,1 +1,1 @@
-"""What is published, over HTTP: `app` has the addresses, `following` keeps to the newest publication."""
+"""Serve the publication over HTTP: `app` has the endpoints, `reloader` loads each new publication."""

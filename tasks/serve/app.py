@@ -1,8 +1,7 @@
-"""The addresses: `/recommend`, `/similar` and `/health`; `/report/` is the report of the last run, and `/docs` the page
-of the OpenAPI description.
+"""The endpoints `/recommend`, `/similar`, `/health`, `/report/` (the last run's report) and `/docs` (the API for people).
 
-An answer takes about a millisecond of processor time, so requests are answered one after the other in the event loop: a
-pool of threads would cost more than it gives.
+A response takes about a millisecond of processor time, so the event loop handles requests one by one; a pool of threads
+would cost more than it gains.
 """
 
 import warnings
@@ -33,11 +32,11 @@ class Item(BaseModel):
     like_mean: float | None = None
     like_sd: float | None = None
     because: list[str] = []
-    """The items of the history that spoke most for it."""
+    """The items of the history that contributed most to the score."""
 
 
 class Answer(BaseModel):
-    """Items, best first, and which publication answered; `unknown` are items of the request that it does not know."""
+    """Items, best first, and the publication that answered; `unknown` are items of the request that it does not know."""
 
     dataset: str
     publication: str
@@ -48,7 +47,7 @@ class Answer(BaseModel):
 
 
 class Health(BaseModel):
-    """Which publication answers, and how old it is. `error`: why a newer one does not."""
+    """The served publication and its age; `error` says what prevents loading a newer one."""
 
     status: str
     dataset: str
@@ -64,21 +63,21 @@ class Health(BaseModel):
 
 
 def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
-    """The application."""
+    """Create the application."""
     dataset = home.dataset
-    made = FastAPI(
+    app = FastAPI(
         title=f"Recommendations for {dataset}",
-        description="No authentication of its own: for this machine, or behind a proxy that has one.",
+        description="It has no authentication: use it on this machine only, or behind a proxy that adds it.",
         version="1",
-        docs_url=None,  # they take their scripts from a public host
+        docs_url=None,  # FastAPI's pages load scripts from a public host
         redoc_url=None,
     )
 
-    @made.exception_handler(InputError)
+    @app.exception_handler(InputError)
     async def _not_there(request: Request, error: InputError) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, status_code=404)
 
-    @made.get("/recommend", response_model=Answer)
+    @app.get("/recommend", response_model=Answer)
     async def recommend(
         user: Annotated[str | None, Query(description="a user of the logs")] = None,
         item: Annotated[
@@ -94,19 +93,19 @@ def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
         shop = watcher.shop
         filters = {"within": within, "without": without}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnknownItems)  # they are in the answer
-            found = shop.recommend(item or (), n, **filters) if user is None else shop.recommend_for(user, n, **filters)
-        return JSONResponse(text.build_answer(shop, found, shop.unknown([*(item or ()), *(within or ())])))
+            warnings.simplefilter("ignore", UnknownItems)  # the answer lists them
+            items = shop.recommend(item or (), n, **filters) if user is None else shop.recommend_for(user, n, **filters)
+        return JSONResponse(text.build_answer(shop, items, shop.unknown([*(item or ()), *(within or ())])))
 
-    @made.get("/similar", response_model=Answer, response_model_exclude_defaults=True)
+    @app.get("/similar", response_model=Answer, response_model_exclude_defaults=True)
     async def similar(item: Annotated[str, Query(description="an item of the logs")], n: Count = 20) -> Any:
-        """The items most like one."""
+        """The items most similar to one."""
         shop = watcher.shop
         return JSONResponse(text.build_answer(shop, shop.similar_items(item, n), []))
 
-    @made.get("/health", response_model=Health)
+    @app.get("/health", response_model=Health)
     async def health() -> Any:
-        """Which publication answers, and its age."""
+        """The served publication, and its age."""
         shop = watcher.shop
         return {
             "status": "behind" if watcher.error else "ok",
@@ -122,16 +121,16 @@ def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
             "trouble": watcher.error,
         }
 
-    @made.get("/report/", response_class=FileResponse)
+    @app.get("/report/", response_class=FileResponse)
     async def report() -> Any:
         """The report of the last run, a page."""
         page = home.report / "index.html"
         if not page.exists():
-            raise InputError(f"{page}: is not there; any run makes it.")
+            raise InputError(f"{page}: does not exist; any run writes it.")
         return page
 
-    @made.get("/docs", include_in_schema=False, response_class=HTMLResponse)
+    @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     async def docs() -> str:
-        return description.render_api_page(made.openapi(), watcher.shop)
+        return description.render_api_page(app.openapi(), watcher.shop)
 
-    return made
+    return app

@@ -1,4 +1,4 @@
-"""Answers from what is published now: a newer publication is loaded beside the old one, then takes its place."""
+"""Load each new publication beside the served one, then replace it."""
 
 import contextlib
 import logging
@@ -17,43 +17,49 @@ POLL_SECONDS = 1.0
 
 
 class PublicationWatcher:
-    """The recommender that answers, and a thread that looks where `published` points to.
+    """The served recommender, and a thread that polls the link `published`.
 
-    A request keeps the recommender that it began with, so none is lost when another takes its place.
+    A request keeps the recommender with which it started, so a replacement loses no request.
 
     Attributes:
-        shop: what answers now.
-        error: why a newer publication does not answer; None where there is none.
+        shop: the served recommender.
+        error: why a newer publication could not be loaded; None without one.
     """
 
     def __init__(self, root: Path, dataset: str, *, threads: int = 1, seconds: float = POLL_SECONDS) -> None:
-        """Load what is published; raises what `tasks.recommend.load` raises."""
+        """Load the publication; raises as `tasks.recommend.load`."""
         self._root, self._dataset, self._threads, self._seconds = root, dataset, threads, seconds
         self._link = Home(root, dataset).published
         self._seen = self._current_target()
-        self.shop, self.error = self._load_publication(), None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._poll, daemon=True, name="following")
+        self.shop: Recommender = self._load_publication()
+        self.error: str | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._poll, daemon=True, name="publication watcher")
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._ended.set()
+        self._stopped.set()
         self._thread.join()
 
     def _poll(self) -> None:
-        while not self._ended.wait(self._seconds):
+        while not self._stopped.wait(self._seconds):
             target = self._current_target()
             if target == self._seen:
                 continue
             try:
                 self.shop, self.error = self._load_publication(), None
-                logger.info("%s: answers come from publication %s now", self._dataset, self.shop.publication)
-            except Exception as error:  # noqa: BLE001  (the old one goes on answering, whatever is wrong with the new)
+                logger.info("%s: serving publication %s", self._dataset, self.shop.publication)
+            except Exception as error:  # noqa: BLE001  (the old publication stays served, whatever is wrong with the new)
                 self.error = str(error)
-                logger.warning("%s: publication %s goes on answering: %s", self._dataset, self.shop.publication, error)
+                logger.warning(
+                    "%s: publication %s stays served, a newer one cannot be loaded: %s",
+                    self._dataset,
+                    self.shop.publication,
+                    error,
+                )
             self._seen = target
 
     def _current_target(self) -> str | None:
@@ -62,10 +68,10 @@ class PublicationWatcher:
         return None
 
     def _load_publication(self) -> Recommender:
-        """What is published, after a request of each kind, so that the first of a stranger is as fast as others."""
+        """Load the publication and make a request of each kind, so that the first client is served as fast as others."""
         shop = load(self._root, self._dataset, threads=self._threads)
         shop.recommend_for(shop.users["user_id"][0])
         shop.recommend(shop.items["item_id"].head(1))
-        with contextlib.suppress(InputError):  # a model that knows nothing of items beside each other
+        with contextlib.suppress(InputError):  # the model has no similarity of items
             shop.similar_items(shop.items["item_id"][0])
         return shop

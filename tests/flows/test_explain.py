@@ -95,7 +95,12 @@ def test_a_training_user_is_asked_as_such(explained):
     assert {one.item_id for one in found.history} == liked
     assert [one.model for one in found.by_model] == ["mrf_dense", "paired_symbols", "popularity"]
     for one in found.by_model:
-        assert one.protocol == "leave_one_out" and one.known and one.told == len(liked) - 1 and len(one.items) == 5
+        assert (
+            one.protocol == "leave_one_out"
+            and one.in_training
+            and one.history_size == len(liked) - 1
+            and len(one.items) == 5
+        )
         assert not {item.item_id for item in one.items} & (liked - {held_out})
         assert all(item.held_out == (item.item_id == held_out) for item in one.items)
 
@@ -138,9 +143,9 @@ def test_a_user_held_out_of_every_fit_is_folded_in(home):
     log_of_two_tastes(home)
     run(home, "strong_generalization", models=["mrf_dense", "popularity"])
     parts = dict(rows(home, "select distinct part, min(user_id) from splits.strong_generalization group by part"))
-    assert all(one.known for one in explain_user(home, parts["train"]).by_model)
+    assert all(one.in_training for one in explain_user(home, parts["train"]).by_model)
     for one in explain_user(home, parts["test"], models=["mrf_dense"]).by_model:
-        assert not one.known and one.items and all(item.because for item in one.items[:1])
+        assert not one.in_training and one.items and all(item.because for item in one.items[:1])
 
 
 @pytest.mark.parametrize(
@@ -231,7 +236,7 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_
 
 @pytest.mark.parametrize("user", ["../../x", "a/b", ".", "..", "x" * 400, "naïve <b>", "%2E"])
 def test_any_user_has_a_page_in_the_folder_of_users(home, user):
-    nothing = ModelRecommendations("popularity", "score", "leave_one_out", known=True, told=40, items=[])
+    nothing = ModelRecommendations("popularity", "score", "leave_one_out", in_training=True, history_size=40, items=[])
     page = explanation_page.write_user_page(home, Explanation("small", user, [], [nothing]), {})
     assert page.parent == home.report / "users" and list(page.parent.iterdir()) == [page]
     assert "<b>" not in page.read_text()

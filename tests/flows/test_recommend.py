@@ -81,8 +81,8 @@ def test_an_item_that_is_not_in_the_list_is_explained(after_first, asked, capsys
         return next(line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{item}: "))
 
     best, fifth = expected["item_id"][0], expected["item_id"][4]
-    assert f"{best}: place 1 of " in said(best) and "not among" not in said(best)
-    assert f"{fifth}: place 5 of " in said(fifth) and "so it is not among the first 4" in said(fifth)
+    assert f"{best}: rank 1 of " in said(best) and "not among" not in said(best)
+    assert f"{fifth}: rank 5 of " in said(fifth) and "so it is not among the first 4" in said(fifth)
     liked = published.load(after_first, "ml-latest-small").history("7")[0]
     assert "is not recommended to 7, who likes it: the items of a history are left out" in said(liked)
-    assert "nobody in ml-latest-small likes it" in said("no-such-film")
+    assert "no user in ml-latest-small likes it" in said("no-such-film")

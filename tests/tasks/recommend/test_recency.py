@@ -135,7 +135,7 @@ def test_a_user_whom_a_fit_has_not_seen_is_explained_by_the_published_order(publ
     weights, compared = fits.load_fit(home, "slim", digest).weights.toarray(), 0
     for user in unseen:
         (of_slim,) = explain_user(home, user, top=3, models=["slim"]).by_model
-        assert not of_slim.known
+        assert not of_slim.in_training
         known = [item for item in order[user] if ids[item] in columns]
         for item in of_slim.items:
             for one, value in item.because:

@@ -128,7 +128,7 @@ def test_similar_items_are_of_the_same_taste(by_model, model):
 def test_unknown_users_and_items_are_reported(by_model, shop):
     with pytest.raises(InputError, match="user nobody: is not among the 60 users of small"):
         shop.recommend_for("nobody")
-    with pytest.raises(InputError, match="item nil: nobody in small likes it"):
+    with pytest.raises(InputError, match="item nil: no user in small likes it"):
         shop.similar_items("nil")
     with pytest.raises(InputError, match="popularity has no similarities between items"):
         by_model[1]["popularity"].similar_items("i3")

@@ -109,7 +109,7 @@ def test_answers_are_those_of_python(served):
         ("/recommend", {}, 400, "give `user`, or `item`"),
         ("/recommend", {"user": "u7", "item": "i1"}, 400, "give `user`, or `item`"),
         ("/recommend", {"user": "u7", "n": 0}, 422, "greater than or equal to 1"),
-        ("/similar", {"item": "nil"}, 404, "item nil: nobody in small likes it"),
+        ("/similar", {"item": "nil"}, 404, "item nil: no user in small likes it"),
     ],
 )
 def test_unanswerable_requests_are_reported(served, path, query, status, words):

@@ -1,0 +1,56 @@
+"""Every template parses, uses only the formatters that exist, and renders without an undefined name."""
+
+from datetime import datetime
+from importlib.resources import files
+
+import jinja2
+import pytest
+from jinja2 import nodes
+
+from oneclass.tasks import home_page
+from oneclass.tasks.explain import page as explain_page
+from oneclass.tasks.explain.explanation import Explanation, HistoryItem
+from oneclass.tasks.explain.item_lists import ModelRecommendations, RecommendedItem
+from oneclass.tasks.html import numbers
+from oneclass.tasks.html.templates import load_template
+from oneclass.tasks.serve import description
+from oneclass.tasks.serve.app import create_app
+from oneclass.tasks.stores.home import Home
+from tests.tasks.html.test_pages_in_browser import Shop
+
+TEMPLATES = {
+    (package, file.name)
+    for package in ("explain", "home_page", "html", "report", "serve")
+    for file in files(f"oneclass.tasks.{package}").iterdir()
+    if file.name.endswith(".html")
+}
+
+
+@pytest.mark.parametrize(("package", "name"), sorted(TEMPLATES))
+def test_a_template_uses_only_formatters_that_exist(package, name):
+    environment = load_template(f"oneclass.tasks.{package}", name).environment
+    assert environment.undefined is jinja2.StrictUndefined
+    source, _, _ = environment.loader.get_source(environment, name)
+    used = {
+        node.attr
+        for node in environment.parse(source).find_all(nodes.Getattr)
+        if isinstance(node.node, nodes.Name) and node.node.name == "number"
+    }
+    assert all(callable(getattr(numbers, function, None)) for function in used), used
+
+
+def test_pages_render_without_an_undefined_name(tmp_path):
+    """The report's templates are rendered by `tests/tasks/report`."""
+    home = Home(tmp_path, "small")
+    items = [RecommendedItem("i1", 1.5, 20, (0.5, 0.1), True, (("i9", 0.25),))]
+    lists = [
+        ModelRecommendations("wmf", score, "leave_one_out", score == "like", 7, items) for score in ("like", "score")
+    ]
+    history = [HistoryItem(f"i{number}", number, datetime(2026, 11, 20), 5) for number in range(30)]
+    explanation = Explanation("small", "u1", history, lists, lists[0], rank_explanation="i3: rank 4 of 20.")
+    page = explain_page.write_user_page(home, explanation, {"i1": "A <b>"}).read_text()
+    assert "i3: rank 4 of 20." in page and "7\N{NO-BREAK SPACE}likes used" in page and "A &lt;b&gt;" in page
+    home_page.store_run_facts(home, shown={"look": 2}, ended={"state": "failed", "at": "2026-11-20T03:00:00Z"})
+    home_page.write_home_page(home)
+    assert "2\N{NO-BREAK SPACE}warnings" in (tmp_path / "index.html").read_text()
+    assert "/similar" in description.render_api_page(create_app(None, home).openapi(), Shop())
