@@ -41,10 +41,12 @@ def read_titles(path: Path, item_columns: tuple[str, ...] = (), *, named_by: str
     return {row[item]: row[title] for row in rows if len(row) > max(item, title)}
 
 
-def _find_column(where: str, header: list[str], names: tuple[str, ...], what: str) -> int:
-    known = [name.strip().lower() for name in header]
+def _find_column(location: str, header: list[str], names: tuple[str, ...], content: str) -> int:
+    columns = [name.strip().lower() for name in header]
     for name in names:
-        if name.lower() in known:
-            return known.index(name.lower())
-    wanted = ", ".join(dict.fromkeys(name.lower() for name in names))
-    raise InputError(f"{where}, line 1: no column {what} among {', '.join(header)[:200]}. Name it one of {wanted}.")
+        if name.lower() in columns:
+            return columns.index(name.lower())
+    accepted = ", ".join(dict.fromkeys(name.lower() for name in names))
+    raise InputError(
+        f"{location}, line 1: no column {content} among {', '.join(header)[:200]}. Name it one of {accepted}."
+    )

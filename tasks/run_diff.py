@@ -1,4 +1,4 @@
-"""What changed between a run and the last evaluated run before it; the report and the summary show it."""
+"""Compare a run with the last evaluated run before it, for the report and the summary."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,10 +24,10 @@ class RunDiff:
     """The differences of two runs, each the rows of a statement in `sql/changes.sql`.
 
     Attributes:
-        metrics: one row for each list and main metric; `place` is 0 for the metric that judges the protocol.
-        log_files: ingested since.
-        rules: of contracts, met by one of the two only.
-        settings: by their dotted names; null where a run does not have one.
+        metrics: one row per ranked list and main metric; `place` is 0 for the protocol's first metric.
+        log_files: ingested since the previous run.
+        rules: contract rules that only one of the two runs met.
+        settings: changed settings by dotted name; null if a run lacks it.
     """
 
     previous: PreviousRun
@@ -38,11 +38,11 @@ class RunDiff:
 
 
 def diff_with_previous(connection: duckdb.DuckDBPyConnection, run_id: str) -> RunDiff | None:
-    """Compare a run with the last evaluated one of its data set before it; None if it is the first."""
-    found = warehouse.select(connection, "changes/previous_run", run_id=run_id)
-    if found.is_empty():
+    """Compare a run with the data set's last evaluated run before it; None if it is the first."""
+    earlier = warehouse.select(connection, "changes/previous_run", run_id=run_id)
+    if earlier.is_empty():
         return None
-    previous = PreviousRun(**found.row(0, named=True))
+    previous = PreviousRun(**earlier.row(0, named=True))
     both = {"run_id": run_id, "previous_run_id": previous.run_id}
     return RunDiff(
         previous,

@@ -1,4 +1,1 @@
-"""What touches Prefect: the task round a stage, artifacts, progress, the run's summary.
-
-A stage itself is a plain function and knows none of it.
-"""
+"""The use of Prefect: stages as tasks, artifacts, progress, and the summaries of runs. Stages are plain functions."""

@@ -1,7 +1,6 @@
-"""What a run shows in the Prefect UI: progress, contracts, the evaluation, a summary with links.
+"""Publish a run's artifacts in Prefect: progress, contracts, the evaluation, and a summary with links.
 
-Outside of a run nothing is shown. What cannot be shown, because the server is away say, is logged and no more:
-the stage is done, or has failed for a reason of its own.
+Outside of a run nothing is published. An error, such as an unreachable server, is logged and does not affect the stage.
 """
 
 import functools
@@ -30,67 +29,67 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-COLUMNS_RULE = "the columns are as declared"  # the rule that every contract has
+COLUMNS_RULE = "the columns are as declared"
 SECONDS_TO_FIRST_PROGRESS, SECONDS_BETWEEN_PROGRESS = 3.0, 5.0
 
 
 def publish_artifact(show: Callable[..., None]) -> Callable[..., None]:
-    """Show within a run of Prefect only, and log what goes wrong instead of raising it."""
+    """Make a function run within a Prefect run only, and log its errors instead of raising them."""
 
     @functools.wraps(show)
-    def shown(*args: Any) -> None:
+    def wrapper(*args: Any) -> None:
         if TaskRunContext.get() is None and FlowRunContext.get() is None:
             return
         try:
             show(*args)
-        except Exception as error:  # noqa: BLE001  (what is only shown must not end a run)
+        except Exception as error:  # noqa: BLE001  (a failing display must not end a run)
             logger.warning("%s cannot be shown in Prefect: %s", show.__name__.replace("_", " "), error)
 
-    return shown
+    return wrapper
 
 
 @publish_artifact
 def publish_contract_results(home: Home, run_id: str, stage: str, task: str) -> None:
-    """A table of the rules that a task's run was checked against; nothing where the stage never got that far.
+    """Publish a table of the rules checked in a task run; nothing if the stage failed before the check.
 
     Args:
-        task: the name of the task's run, such as `train slim on leave_one_out`; each has an artifact of its own.
+        task: name of the task run, such as `train slim on leave_one_out`; each has its own artifact.
     """
     if not home.warehouse.exists():
         return
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        found = warehouse.select(connection, "publish/contract_results", run_id=run_id, stage=stage)
-    if len(found):
-        told = {(contract.table, rule.name): rule.description for contract in load() for rule in contract.rules}
+        results = warehouse.select(connection, "publish/contract_results", run_id=run_id, stage=stage)
+    if len(results):
+        descriptions = {(contract.table, rule.name): rule.description for contract in load() for rule in contract.rules}
         rules = [
             {
-                "holds": "yes" if one["success"] else "NO",
-                "table": one["contract"],
-                "what must hold": told.get((one["contract"], one["rule"]), COLUMNS_RULE),
-                "found instead": "" if one["success"] else one["observed"],
-                "severity": one["severity"],
-                "rule": one["rule"],
+                "holds": "yes" if result["success"] else "NO",
+                "table": result["contract"],
+                "what must hold": descriptions.get((result["contract"], result["rule"]), COLUMNS_RULE),
+                "found instead": "" if result["success"] else result["observed"],
+                "severity": result["severity"],
+                "rule": result["rule"],
             }
-            for one in found.iter_rows(named=True)
+            for result in results.iter_rows(named=True)
         ]
-        broken = sum(one["holds"] == "NO" for one in rules)
-        said = f"{broken} of {len(rules)} rules do **not** hold" if broken else f"all {len(rules)} rules hold"
+        broken = sum(rule["holds"] == "NO" for rule in rules)
+        outcome = f"{broken} of {len(rules)} rules do **not** hold" if broken else f"all {len(rules)} rules hold"
         create_table_artifact(
             table=rules,
             key=artifact_key(home.dataset, "contracts", task),
-            description=f"What must hold of the data once `{task}` is done: {said}.",
+            description=f"The contracts of the data after `{task}`: {outcome}.",
         )
 
 
 @publish_artifact
 def publish_evaluation(home: Home, table: list[leaderboard.LeaderboardRow]) -> None:
-    """The evaluation: a table for each protocol."""
+    """Publish the evaluation: a table per protocol."""
     for protocol, rows in leaderboard.group_by_protocol(table).items():
-        about = PROTOCOLS[protocol]
+        declared = PROTOCOLS[protocol]
         description = " ".join(
             [
-                f"{about.title}: {about.meaning} The models on {rows[0].users:,} users, the best by {about.main_metric}",
-                "first; ± is one standard error.",
+                f"{declared.title}: {declared.meaning} The models on {rows[0].users:,} users, the best by",
+                f"{declared.main_metric} first; ± is one standard error.",
                 *(f"{leaderboard.WEAK_MARK} {sentence}." for sentence in leaderboard.list_weaknesses(rows)),
             ]
         )
@@ -103,7 +102,7 @@ def publish_evaluation(home: Home, table: list[leaderboard.LeaderboardRow]) -> N
 
 @publish_artifact
 def publish_decision(home: Home, decision: Decision | None) -> None:
-    """The decision on what is published, as a table; none where the run made no recommendations."""
+    """Publish the promotion decision as a table; nothing if the run made no recommendations."""
     if decision:
         description = f"{home.dataset}: {decision.sentence}"
         row = {**asdict(decision), "decided_at": f"{decision.decided_at:%Y-%m-%d %H:%M:%S}"}
@@ -112,61 +111,63 @@ def publish_decision(home: Home, decision: Decision | None) -> None:
 
 @publish_artifact
 def publish_summary(dataset: str, text: str, report_url: str | None) -> None:
-    """The run's summary in Markdown, and a link to the report where that is served."""
-    what = f"What a run on {dataset} read, found and published, and what changed since the one before"
-    create_markdown_artifact(text, key=artifact_key(dataset, "summary"), description=what)
+    """Publish the run's summary in Markdown, and a link to the report if it is served."""
+    description = f"Input, results and publication of a run on {dataset}, and the changes since the previous one"
+    create_markdown_artifact(text, key=artifact_key(dataset, "summary"), description=description)
     if report_url:
         create_link_artifact(
             report_url,
             link_text=f"Report on {dataset}",
             key=artifact_key(dataset, "report"),
-            description="The page with all figures and tables of the last run",
+            description="All figures and tables of the last run",
         )
 
 
 @publish_artifact
 def publish_cluster_link(home: Home, url: str) -> None:
-    """A link to the page of the cluster that works for the run."""
-    what = "Dask's own page of the cluster: which call each worker makes, and how long the others took"
+    """Publish a link to the dashboard of the run's cluster."""
     create_link_artifact(
-        url, link_text="What the workers do", key=artifact_key(home.dataset, "workers"), description=what
+        url,
+        link_text="Dask dashboard",
+        key=artifact_key(home.dataset, "workers"),
+        description="Dask's dashboard: the call that each worker runs, and the durations of earlier ones",
     )
 
 
 class ProgressArtifact:
-    """The progress of one piece of work that takes more than a few seconds, moved every few seconds.
+    """The progress of work that takes more than a few seconds, updated every few seconds.
 
-    After a failure it is given up, so that a server that does not answer holds the work up once.
+    After a failed update no more are sent, so that an unreachable server delays the work only once.
     """
 
-    def __init__(self, key: str, what: str) -> None:
-        self._key, self._what = key, what
-        self._due = time.monotonic() + SECONDS_TO_FIRST_PROGRESS
+    def __init__(self, key: str, description: str) -> None:
+        self._key, self._description = key, description
+        self._next_update = time.monotonic() + SECONDS_TO_FIRST_PROGRESS
         self._id: Any = None
 
     def show(self, share: float) -> None:
-        """Show that this share, 0 to 1, is done."""
+        """Show that this share of the work, 0 to 1, is done, if an update is due."""
         now = time.monotonic()
         last = share >= 1 and self._id is not None
-        if last or (now >= self._due and share < 1):
-            self._due = float("inf")  # until it has been shown
+        if last or (now >= self._next_update and share < 1):
+            self._next_update = float("inf")  # until the update has succeeded
             send_progress(self, 100 * min(share, 1.0))
 
-    def put(self, percent: float) -> None:
-        """Send it to the server."""
+    def send(self, percent: float) -> None:
+        """Send the progress to the server."""
         if self._id is None:
-            self._id = create_progress_artifact(percent, key=self._key, description=self._what)
+            self._id = create_progress_artifact(percent, key=self._key, description=self._description)
         else:
             update_progress_artifact(self._id, percent)
-        self._due = time.monotonic() + SECONDS_BETWEEN_PROGRESS
+        self._next_update = time.monotonic() + SECONDS_BETWEEN_PROGRESS
 
 
 @publish_artifact
 def send_progress(artifact: ProgressArtifact, percent: float) -> None:
-    """Send what `artifact` has come to."""
-    artifact.put(percent)
+    """Send the progress of `artifact`; an error is logged."""
+    artifact.send(percent)
 
 
 def artifact_key(*parts: str) -> str:
-    """An artifact's key: lower case letters, numbers and dashes."""
+    """Return an artifact's key: lower case letters, numbers and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")

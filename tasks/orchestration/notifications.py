@@ -1,4 +1,4 @@
-"""Telling someone how a run ended: a command that gets the run's summary, or a webhook that it is sent to."""
+"""Notify of a run's outcome: by a command that reads the run's summary, or by a webhook."""
 
 import json
 import logging
@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 logger = logging.getLogger(__name__)
 
-NOTIFY_TIMEOUT_SECONDS = 30  # that a command or a webhook gets
+NOTIFY_TIMEOUT_SECONDS = 30  # for a command or a webhook
 
 
 class NotifySettings(BaseModel):
-    """Who is told of a run's end, and when."""
+    """Settings of notifications: the targets, and which outcomes are reported."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,11 +28,11 @@ class NotifySettings(BaseModel):
     webhook: str | None = Field(
         None,
         description="an address that gets a POST of JSON: text (the run's summary), dataset, run_id, state. Given to "
-        "flows.deploy, Prefect's server calls it too, for nights that do not begin, fail before they can tell, or crash",
+        "flows.deploy, Prefect's server calls it too, for nights that do not start, fail at once, or crash",
         pattern="^https?://",
     )
     when: Literal["failure", "always"] = Field(
-        "failure", description="tell of runs that failed, were late or were cancelled, or of every run"
+        "failure", description="notify of runs that failed, were late or were cancelled, or of every run"
     )
     report_url: str | None = Field(
         None,
@@ -43,29 +43,29 @@ class NotifySettings(BaseModel):
 
 
 def send_notifications(settings: NotifySettings, *, dataset: str, run_id: str, state: str, text: str) -> None:
-    """Tell of a run's end in the ways that are set. What goes wrong with that is logged, and does not end the run.
+    """Send a run's outcome to all targets. An error is logged and does not change the outcome.
 
     Args:
-        state: how the run ended: `completed`, `late` (completed, but begun long after it was due), `partly failed`,
-            `failed`, or `cancelled` (a night with nothing to do, for another run did its work or was at it).
+        state: `completed`, `late` (completed, but started long after it was due), `partly failed`, `failed`, or
+            `cancelled` (a night without work, since another run did it or is at work).
         text: the run's summary, Markdown.
     """
     if state == "completed" and settings.when == "failure":
         return
-    about = {"dataset": dataset, "run_id": run_id, "state": state}
-    ways = (("command", settings.command, _run_command), ("webhook", settings.webhook, _post_webhook))
-    for name, value, tell in ways:
-        if value is None:
+    facts = {"dataset": dataset, "run_id": run_id, "state": state}
+    targets = (("command", settings.command, _run_command), ("webhook", settings.webhook, _post_webhook))
+    for name, target, send in targets:
+        if target is None:
             continue
         try:
-            tell(value, about, text)
-        except Exception as error:  # noqa: BLE001  (the run has ended as it has, told or not)
-            logger.warning("notify.%s = %s: nobody was told: %s", name, value, error)
+            send(target, facts, text)
+        except Exception as error:  # noqa: BLE001  (a failing notification must not change the outcome of the run)
+            logger.warning("notify.%s = %s: the notification failed: %s", name, target, error)
 
 
-def _run_command(command: str, about: dict[str, str], text: str) -> None:
-    variables = {f"ONECLASS_{name.upper()}": value for name, value in about.items()}
-    ended = subprocess.run(
+def _run_command(command: str, facts: dict[str, str], text: str) -> None:
+    variables = {f"ONECLASS_{name.upper()}": value for name, value in facts.items()}
+    process = subprocess.run(
         shlex.split(command),
         input=text,
         env={**os.environ, **variables},
@@ -74,11 +74,11 @@ def _run_command(command: str, about: dict[str, str], text: str) -> None:
         timeout=NOTIFY_TIMEOUT_SECONDS,
         check=False,
     )
-    if ended.returncode:
-        raise OSError(f"it ended with status {ended.returncode}. {ended.stderr.strip()[-500:]}".strip())
+    if process.returncode:
+        raise OSError(f"it process with status {process.returncode}. {process.stderr.strip()[-500:]}".strip())
 
 
-def _post_webhook(address: str, about: dict[str, str], text: str) -> None:
-    body = json.dumps({"text": text, **about}).encode()
+def _post_webhook(address: str, facts: dict[str, str], text: str) -> None:
+    body = json.dumps({"text": text, **facts}).encode()
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
     urllib.request.urlopen(request, timeout=NOTIFY_TIMEOUT_SECONDS).close()

@@ -1,7 +1,7 @@
-"""Progress of long work: in a terminal a bar with the time left, else one line for each step; and a Prefect artifact.
+"""Report the progress of long work: as a bar with the time left in a terminal, else as log lines; and as Prefect artifact.
 
-The bar is drawn on the console to which Prefect writes its log lines, so that the lines appear above the bar. Lines that
-repeat what the bar shows are kept from that console only; Prefect's record of the run has them all.
+The bar is drawn on the console of Prefect's log handler, so that log lines appear above it. Lines that repeat the bar are
+hidden on that console only; Prefect's record of the run has them all.
 """
 
 import contextlib
@@ -22,68 +22,69 @@ logger = logging.getLogger(__name__)
 SECONDS_BETWEEN_LINES = 10.0
 BAR_WIDTH, COUNTS_WIDTH = 24, 32  # columns of the bar, and of the percentage, the times and the gaps
 BAR_COLOUR = "bright_blue"  # colours by name only: Prefect's console has a theme without rich's own styles
-_TERMINAL_LOCK = threading.Lock()  # one bar at a time; other work reports its progress in lines
+_TERMINAL_LOCK = threading.Lock()  # one bar at a time; concurrent work logs lines
 
 WorkItem = TypeVar("WorkItem")
 
 
 class ProgressCallback(Protocol):
-    """Says how much is done, of how much, and in words what else there is to say of it."""
+    """Reports the amount done, the total, and optionally a text."""
 
-    def __call__(self, done: float, of: float, words: str = "") -> None: ...
+    def __call__(self, done: float, total: float, text: str = "") -> None: ...
 
 
 @contextlib.contextmanager
-def report_progress(what: str, *, artifact_key: str | None = None) -> Iterator[ProgressCallback]:
-    """Tell the progress of one long piece of work, named `what`, through the function that is yielded.
+def report_progress(label: str, *, artifact_key: str | None = None) -> Iterator[ProgressCallback]:
+    """Yield a callback that reports the progress of one long piece of work.
 
     Args:
-        artifact_key: makes a progress artifact too, when the work takes more than a few seconds in a run of Prefect.
+        artifact_key: key of a progress artifact, published if the work takes more than a few seconds in a Prefect run.
     """
-    artifact = ProgressArtifact(artifact_key, what) if artifact_key else None
+    artifact = ProgressArtifact(artifact_key, label) if artifact_key else None
     last_line = -SECONDS_BETWEEN_LINES
     first: tuple[float, float] | None = None
 
-    with _progress_bar(what) as move:
+    with _progress_bar(label) as update_bar:
 
-        def tell(done: float, of: float, words: str = "") -> None:
+        def report(done: float, total: float, text: str = "") -> None:
             nonlocal last_line, first
             now = time.monotonic()
-            first = first or (now, done)  # kernels are compiled in the first step: it says little of the time left
-            move(done, of, words)
+            # The first step compiles kernels, so its duration is left out of the estimate.
+            first = first or (now, done)
+            update_bar(done, total, text)
             if artifact:
-                artifact.show(done / of)
-            if now - last_line >= SECONDS_BETWEEN_LINES or done >= of:
+                artifact.show(done / total)
+            if now - last_line >= SECONDS_BETWEEN_LINES or done >= total:
                 last_line = now
-                left = _format_time_left(now - first[0], done - first[1], of - done)
-                said = words or f"{100 * done / of:.0f} %"
-                logger.info("%s: %s", what, ", ".join(filter(None, [said, left])), extra={"in_bar": True})
+                left = _format_time_left(now - first[0], done - first[1], total - done)
+                status = text or f"{100 * done / total:.0f} %"
+                logger.info("%s: %s", label, ", ".join(filter(None, [status, left])), extra={"in_bar": True})
 
-        yield tell
+        yield report
 
 
 def iterate_with_progress(
-    items: Iterable[WorkItem], what: str, weight: Callable[[WorkItem], float] = lambda piece: 1
+    items: Iterable[WorkItem], label: str, weight: Callable[[WorkItem], float] = lambda item: 1
 ) -> Iterator[WorkItem]:
-    """Yield the pieces of a long piece of work one by one, and report the progress after each.
+    """Yield the items one by one, and report the progress after each.
 
     Args:
-        weight: how much of the work a piece is.
+        weight: an item's share of the work, in any unit.
     """
     items = list(items)
-    of, done = sum(map(weight, items)), 0.0
+    total, done = sum(map(weight, items)), 0.0
     if len(items) < 2:
         yield from items
         return
-    with report_progress(what) as tell:
-        for piece in items:
-            yield piece
-            done += weight(piece)
-            tell(done, of)
+    with report_progress(label) as report:
+        for item in items:
+            yield item
+            done += weight(item)
+            report(done, total)
 
 
 def format_duration(seconds: float) -> str:
-    """A time for people: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Format a duration: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -97,11 +98,11 @@ def _format_time_left(seconds: float, done: float, left: float) -> str:
 
 
 @contextlib.contextmanager
-def _progress_bar(what: str) -> Iterator[ProgressCallback]:
-    """A bar on the terminal to which log lines go; if they go elsewhere, none is drawn."""
-    handler = _log_terminal()
+def _progress_bar(label: str) -> Iterator[ProgressCallback]:
+    """Draw a bar on the terminal of the log, if it has one."""
+    handler = _find_terminal_handler()
     if handler is None or not _TERMINAL_LOCK.acquire(blocking=False):
-        yield lambda done, of, words="": None
+        yield lambda done, total, text="": None
         return
     columns = (
         TextColumn("{task.description}"),
@@ -116,25 +117,26 @@ def _progress_bar(what: str) -> Iterator[ProgressCallback]:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[words]}", style="dim"),
+        TextColumn("{task.fields[text]}", style="dim"),
     )
-    handler.addFilter(_is_logged_to_terminal)
+    handler.addFilter(_is_not_in_bar)
     try:
         with Bars(*columns, console=handler.console, transient=True, redirect_stdout=False) as bars:
-            task = bars.add_task(what, total=None, words="")
-            room = max(0, handler.console.width - len(what) - BAR_WIDTH - COUNTS_WIDTH)  # or the bar would shrink
-            yield lambda done, of, words="": bars.update(task, completed=done, total=of, words=words[:room])
+            task = bars.add_task(label, total=None, text="")
+            # A longer text would shrink the bar.
+            width = max(0, handler.console.width - len(label) - BAR_WIDTH - COUNTS_WIDTH)
+            yield lambda done, total, text="": bars.update(task, completed=done, total=total, text=text[:width])
     finally:
-        handler.removeFilter(_is_logged_to_terminal)
+        handler.removeFilter(_is_not_in_bar)
         _TERMINAL_LOCK.release()
 
 
-def _log_terminal() -> PrefectConsoleHandler | None:
+def _find_terminal_handler() -> PrefectConsoleHandler | None:
     for handler in logging.getLogger().handlers:
         if isinstance(handler, PrefectConsoleHandler) and not handler.stream.closed and handler.stream.isatty():
             return None if handler.console.is_dumb_terminal else handler
     return None
 
 
-def _is_logged_to_terminal(record: logging.LogRecord) -> bool:
+def _is_not_in_bar(record: logging.LogRecord) -> bool:
     return not getattr(record, "in_bar", False)

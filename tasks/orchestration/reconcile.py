@@ -1,4 +1,4 @@
-"""Runs that ended without a word, because their process was killed: Prefect goes on showing them as running."""
+"""Mark runs whose process was killed as ended in Prefect, which would show them as running."""
 
 import logging
 import uuid
@@ -11,14 +11,13 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from oneclass.tasks.orchestration.artifacts import publish_artifact
 
-RUN_ID_LENGTH = 36  # of Prefect's own ids
+RUN_ID_LENGTH = 36  # of Prefect's ids
 
 
 def current_run_id() -> str:
-    """The id of the run that is at work.
+    """Return the id of the current run.
 
-    `Retry` in the UI, and whoever else begins a flow run that has ended, keeps Prefect's id; what the earlier run noted
-    under it stays, so this one is another run here.
+    A retry of an ended flow run keeps Prefect's id. It gets its own id here, since the records of the earlier run stay.
     """
     if flow_run.id is None:
         return str(uuid.uuid4())
@@ -26,7 +25,7 @@ def current_run_id() -> str:
 
 
 def prefect_run_id(run_id: str) -> uuid.UUID:
-    """The id in Prefect of a run."""
+    """Return the Prefect id of a run."""
     return uuid.UUID(run_id[:RUN_ID_LENGTH])
 
 
@@ -39,36 +38,36 @@ PREFECT_STATES = {
     "cancelled": Cancelled,
     "crashed": Crashed,
 }
-CRASH_MESSAGE = "The run's process ended without a word; the next run of the data set found it."
+CRASH_MESSAGE = "The run's process was killed; the next run of the data set recorded it."
 
 
 @publish_artifact
 def reconcile_runs(ended_runs: Mapping[str, str]) -> None:
-    """As `tell`, but not of earlier runs that have the id of the one at work: it may be a crashed one that was begun again."""
+    """Sync earlier runs (`sync_run_states`) except those with the current run's Prefect id, which may be a crashed run's retry."""
     sync_run_states(
         {run_id: state for run_id, state in ended_runs.items() if str(prefect_run_id(run_id)) != flow_run.id}
     )
 
 
 def sync_run_states(ended_runs: Mapping[str, str]) -> None:
-    """Tell Prefect how these runs ended, where it takes them for running and knows them at all.
+    """Set the final states of runs that Prefect shows as running.
 
-    A run may have been marked as crashed long ago, by a run that was itself killed before it told Prefect, or that had no
-    server. And a run that was killed after it had noted its end, or while it told Prefect of that, was completed.
+    The warehouse may have marked a run as crashed long ago, if the run that did so was killed before it updated Prefect or
+    had no server. A run that was killed after recording its completion counts as completed.
 
     Args:
-        ended: the state that `operations.runs` has, by the run's id, the newest first.
+        ended_runs: the state in `operations.runs` by run id, the newest first.
     """
     latest = {}
     for run_id, state in ended_runs.items():
         latest.setdefault(prefect_run_id(run_id), state)
     if not latest:
         return
-    asked = FlowRunFilter(id=FlowRunFilterId(any_=list(latest)))
+    by_id = FlowRunFilter(id=FlowRunFilterId(any_=list(latest)))
     with get_client(sync_client=True) as client:
-        for run in client.read_flow_runs(flow_run_filter=asked):  # without those that ran with another server
+        for run in client.read_flow_runs(flow_run_filter=by_id):  # runs of another server are not found
             if run.state is None or run.state.is_final():
                 continue
             state = latest[run.id]
             client.set_flow_run_state(run.id, PREFECT_STATES[state](message=CRASH_MESSAGE), force=True)
-            logger.warning("run %s: its process ended without a word; Prefect now shows it as %s", run.id, state)
+            logger.warning("run %s: its process was killed; Prefect shows it as %s", run.id, state)

@@ -1,4 +1,4 @@
-"""The summary of a run as Markdown: what it read, what it found, and what changed since the run before; or why it failed."""
+"""Summarize a run as Markdown: its input, results, and changes since the previous run; or why it failed."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from oneclass.tasks.run_diff import RunDiff, diff_with_previous
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 
-MIN_VISIBLE_CHANGE = 5e-5  # the least change of a metric that four digits show
+MIN_VISIBLE_CHANGE = 5e-5  # smallest change of a metric that four digits show
 LONG_DECIMAL = re.compile(r"-?\d+\.\d{5,}(e-?\d+)?")
 LEGEND = (
     "± is one standard error of the change, as of two independent means; a change of more than two is called better or "
@@ -28,11 +28,11 @@ REPORTED_CHANGES = ("better", "worse", "new", "gone")
 def summarize_success(
     home: Home, run_id: str, report_url: str | None, error: ModelsFailed | None = None, late: str = ""
 ) -> str:
-    """The summary of a run that has been evaluated.
+    """Summarize an evaluated run.
 
     Args:
-        error: the models that failed in it, if any.
-        late: by how much it began after it was due, in words, where that is worth telling.
+        error: the models that failed, if any.
+        late: its delay, in words, if it started late.
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
         text = _format_summary(connection, run_id, home.dataset, _page_links(home, report_url))
@@ -42,22 +42,22 @@ def summarize_success(
 
 
 def summarize_failure(home: Home, run_id: str, flow: str, error: Exception) -> str:
-    """The summary of a run that has failed: what stopped it, and the rules of contracts that were not met."""
-    words = str(error) if isinstance(error, OneclassError | ContractBroken) else f"{type(error).__name__}: {error}"
+    """Summarize a failed run: the error that stopped it, with any broken rules."""
+    message = str(error) if isinstance(error, OneclassError | ContractBroken) else f"{type(error).__name__}: {error}"
     sections = [
         f"# {home.dataset}: {flow} failed, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"```\n{words.strip()}\n```",
-        "What was published before stays as it was. The same run, started again, goes on from the stage that failed.",
+        f"```\n{message.strip()}\n```",
+        "The publication is unchanged. The same run, started again, continues from the stage that failed.",
         f"- run {run_id}\n- home `{home.folder.resolve()}`",
     ]
     return "\n\n".join(sections)
 
 
 def _page_links(home: Home, report_url: str | None) -> str:
-    """Where the report and Data Docs are: a link where the report is served, else a path, which no browser follows."""
+    """Format the locations of the report, as a link if it is served, and of Data Docs."""
     pages = {"Report": home.report / "index.html", "Data Docs": home.folder / "data_docs" / "index.html"}
-    found = {name: page.resolve() for name, page in pages.items() if page.exists()}
-    parts = [f"{name}: `{path}`" for name, path in found.items() if name != "Report" or not report_url]
+    existing = {name: page.resolve() for name, page in pages.items() if page.exists()}
+    parts = [f"{name}: `{path}`" for name, path in existing.items() if name != "Report" or not report_url]
     return " · ".join([f"[Report]({report_url})"] * bool(report_url) + parts)
 
 
@@ -73,7 +73,7 @@ def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, dataset:
     return "\n\n".join(section for section in sections if section)
 
 
-def _format_facts(facts: dict[str, Any], unusual: list[str], decided: list[Decision]) -> str:
+def _format_facts(facts: dict[str, Any], unusual: list[str], decisions: list[Decision]) -> str:
     lines = [
         f"{facts['new_log_files']:,} new log files with {facts['new_events']:,} events",
         *_describe_unusual_files(facts),
@@ -83,14 +83,14 @@ def _format_facts(facts: dict[str, Any], unusual: list[str], decided: list[Decis
         f"{facts['rules']:,} rules of contracts checked, "
         + (f"**{facts['not_met']:,} of them not met**" if facts["not_met"] else "all of them met"),
         f"{facts['fits']:,} fits that took {facts['fit_seconds']:,.0f} s together",
-        decided[0].sentence if decided else "no recommendations were made",
+        decisions[0].sentence if decisions else "no recommendations were made",
         f"version {facts['code_version']}, seed {json.loads(facts['settings']).get('seed', 0)}",
     ]
     return "\n".join(f"- {line}" for line in lines)
 
 
 def _describe_unusual_files(facts: dict[str, Any]) -> list[str]:
-    """What is out of the ordinary among the logs that arrived."""
+    """Describe changed and quarantined log files."""
     lines = []
     if facts["changed_files"]:
         before, instead = f"{facts['events_before']:,}", f"{facts['events_instead']:,}"
@@ -103,16 +103,17 @@ def _describe_unusual_files(facts: dict[str, Any]) -> list[str]:
 
 
 def _describe_changes(changes: RunDiff | None, code_version: str) -> str:
-    """Settings and version that differ, and the main metrics that moved beside those that judge."""
+    """Describe changed settings, version and metrics; the first main metric of each protocol is always shown."""
     if changes is None:
         return "## Since the last run\n\nThis is the first run of this data set that was evaluated."
     earlier = changes.previous
     parts = [f"## Since the last run, {earlier.started_at:%Y-%m-%d %H:%M} UTC"]
-    others = [("version", earlier.code_version, code_version)] if earlier.code_version != code_version else []
-    others += changes.settings.iter_rows()
-    lines = [f"- {name}: {_format_setting(before)} before, {_format_setting(now)} now" for name, before, now in others]
+    changed = [("version", earlier.code_version, code_version)] if earlier.code_version != code_version else []
+    changed += changes.settings.iter_rows()
+    lines = [f"- {name}: {_format_setting(before)} before, {_format_setting(now)} now" for name, before, now in changed]
     parts += ["\n".join(lines) or "Same settings, same version."]
-    moved = (pl.col("change").abs() >= MIN_VISIBLE_CHANGE).fill_null(value=True)  # null where the list is new, or gone
+    # The change is null if the list is new, or gone.
+    moved = (pl.col("change").abs() >= MIN_VISIBLE_CHANGE).fill_null(value=True)
     if changes.metrics.filter(moved).is_empty():
         return "\n\n".join([*parts, "No main metric of any model has moved."])
     table = ["| protocol | model/score | metric | before | now | change | |", "|---|---|---|---|---|---|---|"]
@@ -131,7 +132,7 @@ def _metric_line(row: dict[str, Any]) -> str:
 
 
 def _format_setting(value: str | None) -> str:
-    """A setting's value as JSON; of a number that a search drew, the first digits."""
+    """Shorten the value of a setting, in JSON, if it is a long decimal."""
     if value is None:
         return "absent"
     return f"{float(value):.4g}" if LONG_DECIMAL.fullmatch(value) else value

@@ -1,4 +1,4 @@
-"""The thin Prefect task round a stage's plain function."""
+"""Wrap a stage's plain function as a Prefect task."""
 
 import functools
 import inspect
@@ -24,14 +24,14 @@ MAX_RETRIES, RETRY_DELAY_SECONDS = 1, 10
 
 
 def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Task[..., Any]:
-    """A task named like the stage.
+    """Create a task with the stage's name.
 
-    Each of its runs shows the stage's contract as an artifact, held or broken. A stage keeps what it makes under digests
-    itself, so Prefect caches nothing. A run that fails is tried once more, unless it would fail in the same way again.
+    Each of its runs publishes the contract results as an artifact. Stages cache their results by digest themselves, so
+    Prefect's cache is off. A failed run is retried once, unless it would fail in the same way.
 
     Args:
         function: a stage; takes `home` and `run_id`.
-        run_name: the task run's name, with the function's parameters in braces; the stage's name by default.
+        run_name: template of the task run's name, with the function's parameters in braces; by default the stage's name.
     """
     stage = function.__name__
     signature = inspect.signature(function)
@@ -41,14 +41,14 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments = bound.arguments
-        began = time.monotonic()
-        named = (run_name or stage).format(**arguments)
+        started = time.monotonic()
+        name = (run_name or stage).format(**arguments)
         try:
-            with memory_errors.memory_errors(named):
+            with memory_errors.explain_resource_errors(name):
                 result = function(*args, **kwargs)
         finally:
-            artifacts.publish_contract_results(arguments["home"], arguments["run_id"], stage, named)
-        logger.info("%s: done in %s", named, format_duration(time.monotonic() - began))
+            artifacts.publish_contract_results(arguments["home"], arguments["run_id"], stage, name)
+        logger.info("%s: done in %s", name, format_duration(time.monotonic() - started))
         return result
 
     return Task(
@@ -64,6 +64,6 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
 
 
 def _is_retryable(task: Task[..., Any], task_run: TaskRun, state: State) -> bool:
-    """Whether another try may end otherwise: not where a contract is broken, or the input or the settings are wrong."""
+    """Whether a retry may succeed: not if a contract is broken, or the input or the settings are wrong."""
     error = get_state_exception(state)
     return not isinstance(error, ContractBroken | OneclassError)

@@ -86,4 +86,4 @@ assert "scipy.stats" in sys.modules and "altair" not in sys.modules
 connection.close()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "17\n0.130\n", "")  # 3/4 ln 3/2 + 1/4 ln 1/2
+    assert (done.returncode, done.stdout, done.stderr) == (0, "20\n0.130\n", "")  # 3/4 ln 3/2 + 1/4 ln 1/2
