@@ -138,7 +138,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
     logger.info("%s: %s; seed %d, %s", run.dataset.name, plan, run.seed, resources)
     with contextlib.ExitStack() as stack:
         stack.enter_context(run_hooks.notify_on_end(run, run_id, flow_name))
-        stack.enter_context(memory_errors.explain_resource_errors(f"{run.dataset.name}: {flow_name}"))
+        stack.enter_context(memory_errors.memory_errors(f"{run.dataset.name}: {flow_name}"))
         if run is not prepared_run():
             check_run(run)
         stack.enter_context(run_context(run, run_id, flow_name))

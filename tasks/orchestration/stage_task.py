@@ -44,7 +44,7 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
         started = time.monotonic()
         name = (run_name or stage).format(**arguments)
         try:
-            with memory_errors.explain_resource_errors(name):
+            with memory_errors.memory_errors(name):
                 result = function(*args, **kwargs)
         finally:
             artifacts.publish_contract_results(arguments["home"], arguments["run_id"], stage, name)

@@ -1,4 +1,4 @@
-"""The page's section on what changed since the last run: a sentence, and the tables behind it."""
+"""Build the page's section on changes since the previous run: a summary and its tables."""
 
 from dataclasses import dataclass, field
 
@@ -12,34 +12,34 @@ from oneclass.tasks.run_diff import PreviousRun, RunDiff
 
 @dataclass(frozen=True)
 class RunDiffSection:
-    """What the page says of the difference of two runs.
+    """The difference of two runs, as the page shows it.
 
     Attributes:
-        previous: the earlier run; None where this is the first one.
-        sentence: the difference in one or two sentences.
-        judging: the rows of every list by the metric that judges its protocol.
-        tables: metrics, log files, contracts, settings; those with rows.
+        previous: the earlier run; None if this is the first one.
+        summary: the difference in one or two sentences.
+        tables: the tables with rows among metrics, log files, contracts and settings.
+        main_metrics: the rows of every ranked list by its protocol's main metric.
     """
 
     previous: PreviousRun | None
-    sentence: str
+    summary: str
     tables: list[Table]
-    judging: list[Row] = field(default_factory=list)
+    main_metrics: list[Row] = field(default_factory=list)
 
 
 def build_diff_section(changes: RunDiff | None) -> RunDiffSection:
-    """The section; `changes` is None where no run came before."""
+    """Build the section; `changes` is None for the first run."""
     if changes is None:
-        sentence = "No run of the data set was completed before this one; the next is held against it."
-        return RunDiffSection(None, sentence, [])
-    judging = changes.metrics.filter(pl.col("place") == 0)
-    tables = [_metric_tables(judging), *_other_tables(changes)]
-    sentence = _summarize_diff(judging.to_dicts(), tables)
-    shown = [table for table in tables if len(table.frame)]
-    return RunDiffSection(changes.previous, sentence, shown, judging.to_dicts())
+        summary = "No run of the data set was completed before this one; the next is compared with it."
+        return RunDiffSection(None, summary, [])
+    main_metrics = changes.metrics.filter(pl.col("place") == 0)
+    tables = [_build_metric_table(main_metrics), *_build_other_tables(changes)]
+    summary = _summarize_diff(main_metrics.to_dicts(), tables)
+    nonempty = [table for table in tables if len(table.frame)]
+    return RunDiffSection(changes.previous, summary, nonempty, main_metrics.to_dicts())
 
 
-def _metric_tables(rows: pl.DataFrame) -> Table:
+def _build_metric_table(rows: pl.DataFrame) -> Table:
     columns = [
         Column("protocol", "protocol"), Column("metric", "metric"), Column("model", "model"),
         Column("score", "score", "score"),
@@ -51,7 +51,7 @@ def _metric_tables(rows: pl.DataFrame) -> Table:
     return Table("metric_changes", "Main metric of every list, then and now", "evaluation.metrics", columns, rows)
 
 
-def _other_tables(changes: RunDiff) -> list[Table]:
+def _build_other_tables(changes: RunDiff) -> list[Table]:
     files = [Column("file", "file"), Column("events", "events", "count"), Column("rejects", "rejects", "count"),
              Column("ingested_at", "ingested, UTC", "time")]  # fmt: skip
     rules = [Column("contract", "contract"), Column("rule", "rule"), Column("change", "change")]
@@ -65,30 +65,30 @@ def _other_tables(changes: RunDiff) -> list[Table]:
 
 
 def _summarize_diff(metrics: list[Row], tables: list[Table]) -> str:
-    """What a reader should know: models, metrics beyond the noise, files, rules, settings."""
-    said = [f"{heading}: {join_words(models)}" for heading, verdict in (("New", "new"), ("Gone", "gone"))
+    """Summarize the changes of models, metrics beyond the noise, files, rules and settings."""
+    sentences = [f"{heading}: {join_words(models)}" for heading, verdict in (("New", "new"), ("Gone", "gone"))
             if (models := _models_with_verdict(metrics, verdict))]  # fmt: skip
     moved = [row for row in metrics if row["verdict"] in ("better", "worse")]
     same = sum(row["verdict"] == "the same" for row in metrics)
     if moved:
         best = max(moved, key=lambda row: abs(row["change"]))
-        said.append(
+        sentences.append(
             f"{len(moved)} of {len(metrics)} main metrics moved beyond two standard errors, most of all "
             f"{best['metric']} of {best['model']} on {best['protocol']} ({numbers.format_fixed(best['change'], 4, signed=True)})"
         )
     elif metrics:
-        said.append("Every main metric is the same" if same == len(metrics) else
+        sentences.append("Every main metric is the same" if same == len(metrics) else
                     "No main metric moved beyond two standard errors")  # fmt: skip
     counted = (("log file", "came in"), ("rule", "met by one run only"), ("setting", "changed"))
     for table, (thing, happened) in zip(tables[1:], counted, strict=True):
         if count := len(table.frame):
-            said.append(f"{count} {thing}{'' if count == 1 else 's'} {happened}")
-    return ". ".join(said) + "." if said else "Nothing that this page shows."
+            sentences.append(f"{count} {thing}{'' if count == 1 else 's'} {happened}")
+    return ". ".join(sentences) + "." if sentences else "Nothing that this page shows."
 
 
 def _models_with_verdict(metrics: list[Row], verdict: str) -> list[str]:
-    """Models all of whose lists are new, or gone."""
+    """List the models whose ranked lists all have this verdict."""
     verdicts: dict[str, set[str]] = {}
     for row in metrics:
         verdicts.setdefault(row["model"], set()).add(row["verdict"])
-    return sorted(model for model, found in verdicts.items() if found == {verdict})
+    return sorted(model for model, verdict_set in verdicts.items() if verdict_set == {verdict})

@@ -1,4 +1,4 @@
-"""What the page says below its verdict: its tables, section by section, all from one run's tables."""
+"""Build the tables and summaries of the report's sections below the headline."""
 
 import polars as pl
 
@@ -10,7 +10,7 @@ from oneclass.tasks.report.warnings import describe_broken_rules
 
 
 def build_log_tables(tables: RunTables) -> dict[str, Table]:
-    """What came in."""
+    """Build the tables of log files and rejected lines."""
     files = Table(
         "log_files", "Log files, newest first", "operations.log_files",
         [Column("file", "file"), Column("events", "events", "count", "lines read, or items of an adjacency line"),
@@ -29,7 +29,7 @@ def build_log_tables(tables: RunTables) -> dict[str, Table]:
 
 
 def build_contract_tables(tables: RunTables) -> dict[str, Table]:
-    """Was it sound."""
+    """Build the tables of contracts and broken rules."""
     contracts = Table(
         "contracts", "Contracts checked in this run", "operations.contract_results",
         [Column("stage", "stage"), Column("contract", "contract, by its table"), Column("rules", "rules", "count"),
@@ -40,14 +40,14 @@ def build_contract_tables(tables: RunTables) -> dict[str, Table]:
     broken = Table(
         "broken_rules", "Rules that were not met", "operations.contract_results",
         [Column("severity", "severity"), Column("stage", "stage"), Column("contract", "contract"),
-         Column("rule", "rule"), Column("observed", "observed", "prose"), Column("told", "for example", "prose")],
+         Column("rule", "rule"), Column("observed", "observed", "prose"), Column("examples", "for example", "prose")],
         describe_broken_rules(tables("broken_rules")), empty="Every rule was met.",
     )  # fmt: skip
     return {"contracts": contracts, "broken_rules": broken}
 
 
 def describe_contracts(contracts: pl.DataFrame) -> str:
-    """How many rules were met, in a sentence."""
+    """Summarize in a sentence how many rules were met."""
     rules, broken, warnings = (int(contracts[key].sum()) for key in ("rules", "broken", "warnings"))
     if not rules:
         return "No contract was checked."
@@ -74,7 +74,7 @@ def build_distribution_table(laws: pl.DataFrame) -> Table:
 
 
 def build_explicit_feedback_table(rows: pl.DataFrame) -> Table | None:
-    """`like` judged by what was considered; None where a run kept nothing to judge it by."""
+    """Build the table that evaluates `like` on explicit negatives; None if a run has none."""
     return None if rows.is_empty() else Table(
         "considered", "Of held-out items that were considered, which were liked?", "evaluation.considered",
         [Column("protocol", "protocol"),
@@ -90,7 +90,7 @@ def build_explicit_feedback_table(rows: pl.DataFrame) -> Table | None:
 
 
 def describe_input(overview: Row) -> str:
-    """How much was read and kept; lines that could not be read are a footnote here, and an alarm where they are many."""
+    """Summarize how much was read and kept; many rejected lines also raise a warning."""
     files = f"{overview['files']:,} log file{'' if overview['files'] == 1 else 's'}"
     rejected = f"{overview['rejects']:,} lines could not be read" if overview["rejects"] else "no line was rejected"
     return (
@@ -100,7 +100,7 @@ def describe_input(overview: Row) -> str:
 
 
 def list_run_facts(overview: Row) -> list[tuple[str, str]]:
-    """Sizes of the observed graph, as pairs of a label and a text."""
+    """List the sizes of the observed graph as pairs of label and text."""
     facts = [("events read", format_value(overview["events"], "count"))]
     if overview["edges"]:
         edges, users, items = (overview[name] for name in ("edges", "users", "items"))

@@ -1,4 +1,4 @@
-"""Figures of the graph: degrees with the laws fitted to them, and what a sampled hidden graph adds an item."""
+"""Figures of the graph: degrees with fitted distributions, and the ratios of a sampled hidden graph."""
 
 import numpy as np
 
@@ -31,12 +31,12 @@ FAMILY_LINES = {
     "exponential": {"color": LIGHT_COLOURS["gold"], "linestyle": (0, (1.6, 1.2))},
 }
 POINTS_PER_LINE = 120
-MIN_EXPECTED = 0.7  # vertices, where the axis ends and a law's line with it
+MIN_EXPECTED = 0.7  # vertices; the lower end of the axis
 SIDES = ("user", "item")
 
 
 def draw_degree_distributions(rows: list[Row], laws: list[Row]) -> Figure:
-    """Figure 1 of Paquet and Koenigstein (2014): vertices of each degree, and the four fitted laws."""
+    """Draw Figure 1 of Paquet and Koenigstein (2014): vertices of each degree, and the four fitted distributions."""
     by_side, laws_of = group_rows(rows, "side"), group_rows(laws, "side")
     return Figure(
         "degrees",
@@ -52,7 +52,7 @@ def draw_degree_distributions(rows: list[Row], laws: list[Row]) -> Figure:
 
 
 def distribution_of_row(row: Row) -> Distribution | None:
-    """The law that a row of `diagnostics.power_law_fits` stands for; None where the fit is a limit of the law."""
+    """Build the distribution of a row of `diagnostics.power_law_fits`; None if the fit is a limit of its family."""
     exponent, cutoff = row["exponent"], row["cutoff"]
     if row["family"] == "log_normal":
         if exponent is None or not cutoff:
@@ -68,7 +68,7 @@ def distribution_of_row(row: Row) -> Distribution | None:
 
 
 def describe_best_fit(side: str, laws: list[Row]) -> str:
-    """Which law is closest to a side's degrees, and whether it holds."""
+    """Describe which distribution is closest to a side's degrees, and which ones the data reject."""
     best = min(laws, key=lambda row: row["aic"])
     if best["p_value"] is None:
         return f"All {side}s have nearly the same degree; no law is needed."
@@ -81,19 +81,19 @@ def describe_best_fit(side: str, laws: list[Row]) -> str:
     return f"{verdict}; the data do not reject the {join_words(held)}."
 
 
-def thin_points(across: np.ndarray, up: np.ndarray, steps: int = 110) -> np.ndarray:
-    """Indices of points, one for each place that is taken on a logarithmic grid of `steps` by `steps` places."""
-    places = []
-    for values in (across, up):
+def thin_points(x: np.ndarray, y: np.ndarray, steps: int = 110) -> np.ndarray:
+    """Select one point per occupied cell of a logarithmic grid of `steps` by `steps` cells; returns indices."""
+    cells = []
+    for values in (x, y):
         logs = np.log(values)
         spread = np.ptp(logs)
-        places.append(np.round((logs - logs.min()) / spread * steps) if spread else np.zeros(len(logs)))
-    return np.sort(np.unique(np.stack(places), axis=1, return_index=True)[1])
+        cells.append(np.round((logs - logs.min()) / spread * steps) if spread else np.zeros(len(logs)))
+    return np.sort(np.unique(np.stack(cells), axis=1, return_index=True)[1])
 
 
 def _draw_side(side: str, rows: list[Row], laws: list[Row]) -> Panel:
-    drawn = new_panel(f"degrees-{side}", f"{side.capitalize()}s by degree, with the fitted laws, on logarithmic axes")
-    axes, degree, vertices = drawn.axes, column_values(rows, "degree"), column_values(rows, "vertices")
+    panel = new_panel(f"degrees-{side}", f"{side.capitalize()}s by degree, with the fitted laws, on logarithmic axes")
+    axes, degree, vertices = panel.axes, column_values(rows, "degree"), column_values(rows, "vertices")
     kept, most = thin_points(degree, vertices), max(2.0, vertices.max())
     axes.plot(
         degree[kept],
@@ -112,36 +112,38 @@ def _draw_side(side: str, rows: list[Row], laws: list[Row]) -> Panel:
     set_log_axis(axes, "y", MIN_EXPECTED, most)
     axes.set(title=f"{side.capitalize()}s", xlabel=f"likes of {'a user' if side == 'user' else 'an item'}",
              ylabel=f"{side}s with that many")  # fmt: skip
-    add_legend_below(drawn, columns=1, fontsize=8.5)
-    return drawn
+    add_legend_below(panel, columns=1, fontsize=8.5)
+    return panel
 
 
 def _expected_counts(fitted: Distribution, vertices: float, largest: float) -> tuple[np.ndarray, np.ndarray]:
-    at = np.unique(np.round(np.geomspace(1, min(largest, fitted.d_max) - fitted.d_min + 1, POINTS_PER_LINE))) - 1
-    expected = vertices * fitted.mass[at.astype(np.int64)]
-    seen = expected >= MIN_EXPECTED
-    return support(fitted.d_min, fitted.d_max)[at.astype(np.int64)][seen], expected[seen]
+    """Return (degrees, expected vertices) on the line of a fitted distribution."""
+    indices = np.round(np.geomspace(1, min(largest, fitted.d_max) - fitted.d_min + 1, POINTS_PER_LINE))
+    indices = (np.unique(indices) - 1).astype(np.int64)
+    expected = vertices * fitted.mass[indices]
+    visible = expected >= MIN_EXPECTED
+    return support(fitted.d_min, fitted.d_max)[indices][visible], expected[visible]
 
 
 def _family_label(row: Row) -> str:
     names = ("μ", "σ") if row["family"] == "log_normal" else ("exponent", "cut-off")
-    said = [
-        f"{n} {numbers.format_significant(row[k])}"
-        for n, k in zip(names, ("exponent", "cutoff"), strict=True)
-        if row[k] is not None
+    parts = [
+        f"{name} {numbers.format_significant(row[key])}"
+        for name, key in zip(names, ("exponent", "cutoff"), strict=True)
+        if row[key] is not None
     ]
     p_value = [] if row["p_value"] is None else [_format_bootstrap_p(row)]
-    return f"{FAMILY_NAMES[row['family']]}: {', '.join(said + p_value)}"
+    return f"{FAMILY_NAMES[row['family']]}: {', '.join(parts + p_value)}"
 
 
 def _format_bootstrap_p(row: Row) -> str:
-    """A bootstrap p-value; one that no sample went beyond says no more than that."""
-    said = format_value(row["p_value"], "bootstrap_p")
-    return f"p {said}" if said.startswith("<") else f"p = {said}"
+    """Format a bootstrap p-value; one at the resolution of the bootstrap is an upper bound."""
+    value = format_value(row["p_value"], "bootstrap_p")
+    return f"p {value}" if value.startswith("<") else f"p = {value}"
 
 
 def draw_hidden_graph_ratios(rows: list[Row]) -> Figure:
-    """Figure 3 of Paquet and Koenigstein (2014): positives to negatives of each item, a sample for each r."""
+    """Draw Figure 3 of Paquet and Koenigstein (2014): positives to negatives of each item, a sample for each r."""
     by_rate = group_rows(rows, "r")
     return Figure(
         "hidden_graph_ratios",
@@ -158,32 +160,32 @@ def draw_hidden_graph_ratios(rows: list[Row]) -> Figure:
 
 
 def describe_ratios(rate: float, rows: list[Row]) -> str:
-    """The middle item of the head against the middle item of the rest."""
+    """Compare the median ratios of the most liked tenth of the items and of the others."""
     ordered = sorted(rows, key=lambda row: -row["positives"])
     head = max(1, len(ordered) // 10)
     middle = [np.median([row["positives"] / max(1, row["negatives"]) for row in part])
               for part in (ordered[:head], ordered[head:]) if part]  # fmt: skip
-    told = [numbers.format_significant(float(value), 2) for value in middle]
-    rest = f", among the others {told[1]}" if len(told) > 1 else ""
-    return f"With r = {rate:g}, the middle item of the most liked tenth has {told[0]} likes a negative{rest}."
+    ratios = [numbers.format_significant(float(value), 2) for value in middle]
+    rest = f", among the others {ratios[1]}" if len(ratios) > 1 else ""
+    return f"With r = {rate:g}, the middle item of the most liked tenth has {ratios[0]} likes a negative{rest}."
 
 
 def _draw_rate(rate: float, rows: list[Row]) -> Panel:
     name = f"hidden_graph_ratios-{rate:g}".replace(".", "_")
-    drawn = new_panel(name, f"Likes to added edges of every item, r = {rate:g}, on logarithmic axes")
-    axes, rows = drawn.axes, [row for row in rows if row["positives"] > 0 and row["negatives"] > 0]
+    panel = new_panel(name, f"Likes to added edges of every item, r = {rate:g}, on logarithmic axes")
+    axes, rows = panel.axes, [row for row in rows if row["positives"] > 0 and row["negatives"] > 0]
     axes.set(title=f"r = {rate:g}", xlabel="likes of an item", ylabel="likes a negative")
     if not rows:
-        return drawn
+        return panel
     positives = column_values(rows, "positives")
     ratio = positives / column_values(rows, "negatives")
     kept = thin_points(positives, ratio, 45)
     axes.plot(positives[kept], ratio[kept], ".", color=LIGHT_COLOURS["sky"], markersize=3, alpha=0.7)
     edges = np.geomspace(1, positives.max() * 1.001, 13)
     which = np.digitize(positives, edges)
-    bins = [which == at for at in np.unique(which)]
+    bins = [which == number for number in np.unique(which)]
     axes.plot([np.median(positives[b]) for b in bins], [np.median(ratio[b]) for b in bins], color=LIGHT_COLOURS["blue"])
     axes.axhline(1, color=LIGHT_COLOURS["ink"], linestyle=(0, (4, 3)), linewidth=1)
     set_log_axis(axes, "x", 1, max(2, positives.max()))
     set_log_axis(axes, "y", min(0.5, ratio.min()), max(2, ratio.max()))
-    return drawn
+    return panel

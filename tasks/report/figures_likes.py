@@ -1,4 +1,4 @@
-"""Figures of `like`: how often it errs, how sure it is, and whether its probabilities come true."""
+"""Figures of `like`: its errors, its certainty, and its calibration."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ REFERENCES = {
 
 @dataclass(frozen=True)
 class LikeClass:
-    """One of the two classes, g = 1 and g = 0, in words: its name, that of the other, and what is an error of it."""
+    """The words for one of the two classes g = 1 and g = 0: its name, the other's name, and its errors."""
 
     name: str
     other: str
@@ -54,7 +54,7 @@ DISLIKE_CLASS = LikeClass("dislike", "like", "one half or more", "None of them w
 
 
 def draw_errors(rows: list[Row], of: LikeClass = LIKE_CLASS) -> Figure:
-    """Figure 4 of Paquet and Koenigstein (2014): held-out likes that `like` puts below one half, or dislikes above."""
+    """Draw Figure 4 of Paquet and Koenigstein (2014): held-out likes with `like` below one half, or dislikes above."""
     by_model = group_rows(rows, "model")
     return Figure(
         f"{of.name}_errors",
@@ -74,12 +74,12 @@ def _describe_errors(model: str, rows: list[Row]) -> str:
     few = weighted_mean(rows, "error", where=lambda row: row["degree_high"] < 5)
     some = weighted_mean(rows, "error", where=lambda row: row["degree_low"] >= 10 and row["degree_high"] <= 20)
     parts = ((few, "fewer than five likes in training"), (some, "ten to twenty"))
-    said = [f"{format_percent(value)} for users with {when}" for value, when in parts if not np.isnan(value)]
-    return f"by {model} {join_words(said or [format_percent(weighted_mean(rows, 'error'))])}"
+    phrases = [f"{format_percent(value)} for users with {when}" for value, when in parts if not np.isnan(value)]
+    return f"by {model} {join_words(phrases or [format_percent(weighted_mean(rows, 'error'))])}"
 
 
 def merge_into_doubling_bins(rows: list[Row]) -> list[Row]:
-    """The rows in bins that double in width, 0, 1, 2-3, 4-7, ..., with the error of all their edges."""
+    """Merge rows into bins that double in width, 0, 1, 2-3, 4-7, ..., with the mean error of their edges."""
     bins: dict[int, list[Row]] = {}
     for row in rows:
         bins.setdefault(int(row["degree_low"]).bit_length(), []).append(row)
@@ -100,8 +100,8 @@ def join_sentences(parts: list[str]) -> str:
 
 def _draw_error_curves(by_model: dict[str, list[Row]], of: LikeClass) -> Panel:
     title = f"Share of held-out {of.name}s with a like probability of {of.wrong}, by user degree"
-    drawn = new_panel(f"{of.name}_errors", title)
-    axes = drawn.axes
+    panel = new_panel(f"{of.name}_errors", title)
+    axes = panel.axes
     for model, rows in by_model.items():
         looks, bins = model_style(model), merge_into_doubling_bins(rows)
         axes.plot(bin_centres(rows), column_values(rows, "error"), ".", color=looks.colour, alpha=0.35, markersize=3)
@@ -111,12 +111,12 @@ def _draw_error_curves(by_model: dict[str, list[Row]], of: LikeClass) -> Panel:
     axes.set(xlabel="likes of a user in training", ylabel=f"share taken for {of.other}s")
     axes.set_ylim(0, max(0.5, column_values(every, "error").max()) * 1.05)
     limit_ticks(axes, "y")
-    add_legend_below(drawn)
-    return drawn
+    add_legend_below(panel)
+    return panel
 
 
 def draw_histograms(rows: list[Row], of: LikeClass = LIKE_CLASS) -> Figure:
-    """Figure 5 of Paquet and Koenigstein (2014), Figure 4 of the paired-symbols paper: p(g = 1 | h = 1)."""
+    """Draw Figure 5 of Paquet and Koenigstein (2014), Figure 4 of the paired-symbols paper: p(g = 1 | h = 1)."""
     by_model = {
         model: [row for row in of_model if 1 <= row["degree_low"] == row["degree_high"] <= NUM_SLICES]
         for model, of_model in group_rows(rows, "model").items()
@@ -138,28 +138,30 @@ def draw_histograms(rows: list[Row], of: LikeClass = LIKE_CLASS) -> Figure:
 
 
 def slice_shares(rows: list[Row]) -> np.ndarray:
-    """Share of each slice's likes in every bin of probability, (bins, SLICES); NaN where no user is."""
-    found = np.full((len(rows[0]["histogram"]), NUM_SLICES), np.nan)
+    """Return (bins, NUM_SLICES), the share of each slice's likes in every bin of probability; NaN for empty slices."""
+    shares = np.full((len(rows[0]["histogram"]), NUM_SLICES), np.nan)
     for row in rows:
         if total := sum(row["histogram"]):
-            found[:, row["degree_low"] - 1] = np.array(row["histogram"]) / total
-    return found
+            shares[:, row["degree_low"] - 1] = np.array(row["histogram"]) / total
+    return shares
 
 
 def _describe_confidence(model: str, rows: list[Row]) -> str:
-    said = []
+    phrases = []
     for low, high, when in ((1, 5, "up to five likes in training"), (21, NUM_SLICES, f"21 to {NUM_SLICES}")):
         part = [row for row in rows if low <= row["degree_low"] <= high]
         counts = np.sum([row["histogram"] for row in part], axis=0) if part else np.zeros(4)
         if counts.sum():
-            said.append(f"{format_percent(counts[len(counts) * 3 // 4 :].sum() / counts.sum())} for users with {when}")
-    return f"by {model} {join_words(said)}" if said else f"by {model} too few to say"
+            phrases.append(
+                f"{format_percent(counts[len(counts) * 3 // 4 :].sum() / counts.sum())} for users with {when}"
+            )
+    return f"by {model} {join_words(phrases)}" if phrases else f"by {model} too few to say"
 
 
 def _draw_histogram(model: str, rows: list[Row], of: LikeClass) -> Panel:
     title = f"{model}: spread of like probabilities of {of.name}s, users with 1 to {NUM_SLICES} likes"
-    drawn = new_panel(f"{of.name}_histograms-{model}", title)
-    axes, share = drawn.axes, slice_shares(rows)
+    panel = new_panel(f"{of.name}_histograms-{model}", title)
+    axes, share = panel.axes, slice_shares(rows)
     height = 1 / len(share)
     tall, wide = np.nonzero(share > 0)
     draw_cells(axes, wide + 0.5, tall * height, (1.0, height), share[tall, wide] / np.nanmax(share))
@@ -168,11 +170,11 @@ def _draw_histogram(model: str, rows: list[Row], of: LikeClass) -> Panel:
              xlim=(0.5, NUM_SLICES + 0.5), ylim=(0, 1))  # fmt: skip
     axes.grid(visible=False)
     limit_ticks(axes, "y")
-    return drawn
+    return panel
 
 
 def draw_calibration(rows: list[Row]) -> Figure:
-    """The model's like probability against how often it comes true, by reference."""
+    """Draw calibration curves: the like probability against the observed frequency, by reference."""
     by_model = group_rows(rows, "model")
     references = list(dict.fromkeys(row["reference"] for row in rows))
     return Figure(
@@ -191,33 +193,35 @@ def draw_calibration(rows: list[Row]) -> Figure:
 
 def _describe_miscalibration(model: str, rows: list[Row]) -> str:
     off = [
-        f"{calibration_distance(of_one):.3f} off the {reference.replace('_', ' ')}"
-        for reference, of_one in group_rows(rows, "reference").items()
+        f"{calibration_distance(reference_rows):.3f} off the {reference.replace('_', ' ')}"
+        for reference, reference_rows in group_rows(rows, "reference").items()
     ]
     return f"{model} is on average {join_words(off)}"
 
 
 def calibration_distance(rows: list[Row]) -> float:
-    """The mean distance over pairs between the stated probability and the reference's."""
+    """Return the mean absolute difference between the model's probability and the reference's, over pairs."""
     off = sum(row["pairs"] * abs(row["mean_like"] - row["observed"]) for row in rows)
     return off / sum(row["pairs"] for row in rows)
 
 
 def _draw_calibration_curve(model: str, rows: list[Row]) -> Panel:
-    drawn = new_panel(f"calibration-{model}", f"{model}: like probability against each reference")
-    axes = drawn.axes
+    panel = new_panel(f"calibration-{model}", f"{model}: like probability against each reference")
+    axes = panel.axes
     axes.plot([0, 1], [0, 1], color=LIGHT_COLOURS["faint"], linestyle=(0, (4, 3)), linewidth=1)
     looks = (
         ("blue", "o", "-"), ("orange", "s", (0, (5, 1.6))), ("green", "^", (0, (1.6, 1.2))), ("ink", "D", (0, (4, 1, 1, 1))),
     )  # fmt: skip
-    for (colour, marker, dash), (reference, of_one) in zip(looks, group_rows(rows, "reference").items(), strict=False):
-        errors = 2 * np.nan_to_num(column_values(of_one, "standard_error"))
+    for (colour, marker, dash), (reference, reference_rows) in zip(
+        looks, group_rows(rows, "reference").items(), strict=False
+    ):
+        errors = 2 * np.nan_to_num(column_values(reference_rows, "standard_error"))
         axes.errorbar(
-            column_values(of_one, "mean_like"), column_values(of_one, "observed"), errors,
+            column_values(reference_rows, "mean_like"), column_values(reference_rows, "observed"), errors,
             color=LIGHT_COLOURS[colour], marker=marker, linestyle=dash, elinewidth=0.9, label=reference.replace("_", " "),
         )  # fmt: skip
     axes.set(title=model, xlabel="like probability stated", ylabel="what the reference says", xlim=(0, 1), ylim=(0, 1))
     limit_ticks(axes, "x")
     limit_ticks(axes, "y")
-    add_legend_below(drawn, columns=2)
-    return drawn
+    add_legend_below(panel, columns=2)
+    return panel

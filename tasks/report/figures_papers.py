@@ -1,4 +1,4 @@
-"""The papers' own comparisons, at their settings: refits that `python -m flows.sweep` makes, beside the run's models."""
+"""Figures of the papers at the papers' settings, from the refits of `python -m flows.sweep` and the run's models."""
 
 import json
 import re
@@ -30,21 +30,20 @@ from oneclass.tasks.report.plotting import (
 GRAPH, SYMBOLS, ENTRIES = "random_graph", "paired_symbols", "binary_matrix"
 RATES = {0.5: "r = 1/2", 1.0: "r = 1"}
 SCORES = {"like": "like", "popularity_x_like": "popularity × like"}
-STRATEGIES = {"uniform": "blue", "balanced": "orange", "biased": "green"}  # their colours
+STRATEGY_COLOURS = {"uniform": "blue", "balanced": "orange", "biased": "green"}
 BASELINE_MODELS = ("bpr_uniform", "bpr_popularity", "popularity")
-PERCENTILE_COLUMNS = {
-    name: f"p{at:02}" for name, at in PERCENTILES.items()
-}  # as `evaluation.ranks_by_degree` calls them
+# The columns of `evaluation.ranks_by_degree` by metric.
+PERCENTILE_COLUMNS = {name: f"p{percentile:02}" for name, percentile in PERCENTILES.items()}
 MINIBATCH_SCORE = re.compile(r"minibatches@(\d+)")
 SIDES = ("user", "item")
 
 
 def draw_paper_figures(refits: list[Row], ranks: list[Row]) -> list[Figure]:
-    """Those of all three papers.
+    """Draw the figures of all three papers.
 
     Args:
-        refits: of `evaluation.sweeps`.
-        ranks: of `evaluation.ranks_by_degree`, the run's own models.
+        refits: rows of `evaluation.sweeps`.
+        ranks: rows of `evaluation.ranks_by_degree`, for the run's own models.
     """
     of_graph = [_unpack_settings(row) for row in refits if row["model"] == GRAPH]
     of_graph = [row for row in of_graph if row.get("r") in RATES and row["score"] in SCORES]
@@ -57,22 +56,22 @@ def draw_paper_figures(refits: list[Row], ranks: list[Row]) -> list[Figure]:
 
 
 def _unpack_settings(row: Row) -> Row:
-    """The row with the settings that its sweep varied as columns."""
+    """Return the row with the settings that its sweep varied as columns."""
     return row | json.loads(row["settings"])
 
 
 def draw_ranks_by_degree(rows: list[Row], ranks: list[Row]) -> Figure:
-    """Figure 6 of Paquet and Koenigstein (2013): its two scores at its two r, against BPR and popularity."""
+    """Draw Figure 6 of Paquet and Koenigstein (2013): its two scores at its two r, against BPR and popularity."""
     means = [row for row in rows if row["metric"] == "mean_rank"]
     whole = {(row["score"], row["r"]): row["value"] for row in means if row["side"] is None}
     best = max(whole, key=lambda key: whole[key], default=None)
-    said = (
+    phrases = (
         f"Over all held-out likes {SCORES[best[0]]} with {RATES[best[1]]} is best, {whole[best]:.4f}." if best else ""
     )
     return Figure(
         "paper_ranks",
         "The random-graph paper's Figure 6: its scores at its own settings",
-        see=said,
+        see=phrases,
         how="Mean rank of held-out likes by the likes in training of their user (left) and of their item (right). The "
         "paper ranks by the like probability, alone and times popularity, at two settings of r, which tempers how "
         "popular the negatives are. The baselines are the run's own models of the same names.",
@@ -83,31 +82,31 @@ def draw_ranks_by_degree(rows: list[Row], ranks: list[Row]) -> Figure:
 
 
 def _draw_side(side: str, rows: list[Row], ranks: list[Row]) -> Panel:
-    drawn = new_panel(f"paper_ranks-{side}", f"Mean rank by {side} degree: the paper's scores, BPR and popularity")
+    panel = new_panel(f"paper_ranks-{side}", f"Mean rank by {side} degree: the paper's scores, BPR and popularity")
     for model in BASELINE_MODELS:
         of_model = [row for row in ranks if row["model"] == model and row["side"] == side]
         if of_model:
             looks: dict[str, Any] = model_style(model).line | {"linewidth": 1.0}
-            drawn.axes.plot(bin_centres(of_model), column_values(of_model, "mean_rank"), label=model, **looks)
+            panel.axes.plot(bin_centres(of_model), column_values(of_model, "mean_rank"), label=model, **looks)
     on_side = [row for row in rows if row["side"] == side]
     for (score, rate), of_line in sorted(group_rows(on_side, "score", "r").items()):
-        drawn.axes.plot(
+        panel.axes.plot(
             bin_centres(of_line), column_values(of_line, "value"), label=f"{SCORES[score]}, {RATES[rate]}", marker="o",
             color=_score_colour(score), linestyle="-" if rate < 1 else (0, (4, 1.6)),
         )  # fmt: skip
-    figures_ranks.set_rank_axes(drawn, on_side, side)
-    drawn.axes.set(title=f"by {side}")
-    add_legend_below(drawn)
-    return drawn
+    figures_ranks.set_rank_axes(panel, on_side, side)
+    panel.axes.set(title=f"by {side}")
+    add_legend_below(panel)
+    return panel
 
 
 def draw_rank_spread(rows: list[Row]) -> Figure:
-    """Figure 7 of Paquet and Koenigstein (2013): percentiles of the ranks at r = 1/2."""
+    """Draw Figure 7 of Paquet and Koenigstein (2013): percentiles of the ranks at r = 1/2."""
     chosen = group_rows(
         sorted((row for row in rows if row["r"] == 0.5 and row["side"]), key=_sort_key), "side", "score"
     )
     bins = {key: _pivot_bins(of_list) for key, of_list in chosen.items()}
-    said = [
+    phrases = [
         f"{SCORES[score]} {weighted_mean(of_list, 'p50'):.3f} against {weighted_mean(of_list, 'mean_rank'):.3f}"
         for (side, score), of_list in bins.items()
         if side == "user"
@@ -115,7 +114,7 @@ def draw_rank_spread(rows: list[Row]) -> Figure:
     return Figure(
         "paper_spread",
         "The random-graph paper's Figure 7: the spread of these ranks at r = 1/2",
-        see=f"The median against the mean: {join_words(said)}." if said else "",
+        see=f"The median against the mean: {join_words(phrases)}." if phrases else "",
         how="The solid line is the median, the dashed one the mean; half of all held-out likes lie in the dark band, "
         "nine of ten in the light one.",
         table="evaluation.sweeps",
@@ -130,14 +129,13 @@ def _sort_key(row: Row) -> tuple[bool, str, int]:
 
 
 def _pivot_bins(rows: list[Row]) -> list[Row]:
-    """One row per bin, a column a metric, with the number of its held-out likes as `edges`."""
-    found = []
+    """Return one row per bin with a column per metric, and the number of its held-out likes as `edges`."""
+    bins = []
     for of_bin in group_rows(rows, "degree_low").values():
         values = {PERCENTILE_COLUMNS.get(row["metric"], row["metric"]): row["value"] for row in of_bin}
-        found.append(
-            {name: of_bin[0][name] for name in ("degree_low", "degree_high")} | values | {"edges": of_bin[0]["users"]}
-        )
-    return found
+        bounds = {name: of_bin[0][name] for name in ("degree_low", "degree_high")}
+        bins.append(bounds | values | {"edges": of_bin[0]["users"]})
+    return bins
 
 
 def _draw_spread(side: str, score: str, rows: list[Row]) -> Panel:
@@ -152,19 +150,19 @@ def _score_colour(score: str) -> str:
 
 
 def draw_factors(rows: list[Row]) -> Figure:
-    """Section 5 of the paired-symbols paper: the mean rank as K grows from 20 to 50."""
+    """Draw Section 5 of the paired-symbols paper: the mean rank as K grows from 20 to 50."""
     chosen = sorted(
         (row for row in rows if "factors" in row and row["metric"] == "mean_rank" and row["side"] is None),
         key=lambda row: (row["score"], row["factors"]),
     )
     by_score = group_rows(chosen, "score")
     moves = {score: of_score[-1]["value"] - of_score[0]["value"] for score, of_score in by_score.items()}
-    said = [f"{score} {numbers.format_fixed(move, 4, signed=True)}" for score, move in moves.items()]
-    ends = [of_score[at]["factors"] for of_score in list(by_score.values())[:1] for at in (0, -1)]
+    phrases = [f"{score} {numbers.format_fixed(move, 4, signed=True)}" for score, move in moves.items()]
+    ends = [of_score[i]["factors"] for of_score in list(by_score.values())[:1] for i in (0, -1)]
     return Figure(
         "sweep_factors",
         "How many factors paired_symbols should have",
-        see=f"From K = {ends[0]} to {ends[1]}, the mean rank moves: {join_words(said)}." if ends else "",
+        see=f"From K = {ends[0]} to {ends[1]}, the mean rank moves: {join_words(phrases)}." if ends else "",
         how="A dot is a fit with K factors; upwards the mean rank of held-out likes with two standard errors, which "
         "are of the same users, so that differences are surer than they look.",
         table="evaluation.sweeps",
@@ -174,34 +172,34 @@ def draw_factors(rows: list[Row]) -> Figure:
 
 
 def _draw_factor_curves(by_score: dict[str, list[Row]]) -> Panel:
-    drawn = new_panel("sweep_factors-mean_rank", "Mean rank of each score for each number of factors", left=0.66)
-    for at, (score, of_score) in enumerate(by_score.items()):
+    panel = new_panel("sweep_factors-mean_rank", "Mean rank of each score for each number of factors", left=0.66)
+    for number, (score, of_score) in enumerate(by_score.items()):
         errors = [2 * (row["standard_error"] or 0.0) for row in of_score]
-        drawn.axes.errorbar(column_values(of_score, "factors"), column_values(of_score, "value"), errors, label=score,
-                            color=LIGHT_COLOURS[HUES[at]], marker=MARKERS[at], elinewidth=0.8)  # fmt: skip
-    drawn.axes.set(xlabel="factors, K", ylabel="mean rank")
-    limit_ticks(drawn.axes, "x")
-    limit_ticks(drawn.axes, "y")
-    add_legend_below(drawn)
-    return drawn
+        panel.axes.errorbar(column_values(of_score, "factors"), column_values(of_score, "value"), errors, label=score,
+                            color=LIGHT_COLOURS[HUES[number]], marker=MARKERS[number], elinewidth=0.8)  # fmt: skip
+    panel.axes.set(xlabel="factors, K", ylabel="mean rank")
+    limit_ticks(panel.axes, "x")
+    limit_ticks(panel.axes, "y")
+    add_legend_below(panel)
+    return panel
 
 
 def draw_minibatches(rows: list[Row]) -> Figure:
-    """Boxes 9 and 10 of the binary-matrix poster: how entries are drawn, and how many at a time."""
-    sizes = [row | {"pass": int(found[1])} for row in rows if (found := MINIBATCH_SCORE.fullmatch(row["metric"]))]
+    """Draw boxes 9 and 10 of the binary-matrix poster: how entries are drawn, and how many at a time."""
+    sizes = [row | {"pass": int(match[1])} for row in rows if (match := MINIBATCH_SCORE.fullmatch(row["metric"]))]
     by_strategy = group_rows(
         sorted((row for row in sizes if "sampling" in row), key=lambda row: row["pass"]), "sampling"
     )
     ranks = [row for row in rows if row["metric"] == "mean_rank" and row["side"] is None]
     held = sorted((row for row in ranks if "most_batch" in row), key=lambda row: row["most_batch"])
     drawn_by = [row for row in ranks if "sampling" in row]
-    said = [f"{row['sampling']} {row['value']:.4f}" for row in sorted(drawn_by, key=lambda row: -row["value"])]
+    phrases = [f"{row['sampling']} {row['value']:.4f}" for row in sorted(drawn_by, key=lambda row: -row["value"])]
     panels = [_draw_minibatch_sizes(by_strategy)] if by_strategy else []
-    panels += [_describe_held_out(held, drawn_by)] if held else []
+    panels += [_draw_fixed_sizes(held, drawn_by)] if held else []
     return Figure(
         "sweep_minibatch",
         "How binary_matrix should draw entries, and how many at a time",
-        see=f"Mean rank by how entries are drawn: {join_words(said)}." if said else "",
+        see=f"Mean rank by how entries are drawn: {join_words(phrases)}." if phrases else "",
         how="Left, the number of entries in a minibatch, which each fit chooses by its ratio of noise to signal, after "
         "each pass. Right, the mean rank of held-out likes with that number held at a value, the lines at the heights "
         "of the fits on the left.",
@@ -212,31 +210,33 @@ def draw_minibatches(rows: list[Row]) -> Figure:
 
 
 def _draw_minibatch_sizes(by_strategy: dict[str, list[Row]]) -> Panel:
-    drawn = new_panel(
+    panel = new_panel(
         "sweep_minibatch-size", "Entries in a minibatch after each pass, for each way to draw them", left=0.66
     )
-    for strategy, of_one in by_strategy.items():
-        colour = LIGHT_COLOURS[STRATEGIES[strategy]]
-        drawn.axes.plot(column_values(of_one, "pass"), column_values(of_one, "value"), color=colour, label=strategy)
-    values = [row["value"] for of_one in by_strategy.values() for row in of_one]
-    set_log_axis(drawn.axes, "y", min(values), max(max(values), 2 * min(values)))
-    drawn.axes.set(xlabel="pass", ylabel="entries in a minibatch")
-    limit_ticks(drawn.axes, "x")
-    add_legend_below(drawn, columns=3)
-    return drawn
+    for strategy, strategy_rows in by_strategy.items():
+        colour = LIGHT_COLOURS[STRATEGY_COLOURS[strategy]]
+        panel.axes.plot(
+            column_values(strategy_rows, "pass"), column_values(strategy_rows, "value"), color=colour, label=strategy
+        )
+    values = [row["value"] for strategy_rows in by_strategy.values() for row in strategy_rows]
+    set_log_axis(panel.axes, "y", min(values), max(max(values), 2 * min(values)))
+    panel.axes.set(xlabel="pass", ylabel="entries in a minibatch")
+    limit_ticks(panel.axes, "x")
+    add_legend_below(panel, columns=3)
+    return panel
 
 
-def _describe_held_out(held: list[Row], drawn_by: list[Row]) -> Panel:
-    drawn = new_panel("sweep_minibatch-rank", "Mean rank for minibatches held at a size", left=0.66)
+def _draw_fixed_sizes(held: list[Row], drawn_by: list[Row]) -> Panel:
+    panel = new_panel("sweep_minibatch-rank", "Mean rank for minibatches held at a size", left=0.66)
     errors = [2 * (row["standard_error"] or 0.0) for row in held]
-    drawn.axes.errorbar(column_values(held, "most_batch"), column_values(held, "value"), errors, color=LIGHT_COLOURS["ink"], marker="o",
+    panel.axes.errorbar(column_values(held, "most_batch"), column_values(held, "value"), errors, color=LIGHT_COLOURS["ink"], marker="o",
                         elinewidth=0.8, label="held at a size")  # fmt: skip
     for row in drawn_by:
-        drawn.axes.axhline(row["value"], color=LIGHT_COLOURS[STRATEGIES[row["sampling"]]], linewidth=1.1, linestyle=(0, (4, 2)),
+        panel.axes.axhline(row["value"], color=LIGHT_COLOURS[STRATEGY_COLOURS[row["sampling"]]], linewidth=1.1, linestyle=(0, (4, 2)),
                            label=f"{row['sampling']}, chosen by noise")  # fmt: skip
     sizes = column_values(held, "most_batch")
-    set_log_axis(drawn.axes, "x", sizes.min(), max(sizes.max(), 2 * sizes.min()))
-    drawn.axes.set(xlabel="entries in a minibatch", ylabel="mean rank")
-    limit_ticks(drawn.axes, "y")
-    add_legend_below(drawn)
-    return drawn
+    set_log_axis(panel.axes, "x", sizes.min(), max(sizes.max(), 2 * sizes.min()))
+    panel.axes.set(xlabel="entries in a minibatch", ylabel="mean rank")
+    limit_ticks(panel.axes, "y")
+    add_legend_below(panel)
+    return panel

@@ -1,4 +1,4 @@
-"""Figures of the ranking: for whom each model ranks well, by the degrees of users and items."""
+"""Figures of the ranking by the degrees of users and items."""
 
 from typing import Any
 
@@ -37,15 +37,15 @@ MEAN_RANK = (
 
 
 def best_score_per_model(table: list[LeaderboardRow]) -> dict[str, str]:
-    """The best score of each model, best model first; the rows of `table` come best first."""
-    found: dict[str, str] = {}
+    """Return the best score of each model, best model first; the rows of `table` are sorted, best first."""
+    scores: dict[str, str] = {}
     for row in table:
-        found.setdefault(row.model, row.score)
-    return found
+        scores.setdefault(row.model, row.score)
+    return scores
 
 
 def draw_rank_overview(rows: list[Row], scores: dict[str, str]) -> Figure:
-    """Figure 6 of Paquet and Koenigstein (2014): mean rank by degree, each model by its best score."""
+    """Draw Figure 6 of Paquet and Koenigstein (2014): mean rank by degree, each model by its best score."""
     chosen = [row for row in rows if scores.get(row["model"]) == row["score"]]
     by_side = group_rows(chosen, "side")
     return Figure(
@@ -62,47 +62,47 @@ def draw_rank_overview(rows: list[Row], scores: dict[str, str]) -> Figure:
 
 
 def _describe_extremes(side: str, rows: list[Row]) -> str:
-    """The best model for low degrees and for high ones; half of the held-out likes lie on either side."""
+    """Describe the best models for low and for high degrees, split at the median held-out like."""
     by_model = group_rows(rows, "model")
     bins = sorted({(row["degree_low"], row["edges"]) for row in next(iter(by_model.values()))})
     running = np.cumsum([edges for _, edges in bins])
-    at = min(int(np.searchsorted(running, running[-1] / 2)), len(bins) - 1)
-    if at == 0:
+    middle = min(int(np.searchsorted(running, running[-1] / 2)), len(bins) - 1)
+    if middle == 0:
         return ""
-    split, said = bins[at][0], []
+    split, phrases = bins[middle][0], []
     for few in (True, False):
         means = {
             model: weighted_mean(of_model, "mean_rank", where=lambda row, few=few: (row["degree_low"] < split) == few)
             for model, of_model in by_model.items()
         }
         best = max(means, key=lambda model: means[model])
-        said.append(f"{best} ({means[best]:.3f})")
-    return f"By likes of the {side}: below {split:,} {said[0]} ranks best, from there on {said[1]}."
+        phrases.append(f"{best} ({means[best]:.3f})")
+    return f"By likes of the {side}: below {split:,} {phrases[0]} ranks best, from there on {phrases[1]}."
 
 
 def _draw_overview_side(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
-    drawn = new_panel(f"ranks_by_degree-{side}", f"Mean rank of every model by {side} degree", height=3.3)
-    axes, by_model = drawn.axes, group_rows(rows, "model")
+    panel = new_panel(f"ranks_by_degree-{side}", f"Mean rank of every model by {side} degree", height=3.3)
+    axes, by_model = panel.axes, group_rows(rows, "model")
     muted = _grey_models(scores)
     for model in reversed([model for model in scores if model in by_model]):
         looks = FAINT if model in muted else model_style(model).line | {"label": model}
         axes.plot(bin_centres(by_model[model]), column_values(by_model[model], "mean_rank"), **looks)
-    set_rank_axes(drawn, rows, side)
-    add_legend_below(drawn, reverse=True)
-    return drawn
+    set_rank_axes(panel, rows, side)
+    add_legend_below(panel, reverse=True)
+    return panel
 
 
 def draw_other_models(rows: list[Row], scores: dict[str, str]) -> Figure:
-    """The models that are grey in the overview, each in a panel of its own, among all others."""
+    """Draw the models that are grey in the overview, each highlighted in its own panel."""
     by_panel = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
     keys = [key for side in SIDES for model in _grey_models(scores) if (key := (side, model)) in by_panel]
-    said = [
+    phrases = [
         f"{model} {weighted_mean(by_panel[side, model], 'mean_rank'):.3f}" for side, model in keys if side == "user"
     ]
     return Figure(
         "ranks_of_others",
         "The other models, one by one",
-        see=f"Their mean ranks over all held-out likes: {join_words(said)}.",
+        see=f"Their mean ranks over all held-out likes: {join_words(phrases)}.",
         how="The model in colour, all others in grey, popularity dotted; the axes are those above.",
         table="evaluation.ranks_by_degree",
         absent="",
@@ -116,26 +116,27 @@ def _grey_models(scores: dict[str, str]) -> list[str]:
 
 
 def _draw_others(side: str, chosen: str, by_panel: dict[tuple[str, str], list[Row]]) -> Panel:
-    drawn = new_panel(f"ranks_of_others-{side}-{chosen}", f"{chosen}: mean rank by {side} degree, among all models",
+    panel = new_panel(f"ranks_of_others-{side}-{chosen}", f"{chosen}: mean rank by {side} degree, among all models",
                   width=3.0, height=2.4)  # fmt: skip
     on_side = {model: rows for (of_side, model), rows in by_panel.items() if of_side == side}
     for model in sorted(on_side, key=lambda model: model == chosen):
         looks = model_style(model).line if model in (chosen, BASELINE) else FAINT
-        drawn.axes.plot(bin_centres(on_side[model]), column_values(on_side[model], "mean_rank"), **looks)
-    set_rank_axes(drawn, [row for rows in on_side.values() for row in rows], side)
-    drawn.axes.set(title=chosen)
-    return drawn
+        panel.axes.plot(bin_centres(on_side[model]), column_values(on_side[model], "mean_rank"), **looks)
+    set_rank_axes(panel, [row for rows in on_side.values() for row in rows], side)
+    panel.axes.set(title=chosen)
+    return panel
 
 
-def set_rank_axes(drawn: Panel, rows: list[Row], side: str) -> None:
-    axes, at = drawn.axes, bin_centres(rows)
-    set_log_axis(axes, "x", at.min(), max(at.max(), at.min() * 2))
+def set_rank_axes(panel: Panel, rows: list[Row], side: str) -> None:
+    """Label the axes and set the range of degrees."""
+    axes, degrees = panel.axes, bin_centres(rows)
+    set_log_axis(axes, "x", degrees.min(), max(degrees.max(), degrees.min() * 2))
     axes.set(xlabel=f"likes of the {side} in training", ylabel="mean rank")
     limit_ticks(axes, "y")
 
 
 def draw_score_variants(rows: list[Row], scores: dict[str, str]) -> Figure:
-    """The scores of the models that keep popularity and preference apart, against the best of all others."""
+    """Draw all scores of the models that separate popularity from preference."""
     several = {
         key: list(of_score.values())
         for key, of_score in (
@@ -157,50 +158,50 @@ def draw_score_variants(rows: list[Row], scores: dict[str, str]) -> Figure:
 
 
 def describe_score_variants(several: dict[tuple[str, str], list[list[Row]]]) -> str:
-    """By item degree: which score is best for the items with the fewest likes, and which for those with most."""
-    said = []
+    """Describe which score is best for the items with the fewest likes, and which for those with the most."""
+    phrases = []
     for (side, model), of_scores in several.items():
         if side == "item":
-            best = [max(of_scores, key=lambda of_score: of_score[at]["mean_rank"])[at]["score"] for at in (0, -1)]
-            said.append(
+            best = [max(of_scores, key=lambda of_score: of_score[i]["mean_rank"])[i]["score"] for i in (0, -1)]
+            phrases.append(
                 f"{model} places the items with the fewest likes best by {best[0]}, those with the most by {best[1]}"
                 if best[0] != best[1] else f"{model} places both the rarest and the most liked items best by {best[0]}"
             )  # fmt: skip
-    return "; ".join(said) + "." if said else ""
+    return "; ".join(phrases) + "." if phrases else ""
 
 
 def _draw_score_variants(side: str, model: str, of_scores: list[list[Row]], rows: list[Row]) -> Panel:
-    drawn = new_panel(f"ranks_by_score-{side}-{model}", f"{model}: mean rank of each score by {side} degree")
+    panel = new_panel(f"ranks_by_score-{side}-{model}", f"{model}: mean rank of each score by {side} degree")
     looks = (("blue", "o", "-"), ("orange", "s", (0, (5, 1.6))), ("green", "^", (0, (1.6, 1.2))), ("pink", "D", "-"))
     for (colour, marker, dash), of_score in zip(looks, of_scores, strict=False):
-        drawn.axes.plot(bin_centres(of_score), column_values(of_score, "mean_rank"), color=LIGHT_COLOURS[colour], marker=marker,
+        panel.axes.plot(bin_centres(of_score), column_values(of_score, "mean_rank"), color=LIGHT_COLOURS[colour], marker=marker,
                         linestyle=dash, label=of_score[0]["score"])  # fmt: skip
     baseline = [row for row in rows if row["model"] == BASELINE and row["side"] == side]
     if baseline:
-        drawn.axes.plot(
+        panel.axes.plot(
             bin_centres(baseline), column_values(baseline, "mean_rank"), label=BASELINE, **model_style(BASELINE).line
         )
-    set_rank_axes(drawn, of_scores[0], side)
-    drawn.axes.set(title=f"{model}, by {side}")
-    add_legend_below(drawn)
-    return drawn
+    set_rank_axes(panel, of_scores[0], side)
+    panel.axes.set(title=f"{model}, by {side}")
+    add_legend_below(panel)
+    return panel
 
 
 def draw_percentiles(rows: list[Row], scores: dict[str, str]) -> Figure:
-    """Figure 7 of Paquet and Koenigstein (2014): how ranks are spread, for the best models and for popularity."""
+    """Draw Figure 7 of Paquet and Koenigstein (2014): percentiles of the ranks of the best models and popularity."""
     models = [model for model in scores if model != BASELINE][:WITH_PERCENTILES] + [m for m in scores if m == BASELINE]
     by_panel = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
     chosen = {(side, model): by_panel[side, model] for side in SIDES for model in models if (side, model) in by_panel}
-    said = []
+    phrases = []
     for (side, model), of_model in chosen.items():
         if side == "user" and model != BASELINE:
-            said.append(
+            phrases.append(
                 f"{model} {weighted_mean(of_model, 'p50'):.3f} against {weighted_mean(of_model, 'mean_rank'):.3f}"
             )
     return Figure(
         "rank_percentiles",
         "How far ranks are spread",
-        see=f"The middle rank against the mean, which bad misses pull down: {join_words(said)}." if said else "",
+        see=f"The middle rank against the mean, which bad misses pull down: {join_words(phrases)}." if phrases else "",
         how=f"The solid line is the median, the dashed one the mean; half of all held-out likes lie in the dark band, "
         f"nine of ten in the light one. The {WITH_PERCENTILES} best models and popularity.",
         table="evaluation.ranks_by_degree",
@@ -216,22 +217,22 @@ def _draw_model_spread(side: str, model: str, rows: list[Row]) -> Panel:
 
 
 def draw_percentile_bands(name: str, title: str, heading: str, side: str, colour: str, rows: list[Row]) -> Panel:
-    """Bands of the percentiles p05 to p95 of each bin, the median and the mean."""
-    drawn = new_panel(name, title, width=3.0, height=2.4)
-    axes, at = drawn.axes, bin_centres(rows)
+    """Draw the bands p05 to p95 and p25 to p75 of each bin, the median and the mean."""
+    panel = new_panel(name, title, width=3.0, height=2.4)
+    axes, degrees = panel.axes, bin_centres(rows)
     for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
         axes.fill_between(
-            at, column_values(rows, low), column_values(rows, high), color=colour, alpha=alpha, linewidth=0
+            degrees, column_values(rows, low), column_values(rows, high), color=colour, alpha=alpha, linewidth=0
         )
-    axes.plot(at, column_values(rows, "p50"), color=colour)
-    axes.plot(at, column_values(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
-    set_rank_axes(drawn, rows, side)
+    axes.plot(degrees, column_values(rows, "p50"), color=colour)
+    axes.plot(degrees, column_values(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
+    set_rank_axes(panel, rows, side)
     axes.set(title=heading, ylabel="rank", ylim=(0, 1.02))
-    return drawn
+    return panel
 
 
 def draw_both_degrees(rows: list[Row], scores: dict[str, str]) -> Figure:
-    """Mean rank by user and item degree at once, the best models, popularity last."""
+    """Draw the mean rank by user and item degree jointly, for the best models and popularity."""
     models = [model for model in scores if model != BASELINE][:WITH_CELLS] + [m for m in scores if m == BASELINE]
     by_list = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "model")
     chosen = {model: by_list[model] for model in models if model in by_list}
@@ -252,7 +253,7 @@ def draw_both_degrees(rows: list[Row], scores: dict[str, str]) -> Figure:
 
 
 def _describe_tail(by_model: dict[str, list[Row]]) -> str:
-    """The best model for the rarer half of the items, users with few and with many likes apart."""
+    """Describe the best model for the rarer half of the items, separately for users with few and with many likes."""
     every = [row for rows in by_model.values() for row in rows]
     if len({row["user_degree_low"] for row in every}) < 2 or len({row["item_degree_low"] for row in every}) < 2:
         return ""
@@ -262,7 +263,7 @@ def _describe_tail(by_model: dict[str, list[Row]]) -> str:
         bins = sorted((row[f"{side}_degree_low"], row["edges"]) for row in first)
         running = np.cumsum([edges for _, edges in bins])
         halves[side] = max(bins[int(np.searchsorted(running, running[-1] / 2))][0], bins[0][0] + 1)
-    said = []
+    phrases = []
     for few, words in ((True, "fewer"), (False, "more")):
         means = {
             model: weighted_mean(rows, "mean_rank", where=lambda row, few=few: row["item_degree_low"] < halves["item"]
@@ -272,14 +273,16 @@ def _describe_tail(by_model: dict[str, list[Row]]) -> str:
         known = {model: value for model, value in means.items() if not np.isnan(value)}
         if known:
             best = max(known, key=lambda model: known[model])
-            said.append(f"{best} ({known[best]:.3f}) for users with {words} likes than {halves['user']:,}"
+            phrases.append(f"{best} ({known[best]:.3f}) for users with {words} likes than {halves['user']:,}"
                         if few else f"{best} ({known[best]:.3f}) for the others")  # fmt: skip
-    return f"Items with fewer than {halves['item']:,} likes are placed best by {join_words(said)}." if said else ""
+    return (
+        f"Items with fewer than {halves['item']:,} likes are placed best by {join_words(phrases)}." if phrases else ""
+    )
 
 
 def _draw_degree_cells(model: str, rows: list[Row], low: float) -> Panel:
-    drawn = new_panel(f"ranks_by_both_degrees-{model}", f"{model}: mean rank by user degree and item degree", left=0.62)
-    axes = drawn.axes
+    panel = new_panel(f"ranks_by_both_degrees-{model}", f"{model}: mean rank by user degree and item degree", left=0.62)
+    axes = panel.axes
     users, items = (sorted({row[f"{side}_degree_low"] for row in rows}) for side in SIDES)
     across = np.array([users.index(row["user_degree_low"]) for row in rows])
     up = np.array([items.index(row["item_degree_low"]) for row in rows])
@@ -294,4 +297,4 @@ def _draw_degree_cells(model: str, rows: list[Row], low: float) -> Panel:
     axes.set(title=model, xlabel="likes of the user, at least", ylabel="likes of the item, at least",
              xlim=(-0.5, len(users) - 0.5), ylim=(-0.5, len(items) - 0.5))  # fmt: skip
     axes.grid(visible=False)
-    return drawn
+    return panel

@@ -1,4 +1,4 @@
-"""Figures of refits with other settings, which `python -m flows.sweep` makes."""
+"""Figures of the refits with other settings by `python -m flows.sweep`."""
 
 import json
 
@@ -27,7 +27,7 @@ ACCURACY = ("ndcg@100", "recall@50", "recall@20", "mean_rank")
 
 
 def draw_ranks_by_rate(rows: list[Row]) -> Figure:
-    """Figure 3 of the paired-symbols paper: mean rank by user degree as r in D' = r D varies."""
+    """Draw Figure 3 of the paired-symbols paper: mean rank by user degree as r in D' = r D varies."""
     chosen = [
         row | {"r": rate}
         for row in rows
@@ -59,20 +59,20 @@ def _describe_rates(score: str, rows: list[Row]) -> str:
 
 
 def _draw_rates(score: str, rows: list[Row]) -> Panel:
-    drawn = new_panel(f"sweep_r-{score}", f"Mean rank by user degree for each r, score {score}")
-    for at, (rate, of_rate) in enumerate(group_rows(rows, "r").items()):
-        drawn.axes.plot(bin_centres(of_rate), column_values(of_rate, "value"), label=f"r = {rate:g}",
-                        color=LIGHT_COLOURS[HUES[at % len(HUES)]], marker=MARKERS[at % len(MARKERS)])  # fmt: skip
-    at = bin_centres(rows)
-    set_log_axis(drawn.axes, "x", at.min(), max(at.max(), at.min() * 2))
-    drawn.axes.set(title=score, xlabel="likes of a user in training", ylabel="mean rank")
-    limit_ticks(drawn.axes, "y")
-    add_legend_below(drawn, columns=3)
-    return drawn
+    panel = new_panel(f"sweep_r-{score}", f"Mean rank by user degree for each r, score {score}")
+    for number, (rate, of_rate) in enumerate(group_rows(rows, "r").items()):
+        panel.axes.plot(bin_centres(of_rate), column_values(of_rate, "value"), label=f"r = {rate:g}",
+                        color=LIGHT_COLOURS[HUES[number % len(HUES)]], marker=MARKERS[number % len(MARKERS)])  # fmt: skip
+    degrees = bin_centres(rows)
+    set_log_axis(panel.axes, "x", degrees.min(), max(degrees.max(), degrees.min() * 2))
+    panel.axes.set(title=score, xlabel="likes of a user in training", ylabel="mean rank")
+    limit_ticks(panel.axes, "y")
+    add_legend_below(panel, columns=3)
+    return panel
 
 
 def draw_trade_off(rows: list[Row]) -> Figure:
-    """Table 2 of the Markov-random-field paper: accuracy against training time as sparsity and r vary."""
+    """Draw Table 2 of the Markov-random-field paper: accuracy against training time as sparsity and r vary."""
     whole = [row | {"r": json.loads(row["settings"]).get("r", 0.0), "sparsity": _sparsity_label(row["settings"])}
              for row in rows if row["model"] == SPARSE and row["degree_low"] is None]  # fmt: skip
     metric = next((name for name in ACCURACY if any(row["metric"] == name for row in whole)), None)
@@ -81,18 +81,18 @@ def draw_trade_off(rows: list[Row]) -> Figure:
     return Figure(
         "sweep_sparsity",
         "What accuracy costs mrf_sparse in training time",
-        see=" ".join(_describe_costs(protocol, of_one) for protocol, of_one in by_protocol.items()),
+        see=" ".join(_describe_costs(protocol, line_rows) for protocol, line_rows in by_protocol.items()),
         how="A dot is a fit: across, the seconds that it took, on a logarithmic axis; upwards its accuracy with two "
         "standard errors. Lines join fits of one sparsity; the number at a dot is r, which sets how large the blocks "
         "of items are that are solved together.",
         table="evaluation.sweeps",
         absent=NO_SWEEP,
-        panels=[_draw_costs(protocol, of_one) for protocol, of_one in by_protocol.items()],
+        panels=[_draw_costs(protocol, line_rows) for protocol, line_rows in by_protocol.items()],
     )
 
 
 def _sparsity_label(settings: str) -> str:
-    """The settings apart from r, in words: what the fits of one line share."""
+    """Format the settings except r, which the fits of one line share."""
     others = {name: value for name, value in sorted(json.loads(settings).items()) if name != "r"}
     return ", ".join(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
                      for name, value in others.items())  # fmt: skip
@@ -105,18 +105,18 @@ def _describe_costs(protocol: str, rows: list[Row]) -> str:
 
 
 def _draw_costs(protocol: str, rows: list[Row]) -> Panel:
-    drawn = new_panel(f"sweep_sparsity-{protocol}", f"Accuracy against training seconds on {protocol}")
-    for at, (sparsity, of_one) in enumerate(group_rows(rows, "sparsity").items()):
-        colour = LIGHT_COLOURS[HUES[at % len(HUES)]]
-        errors = [2 * (row["standard_error"] or 0.0) for row in of_one]
-        drawn.axes.errorbar(column_values(of_one, "seconds"), column_values(of_one, "value"), errors, label=sparsity or SPARSE,
-                            color=colour, marker=MARKERS[at % len(MARKERS)], elinewidth=0.8)  # fmt: skip
-        for row in of_one:
-            drawn.axes.annotate(f"{row['r']:g}", (row["seconds"], row["value"]), (4, 4), textcoords="offset points",
+    panel = new_panel(f"sweep_sparsity-{protocol}", f"Accuracy against training seconds on {protocol}")
+    for number, (sparsity, line_rows) in enumerate(group_rows(rows, "sparsity").items()):
+        colour = LIGHT_COLOURS[HUES[number % len(HUES)]]
+        errors = [2 * (row["standard_error"] or 0.0) for row in line_rows]
+        panel.axes.errorbar(column_values(line_rows, "seconds"), column_values(line_rows, "value"), errors, label=sparsity or SPARSE,
+                            color=colour, marker=MARKERS[number % len(MARKERS)], elinewidth=0.8)  # fmt: skip
+        for row in line_rows:
+            panel.axes.annotate(f"{row['r']:g}", (row["seconds"], row["value"]), (4, 4), textcoords="offset points",
                                 fontsize=7.5, color=LIGHT_COLOURS["soft"])  # fmt: skip
     seconds = column_values(rows, "seconds")
-    set_log_axis(drawn.axes, "x", max(1e-3, seconds.min()), max(seconds.max(), seconds.min() * 2, 2e-3))
-    drawn.axes.set(title=protocol, xlabel="training, seconds", ylabel=rows[0]["metric"])
-    limit_ticks(drawn.axes, "y")
-    add_legend_below(drawn, columns=1 if max(map(len, group_rows(rows, "sparsity"))) > 24 else 2)
-    return drawn
+    set_log_axis(panel.axes, "x", max(1e-3, seconds.min()), max(seconds.max(), seconds.min() * 2, 2e-3))
+    panel.axes.set(title=protocol, xlabel="training, seconds", ylabel=rows[0]["metric"])
+    limit_ticks(panel.axes, "y")
+    add_legend_below(panel, columns=1 if max(map(len, group_rows(rows, "sparsity"))) > 24 else 2)
+    return panel

@@ -1,4 +1,4 @@
-"""The verdict, the page's first words: what is published and how good it is, and which model is best by which measure."""
+"""Build the headline of the report, its KPI cards, and the sentences on the best model of each protocol."""
 
 from dataclasses import dataclass, field
 
@@ -19,15 +19,15 @@ MODEL_CHOICE_NOTE = "A run chooses on validation users, never on these."
 
 @dataclass(frozen=True)
 class Headline:
-    """What is published, in a word, a figure and three sentences.
+    """The published model and its quality.
 
     Attributes:
-        label: what `name` is: `Published`, or `Best` where nothing is recommended.
+        label: `Published`, or `Best` if the run recommends nothing.
         name: model and score.
-        row: of the main table; None where the run did not evaluate it.
-        lead: by how much it leads, and over whom.
-        why: promoted or kept, and the reason.
-        since: since when it stands.
+        row: its row of the leaderboard; None if the run did not evaluate it.
+        lead: by how much it leads, and over which lists.
+        why: whether it was promoted or kept, and the reason.
+        since: since when it is published.
     """
 
     label: str
@@ -39,24 +39,24 @@ class Headline:
 
 
 def describe_ranked_list(model: str, score: str) -> str:
-    """A ranked list in words."""
+    """Format a model and its score, which is omitted if it is the only one."""
     return model if score == "score" else f"{model} ({score})"
 
 
 def describe_configuration(of_list: str) -> str:
-    """The same of what a decision calls `model/score`."""
+    """Format a decision's `model/score`."""
     return describe_ranked_list(*of_list.split("/", 1)) if "/" in of_list else of_list
 
 
 def build_headline(
     main: dict[str, list[LeaderboardRow]], leads: list[Row], standing: Row | None, decision: Decision | None
 ) -> Headline:
-    """The verdict by the first protocol's first metric.
+    """Build the headline by the first protocol's main metric.
 
     Args:
-        leads: of each protocol's best list over every other, the rows of `report/against_best`.
-        standing: what is published; None where nothing is, or where this run does not speak of it.
-        decision: of this run; None where it recommended nothing.
+        leads: the leads of each protocol's best list over the others, rows of the query `report/against_best`.
+        standing: the publication; None if there is none, or this run did not decide on it.
+        decision: this run's promotion decision; None if it recommended nothing.
     """
     rows = next(iter(main.values()), [])
     of_protocol = [lead for lead in leads if rows and lead["protocol"] == rows[0].protocol]
@@ -67,9 +67,9 @@ def build_headline(
         return Headline(
             "Best", best, rows[0], describe_lead(rows, 0, of_protocol), "This run recommends nothing to anybody."
         )
-    place = next((at for at, row in enumerate(rows) if f"{row.model}/{row.score}" == standing["list"]), None)
-    lead = describe_lead(rows, place, of_protocol) if place is not None else "This run did not evaluate it."
-    row = None if place is None else rows[place]
+    index = next((i for i, row in enumerate(rows) if f"{row.model}/{row.score}" == standing["list"]), None)
+    lead = describe_lead(rows, index, of_protocol) if index is not None else "This run did not evaluate it."
+    row = None if index is None else rows[index]
     return Headline(
         "Published",
         describe_configuration(standing["list"]),
@@ -80,34 +80,34 @@ def build_headline(
     )
 
 
-def describe_lead(rows: list[LeaderboardRow], place: int, leads: list[Row]) -> str:
-    """Where the list at a place of the main table stands: over whom it leads, or behind whom it is."""
+def describe_lead(rows: list[LeaderboardRow], index: int, leads: list[Row]) -> str:
+    """Describe which lists row `index` of the leaderboard leads, or how far it is behind the best."""
     over = f"over {rows[0].users:,} test users ({PROTOCOLS[rows[0].protocol].title.lower()})"
     by_list = {(lead["model"], lead["score"]): lead for lead in leads}
-    if place:
-        own = by_list.get((rows[place].model, rows[place].score))
+    if index:
+        own = by_list.get((rows[index].model, rows[index].score))
         behind = "" if own is None else f": {_describe_difference(own, ' behind it')}"
-        where = "Level with" if rows[place].standing == "level" else "Significantly worse than"
+        where = "Level with" if rows[index].standing == "level" else "Significantly worse than"
         return f"{where} {describe_ranked_list(rows[0].model, rows[0].score)}, the best of {len(rows)} lists{behind}, {over}. {MODEL_CHOICE_NOTE}"
-    said = [f"The best of {numbers.format_count(len(rows), 'list')} {over}"]
+    sentences = [f"The best of {numbers.format_count(len(rows), 'list')} {over}"]
     worse = next((row for row in rows[1:] if row.standing != "level"), None)
     if worse and (beyond := by_list.get((worse.model, worse.score))):
         next_best = "the next" if worse is rows[1] else "the first that it can be told from"
-        said.append(
+        sentences.append(
             f"It leads {describe_ranked_list(worse.model, worse.score)}, {next_best}, by {_describe_difference(beyond, '')}"
         )
     if level := find_tied_models(rows):
-        said.append(f"{join_words(level)} cannot be told from it")
-    return ". ".join(said) + "."
+        sentences.append(f"{join_words(level)} cannot be told from it")
+    return ". ".join(sentences) + "."
 
 
 def find_tied_models(rows: list[LeaderboardRow]) -> list[str]:
-    """The other models that cannot be told from the best, each once."""
+    """List the other models that are not significantly worse than the best, without repetition."""
     return list(dict.fromkeys(row.model for row in rows if row.standing == "level" and row.model != rows[0].model))
 
 
 def describe_best(rows: list[LeaderboardRow]) -> str:
-    """Which model is best by the metric that judges a protocol: one answer, with its measure."""
+    """Describe the best model by a protocol's main metric, with its value and the models level with it."""
     metric, (value, error) = next(iter(rows[0].cells.items()))
     sure = "" if error is None else f"{NO_BREAK_SPACE}±{NO_BREAK_SPACE}{numbers.format_fixed(error, 4)}"
     level = find_tied_models(rows)
@@ -150,13 +150,13 @@ def _published_since(standing: Row) -> str:
 
 @dataclass(frozen=True)
 class KpiCard:
-    """One figure.
+    """A card with one figure.
 
     Attributes:
-        small: what stands beside the figure: its error, its unit.
-        note: a sentence or two below.
-        section: the anchor of what tells more.
-        line: its last 30 nights.
+        small: text beside the figure: its error or unit.
+        note: one or two sentences below.
+        section: anchor of the section with details.
+        line: sparkline of the last 30 nights.
     """
 
     label: str
@@ -168,7 +168,7 @@ class KpiCard:
 
 
 def build_quality_card(row: LeaderboardRow, nights: pl.DataFrame) -> KpiCard:
-    """The metric that judges, of what is published, and its line over the last nights."""
+    """Build the card of the published model's main metric, with its sparkline over the last nights."""
     metric, (value, error) = next(iter(row.cells.items()))
     note = f"{metric} on test users; 1 would be perfect."
     if len(nights) > 1:
@@ -180,16 +180,21 @@ def build_quality_card(row: LeaderboardRow, nights: pl.DataFrame) -> KpiCard:
     return KpiCard("Quality", numbers.format_fixed(value, 4), _format_error(error), note, f"main-{row.protocol}", line)
 
 
-def build_change_card(found: Headline, changed: RunDiffSection, decision: Decision | None) -> KpiCard:
-    """What is published, now against the run before; and what it took the place of."""
+def build_change_card(headline: Headline, changed: RunDiffSection, decision: Decision | None) -> KpiCard:
+    """Build the card of the change in the main metric since the previous run, and of the replaced model."""
     if changed.previous is None:
-        return KpiCard("Since last night", "first run", "", "The next one is held against it.", "changes")
-    sentence = changed.sentence
+        return KpiCard("Since last night", "first run", "", "The next one is compared with it.", "changes")
+    sentence = changed.summary
     if decision and decision.promoted and decision.champion not in (None, decision.challenger):
         sentence = f"It took the place of {describe_configuration(decision.champion)}. {sentence}"
-    row = found.row
+    row = headline.row
     own = next(
-        (one for one in changed.judging if row and _ranked_list_name(one) == (row.protocol, row.model, row.score)), None
+        (
+            change
+            for change in changed.main_metrics
+            if row and (change["protocol"], change["model"], change["score"]) == (row.protocol, row.model, row.score)
+        ),
+        None,
     )
     if own is None or own["change"] is None:
         return KpiCard("Since last night", "new", "", sentence, "changes")
@@ -198,25 +203,21 @@ def build_change_card(found: Headline, changed: RunDiffSection, decision: Decisi
     return KpiCard("Since last night", figure, _format_error(own["standard_error"]), note, "changes")
 
 
-def _ranked_list_name(row: Row) -> tuple[str, str, str]:
-    return row["protocol"], row["model"], row["score"]
-
-
 def build_contracts_card(contracts: pl.DataFrame) -> KpiCard:
-    """How many rules of the contracts were met, as one count."""
+    """Build the card of the number of contract rules met."""
     rules, broken, warnings = (int(contracts[key].sum()) for key in ("rules", "broken", "warnings"))
     if not rules:
         return KpiCard("Soundness", "unchecked", "", "No contract was checked.", "soundness")
     if not broken + warnings:
         return KpiCard("Soundness", f"all {rules:,}", "rules met", f"Of {len(contracts):,} contracts.", "soundness")
-    said = [numbers.format_count(broken, "broken rule")] if broken else []
-    said += [numbers.format_count(warnings, "warning")] if warnings else []
+    sentences = [numbers.format_count(broken, "broken rule")] if broken else []
+    sentences += [numbers.format_count(warnings, "warning")] if warnings else []
     figure = f"{rules - broken - warnings:,} of {rules:,}"
-    return KpiCard("Soundness", figure, "rules met", f"{' and '.join(said)}.", "soundness")
+    return KpiCard("Soundness", figure, "rules met", f"{' and '.join(sentences)}.", "soundness")
 
 
 def build_volume_card(overview: Row, nights: pl.DataFrame, days: pl.DataFrame) -> KpiCard:
-    """What the last night brought where nights are known, else how many likes there are; as a line either way."""
+    """Build the card of the last night's events, or of the number of likes if no nights are recorded; with a sparkline."""
     likes = f"{overview['edges']:,} likes of {overview['users']:,} users and {overview['items']:,} items"
     if len(nights):
         values, usual = nights["value"].to_list(), nights["usual"][-1]

@@ -1,4 +1,4 @@
-"""Tables of the models: the main table with its dot plot, what a fit cost, leads, settings, and every other metric."""
+"""Build the tables of the models: leaderboards with dot plots, costs of fits, leads, settings, and other metrics."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,8 +15,8 @@ MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score", "score"))
 
 
 def build_leaderboards(tables: dict[str, list[LeaderboardRow]], fits: pl.DataFrame) -> dict[str, Table]:
-    """The main table, one a protocol: the first metric as a dot plot too, and how long each fit took."""
-    found = {}
+    """Build a leaderboard per protocol, with a dot plot of the main metric and the time of each fit."""
+    tables_by_protocol = {}
     for protocol, chosen in tables.items():
         metrics = [metric for metric in PROTOCOLS[protocol].main_metrics if metric in chosen[0].cells]
         frame = pl.DataFrame([_flatten_row(row) for row in chosen], infer_schema_length=None)
@@ -27,20 +27,20 @@ def build_leaderboards(tables: dict[str, list[LeaderboardRow]], fits: pl.DataFra
             *(Column(metric, metric, "metric", METRIC_LABELS[metric], error=f"{metric} error") for metric in metrics),
             Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
         ]  # fmt: skip
-        judged = [row.cells[metrics[0]] for row in chosen]
+        main_cells = [row.cells[metrics[0]] for row in chosen]
         popular = next((row.cells[metrics[0]][0] for row in chosen if row.model == "popularity"), None)
-        columns[3] = replace(columns[3], scale=fit_scale(judged, popular))
+        columns[3] = replace(columns[3], scale=fit_scale(main_cells, popular))
         seconds = fits.filter(protocol=protocol).select("model", "seconds")
-        found[protocol] = Table(
+        tables_by_protocol[protocol] = Table(
             f"main-{protocol}", f"Models on {protocol}, {chosen[0].users:,} test users", "evaluation.metrics",
             columns, frame.join(seconds, on="model", how="left", maintain_order="left"),
             sorted_by=(metrics[0], "descending"),
         )  # fmt: skip
-    return found
+    return tables_by_protocol
 
 
 def build_cost_table(fits: pl.DataFrame) -> Table:
-    """What each fit took of time, memory and disk."""
+    """Build the table of each fit's time, memory and disk space."""
     return Table(
         "costs", "What each fit cost", "operations.model_fits",
         [Column("protocol", "protocol"), Column("model", "model"),
@@ -59,30 +59,30 @@ def _flatten_row(row: LeaderboardRow) -> dict[str, Any]:
 
 
 def _significance_label(row: LeaderboardRow) -> str:
-    """Among the other lists, and `weak` where the model is worse than a trivial one; also the classes of the row."""
+    """Return the row's standing, with `weak` for a model worse than a trivial one; also the row's CSS classes."""
     return " ".join(filter(None, [SIGNIFICANCE_LABELS[row.standing], "weak" if row.weaknesses else ""]))
 
 
 def build_lead_tables(every: pl.DataFrame) -> dict[str, Table]:
-    """The best list's lead over every other, user by user, one table a protocol."""
+    """Build the tables of the best list's paired lead over every other, by protocol."""
     columns = [
         *MODEL_AND_SCORE,
         Column("lead", "lead of the best", "change", "the best list's mean minus this one's", error="standard_error"),
         Column("p_value", "p", "p_value", "how often chance alone would give as large a lead"),
         Column("users", "users", "count"),
     ]
-    found = {}
+    tables_by_protocol = {}
     for protocol, declared in PROTOCOLS.items():
         chosen = every.filter(protocol=protocol)
         if len(chosen):
             caption = f"Lead of the best list by {declared.main_metric} on {protocol}, over the same users"
-            found[protocol] = Table(f"leads-{protocol}", caption, "evaluation.comparisons", columns, chosen,
+            tables_by_protocol[protocol] = Table(f"leads-{protocol}", caption, "evaluation.comparisons", columns, chosen,
                                     sorted_by=("lead", "ascending"))  # fmt: skip
-    return found
+    return tables_by_protocol
 
 
-def build_settings_table(settled: pl.DataFrame) -> Table:
-    """Where the settings of each model come from, and what a search for them was worth."""
+def build_settings_table(choices: pl.DataFrame) -> Table:
+    """Build the table of the origin of each model's settings, and the gain of their search."""
     return Table(
         "model_settings", "Where the models' settings come from", "operations.model_settings",
         [Column("model", "model"), Column("origin", "from"), Column("metric", "validation metric"),
@@ -90,15 +90,15 @@ def build_settings_table(settled: pl.DataFrame) -> Table:
          Column("reached", "found", "metric", "of the best settings, on the same users"),
          Column("gain", "worth", "metric"), Column("trials", "trials", "count"),
          Column("reason", "what was found, or why there was no search", "prose")],
-        settled, empty="No model of this run has settings to search.",
+        choices, empty="No model of this run has settings to search.",
     )  # fmt: skip
 
 
 def build_pivot_tables(
     name: str, caption: str, source: str, values: pl.DataFrame, order: dict[str, list[LeaderboardRow]]
 ) -> dict[str, Table]:
-    """One table a protocol, one row a model and score in the order of the main table, one column a metric."""
-    found = {}
+    """Build a table per protocol, with a row per model and score in the leaderboard's order, and a column per metric."""
+    tables_by_protocol = {}
     for protocol in PROTOCOLS:
         chosen = values.filter(protocol=protocol)
         if chosen.is_empty():
@@ -113,7 +113,7 @@ def build_pivot_tables(
         ordered = pl.DataFrame(lists, schema={"model": pl.String, "score": pl.String}, orient="row")
         columns = [Column(metric, metric, "metric", METRIC_LABELS.get(metric, ""), error=f"{metric} error")
                    for metric in metrics]  # fmt: skip
-        found[protocol] = Table(
+        tables_by_protocol[protocol] = Table(
             f"{name}-{protocol}",
             f"{caption}, {protocol}",
             source,
@@ -121,22 +121,22 @@ def build_pivot_tables(
             ordered.join(wide, on=["model", "score"], how="inner", maintain_order="left"),
             cards=False,
         )
-    return found
+    return tables_by_protocol
 
 
 def _metric_position(metric: str) -> int:
-    """Where a metric stands among the words of the page; those without one come last."""
+    """Return a metric's position among the labelled ones; others come last."""
     return list(METRIC_LABELS).index(metric) if metric in METRIC_LABELS else len(METRIC_LABELS)
 
 
 def describe_coverage(beyond: pl.DataFrame) -> str:
-    """How much of the catalogue the most and the least varied models show, by protocol."""
-    said = []
+    """Describe the models with the largest and the smallest coverage of the items, by protocol."""
+    sentences = []
     for protocol in PROTOCOLS:
         covered = beyond.filter(protocol=protocol, metric="coverage@20").sort("value", "model")
         if len(covered):
-            (least, narrow), (most, wide) = (covered["value", "model"].row(at) for at in (0, -1))
-            said.append(
+            (least, narrow), (most, wide) = (covered["value", "model"].row(index) for index in (0, -1))
+            sentences.append(
                 f"On {protocol}, {wide} shows {format_percent(most)} of the items, {narrow} {format_percent(least)}."
             )
-    return " ".join(said)
+    return " ".join(sentences)

@@ -1,4 +1,4 @@
-"""The page: every section's data put into the template, with its style and its one script inside."""
+"""Render the report: every section's data in the template, with inline style and script."""
 
 import base64
 import hashlib
@@ -20,11 +20,18 @@ from oneclass.tasks.report import (
     figures_papers,
     figures_ranks,
     figures_sweeps,
-    headline,
     model_tables,
 )
 from oneclass.tasks.report.changes import build_diff_section
-from oneclass.tasks.report.headline import Headline, build_headline, describe_best
+from oneclass.tasks.report.headline import (
+    Headline,
+    build_change_card,
+    build_contracts_card,
+    build_headline,
+    build_quality_card,
+    build_volume_card,
+    describe_best,
+)
 from oneclass.tasks.report.plotting import Figure, Row, group_rows, render_svg
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.report.tables import METRIC_LABELS, SCORE_LABELS, render_cell
@@ -35,7 +42,7 @@ from oneclass.tasks.stores.home import Home
 
 @dataclass(frozen=True)
 class ExampleItem:
-    """One item: its title or, without one, `item` and its id; and how many users like it."""
+    """An item: its title, or `item` and its id if it has none; and the number of users who like it."""
 
     name: str
     users: int
@@ -43,7 +50,7 @@ class ExampleItem:
 
 @dataclass(frozen=True)
 class ExampleUser:
-    """One user: the number of their likes, the newest of them, and the first of what is recommended."""
+    """A user: the number of their likes, the newest likes, and the best recommendations."""
 
     user_id: str
     likes: int
@@ -52,29 +59,29 @@ class ExampleUser:
 
 
 def load_example_users(tables: RunTables, home: Home, items: int) -> list[ExampleUser]:
-    """Five users spread over the lengths of history, the shortest first; fewer where there are fewer."""
+    """Load up to five users spread over the lengths of history, the shortest first."""
     rows = tables.as_rows("sample_users", items=items)
     titles = published_model.load_titles(home, {row["item_id"] for row in rows})
-    found = []
+    users = []
     for (user_id, likes), of_user in group_rows(rows, "user_id", "likes").items():
         of_list = {
             name: [ExampleItem(titles.get(row["item_id"], f"item {row['item_id']}"), row["users"]) for row in of_name]
             for name, of_name in group_rows(of_user, "list").items()
         }
-        found.append(ExampleUser(user_id, likes, of_list["likes"], of_list["recommended"]))
-    return found
+        users.append(ExampleUser(user_id, likes, of_list["likes"], of_list["recommended"]))
+    return users
 
 
-ITEMS_PER_EXAMPLE = 5  # of a sample user's likes, and of what is recommended to them
+ITEMS_PER_EXAMPLE = 5  # likes, and recommendations, of an example user
 
 
 @dataclass(frozen=True)
 class Page:
-    """What is written of a run.
+    """The rendered report.
 
     Attributes:
         panels: every drawing as an `<svg>` element, by its name.
-        shown: for the page over all data sets, as plain data.
+        shown: plain data for the home page.
     """
 
     text: str
@@ -83,23 +90,24 @@ class Page:
 
 
 def build_page(tables: RunTables, home: Home) -> Page:
-    """The page of a run; call it under `drawing.style`."""
+    """Build the page of a run; call it under `plotting.plot_style`."""
     main = leaderboard.group_by_protocol(leaderboard.load_leaderboard(tables.connection, tables.run_id))
     overview = tables("overview").row(0, named=True)
     by_section = draw_figures(tables, main)
-    panels = {panel.name: render_svg(panel) for of_one in by_section.values() for one in of_one for panel in one.panels}
-    found, first_screen = _build_first_screen(tables, home, main, overview)
+    figures = [figure for section_figures in by_section.values() for figure in section_figures]
+    panels = {panel.name: render_svg(panel) for figure in figures for panel in figure.panels}
+    headline, first_screen = _build_first_screen(tables, home, main, overview)
     text = load_template("oneclass.tasks.report", "page.html").render(
         dataset=home.dataset,
         overview=overview,
         panels={name: Markup(element) for name, element in panels.items()},
-        absent=_group_missing_figures([one for of_one in by_section.values() for one in of_one if not one.panels]),
-        **{section: [one for one in of_one if one.panels] for section, of_one in by_section.items()},
+        absent=_group_missing_figures([figure for figure in figures if not figure.panels]),
+        **{section: [figure for figure in drawn if figure.panels] for section, drawn in by_section.items()},
         **first_screen,
         **_build_tables(tables, main, overview),
         **_template_constants(),
     )
-    return Page(text, panels, build_summary(found, first_screen))
+    return Page(text, panels, build_summary(headline, first_screen))
 
 
 def _build_first_screen(
@@ -107,23 +115,23 @@ def _build_first_screen(
 ) -> tuple[Headline, dict[str, Any]]:
     decision = next(iter(load_decisions(tables.connection, tables.run_id)), None)
     standing = next(iter(tables.as_rows("standing")), None)
-    found = build_headline(main, tables.as_rows("against_best"), standing, decision)
+    headline = build_headline(main, tables.as_rows("against_best"), standing, decision)
     changed = build_diff_section(run_diff.diff_with_previous(tables.connection, tables.run_id))
-    row = found.row
-    line = tables("quality", protocol=row.protocol, metric=next(iter(row.cells))) if row else None
-    shown = [
-        headline.build_quality_card(row, line) if row and line is not None else None,
-        headline.build_change_card(found, changed, decision),
-        headline.build_contracts_card(tables("contracts")),
-        headline.build_volume_card(overview, tables("events_by_night"), tables("likes_by_day")),
+    row = headline.row
+    nights = tables("quality", protocol=row.protocol, metric=next(iter(row.cells))) if row else None
+    cards = [
+        build_quality_card(row, nights) if row and nights is not None else None,
+        build_change_card(headline, changed, decision),
+        build_contracts_card(tables("contracts")),
+        build_volume_card(overview, tables("events_by_night"), tables("likes_by_day")),
     ]
     unusual = anomalies.load_anomalies(tables.connection, tables.run_id)
-    return found, {
-        "verdict": found,
-        "tiles": [tile for tile in shown if tile],
-        "nights": [] if line is None else line.to_dicts(),
-        "alarms": collect_warnings(overview, tables.as_rows("broken_rules"), unusual, main, decision),
-        "samples": load_example_users(tables, home, ITEMS_PER_EXAMPLE) if decision else [],
+    return headline, {
+        "headline": headline,
+        "kpi_cards": [card for card in cards if card],
+        "nights": [] if nights is None else nights.to_dicts(),
+        "warnings": collect_warnings(overview, tables.as_rows("broken_rules"), unusual, main, decision),
+        "examples": load_example_users(tables, home, ITEMS_PER_EXAMPLE) if decision else [],
         "changes": changed,
     }
 
@@ -132,10 +140,10 @@ def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], over
     contracts, fits, beyond = content.build_contract_tables(tables), tables("fits"), tables("beyond_accuracy")
     return {
         "facts": content.list_run_facts(overview),
-        "came_in": content.describe_input(overview),
+        "input_summary": content.describe_input(overview),
         "log": content.build_log_tables(tables),
         "contracts": contracts,
-        "sound": content.describe_contracts(contracts["contracts"].frame),
+        "contracts_summary": content.describe_contracts(contracts["contracts"].frame),
         "laws": content.build_distribution_table(tables("laws")),
         "best": {protocol: describe_best(rows) for protocol, rows in main.items()},
         "main": model_tables.build_leaderboards(main, fits),
@@ -145,7 +153,7 @@ def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], over
         "beyond": model_tables.build_pivot_tables(
             "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main
         ),
-        "shown": model_tables.describe_coverage(beyond),
+        "coverage_summary": model_tables.describe_coverage(beyond),
         "considered": content.build_explicit_feedback_table(tables("considered")),
         "metrics": model_tables.build_pivot_tables(
             "metrics", "Every metric", "evaluation.metrics", tables("metrics"), main
@@ -154,10 +162,10 @@ def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], over
 
 
 def draw_figures(tables: RunTables, main: dict[str, list[LeaderboardRow]]) -> dict[str, list[Figure]]:
-    """Every figure by its section; call it, and `svg`, under `drawing.style`."""
+    """Draw every figure, by section; call it, and `render_svg`, under `plotting.plot_style`."""
     rows = tables.as_rows
     ranks, likes, refits = rows("ranks_by_degree"), rows("like_by_degree"), rows("sweeps")
-    dislikes = rows("dislike_by_degree")  # none, unless the run kept what was considered and not liked
+    dislikes = rows("dislike_by_degree")  # empty without explicit negatives
     scores = figures_ranks.best_score_per_model(main.get("leave_one_out") or next(reversed(main.values()), []))
     return {
         "for_whom": [
@@ -187,21 +195,21 @@ def draw_figures(tables: RunTables, main: dict[str, list[LeaderboardRow]]) -> di
 
 
 def _group_missing_figures(figures: list[Figure]) -> dict[str, list[str]]:
-    """The headings of figures that are missing, by the reason why."""
-    found: dict[str, list[str]] = {}
+    """Group the headings of missing figures by reason."""
+    headings: dict[str, list[str]] = {}
     for figure in figures:
-        found.setdefault(figure.absent, []).append(figure.heading)
-    return {reason: headings for reason, headings in found.items() if reason}
+        headings.setdefault(figure.absent, []).append(figure.heading)
+    return {reason: names for reason, names in headings.items() if reason}
 
 
-def build_summary(found: Headline, first_screen: dict[str, Any]) -> dict[str, Any]:
-    """What the page over all data sets says of the run."""
-    metric, (value, error) = next(iter(found.row.cells.items())) if found.row else ("", (None, None))
+def build_summary(headline: Headline, first_screen: dict[str, Any]) -> dict[str, Any]:
+    """Build the facts of the run for the home page."""
+    metric, (value, error) = next(iter(headline.row.cells.items())) if headline.row else ("", (None, None))
     return {
         "metric": metric,
         "value": value,
         "standard_error": error,
-        "look": len(first_screen["alarms"]),
+        "look": len(first_screen["warnings"]),
         "trend": [[str(row["night"]), row["value"], row["standard_error"]] for row in first_screen["nights"]],
     }
 

@@ -1,7 +1,7 @@
-"""How every figure looks: colours that follow the page's theme, one mark a model, and SVG that can lie in a page.
+"""Plot figures in one style: colours that follow the page's theme, a marker per model, and inline SVG.
 
-Figures are drawn in the colours of `LIGHT_COLOURS`; in the SVG each becomes a CSS variable of the same name, so that a
-page, or the style that a file of its own carries, can give it another value in the dark.
+Figures are drawn in the colours of `LIGHT_COLOURS`. In the SVG each becomes a CSS variable of the same name, which the
+page, or the style of a separate file, redefines in the dark theme.
 """
 
 import io
@@ -20,17 +20,18 @@ from markupsafe import Markup
 
 from oneclass.tasks.html import numbers
 
-ERRORS_PER_BAR = 2  # that a bar goes to each side, about 95 %
+ERRORS_PER_BAR = 2  # standard errors to each side, about 95 %
 MAX_TICKS = 5
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From `low` at the left to `high` at the right.
+    """A linear scale from `low` at the left to `high` at the right.
 
     Attributes:
-        ticks: values that are marked, with the digits after the point that they need.
-        reference: a value to hold the others against, popularity's.
+        ticks: values with a mark.
+        digits: decimals of the tick labels.
+        reference: the value of popularity, drawn as a dashed line.
     """
 
     low: float
@@ -39,43 +40,44 @@ class Scale:
     digits: int
     reference: float | None = None
 
-    def at(self, value: float) -> str:
-        """Where a value lies, in per cent of the width."""
+    def position(self, value: float) -> str:
+        """Return the position of a value, in per cent of the width."""
         return f"{100 * (value - self.low) / (self.high - self.low):.2f}%"
 
     def axis(self) -> Markup:
-        """The labels of the ticks."""
+        """Draw the labels of the ticks."""
         labels = "".join(
-            f'<text x="{self.at(tick)}" y="11" text-anchor="middle">{numbers.format_fixed(tick, self.digits)}</text>'
+            f'<text x="{self.position(tick)}" y="11" text-anchor="middle">{numbers.format_fixed(tick, self.digits)}</text>'
             for tick in self.ticks
         )
         return Markup(f'<svg class="axis" aria-hidden="true">{labels}</svg>')
 
     def dot(self, value: float, error: float | None) -> Markup:
-        """One list; its figures stand beside it as text."""
+        """Draw a value with its error bar."""
         parts = [
-            f'<line class="tick" x1="{self.at(tick)}" x2="{self.at(tick)}" y1="0" y2="100%"/>' for tick in self.ticks
+            f'<line class="tick" x1="{self.position(tick)}" x2="{self.position(tick)}" y1="0" y2="100%"/>'
+            for tick in self.ticks
         ]
         if self.reference is not None:
-            x = self.at(self.reference)
+            x = self.position(self.reference)
             parts.append(f'<line class="reference" x1="{x}" x2="{x}" y1="0" y2="100%"/>')
         if error:
-            left, right = self.at(value - ERRORS_PER_BAR * error), self.at(value + ERRORS_PER_BAR * error)
+            left, right = self.position(value - ERRORS_PER_BAR * error), self.position(value + ERRORS_PER_BAR * error)
             parts.append(f'<line class="bar" x1="{left}" x2="{right}" y1="50%" y2="50%"/>')
-        parts.append(f'<circle cx="{self.at(value)}" cy="50%" r="4.5"/>')
+        parts.append(f'<circle cx="{self.position(value)}" cy="50%" r="4.5"/>')
         return Markup(f'<svg class="dot" aria-hidden="true">{"".join(parts)}</svg>')
 
 
 def fit_scale(cells: list[tuple[float, float | None]], reference: float | None = None) -> Scale:
-    """The scale on which every mean with its error bar has room."""
+    """Return a scale that covers every mean with its error bar."""
     ends = [value + sign * ERRORS_PER_BAR * (error or 0.0) for value, error in cells for sign in (-1, 1)]
     low, high = min(ends), max(ends)
-    room = 0.04 * (high - low) or 0.01
-    low, high = low - room, high + room
+    margin = 0.04 * (high - low) or 0.01
+    low, high = low - margin, high + margin
     rough = (high - low) / MAX_TICKS
     power = floor(log10(rough))
-    step = next(one * 10.0**power for one in (1, 2, 2.5, 5, 10) if one * 10.0**power >= rough)
-    ticks = tuple(at * step for at in range(ceil((low + room) / step), floor((high - room) / step) + 1))
+    step = next(factor * 10.0**power for factor in (1, 2, 2.5, 5, 10) if factor * 10.0**power >= rough)
+    ticks = tuple(number * step for number in range(ceil((low + margin) / step), floor((high - margin) / step) + 1))
     return Scale(low, high, ticks, max(0, -floor(log10(step)) + (step / 10.0 ** floor(log10(step)) == 2.5)), reference)
 
 
@@ -137,7 +139,7 @@ class Panel:
     """One drawing of a figure: `figures/<name>.svg`.
 
     Attributes:
-        title: what it shows, for those who do not see it.
+        title: description for screen readers.
     """
 
     name: str
@@ -151,7 +153,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class ModelStyle:
-    """How one model is drawn wherever it appears: a colour, a marker and a dash of its own."""
+    """The colour, marker and dash of one model in all figures."""
 
     colour: str
     marker: str
@@ -159,36 +161,35 @@ class ModelStyle:
 
     @property
     def line(self) -> dict:
-        """Keywords of `Axes.plot`."""
+        """Keyword arguments of `Axes.plot`."""
         return {"color": self.colour, "marker": self.marker, "linestyle": self.dash}
 
 
 def model_style(model: str) -> ModelStyle:
-    """The same from run to run, whichever models a run has. Popularity, the baseline, is drawn in ink."""
+    """Return a model's style, independent of the run's other models. Popularity, the baseline, is drawn in ink."""
     if model == "popularity":
         return ModelStyle(LIGHT_COLOURS["ink"], ".", (0, (1, 1)))
-    at = MODEL_ORDER.index(model) if model in MODEL_ORDER else len(MODEL_ORDER) + sum(model.encode()) % len(HUES)
-    return ModelStyle(
-        LIGHT_COLOURS[HUES[at % len(HUES)]], MARKERS[at % len(MARKERS)], DASHES[at // len(HUES) % len(DASHES)]
-    )
+    number = MODEL_ORDER.index(model) if model in MODEL_ORDER else len(MODEL_ORDER) + sum(model.encode()) % len(HUES)
+    colour = LIGHT_COLOURS[HUES[number % len(HUES)]]
+    return ModelStyle(colour, MARKERS[number % len(MARKERS)], DASHES[number // len(HUES) % len(DASHES)])
 
 
 @contextmanager
 def plot_style() -> Iterator[None]:
-    """The settings that `panel` and everything drawn on it count on."""
+    """Set matplotlib's parameters for new panels and everything drawn on them."""
     with matplotlib.rc_context(PLOT_STYLE):
         yield
 
 
 def new_panel(name: str, title: str, *, width: float = 4.0, height: float = 3.0, left: float = 0.56) -> Panel:
-    """A panel with one pair of axes; sizes and the left margin in inches, at a known place, which spares a layout."""
+    """Create a panel with one pair of axes at a fixed position; sizes and the left margin in inches."""
     figure = Canvas(figsize=(width, height))
     figure.add_axes((left / width, 0.5 / height, (width - left - 0.12) / width, (height - 0.5 - 0.3) / height))
     return Panel(name, title, figure)
 
 
 def format_tick(value: float, _position: int | None = None) -> str:
-    """A tick's label in few characters: 0.001, 0.9, 20, 1,024, 5k, 2M."""
+    """Format a tick label in few characters: 0.001, 0.9, 20, 1,024, 5k, 2M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size and value % (size / 10) == 0:
             return f"{value / size:.10g}{letter}"
@@ -196,7 +197,7 @@ def format_tick(value: float, _position: int | None = None) -> str:
 
 
 def set_log_axis(axes: Axes, which: str, low: float, high: float) -> None:
-    """A logarithmic axis over low .. high, both above zero, labelled at whole decades, or at 1, 2, 5 where few."""
+    """Set a logarithmic axis over low .. high, both above zero, labelled at decades, or at 1, 2, 5 if these are few."""
     getattr(axes, f"set_{which}scale")("log")
     first, last = int(np.floor(np.log10(low))), int(np.ceil(np.log10(high)))
     within = [10.0**power for power in range(first, last + 1) if low * 0.999 <= 10.0**power <= high * 1.001]
@@ -208,20 +209,20 @@ def set_log_axis(axes: Axes, which: str, low: float, high: float) -> None:
     axis.set_major_locator(FixedLocator(within[::step]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(format_tick))
-    room = (high / low) ** 0.03 if high > low else 1.5
-    getattr(axes, f"set_{which}lim")(low / room, high * room)
+    margin = (high / low) ** 0.03 if high > low else 1.5
+    getattr(axes, f"set_{which}lim")(low / margin, high * margin)
 
 
 def limit_ticks(axes: Axes, which: str, count: int = 5) -> None:
-    """At most `count` ticks on a linear axis."""
+    """Limit a linear axis to `count` ticks."""
     getattr(axes, f"{which}axis").get_major_locator().set_params(nbins=count)
     getattr(axes, f"{which}axis").set_major_formatter(FuncFormatter(format_tick))
 
 
 def draw_cells(axes: Axes, left: np.ndarray, bottom: np.ndarray, size: tuple[float, float], shade: np.ndarray) -> None:
-    """Rectangles of one size, the darker the higher their shade in 0 .. 1, in `NUM_SHADES` steps.
+    """Draw rectangles of one size, the higher their shade in 0 .. 1 the darker, in `NUM_SHADES` steps.
 
-    Those of a step are one path: a drawing stays small, and is drawn fast, however many there are.
+    The rectangles of a step are one path, which keeps the drawing small and fast.
     """
     steps = np.clip(np.ceil(shade * NUM_SHADES), 1, NUM_SHADES).astype(np.int64)
     corners = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)]) * size
@@ -235,17 +236,17 @@ def draw_cells(axes: Axes, left: np.ndarray, bottom: np.ndarray, size: tuple[flo
 
 
 def render_svg(drawn: Panel) -> str:
-    """The panel as an `<svg>` element: ids of its own, colours as CSS variables, text as text, a title."""
+    """Render a panel as an `<svg>` element with unique ids, colours as CSS variables, text as text, and a title."""
     image = io.StringIO()
     for line in (line for axes in drawn.figure.axes for line in axes.lines):
-        line.set_clip_on(False)  # what lies at the frame is drawn whole
+        line.set_clip_on(False)  # draw marks on the frame completely
     drawn.figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
     text = image.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>|<!--.*?-->\s*|\s*<style.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'\b(?:d|x|y|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
     text = re.sub(r'(?<=<g) id="[^"]*"|\s*transform="rotate\(-0 [^"]*"', "", text)
-    text = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", text))  # spaces and names that nobody sees
+    text = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", text))
     text = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{drawn.name}-", text)
     text = re.sub(r"#[0-9a-f]{6}\b", lambda found: CSS_COLOURS.get(found[0], found[0]), text)
     text = text.replace("'DejaVu Sans'", "system-ui, sans-serif")
@@ -256,27 +257,27 @@ def render_svg(drawn: Panel) -> str:
 
 
 def render_svg_file(element: str) -> str:
-    """The text of a file of its own: the element with the colours of the reader's theme."""
+    """Return the text of a separate file: the element with the colours of the reader's theme."""
     rules = f"svg {{background: {DARK_COLOURS['paper']}; {css_variables(DARK_COLOURS)}}}"
     rules = f"*{{stroke-linejoin: round}} @media (prefers-color-scheme: dark) {{{rules}}}"
     opening = element.index(">") + 1
     return f'<?xml version="1.0" encoding="utf-8"?>\n{element[:opening]}<style>{rules}</style>{element[opening:]}\n'
 
 
-Row = dict[str, Any]  # of a table of the warehouse, by column: what drawings take
+Row = dict[str, Any]  # of a table of the warehouse, by column
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the page, or the reason why it is not there.
+    """A figure of the page, or the reason why it is missing.
 
     Attributes:
-        name: its anchor in the page, and the beginning of its panels' names.
-        see: what to see in it, from the data.
+        name: its anchor in the page, and the prefix of its panels' names.
+        see: the finding, from the data.
         how: how to read it: axes, lines, colours.
-        table: the warehouse table that it draws.
-        absent: why it is missing and how to get it; shown where there are no panels.
-        size: of its panels: `small`, `medium`, or ``, two abreast on a wide screen.
+        table: its warehouse table.
+        absent: why it is missing and how to get it; shown if it has no panels.
+        size: of its panels: `small`, `medium`, or empty for two abreast on a wide screen.
     """
 
     name: str
@@ -290,24 +291,24 @@ class Figure:
 
 
 def group_rows(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
-    """Rows by one column, or by a tuple of several, in order of first appearance."""
+    """Group rows by one column, or by a tuple of several, in order of first appearance."""
 
     def key(row: Row) -> Any:
         return row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
 
-    found: dict[Any, list[Row]] = {}
+    groups: dict[Any, list[Row]] = {}
     for value, of_value in groupby(rows, key):
-        found.setdefault(value, []).extend(of_value)
-    return found
+        groups.setdefault(value, []).extend(of_value)
+    return groups
 
 
 def column_values(rows: list[Row], name: str) -> np.ndarray:
-    """One column as float64; NULL is NaN."""
+    """Return a column as float64; NULL is NaN."""
     return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
 
 
 def bin_centres(rows: list[Row], prefix: str = "degree") -> np.ndarray:
-    """Where a bin of degrees lies on a logarithmic axis; a bin that holds zero begins at one half."""
+    """Return the positions of degree bins on a logarithmic axis; a bin with degree zero begins at one half."""
     low, high = column_values(rows, f"{prefix}_low"), column_values(rows, f"{prefix}_high")
     return np.sqrt(np.maximum(low, 0.5) * np.maximum(high, 0.5))
 
@@ -315,22 +316,22 @@ def bin_centres(rows: list[Row], prefix: str = "degree") -> np.ndarray:
 def weighted_mean(
     rows: list[Row], value: str, weight: str = "edges", where: Callable[[Row], bool] | None = None
 ) -> float:
-    """The mean of a column weighted by another, over the rows asked for; NaN where there are none."""
+    """Return the mean of a column weighted by another, over the selected rows; NaN without rows."""
     chosen = [row for row in rows if where is None or where(row)]
     total = sum(row[weight] for row in chosen)
     return sum(row[value] * row[weight] for row in chosen) / total if total else float("nan")
 
 
 def add_legend_below(panel: Panel, columns: int = 2, **keywords: Any) -> None:
-    """The legend under the axes; the panel grows by the rows that it needs."""
+    """Add the legend below the axes, and enlarge the panel by its height."""
     handles, labels = panel.axes.get_legend_handles_labels()
     lines = -(-len(labels) // columns)
     width, height = panel.figure.get_size_inches()
-    room = 0.17 * lines + 0.06
+    legend_height = 0.17 * lines + 0.06
     left, bottom, wide, high = panel.axes.get_position().bounds
-    panel.figure.set_size_inches(width, height + room)
-    scale = height / (height + room)
-    panel.axes.set_position((left, (bottom * height + room) / (height + room), wide, high * scale))
+    total = height + legend_height
+    panel.figure.set_size_inches(width, total)
+    panel.axes.set_position((left, (bottom * height + legend_height) / total, wide, high * (height / total)))
     panel.figure.legend(
         handles, labels, loc="lower left", ncols=columns, bbox_to_anchor=(0.01, 0.0), borderaxespad=0.1,
         columnspacing=1.2, labelspacing=0.25, labelcolor=LIGHT_COLOURS["ink"], **keywords,
@@ -338,5 +339,5 @@ def add_legend_below(panel: Panel, columns: int = 2, **keywords: Any) -> None:
 
 
 def join_words(words: list[str]) -> str:
-    """a; a and b; a, b and c."""
+    """Join words: a; a and b; a, b and c."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

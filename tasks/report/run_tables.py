@@ -1,4 +1,4 @@
-"""What the warehouse holds of one run, each table the rows of a query in `sql/report.sql`."""
+"""Read the tables of one run from the warehouse, by the queries of `sql/report.sql`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,23 +15,23 @@ from oneclass.tasks.stores import warehouse
 
 @dataclass(frozen=True)
 class RunTables:
-    """Reads what the page shows of one run."""
+    """Reads the report's tables of one run."""
 
     connection: duckdb.DuckDBPyConnection
     run_id: str
 
     def __call__(self, name: str, **more: Any) -> pl.DataFrame:
-        """The rows of the query `report/<name>`; `more` are parameters of this query alone."""
+        """Run the query `report/<name>`; `more` are additional parameters of the query."""
         query = f"report/{name}"
-        known: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "run_id": self.run_id,
             "stages": list(STAGES),
             **protocols.main_metric_parameters(),
             **more,
         }
-        values = {key: value for key, value in known.items() if f"${key}" in sql.statement(query)}
+        values = {key: value for key, value in parameters.items() if f"${key}" in sql.statement(query)}
         return warehouse.select(self.connection, query, **values)
 
     def as_rows(self, name: str, **more: Any) -> list[Row]:
-        """The same, as a figure takes them."""
+        """Run a query as `__call__` does, and return rows as dictionaries."""
         return self(name, **more).to_dicts()

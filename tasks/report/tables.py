@@ -1,4 +1,4 @@
-"""Tables of the page: which columns, how a value is written, and the value itself beside the text, to sort by."""
+"""Tables of the page: their columns, the formats of values, and the raw values to sort by."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,14 +43,14 @@ SIGNIFICANCE_LABELS = {"best": "best", "level": "level", "": ""}
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """A column of a table.
 
     Attributes:
-        key: of the rows' values.
-        kind: how a value is written; one of `FORMATTERS`, or `text`, `prose`, text that may break into lines, or `score`.
-        explain: what the column means, where its label does not say it.
-        error: key of the standard error that is written beside the value.
-        scale: on which the value is drawn as a dot, beside the text.
+        key: key of the values in a row.
+        kind: format of a value: one of `FORMATTERS`, or `text`, `prose` (text with line breaks), or `score`.
+        explain: the meaning, if the label is not enough.
+        error: key of the standard error, shown beside the value.
+        scale: scale of the value's dot plot, shown beside the text.
     """
 
     key: str
@@ -63,16 +63,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table of the page.
+    """A table of the page.
 
     Attributes:
         name: its anchor.
-        caption: what one row is.
-        source: the warehouse table that it shows.
-        frame: the values, a column a key; `standing`, where it is there, marks the best, those level with it, and the weak.
-        empty: said where there are no rows.
-        sorted_by: the column that the rows come sorted by, and `ascending` or `descending`.
-        cards: on a narrow screen a row is a card; otherwise the table is pushed sideways.
+        caption: the meaning of one row.
+        source: its warehouse table.
+        frame: the values by key; an optional `standing` marks the best, those level with it, and the weak.
+        empty: text shown without rows.
+        sorted_by: the column by which the rows are sorted, and `ascending` or `descending`.
+        cards: whether rows become cards on a narrow screen; otherwise the table scrolls sideways.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Table:
 
     @property
     def rows(self) -> list[Row]:
-        """The frame for the template."""
+        """The rows of the frame, for the template."""
         return self.frame.to_dicts()
 
 
@@ -105,21 +105,21 @@ MIN_BOOTSTRAP_P = 1 / (1 + BOOTSTRAP_REPLICATES)  # its value where no sample la
 
 
 def format_value(value: Any, kind: str) -> str:
-    """A value as the page writes it; nothing for NULL, nor for the score of a model that has one only."""
+    """Format a value; empty for NULL, and for the score of a model with a single score."""
     if value is None or (kind == "score" and value == "score"):
         return ""
     return FORMATTERS[kind](value) if kind in FORMATTERS else str(value)
 
 
 def render_cell(column: Column, row: Row, cards: bool) -> Markup:
-    """The `<td>` of a value: the number itself in `data-value`, and what a reader sees; in a card, its name too."""
+    """Render the `<td>` of a value, with the raw number in `data-value` and, in a card, the column's label."""
     value = row.get(column.key)
     shown = Markup.escape(format_value(value, column.kind))
     more = Markup(' data-label="{}" role="cell"').format(column.label) if cards else Markup("")
     if column.kind not in FORMATTERS:
-        known = Markup("") if column.kind != "score" else Markup(' data-value="{}"').format(value)
+        raw = Markup("") if column.kind != "score" else Markup(' data-value="{}"').format(value)
         kind = " prose" if column.kind == "prose" else ""
-        return Markup('<td class="text{}"{}{}>{}</td>').format(kind, known, more, shown)
+        return Markup('<td class="text{}"{}{}>{}</td>').format(kind, raw, more, shown)
     error = row.get(column.error) if column.error else None
     if error is not None:
         shown += Markup("<small> ± {}</small>").format(format_value(error, column.kind).lstrip("+"))

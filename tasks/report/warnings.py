@@ -1,4 +1,4 @@
-"""What somebody should look at, in proportion: each alarm has what it is about, and a figure; a few bad lines are none."""
+"""Collect the warnings for the top of the report, each with its section and figures. Minor issues are omitted."""
 
 import json
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.report.headline import describe_configuration
 from oneclass.tasks.report.plotting import Row
 
-MIN_REJECT_SHARE = 0.001  # of all lines; where fewer could not be read, a footnote says so
+MIN_REJECT_SHARE = 0.001  # of all lines; below it a sentence in the text is enough
 MAX_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
 class RunWarning:
-    """One thing to look at; a grave one is more than a warning."""
+    """A warning, with the anchor of its section."""
 
     text: str
     section: str
@@ -34,73 +34,76 @@ def collect_warnings(
     main: dict[str, list[LeaderboardRow]],
     decision: Decision | None,
 ) -> list[RunWarning]:
-    """The gravest first.
+    """Collect the warnings of a run, severe ones first.
 
     Args:
-        broken: rules that the run did not meet, with samples as JSON.
-        unusual: figures of the night, in words; the rules behind them are told by these.
+        broken: broken rules of contracts, with samples as JSON.
+        unusual: sentences on the night's figures, which replace the warnings of their rules.
     """
-    weak = {one: rows[0].protocol for rows in main.values() for one in list_weaknesses(rows)}
-    found = [RunWarning(one, f"main-{protocol}", severe="guessing" in one) for one, protocol in weak.items()]
-    for row in (row for row in broken if not _anomaly_warning(row)):
-        samples = [one for one in json.loads(row["samples"]) if not _is_covered(one, weak)]
+    weak = {sentence: rows[0].protocol for rows in main.values() for sentence in list_weaknesses(rows)}
+    warnings = [RunWarning(text, f"main-{protocol}", severe="guessing" in text) for text, protocol in weak.items()]
+    for row in (row for row in broken if not _is_anomaly(row)):
+        samples = [sample for sample in json.loads(row["samples"]) if not _is_covered(sample, weak)]
         if samples or row["samples"] == "[]":
-            found.append(RunWarning(_rule_warning(row, samples), "soundness", row["severity"] == "error"))
-    found += [RunWarning(f"An unusual night: {one}", "soundness") for one in unusual]
+            warnings.append(RunWarning(_describe_rule(row, samples), "soundness", row["severity"] == "error"))
+    warnings += [RunWarning(f"An unusual night: {text}", "soundness") for text in unusual]
     if decision and not decision.promoted:
-        found.append(
-            RunWarning(f"{describe_configuration(decision.challenger)} was not promoted", "models", severe=True)
-        )
+        text = f"{describe_configuration(decision.challenger)} was not promoted"
+        warnings.append(RunWarning(text, "models", severe=True))
     if (share := compute_reject_share(overview)) > MIN_REJECT_SHARE:
-        lines = f"{overview['rejects']:,} lines, {numbers.format_percent(share)} of all, could not be read"
-        found.append(RunWarning(lines, "log", severe=share > 10 * MIN_REJECT_SHARE))
-    return sorted(found, key=lambda alarm: not alarm.severe)
+        text = f"{overview['rejects']:,} lines, {numbers.format_percent(share)} of all, could not be read"
+        warnings.append(RunWarning(text, "log", severe=share > 10 * MIN_REJECT_SHARE))
+    return sorted(warnings, key=lambda warning: not warning.severe)
 
 
 def compute_reject_share(overview: Row) -> float:
-    """Of all lines read, the share that could not be."""
+    """Return the share of lines that could not be read."""
     lines = overview["events"] + overview["rejects"]
     return overview["rejects"] / lines if lines else 0.0
 
 
-def _anomaly_warning(row: Row) -> bool:
+def _is_anomaly(row: Row) -> bool:
     return row["contract"] in ("operations.nights", "diagnostics.nightly_exponents") and row["severity"] == "warning"
 
 
 def _is_covered(sample: Any, sentences: Iterable[str]) -> bool:
-    """Whether a row that breaks a rule is what a sentence on a weak model says already."""
+    """Whether a sentence on a weak model already covers a sample of a broken rule."""
     if not isinstance(sample, dict) or not {"model", "protocol", "metric"} <= sample.keys():
         return False
     of_model, metric = f"{sample['model']} on {sample['protocol']} ", f" {sample['metric']} "
-    return any(one.startswith(of_model) and metric in one for one in sentences)
+    return any(sentence.startswith(of_model) and metric in sentence for sentence in sentences)
 
 
-def _rule_warning(row: Row, samples: list[Any]) -> str:
-    """The rows that broke a rule, which model, which metric, which figure; and what should hold."""
-    rules = (rule for one in for_stage(row["stage"]) if one.table == row["contract"] for rule in one.rules)
-    holds = next((rule.description for rule in rules if rule.name == row["rule"]), row["rule"].replace("_", " "))
+def _describe_rule(row: Row, samples: list[Any]) -> str:
+    """Describe the rows that broke a rule, and the rule."""
+    contracts = (contract for contract in for_stage(row["stage"]) if contract.table == row["contract"])
+    descriptions = {rule.name: rule.description for contract in contracts for rule in contract.rules}
+    holds = descriptions.get(row["rule"], row["rule"].replace("_", " "))
     broken = describe_examples(samples) or row["observed"] or row["rule"]
     return f"{broken}. In {row['contract']} it should hold that {holds}"
 
 
 def describe_broken_rules(broken: pl.DataFrame) -> pl.DataFrame:
-    """The rows of broken rules with their samples in words, `told`."""
-    words = [describe_examples(json.loads(samples)) for samples in broken["samples"]]
-    return broken.with_columns(told=pl.Series(words, dtype=pl.String))
+    """Add the samples of broken rules in words, as column `examples`."""
+    examples = [describe_examples(json.loads(samples)) for samples in broken["samples"]]
+    return broken.with_columns(examples=pl.Series(examples, dtype=pl.String))
 
 
 def describe_examples(rows: list[Any]) -> str:
-    """The first rows that break a rule: of each its words, then its figures by name."""
+    """Describe the first rows that break a rule: the text of each, then its numbers by name."""
     rows = [row for row in rows if isinstance(row, dict)]
     more = f"; and {len(rows) - MAX_EXAMPLES:,} more" if len(rows) > MAX_EXAMPLES else ""
     return "; ".join(map(_describe_example, rows[:MAX_EXAMPLES])) + more
 
 
 def _describe_example(sample: dict[str, Any]) -> str:
-    numeric = {name: one for name, one in sample.items() if isinstance(one, int | float) and not isinstance(one, bool)}
-    named = sorted(sample, key=lambda name: name != "model")
-    words = [str(sample[name]) for name in named if name not in numeric and sample[name] is not None]
+    numeric = {
+        name: value for name, value in sample.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    names = sorted(sample, key=lambda name: name != "model")
+    words = [str(sample[name]) for name in names if name not in numeric and sample[name] is not None]
     figures = [
-        f"{name.replace('_', ' ')} {numbers.format_significant(one, 4, zeros=True)}" for name, one in numeric.items()
+        f"{name.replace('_', ' ')} {numbers.format_significant(value, 4, zeros=True)}"
+        for name, value in numeric.items()
     ]
     return ": ".join(", ".join(part) for part in (words, figures) if part)

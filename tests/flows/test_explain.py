@@ -199,7 +199,7 @@ def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, ca
     assert commands.main("explain", [*arguments, "u7"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"User u7 of small likes \d+ items", printed) and "Film, the" in printed
-    assert "mrf_dense, by score; fitted on leave_one_out, as a training user" in printed and "because of" in printed
+    assert "mrf_dense, by score; fitted on leave_one_out, a training user" in printed and "because of" in printed
     page = home.report / "users" / "u7.html"
     assert str(page) in printed and files(home).items() - before.items() == {(page, page.stat().st_mtime_ns)}
     text = page.read_text()

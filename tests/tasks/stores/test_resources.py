@@ -131,7 +131,7 @@ def test_a_stage_that_runs_out_of_memory_is_nothing_of_a_model():
     with (
         limited(ROOM),
         pytest.raises(ResourceExhausted, match="split: ran out of memory") as error,
-        memory_errors.explain_resource_errors("split"),
+        memory_errors.memory_errors("split"),
     ):
         np.ones(ROOM)
     assert not is_model_error(error.value)
