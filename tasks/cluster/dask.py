@@ -1,7 +1,6 @@
-"""An executor over `distributed.Client`, and the clusters it runs on; the coordinator imports Dask nowhere else.
+"""An executor over `distributed.Client`, and the start or connection of its cluster. Only this module imports Dask eagerly.
 
-Prefect's tasks stay in the coordinator, which submits plain functions: a Prefect task on a worker needs a server that the
-worker can reach, and starts one of its own otherwise.
+The coordinator submits plain functions, since a Prefect task on a worker would start a server if it cannot reach the run's.
 """
 
 import asyncio
@@ -37,11 +36,11 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-MEMORY = "memory"  # the resource that a worker may declare, in bytes
-MEMORY_SHARE = 0.8  # of the machine's memory, declared by a run's own workers together
-CONNECT_SECONDS = 30.0  # for a scheduler, and then for its first worker
+MEMORY = "memory"  # the name of the workers' resource, in bytes
+MEMORY_SHARE = 0.8  # of the machine's memory, shared by a run's own workers
+CONNECT_SECONDS = 30.0  # timeout for the scheduler, and again for its first worker
 RESUBMIT_SECONDS = 0.2
-# A signal to the run's process group is for the run: Dask would restart workers that the signal ends.
+# A signal to the run's process group would end the workers, which Dask would restart.
 OWN_PROCESS_GROUP = "import os; os.setpgid(0, 0)"
 DASHBOARD = "127.0.0.1:8787"
 LOST = (CommClosedError, FutureCancelledError, concurrent.futures.CancelledError, asyncio.CancelledError, TimeoutError)
@@ -51,10 +50,10 @@ class DaskExecutor:
     """An executor (`tasks.cluster.Executor`) whose calls run on the workers of a Dask cluster.
 
     Args:
-        client: of a cluster whose workers have been checked.
+        client: client of a cluster whose workers have been checked.
         context: sent with every call.
         worker_memory: as in `Executor`.
-        submit_locally: submits calls that no worker has memory for.
+        submit_locally: submits calls that need more memory than any worker has.
     """
 
     def __init__(
@@ -73,53 +72,55 @@ class DaskExecutor:
     def submit(self, function: Callable[..., Any], /, *arguments: Any, label: str = "call", memory: int = 0) -> Any:
         """As in `Executor`; calls start in the order of their submission."""
         if self.worker_memory is not None and memory > self.worker_memory:
-            needed, most = f"{memory / 1e9:.1f} GB", f"{self.worker_memory / 1e9:.1f} GB"
-            logger.warning("%s needs about %s, no worker has more than %s: run by the coordinator", label, needed, most)
+            needed, largest = f"{memory / 1e9:.1f} GB", f"{self.worker_memory / 1e9:.1f} GB"
+            text = "%s needs about %s, no worker has more than %s: run by the coordinator"
+            logger.warning(text, label, needed, largest)
             return self._submit_locally(function, *arguments)
         return _Call(self, label, worker.pickled_call(function, *arguments), memory, priority=-next(self._count))
 
     def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """As in `BlockExecutor`; before submitted calls that wait."""
+        """As in `BlockExecutor`; takes precedence over waiting submitted calls."""
         label = function.__name__.strip("_").replace("_", " ")
         pickled = [worker.pickled_call(function, *call) for call in calls]
-        pending = [_Call(self, f"{label} {number}", one, self._block_memory, 0) for number, one in enumerate(pickled)]
+        pending = [_Call(self, f"{label} {number}", call, self._block_memory, 0) for number, call in enumerate(pickled)]
         return [call.result() for call in pending]
 
     def with_memory(self, memory: int) -> BlockExecutor:
         """As in `Executor`."""
-        other = copy.copy(self)
-        other._block_memory = memory
-        return other
+        executor = copy.copy(self)
+        executor._block_memory = memory
+        return executor
 
     def compatible_workers(self) -> list[str]:
-        """Addresses of the connected workers, without those that turned out incompatible."""
-        return [one for one in self._client.scheduler_info(n_workers=-1)["workers"] if one not in self._incompatible]
+        """Return the addresses of the connected workers, without excluded ones."""
+        addresses = self._client.scheduler_info(n_workers=-1)["workers"]
+        return [address for address in addresses if address not in self._incompatible]
 
     def send(self, label: str, pickled: bytes, memory: int, priority: int) -> distributed.Future:
         """Submit a pickled call to the compatible workers."""
-        among = {"workers": self.compatible_workers(), "allow_other_workers": True} if self._incompatible else {}
+        placement = {"workers": self.compatible_workers(), "allow_other_workers": True} if self._incompatible else {}
         resources = {MEMORY: memory} if memory and self.worker_memory is not None else None
         options = {"key": f"{label}-{uuid.uuid4().hex}", "pure": False, "resources": resources, "priority": priority}
-        return self._client.submit(worker.run_call, self._context, pickled, **options, **among)
+        return self._client.submit(worker.run_call, self._context, pickled, **options, **placement)
 
     def exclude(self, error: worker.IncompatibleWorker) -> None:
-        """Send no further calls to a worker that turned out incompatible.
+        """Send no further calls to an incompatible worker.
 
         Raises:
-            IncompatibleWorker: no other worker is left.
+            IncompatibleWorker: no compatible worker is left.
         """
         if error.worker in self._incompatible:
-            # Dask lets an idle worker steal what waits for the others.
+            # An idle worker may steal calls that wait for others.
             time.sleep(RESUBMIT_SECONDS)
         else:
             self._incompatible.add(error.worker)
-            logger.warning("%s Others make its calls.", error)
+            logger.warning("%s Other workers run its calls.", error)
         if not self.compatible_workers():
             raise error
 
 
 class _Call:
-    """A call on the cluster. Dask runs it again if its worker dies; it is sent again if an incompatible worker refused it."""
+    """A call on the cluster. Dask reruns it if its worker dies; it is sent again if an incompatible worker refused it."""
 
     def __init__(self, executor: DaskExecutor, label: str, pickled: bytes, memory: int, priority: int) -> None:
         self._label, self._exclude = label, executor.exclude
@@ -131,7 +132,7 @@ class _Call:
 
         Raises:
             OneclassError: each worker that ran it died.
-            ClusterLost: the scheduler is gone.
+            ClusterUnavailable: the scheduler is gone.
         """
         while True:
             try:
@@ -141,13 +142,13 @@ class _Call:
                 self._future = self._send()
             except KilledWorker as error:
                 raise OneclassError(
-                    f"{self._label}: the worker died each time that it was tried ({error.allowed_failures + 1} times). If "
-                    "memory was short there, give each worker more of it, or let fewer share a machine."
+                    f"{self._label}: the worker died in each of {error.allowed_failures + 1} attempts. If it ran out of "
+                    "memory, give each worker more, or start fewer workers per machine."
                 ) from error
             except LOST as error:
                 raise ClusterUnavailable(
-                    f"{self._label}: the cluster's scheduler does not answer any more. Fits that were made are kept; the "
-                    "same command goes on from there."
+                    f"{self._label}: the cluster's scheduler does not answer any more. Finished fits are stored; the same "
+                    "command continues from there."
                 ) from error
 
 
@@ -161,14 +162,14 @@ def open_cluster(
     address: str | None = None,
     unencrypted: bool = False,
 ) -> Iterator[DaskExecutor]:
-    """Start so many workers, or connect to the scheduler at an address, and open an executor over them.
+    """Start a number of workers, or connect to the scheduler at an address, and open an executor over them.
 
     Args:
         run_id, unencrypted: as in `tasks.cluster.open_executor` and `ClusterSettings`.
         submit_locally: as in `DaskExecutor`.
 
     Raises:
-        InputError: no scheduler or no worker answers, a worker is incompatible, or the connection is open to others.
+        InputError: no scheduler or no worker answers, a worker is incompatible, or the connection is insecure.
     """
     logging.getLogger("distributed").setLevel(logging.ERROR)
     if address is None:
@@ -192,7 +193,7 @@ def open_cluster(
 
 @contextlib.contextmanager
 def _sentinel(home: Home) -> Iterator[str]:
-    """A file in the home and at its URL, by which workers check that they see the same place; yields its name."""
+    """Create a file in the home and at its URL, by which workers check that they access the same store; yield its name."""
     home.spill.mkdir(parents=True, exist_ok=True)
     name = f"cluster-{uuid.uuid4().hex}"
     if home.store is not None:
@@ -208,8 +209,8 @@ def _sentinel(home: Home) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _start_workers(home: Home, workers: int, threads: int) -> Iterator[distributed.Client]:
-    """Start a cluster of this run's own, on the loopback interface."""
-    # For the process in which Python cleans up after a killed run, or its warning would be the last line.
+    """Start a cluster on the loopback interface."""
+    # Python's resource tracker would print a warning after a killed run.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")
     with (
         warnings.catch_warnings(action="ignore"),  # of a taken port; the dashboard's address is logged below
@@ -232,10 +233,10 @@ def _start_workers(home: Home, workers: int, threads: int) -> Iterator[distribut
 
 @contextlib.contextmanager
 def _connect(address: str, unencrypted: bool) -> Iterator[distributed.Client]:
-    """Connect to a scheduler; the certificates are those of Dask's own configuration.
+    """Connect to a scheduler, with the certificates of Dask's configuration.
 
     Raises:
-        InputError: no scheduler answers there, or others could impersonate it.
+        InputError: no scheduler answers there, or the connection is insecure.
     """
     tls = distributed.Security()
     _check_address(address, unencrypted, tls)
@@ -248,10 +249,10 @@ def _connect(address: str, unencrypted: bool) -> Iterator[distributed.Client]:
 
 
 def _check_address(address: str, unencrypted: bool, tls: distributed.Security) -> None:
-    """Refuse a scheduler that others could impersonate, since a scheduler can run code on its workers and clients.
+    """Refuse an insecure connection, since a scheduler can run code on its workers and clients.
 
     Raises:
-        InputError: it is on another machine, and the connection is not encrypted.
+        InputError: the scheduler is on another machine, and the connection is not encrypted.
     """
     scheme, separator, rest = address.partition("://")
     host = rest.rpartition(":")[0].strip("[]")
@@ -264,8 +265,8 @@ def _check_address(address: str, unencrypted: bool, tls: distributed.Security) -
         )
     if scheme != "tls" and not unencrypted and not _is_loopback(host):
         raise InputError(
-            f"--dask {address}: is on another machine, and tcp is not encrypted: whoever can reach that port can run code "
-            "on every worker. Use tls://, or say --dask-unencrypted where the network is your own."
+            f"--dask {address}: is on another machine, and tcp is not encrypted: anyone who can reach that port can run "
+            "code on every worker. Use tls://, or --dask-unencrypted on a private network."
         )
 
 
@@ -273,7 +274,7 @@ def _is_loopback(host: str) -> bool:
     try:
         addresses = {info[4][0] for info in socket.getaddrinfo(host, None)}
     except OSError as error:
-        raise InputError(f"--dask: the host {host} is not known ({error}).") from error
+        raise InputError(f"--dask: the host {host} cannot be resolved ({error}).") from error
     return all(ipaddress.ip_address(address).is_loopback for address in addresses)
 
 
@@ -281,7 +282,7 @@ def _check_workers(client: distributed.Client, option: str, context: worker.Work
     """Check every connected worker.
 
     Returns:
-        The cores that each worker may use, and the largest memory that one declares; None if some declare none.
+        The cores that each worker may use, and the largest declared memory, or None if a worker declares none.
 
     Raises:
         InputError: there is no worker, or one is incompatible.
@@ -294,15 +295,15 @@ def _check_workers(client: distributed.Client, option: str, context: worker.Work
     for address, info in workers.items():
         if info["nthreads"] != 1:
             raise InputError(
-                f"{option}: worker {address} has {info['nthreads']} threads of Dask; start it with --nthreads 1. A call "
-                "takes the cores by itself."
+                f"{option}: worker {address} has {info['nthreads']} Dask threads; start it with --nthreads 1. Each call "
+                "uses all cores."
             )
-    answers: Any = client.run(worker.describe, context, on_error="return")  # by address, of a synchronous client
-    for address, answer in answers.items():
-        reason = f"{type(answer).__name__}: {answer}" if isinstance(answer, Exception) else answer[0]
-        if reason:
-            raise InputError(f"{option}: worker {address} cannot take part: {reason}.")
+    descriptions: Any = client.run(worker.describe, context, on_error="return")
+    for address, description in descriptions.items():
+        error = isinstance(description, Exception)
+        if reason := f"{type(description).__name__}: {description}" if error else description[0]:
+            raise InputError(f"{option}: worker {address} cannot be used: {reason}.")
     on_host = Counter(info["host"] for info in workers.values())
-    cores = min(answer[1] // on_host[workers[address]["host"]] for address, answer in answers.items())
+    cores = min(cores // on_host[workers[address]["host"]] for address, (_, cores) in descriptions.items())
     declared = [info["resources"].get(MEMORY) for info in workers.values()]
     return max(1, cores), None if None in declared else int(max(declared))

@@ -29,10 +29,10 @@ class PendingCall(Protocol):
 
 
 class Executor(BlockExecutor, Protocol):
-    """Runs calls, as `concurrent.futures.Executor`, and the blocks of a fit (`map`). A call may run twice if its process died.
+    """Runs calls like `concurrent.futures.Executor`, and the blocks of a fit (`map`). A call may run again if its worker died.
 
     Attributes:
-        worker_memory: the largest memory that a worker has declared, in bytes; None if not every worker declares some.
+        worker_memory: the largest memory declared by a worker, in bytes; None unless every worker declares it.
     """
 
     worker_memory: int | None
@@ -43,31 +43,31 @@ class Executor(BlockExecutor, Protocol):
         """Submit `function(*arguments)`.
 
         Args:
-            function: of module level; on a worker a `Home` among its arguments has that worker's cache and threads.
-            label: the call's name on Dask's pages and in errors.
-            memory: bytes that the call takes, about; it goes where a worker has declared as much.
+            function: a module-level function; on a worker a `Home` among its arguments has that worker's cache and threads.
+            label: the call's name on Dask's dashboard and in errors.
+            memory: approximate bytes that the call needs, which its worker must have declared.
         """
         ...
 
     def with_memory(self, memory: int) -> BlockExecutor:
-        """Workers for a `map` whose calls take so many bytes each."""
+        """Return an executor whose `map` reserves this many bytes for each call."""
         ...
 
 
 class LocalCall:
-    """A call that runs in this process when its result is asked for."""
+    """A call that runs in this process when `result` is called."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.result = partial(function, *arguments)
 
 
 class LocalExecutor(SerialExecutor):
-    """Runs each call in this process when its result is asked for, so that calls follow each other."""
+    """Runs each call in this process when its result is requested, hence one after the other."""
 
     worker_memory: int | None = None
 
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **placement: Any) -> LocalCall:
-        """As in `Executor`; there is nothing to label or to place."""
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> LocalCall:
+        """As in `Executor`; `options` are ignored."""
         return LocalCall(function, arguments)
 
     def with_memory(self, memory: int) -> BlockExecutor:
@@ -88,22 +88,23 @@ def imap(
     memory: Sequence[int] = (),
     serial: bool = False,
 ) -> Iterator[Any]:
-    """Yield `function(home, *call)` of each call, in their order, whatever order they end in.
+    """Yield `function(home, *call)` of each call, in the order of the calls.
 
-    A cluster gets all calls at once. This process runs as many at a time as it has threads, each with its share of them,
-    or as many as the run's memory has room for.
+    A cluster gets all calls at once. This process runs them concurrently, as many as it has threads and memory for, and
+    divides its threads among them.
 
     Args:
         function, label: as in `Executor.submit`.
-        memory: bytes that each call takes, about.
-        serial: in this process, run one call at a time on all threads, for calls that are quicker so.
+        memory: approximate bytes that each call needs.
+        serial: in this process, run one call at a time on all threads.
     """
     memory = memory or [0] * len(calls)
     pending = [
-        executor.submit(function, home, *call, label=label, memory=of) for call, of in zip(calls, memory, strict=True)
+        executor.submit(function, home, *call, label=label, memory=size)
+        for call, size in zip(calls, memory, strict=True)
     ]
-    room = home.limits.memory // max(1, *memory) if calls else 0
-    count = 1 if serial or executor is not LOCAL else parallel_calls(home.limits.threads, min(len(pending), room))
+    fitting = home.limits.memory // max(1, *memory) if calls else 0
+    count = 1 if serial or executor is not LOCAL else parallel_calls(home.limits.threads, min(len(pending), fitting))
     if count == 1:
         return (call.result() for call in pending)
     return _run_in_threads(pending, count, home.limits.threads // count)
@@ -117,7 +118,7 @@ def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Ite
         for call in pending:
             # Prefect's log handler finds the run in the context.
             running.append(pool.submit(copy_context().run, call.result))
-            # Bounded, or results that nobody has asked for yet would pile up.
+            # Bounded, or results that the caller has not consumed would pile up.
             if len(running) > 2 * count:
                 yield running.popleft().result()
         while running:
@@ -141,17 +142,17 @@ def lru_cache_last(function: Callable[..., Any]) -> Any:
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """The cluster of a run; with neither workers nor an address the run stays in this process.
+    """The cluster of a run; without workers and address the run stays in this process.
 
     Attributes:
-        workers: processes of the run's own cluster on this machine.
-        address: of the scheduler of an existing cluster, such as tcp://10.0.0.1:8786.
+        workers: number of worker processes of the run's own cluster on this machine.
+        address: address of an existing cluster's scheduler, such as tcp://10.0.0.1:8786.
         unencrypted: allow a scheduler on another machine without TLS.
-        store: URL of the matrices and fits, for workers that do not see the home.
+        store: URL of the matrices and fits, for workers that cannot access the home.
 
     Raises:
         InputError: `workers` and `address` are both given; `workers` is below 1; `store` is not a URL, or is given without
-            workers to use it.
+            a cluster.
     """
 
     workers: int | None = None
@@ -172,10 +173,10 @@ class ClusterSettings:
 
 @contextlib.contextmanager
 def open_executor(settings: ClusterSettings, home: Home, run_id: str | None = None) -> Iterator[Executor]:
-    """Open the executor of a run; its own workers end with it.
+    """Open the executor of a run; closing it ends workers that it started.
 
     Args:
-        run_id: of the run in Prefect, on whose page the workers' log lines appear.
+        run_id: Prefect's id of the run, to which the workers' log lines belong.
 
     Raises:
         InputError: Dask is not installed, or the cluster cannot be used; the message says why and what to do.

@@ -1,7 +1,7 @@
-"""The calls of a Dask worker, which refuses those of another version of the program or of a home that it cannot read.
+"""Run calls on a Dask worker, after checks that it has the coordinator's versions and can read the home.
 
 Dask imports this module in the thread of its event loop, where Prefect and the stores' larger modules must not be loaded
-while another thread works: they are imported in the functions.
+while another thread works; functions import these.
 """
 
 import asyncio
@@ -28,30 +28,30 @@ from oneclass.tasks.stores.home import Home
 SOURCE_FOLDERS = ("models", "tasks", "sql", "data_contracts")
 FORWARDED_LOGGERS = ("oneclass.tasks", "oneclass.models")
 LIBRARIES = ("numpy", "scipy", "numba", "llvmlite", "polars", "optuna", "distributed")
-_one_call = threading.Lock()  # a call takes all of the process's threads
+_call_lock = threading.Lock()  # a call uses all threads of the process
 
 
 class IncompatibleWorker(OneclassError):
-    """A worker that must not run calls of this run; `worker` is its address."""
+    """A worker cannot run calls of this run; `worker` is its address."""
 
     def __init__(self, reason: str, worker: str) -> None:
         super().__init__(reason, worker)
         self.worker = worker
 
     def __str__(self) -> str:
-        return f"worker {self.worker} cannot take part: {self.args[0]}."
+        return f"worker {self.worker} cannot be used: {self.args[0]}."
 
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """Sent with every call: what worker and coordinator must have in common.
+    """The coordinator's versions and home, sent with every call.
 
     Attributes:
         versions: the coordinator's `versions()`.
-        home: the coordinator's, with an absolute path.
+        home: the coordinator's home, with an absolute path.
         sentinel: name of a file of this run, in the home's `spill` or at its URL.
         threads: cores that each call may use.
-        run_id: of the run in Prefect, on whose page the worker's log lines appear; None outside of one.
+        run_id: Prefect's id of the run, to which log lines belong; None outside of a run.
     """
 
     versions: tuple[tuple[str, str], ...]
@@ -63,7 +63,7 @@ class WorkerContext:
 
 @functools.cache
 def versions() -> tuple[tuple[str, str], ...]:
-    """(name, version or digest) of everything that a result depends on: Python, libraries and own source."""
+    """Return (name, version or digest) of all that a result depends on: Python, libraries and this source."""
     source = hashlib.sha256()
     root = Path(__file__).resolve().parents[2]
     files = (file for folder in SOURCE_FOLDERS for file in (root / folder).rglob("*") if file.suffix in (".py", ".sql"))
@@ -74,16 +74,16 @@ def versions() -> tuple[tuple[str, str], ...]:
 
 
 def incompatibility(context: WorkerContext, dask_worker: distributed.Worker | None = None) -> str | None:
-    """Why this process must not work for such a coordinator; None if it may.
+    """Return why this process cannot run the coordinator's calls; None if it can.
 
     Args:
         dask_worker: Dask's worker in this process; needed outside of a call only.
     """
     for (name, own), (_, wanted) in zip(versions(), context.versions, strict=True):
         if own != wanted:
-            return f"it has {name} {own}, and the run {wanted}: install there what is installed here"
+            return f"it has {name} {own}, and the run {wanted}: install the same versions"
     if context.home.store is not None:
-        # Dask deletes its own folder when the worker ends.
+        # Dask deletes this folder when the worker ends.
         cache = Path((dask_worker or distributed.get_worker()).local_directory) / "oneclass"
         return _prepare_cache(context.home, context.sentinel, cache)
     if not (context.home.spill / context.sentinel).exists():
@@ -93,13 +93,13 @@ def incompatibility(context: WorkerContext, dask_worker: distributed.Worker | No
 
 @functools.cache
 def _prepare_cache(home: Home, sentinel: str, cache: Path) -> str | None:
-    """Check once a run that the home's URL is the coordinator's, and tidy the cache; returns what prevents it."""
+    """Check once per run that the home's URL reaches the coordinator's store, and evict the cache; returns an error message."""
     from oneclass.tasks.stores import remote, retention
 
     remote.use_cache(cache)
     try:
         if not remote.has_sentinel(home, sentinel):
-            return f"it does not find at {home.store} what the run has put there; give a URL that is the same for all"
+            return f"it does not find the run's files at {home.store}; give a URL that is the same on all machines"
         retention.evict_worker_cache(remote.local_home(home))
     except OneclassError as error:
         return str(error).rstrip(".")
@@ -107,43 +107,47 @@ def _prepare_cache(home: Home, sentinel: str, cache: Path) -> str | None:
 
 
 async def describe(context: WorkerContext, dask_worker: distributed.Worker) -> tuple[str | None, int]:
-    """`incompatibility`, and the cores of the machine that this process may use; Dask gives `dask_worker`.
+    """Return `incompatibility` and the number of available cores; Dask passes `dask_worker`.
 
-    In a thread, since reading a URL would block the event loop, and with it the worker's heartbeat.
+    The check runs in a thread, since reading a URL would block the event loop and the worker's heartbeat.
     """
     return await asyncio.to_thread(incompatibility, context, dask_worker), resources.available_cores()
 
 
 def pickled_call(function: Callable[..., Any], *arguments: Any) -> bytes:
-    """A call for `run_call`, pickled, or Dask would import its modules in the thread of the event loop."""
-    return pickle.dumps((function, [one.absolute() if isinstance(one, Home) else one for one in arguments]))
+    """Pickle a call for `run_call`, so that Dask does not import its modules in the thread of the event loop."""
+    absolute = [value.absolute() if isinstance(value, Home) else value for value in arguments]
+    return pickle.dumps((function, absolute))
 
 
 def run_call(context: WorkerContext, pickled: bytes) -> Any:
     """Run a pickled call with this worker's limits and cache, one at a time.
 
-    The worker is checked before each call, since it may have joined late, and after a call that failed, since a shared folder
-    may be gone.
+    The worker is checked before each call, since it may have joined late, and after a failed call, since a shared folder may
+    be gone.
 
     Raises:
-        IncompatibleWorker: this process must not run it; others may.
+        IncompatibleWorker: this process cannot run it; others may.
     """
-    with _one_call:
+    with _call_lock:
         forward_logs(context.run_id)
         _require_compatible(context)
         try:
             function, arguments = pickle.loads(pickled)
             with context.home.writing():
-                return function(*(_local(one, context) if isinstance(one, Home) else one for one in arguments))
+                return function(*(_localize(value, context) for value in arguments))
         except Exception:
             _require_compatible(context)
             raise
 
 
-def _local(home: Home, context: WorkerContext) -> Home:
+def _localize(value: Any, context: WorkerContext) -> Any:
+    """Give a home this worker's cache and threads; return other values unchanged."""
     from oneclass.tasks.stores import remote
 
-    return replace(remote.local_home(home), limits=replace(home.limits, threads=context.threads))
+    if not isinstance(value, Home):
+        return value
+    return replace(remote.local_home(value), limits=replace(value.limits, threads=context.threads))
 
 
 def _require_compatible(context: WorkerContext) -> None:
@@ -153,9 +157,9 @@ def _require_compatible(context: WorkerContext) -> None:
 
 @functools.cache
 def forward_logs(run_id: str | None) -> None:
-    """Leave log lines to the coordinator, to which Dask forwards them, for its terminal and the run's page.
+    """Leave log records to the coordinator, to which Dask forwards them.
 
-    Prefect, which comes with the stages, would print them here, and start a server of its own to send them to.
+    Prefect, which the stages import, would print them here, and start a server to send them to.
     """
     os.environ |= {"PREFECT_LOGGING_TO_API_ENABLED": "false", "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false"}
     importlib.import_module("prefect.main")
@@ -168,7 +172,7 @@ def forward_logs(run_id: str | None) -> None:
     def make_record(*values: Any, **more: Any) -> logging.LogRecord:
         record = logging.LogRecord(*values, **more)
         if run_id:
-            record.flow_run_id = run_id  # where Prefect's handler looks first
+            record.flow_run_id = run_id  # read by Prefect's log handler
         return record
 
     logging.setLogRecordFactory(make_record)

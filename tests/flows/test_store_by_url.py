@@ -159,9 +159,7 @@ def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first
     assert run(tmp_path, "--source", ratings, "--workers", 2, "--set", "mrf_dense.blocks=3") == 0
     killer.join()
     assert killed and contents(tmp_path) == contents(first[0])
-    assert re.fullmatch(
-        r"\[Dask dashboard\]\(http://127.0.0.1:\d+/status\)", shown("ml-latest-small-workers")[-1].data
-    )
+    assert re.fullmatch(r"\[Dask dashboard\]\(http://127.0.0.1:\d+/status\)", shown("ml-latest-small-workers")[-1].data)
     assert workers() == []
     said = logged(tmp_path)
     assert any(line.startswith("2 workers with") for line in said)
