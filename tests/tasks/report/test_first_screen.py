@@ -24,7 +24,9 @@ from tests.report_rows import MAIN, RUN, USERS, WORSE, asked, fill
 @pytest.fixture
 def undrawn(monkeypatch):
     """Reports whose figures stay empty; drawing them takes most of the time."""
-    monkeypatch.setattr(importlib.import_module("oneclass.tasks.report.page"), "render_svg", lambda panel: "<svg></svg>")
+    monkeypatch.setattr(
+        importlib.import_module("oneclass.tasks.report.page"), "render_svg", lambda panel: "<svg></svg>"
+    )
 
 
 def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, page):
