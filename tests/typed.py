@@ -1,7 +1,6 @@
 """What the documents tell people to type, run as it stands there."""
 
 import contextlib
-import importlib
 import io
 import os
 import re
@@ -10,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from oneclass.flows import commands
 
 ROOT = Path(__file__).parents[1]
 # for processes in another folder than the checkout, which has the home that the pages have
@@ -42,7 +43,7 @@ def run(line: str, *more: str) -> str:
     """
     words = [*shlex.split(line, comments=True), *more]
     if words[:2] == ["python", "-m"]:
-        return printed(lambda: importlib.import_module(words[2]).main(words[3:]))
+        return printed(lambda: commands.main(words[2].removeprefix("flows."), words[3:]))
     command = [sys.executable if words[0] == "python" else words[0], *words[1:]]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

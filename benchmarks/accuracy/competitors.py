@@ -271,7 +271,7 @@ def search(name: str, split: SplitMatrices, trials: int, threads: int, seed: int
         settings = library.settings | trial.params
         of_users = judged(library_fit(name, settings, split, threads, seed), split.parts["validation"])
         value = of_users["ndcg@100"].mean()
-        study.record_trial(trial, value)
+        study.tell(trial, value)
         tried.append((value, settings))
         shown = ", ".join(
             f"{key}={one:.4g}" if isinstance(one, float) else f"{key}={one}" for key, one in settings.items()

@@ -159,7 +159,7 @@ SHORTER = {
 }
 
 
-def commands(text: str) -> list[str]:
+def runnable_lines(text: str) -> list[str]:
     """The commands of a page, one per line, except help, servers, stores and placeholders."""
     lines = re.findall(r"^    .*?(python -m flows\..*)$", text, flags=re.MULTILINE)
     return [line for line in lines if not re.search("--help|flows.serve|--store", line)]
@@ -210,7 +210,7 @@ def after_the_pages(prefect_server, tmp_path_factory):
     """The folder in which every command of the pages ran, and the output of each."""
     folder = tmp_path_factory.mktemp("pages")
     texts = [README, *(page(f"docs/{name}.md") for name in GUIDES)]
-    lines = list(dict.fromkeys(line for text in texts for line in commands(text)))
+    lines = list(dict.fromkeys(line for text in texts for line in runnable_lines(text)))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("ONECLASS_HOME", raising=False)

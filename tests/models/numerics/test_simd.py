@@ -200,7 +200,7 @@ def test_dot_is_the_inner_product():
 
 def test_rows_are_multiplied_with_a_vector_and_added_up():
     table, places = numbers(600), np.random.default_rng(1).integers(0, 500, ROWS + 2)
-    vector, weights = numbers(40, seed=2), numbers(ROWS + 3, 3)
+    vector, weights = numbers(40, seed=2), numbers(ROWS + 3, seed=3)
     rows = np.stack([table[place + 4 : place + 4 + WIDTH] for place in places[2:]]).astype(float)
     out = np.full(ROWS + 2, 7, np.float32)
     dot_rows(out, 1, table, places, 2, 4, WIDTH, vector, 3)

@@ -355,7 +355,7 @@ def test_like_is_stated_against_other_numbers_of_censored_pairs_by_bayes_rule() 
     np.testing.assert_allclose(sd, against_one.std(axis=-1), atol=0.01)
     pairs = np.tile([3, 1, -1], (40, 1))
     np.testing.assert_allclose(
-        restated.like(csr_matrix(counts), np.arange(40), pairs)[0][:, :2], found[:, [3, 1]], rtol=1e-5
+        restated.like(csr_matrix(counts), users=np.arange(40), items=pairs)[0][:, :2], found[:, [3, 1]], rtol=1e-5
     )
     assert restated.negative_distribution().r == 1.0 and as_fitted.negative_distribution().r == 4.0
 

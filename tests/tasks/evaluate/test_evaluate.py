@@ -400,7 +400,7 @@ def test_some_users_of_a_part_are_the_rows_of_the_whole_part(split, home):
     assert without.parts["test"].stored_histories is None
     for name, part in whole.parts.items():
         some, expected = without.users_of(name, 4, 11), range(4, min(11, len(part.users)))
-        for kind in ("histories", "targets", "negatives"):
+        for kind in ("histories", "targets", "explicit_negatives"):
             of_part, found = getattr(part, kind), getattr(some, kind)
             if of_part is None:
                 assert found is None

@@ -112,7 +112,7 @@ def test_the_stage_writes_them_and_a_kept_evaluation_has_them(split, model, tmp_
         bins = connection.execute(
             "select run_id, sum(pairs) from evaluation.calibration where reference = 'considered' group by 1"
         ).fetchall()
-    likes, dislikes = (getattr(split.parts["test"], kind).nnz for kind in ("targets", "negatives"))
+    likes, dislikes = (getattr(split.parts["test"], kind).nnz for kind in ("targets", "explicit_negatives"))
     assert [row[1:] for row in found if row[0] == "first"] == [row[1:] for row in found if row[0] == "again"]
     assert {row[2] for row in found} == {"popularity", "random_graph"} and len(found) == 12
     assert {row[6:] for row in found} == {(likes, dislikes)}

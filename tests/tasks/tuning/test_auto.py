@@ -153,7 +153,7 @@ def test_what_a_sample_found_has_to_be_better_on_more_edges_too(home, log, dial,
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
     found, row = settled(home, log(300))
     assert found == DialSettings() and row["origin"] == "search"
-    assert "on more edges" in row["reason"] and row["reached"] == row["at_start"] > 0
+    assert "on the larger sample" in row["reason"] and row["reached"] == row["at_start"] > 0
 
 
 def test_where_more_edges_tell_nothing_the_sample_decides(home, log, dial, monkeypatch):
