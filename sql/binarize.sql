@@ -96,18 +96,20 @@ join user_indices as users on users.code = edges.user_code
 join item_indices as items on items.code = edges.item_code
 
 -- name: observed_negatives
--- indexed.observed_negatives: one row per pair of a kept user and a kept item with an event, and no like, between $since and
--- $until: the user considered the item and did not like it.
+-- indexed.observed_negatives: one row per pair of a kept user and a kept item with an event between $since and $until that is no
+-- like, and no like before it: the user considered the item and did not like it, or not until later.
 insert into indexed.observed_negatives
 select
     user_index,
     item_index,
-    min(occurred_at) as first_at
+    min(occurred_at) as first_at,
+    any_value(likes.first_at) as liked_at
 from raw.events
 join indexed.users using (user_id)
 join indexed.items using (item_id)
-anti join indexed.interactions using (user_index, item_index)
+left join indexed.interactions as likes using (user_index, item_index)
 where value < $threshold
   and ($since is null or occurred_at >= $since)
   and ($until is null or occurred_at::date <= $until)
+  and (likes.first_line is null or occurred_at < likes.first_at)
 group by user_index, item_index

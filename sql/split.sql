@@ -340,7 +340,8 @@ left join lines using (first_file_id, first_line, item_id)
 
 -- name: observed_negatives
 -- One row per observed negative with its role in a protocol: `train`; the part whose users it is held out of, as large a share
--- of a user's as of the user's likes, drawn by hash; or `left_out`, of users who are not trained on.
+-- of a user's as of the user's likes, drawn by hash; or `left_out`, of users who are not trained on. With $before, as the log
+-- was then: pairs that were liked only later are among them.
 create or replace temp table observed_negatives_roles as
 with drawn as (
     select
@@ -353,7 +354,8 @@ with drawn as (
     join indexed.users using (user_index)
     join indexed.items using (item_index)
     join split_columns using (item_index)
-    where $before is null or first_at < $before
+    where ($before is null and liked_at is null)
+        or (first_at < $before and (liked_at is null or liked_at >= $before))
 )
 select
     user_index,

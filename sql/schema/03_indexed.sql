@@ -45,10 +45,11 @@ create table if not exists indexed.given (
     item_index integer not null,
     role enum('train', 'test') not null
 );
--- indexed.observed_negatives: one row per pair of a user and an item that the user considered and did not like; none unless
--- `binarize.explicit_negatives` asks for them.
+-- indexed.observed_negatives: one row per pair of a user and an item that the user considered and did not like, or liked only
+-- later; none unless `binarize.explicit_negatives` asks for them.
 create table if not exists indexed.observed_negatives (
     user_index integer not null,
     item_index integer not null,
-    first_at timestamp
+    first_at timestamp,
+    liked_at timestamp
 );

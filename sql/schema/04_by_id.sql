@@ -56,7 +56,7 @@ from indexed.given
 join indexed.users using (user_index)
 join indexed.items using (item_index);
 -- curated.explicit_negatives: one row per pair of a user and an item that the user considered and did not like:
--- `indexed.observed_negatives` by `user_id` and `item_id`.
+-- the rows of `indexed.observed_negatives` without a later like, by `user_id` and `item_id`.
 create or replace view curated.explicit_negatives as
 select
     user_id,
@@ -64,7 +64,8 @@ select
     first_at
 from indexed.observed_negatives
 join indexed.users using (user_index)
-join indexed.items using (item_index);
+join indexed.items using (item_index)
+where liked_at is null;
 -- curated.observed_negatives: one row per row of `curated.explicit_negatives`, whose deprecated name this is.
 create or replace view curated.observed_negatives as
 from curated.explicit_negatives;

@@ -32,7 +32,7 @@ insert into indexed.interactions values
     (2, 0, 1, null, null, 1, 7), (2, 2, 1, null, null, 2, 1), (2, 1, 1, null, null, 2, 2);
 insert into indexed.interactions
     select u - 1, i - 1, 1, null, null, 1, 10 * u + i from range(1, 4) as users(u), range(4, 7) as items(i);
-insert into indexed.observed_negatives values (0, 2, null);
+insert into indexed.observed_negatives values (0, 2, null, null);
 insert into indexed.strong_generalization values
     (0, 0, 'train', 'fit'), (0, 1, 'train', 'fit'),
     (1, 0, 'validation', 'fold_in'), (1, 1, 'validation', 'target'),
