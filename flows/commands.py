@@ -20,6 +20,7 @@ from oneclass.flows.parameters import (
     DatasetParameters,
     DeployParameters,
     ExplainParameters,
+    InspectParameters,
     NightlyRetrainParameters,
     PromoteParameters,
     RecommendParameters,
@@ -130,6 +131,26 @@ def _deploy(given: DeployParameters) -> str:
         f"Start one now:    prefect deployment run {deployment.flow_name}/{deployment.name}\n"
         f"Start a worker:   prefect worker start --pool {given.pool}"
     )
+
+
+def _inspect(given: InspectParameters) -> str:
+    """How logs would be read: their columns, first events and losses, and the data set's file to paste or write."""
+    from oneclass.tasks import datasets
+    from oneclass.tasks.ingest import preview
+    from oneclass.tasks.stores import home
+
+    root = home.resolve_root(given.home)
+    dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source))
+    shown = preview.preview_logs(dataset, given.source or [home.Home(root, dataset.name).landing])
+    text, toml = preview.format_preview(shown), preview.format_toml(shown)
+    path = root / "datasets" / f"{dataset.name}.toml"
+    if not given.write:
+        return f"{text}\n\nThe data set's file, {path} (--write writes it):\n\n{toml}"
+    if path.exists():
+        raise InputError(f"{path}: exists already. Edit it, or choose another --dataset.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(toml, encoding="utf-8")
+    return f"{text}\n\nThe data set's file, written to {path}:\n\n{toml}"
 
 
 def _data_docs(given: DatasetParameters) -> str:
@@ -274,6 +295,9 @@ class Command:
 
 COMMANDS = {
     "backfill": Command("from raw logs to published tables", ReplayParameters, _backfill, _prepare_backfill),
+    "inspect": Command(
+        "how logs would be read, and the data set's file", InspectParameters, _inspect, needs_prefect=False
+    ),
     "recommend": Command(
         "recommendations for a user or a history", RecommendParameters, _recommend, needs_prefect=False
     ),

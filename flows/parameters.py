@@ -242,6 +242,18 @@ class RecommendParameters(DatasetParameters):
     json_: Annotated[bool, Flag(name="--json")] = Field(False, description="print JSON")
 
 
+class InspectParameters(DatasetParameters):
+    """Parameters of `flows.inspect`, which is not a flow."""
+
+    dataset: Annotated[str, Flag("NAME")] = Field(
+        "mine", description="a data set whose file says how to read the logs; by default one without a file"
+    )
+    source: Annotated[list[str], Flag("PATH")] = Field([], description="logs; by default those in the landing folder")
+    write: Annotated[bool, Flag()] = Field(
+        False, description="write HOME/datasets/NAME.toml, with what was detected filled in"
+    )
+
+
 class ServeParameters(DatasetParameters):
     """Parameters of `flows.serve`, which is not a flow."""
 

@@ -38,6 +38,7 @@ FLOWS = {
 FULL = {
     "dataset": "ml-1m",
     "home": "a b",
+    "write": True,
     "config": ["one.toml", "two.toml"],
     "settings": {"binarize.threshold": 4, "split.scheme": "liang2018", "mrf_dense.centred": False},
     "seed": 7,

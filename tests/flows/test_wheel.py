@@ -90,6 +90,7 @@ LEAST = ["--models", "popularity", "--protocols", "leave_one_out"]
 TINY = ["random_graph.factors=2", "random_graph.iterations=1", "random_graph.fold_in_iterations=1"]
 RUNS = {  # command: its arguments, and what it says
     "backfill": ([*LEAST, "--set", "publish.top_n=5"], "Tables: "),
+    "inspect": ([], "The first events, as they are read"),
     "nightly_retrain": (LEAST, "Tables: "),
     "promote": (["--model", "popularity"], "popularity"),
     "recommend": (["--user", "7", "--json"], '"items"'),

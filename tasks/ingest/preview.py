@@ -1,0 +1,205 @@
+"""Show how logs would be read: a sample of each, its columns, its first events, its losses, and the data set's file."""
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from oneclass import sql
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import containers
+from oneclass.tasks.ingest.formats import LogFormat, split_line
+from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.sources import LogFile, SourceScanner, expand_path
+from oneclass.tasks.ingest.statements import escape_path
+from oneclass.tasks.stores import warehouse
+
+SAMPLE_BYTES = 1 << 24
+SAMPLE_ROWS = 200_000
+SHOWN_EVENTS = 10
+LARGE_SHARE = 0.2
+"""A user or item with more of all events is worth a look: it may stand for a missing id."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a sample of the logs holds, as the data set's file reads it.
+
+    Attributes:
+        layouts: (path, layout, whether only its beginning was read) of each log.
+        counts: the row of `inspect/counts`.
+        kept: the row of `inspect/kept`.
+        events: the first events.
+        rejects: one row a reason: `reason`, `lines`, and the first `line` with its `line_number`.
+        largest: the user and the item with the most events.
+    """
+
+    dataset: Dataset
+    layouts: list[tuple[str, LogFormat, bool]]
+    counts: dict[str, Any]
+    kept: dict[str, Any]
+    events: pl.DataFrame
+    rejects: pl.DataFrame
+    largest: pl.DataFrame
+
+
+def preview_logs(dataset: Dataset, paths: Iterable[str | Path]) -> Preview:
+    """Read the beginning of each log into a database in memory.
+
+    Raises:
+        InputError: a path has no log, or a log is unreadable.
+    """
+    with tempfile.TemporaryDirectory(prefix="oneclass-inspect-") as folder, duckdb.connect() as connection:
+        connection.execute("set TimeZone = 'UTC'")
+        connection.execute(sql.schema()[0])  # the tables of `raw`
+        logs = list(_sample_logs(dataset, paths, Path(folder)))
+        (scratch := Path(folder) / "scratch").mkdir()
+        load_logs(connection, [(number, log) for number, (log, _) in enumerate(logs, 1)], scratch, dataset)
+        filters = {
+            "threshold": dataset.binarize.get("threshold", 1.0),
+            "min_item_edges": dataset.binarize.get("min_item_edges", 0),
+            "min_user_edges": dataset.binarize.get("min_user_edges", 0),
+        }
+        return Preview(
+            dataset,
+            [(log.path, log.layout or LogFormat(""), is_cut) for log, is_cut in logs],
+            warehouse.select(connection, "inspect/counts").row(0, named=True),
+            warehouse.select(connection, "inspect/kept", **filters).row(0, named=True),
+            connection.sql(
+                f"select * exclude (file_id) from raw.events order by file_id, line_number limit {SHOWN_EVENTS}"
+            ).pl(),
+            warehouse.select(connection, "inspect/rejects"),
+            warehouse.select(connection, "inspect/largest"),
+        )
+
+
+def format_preview(preview: Preview) -> str:
+    """Format a preview for a terminal."""
+    counts, kept = preview.counts, preview.kept
+    threshold, lowest, highest = preview.dataset.binarize.get("threshold", 1.0), counts["lowest"], counts["highest"]
+    sections = ["\n".join(_describe_layout(*log) for log in preview.layouts)]
+    with pl.Config(
+        tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=60
+    ):
+        sections.append(f"The first events, as they are read:\n{preview.events}")
+        span = f", from {counts['first_at']} to {counts['last_at']} (UTC)" if counts["first_at"] else ", without times"
+        losses = [
+            f"{counts['events'] + counts['rejects']:>12,} lines (or items of lines)",
+            f"{counts['events']:>12,} events of {counts['users']:,} users and {counts['items']:,} items{span}",
+            f"{counts['pairs']:>12,} pairs of a user and an item; {counts['events'] - counts['pairs']:,} events repeat one",
+            f"{kept['likes']:>12,} likes: pairs with a value of at least {threshold:g} (they go from {lowest} to {highest})",
+            f"{kept['kept']:>12,} likes of {kept['users']:,} users and {kept['items']:,} items that the filters leave",
+        ]
+        sections.append("\n".join(losses))
+        if len(preview.rejects):
+            sections.append(f"Rejected lines, by reason:\n{preview.rejects}")
+        sections += _describe_largest(preview)
+    return "\n\n".join(sections)
+
+
+def format_toml(preview: Preview) -> str:
+    """Format the data set's file with what was detected filled in."""
+    layout, dataset = preview.layouts[0][1], preview.dataset
+    lines = [f"title = {json.dumps(dataset.title, ensure_ascii=False)}"]
+    for name in ("encoding", "decimal", "timezone", "item_separator"):
+        value = getattr(dataset, name)
+        if value and value != "UTC":
+            lines.append(f"{name} = {json.dumps(value)}")
+    if layout.time_formats:
+        lines.append(f"time_format = {json.dumps(layout.time_formats[-1])}")
+    if layout.statement == "delimited" and not layout.header:
+        roles = {int(place): role for role, place in layout.places}
+        fields = [roles.get(place, "-") for place in range(1, layout.fields + 1)]
+        lines += [f"delimiter = {json.dumps(layout.delimiter)}", f"fields = {json.dumps(fields)}"]
+    if dataset.layout != "recognised":
+        lines.append(f"layout = {json.dumps(dataset.layout)}")
+    if names := column_names(layout):
+        lines += [
+            "",
+            "[columns]",
+            *(f"{role} = [{json.dumps(name, ensure_ascii=False)}]" for role, name in names.items()),
+        ]
+        lines += [f"{role} = []" for role in ("value", "time") if role not in names]
+    lines += [
+        "",
+        "[binarize]",
+        f"threshold = {dataset.binarize.get('threshold', 1.0):g}    # an event is a like from this value on",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def column_names(layout: LogFormat) -> dict[str, str]:
+    """Return the name of each role's column, if the log names its columns."""
+    if layout.statement == "parquet":
+        return {role: str(name) for role, name in layout.places}
+    if layout.statement == "json":
+        return {role: str(path)[1:].replace("[*]", "").replace('"', "").lstrip(".") for role, path in layout.places}
+    if not layout.header:
+        return {}
+    names = split_line(layout.header, layout)
+    shift = 1 + layout.fields - len(names)  # R leaves out the name of the first column
+    return {role: names[int(place) - shift].strip() for role, place in layout.places}
+
+
+def _sample_logs(dataset: Dataset, paths: Iterable[str | Path], folder: Path) -> Iterator[tuple[LogFile, bool]]:
+    """Yield (log, whether only its beginning is in the sample) of every log."""
+    locations = [location for path in paths for location in expand_path(Path(path), dataset)]
+    for number, location in enumerate(locations):
+        sample = folder / f"{number}"
+        is_cut = _write_sample(location, sample)
+        try:
+            logs = SourceScanner(dataset).scan([sample if is_cut else location])
+        except InputError as error:
+            raise InputError(str(error).replace(str(sample), str(location))) from error
+        for log in logs:
+            yield replace(log, path=log.path.replace(str(sample), str(location))), is_cut
+
+
+def _write_sample(path: Path, sample: Path) -> bool:
+    """Write the beginning of a log, and return whether the log is longer."""
+    if path.stat().st_size <= SAMPLE_BYTES:
+        return False
+    container = containers.detect_container(path)
+    if container == "parquet":
+        with duckdb.connect() as connection:
+            rows = connection.read_parquet(escape_path(path), hive_partitioning=False).limit(SAMPLE_ROWS)
+            rows.write_parquet(str(sample))
+        return True
+    with containers.open_text(path, container) as stream, open(sample, "wb") as target:
+        head = stream.read(SAMPLE_BYTES)
+        is_cut = bool(stream.read(1))
+        target.write(head[: head.rfind(b"\n") + 1] if is_cut and b"\n" in head else head)
+    return True
+
+
+def _describe_layout(path: str, layout: LogFormat, is_cut: bool) -> str:
+    kinds = {
+        "netflix": "Netflix Prize: ratings under MOVIE: headers",
+        "json": "JSON lines",
+        "parquet": "Parquet",
+        "adjacency": "adjacency list: a user and the items",
+        "counted_adjacency": "adjacency list: a count and the items, line n is user n",
+        "delimited": f"delimited by {layout.delimiter!r}, {'with' if layout.header else 'without'} a header",
+    }
+    lines = [f"{path}: {kinds[layout.statement]}" + ("; the beginning of it is read here" if is_cut else "")]
+    names = column_names(layout)
+    for role, place in layout.places:
+        lines.append(f"    {role:<6} <- {names.get(role, f'field {place}')}")
+    if layout.time_formats:
+        lines.append(f"    times as {layout.time_formats[-1]}")
+    return "\n".join(lines)
+
+
+def _describe_largest(preview: Preview) -> Sequence[str]:
+    return [
+        f"The {row['side']} {row['id']!r} has {row['events'] / preview.counts['events']:.0%} of all events. If it stands for a "
+        "missing id, add it to missing_ids in the data set's file."
+        for row in preview.largest.iter_rows(named=True)
+        if row["events"] > LARGE_SHARE * preview.counts["events"]
+    ]
