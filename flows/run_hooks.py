@@ -26,7 +26,7 @@ MAX_DELAY = timedelta(hours=1)
 def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
     """Publish the run's summary in Prefect and send notifications, whatever the outcome.
 
-    A completed run that started late (`MAX_DELAY`) has the state `late`.
+    A completed run that started late (`MAX_DELAY`) has the state `late`; one that left files of the landing folder, `files unread`.
     """
     late = _describe_delay(flow_run.scheduled_start_time)
     url = run.notify.report_url and run.notify.report_url.replace("{dataset}", run.dataset.name)
@@ -43,7 +43,8 @@ def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[Non
         )
         raise
     completed = partial(run_summary.summarize_success, run.home, run_id, url, late=late)
-    notify_outcome(run, run_id, "late" if late else "completed", completed, url)
+    state = "late" if late else "files unread" if run_summary.has_unread_files(run.home, run_id) else "completed"
+    notify_outcome(run, run_id, state, completed, url)
 
 
 def _describe_delay(due: datetime) -> str:

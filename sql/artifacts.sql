@@ -17,7 +17,8 @@ with this as (
         coalesce(sum(events) filter (where outcome = 'changed'), 0)::bigint as events_instead,
         count(*) filter (where outcome = 'set aside') as files_set_aside,
         string_agg(name || ' (' || split_part(reason, chr(10), 1) || ')', '; ' order by name)
-            filter (where outcome = 'set aside') as set_aside
+            filter (where outcome = 'set aside') as set_aside,
+        string_agg(name, '; ' order by name) filter (where outcome = 'unmatched') as unmatched
     from operations.arrivals
     where run_id = $run_id
 ), graph as (

@@ -486,3 +486,10 @@ from shown
 join chosen using (user_id)
 left join popular using (item_id)
 order by likes, user_id, list, place
+
+-- name: unread_files
+-- One row per file of the landing folder that the run did not read, with the reason.
+select name, outcome, split_part(reason, chr(10), 1) as reason
+from operations.arrivals
+where run_id = $run_id and outcome in ('set aside', 'unmatched')
+order by name

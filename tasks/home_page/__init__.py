@@ -28,7 +28,12 @@ logger = logging.getLogger(__name__)
 _write_lock = threading.Lock()
 
 SUMMARY_FILE = "summary.json"
-STATE_MOODS = {"completed": "good", "late": "good", "partly failed": "fair"}  # all others are bad
+STATE_MOODS = {
+    "completed": "good",
+    "late": "good",
+    "files unread": "fair",
+    "partly failed": "fair",
+}  # all others are bad
 
 
 @dataclass(frozen=True)

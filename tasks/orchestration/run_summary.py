@@ -25,6 +25,12 @@ LEGEND = (
 REPORTED_CHANGES = ("better", "worse", "new", "gone")
 
 
+def has_unread_files(home: Home, run_id: str) -> bool:
+    """Whether the run left files of the landing folder, set aside or with names that do not match."""
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return not warehouse.select(connection, "report/unread_files", run_id=run_id).is_empty()
+
+
 def summarize_success(
     home: Home, run_id: str, report_url: str | None, error: ModelsFailed | None = None, late: str = ""
 ) -> str:
@@ -99,6 +105,8 @@ def _describe_unusual_files(facts: dict[str, Any]) -> list[str]:
         )
     if facts["files_set_aside"]:
         lines.append(f"**{facts['files_set_aside']:,} set aside** in landing/quarantine: {facts['set_aside']}")
+    if facts["unmatched"]:
+        lines.append(f"**No name in the landing folder matches**, so nothing new was read: {facts['unmatched']}")
     return lines
 
 

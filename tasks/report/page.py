@@ -130,7 +130,9 @@ def _build_first_screen(
         "headline": headline,
         "kpi_cards": [card for card in cards if card],
         "nights": [] if nights is None else nights.to_dicts(),
-        "warnings": collect_warnings(overview, tables.as_rows("broken_rules"), unusual, main, decision),
+        "warnings": collect_warnings(
+            overview, tables.as_rows("broken_rules"), unusual, main, decision, tables.as_rows("unread_files")
+        ),
         "examples": load_example_users(tables, home, ITEMS_PER_EXAMPLE) if decision else [],
         "changes": changed,
     }

@@ -33,12 +33,14 @@ def collect_warnings(
     unusual: list[str],
     main: dict[str, list[LeaderboardRow]],
     decision: Decision | None,
+    unread: Iterable[Row] = (),
 ) -> list[RunWarning]:
     """Collect the warnings of a run, severe ones first.
 
     Args:
         broken: broken rules of contracts, with samples as JSON.
         unusual: sentences on the night's figures, which replace the warnings of their rules.
+        unread: files of the landing folder that were not read, with the reasons.
     """
     weak = {sentence: rows[0].protocol for rows in main.values() for sentence in list_weaknesses(rows)}
     warnings = [RunWarning(text, f"main-{protocol}", severe="guessing" in text) for text, protocol in weak.items()]
@@ -46,6 +48,7 @@ def collect_warnings(
         samples = [sample for sample in json.loads(row["samples"]) if not _is_covered(sample, weak)]
         if samples or row["samples"] == "[]":
             warnings.append(RunWarning(_describe_rule(row, samples), "soundness", row["severity"] == "error"))
+    warnings += [RunWarning(f"{file['name']} was not read: {file['reason']}", "log", severe=True) for file in unread]
     warnings += [RunWarning(f"An unusual night: {text}", "soundness") for text in unusual]
     if decision and not decision.promoted:
         text = f"{describe_configuration(decision.challenger)} was not promoted"

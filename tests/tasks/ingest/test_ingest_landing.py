@@ -13,7 +13,8 @@ from oneclass.tasks.ingest import landing, sources
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.orchestration import run_summary
-from oneclass.tasks.stores import runs
+from oneclass.tasks.report.warnings import collect_warnings
+from oneclass.tasks.stores import runs, warehouse
 from tests.tasks.ingest.test_ingest_formats import packed
 from tests.tasks.ingest.test_ingest_stage import csv, rows
 
@@ -59,6 +60,28 @@ def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, nam
     assert rows(home, "select name, outcome from operations.arrivals order by all") == [
         ("may/ratings-2.csv", "set aside"), ("ratings-1.csv", "new")
     ]  # fmt: skip
+
+
+def test_a_night_in_which_no_name_matches_warns_and_says_so_in_summary_and_report(home, dataset, caplog):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    ingest(home, dataset, [], "run-1", IngestSettings(keep_files="move"))
+    csv(home.landing / "orders-2.csv", "b,x,5")
+    with runs.record_run(home, "run-2", "nightly-retrain", {}):
+        assert ingest(home, dataset, [], "run-2").new == ()
+    assert "no file is called" in caplog.text and "orders-2.csv" in caplog.text
+    assert "**No name in the landing folder matches**, so nothing new was read: orders-2.csv" in (
+        run_summary.summarize_success(home, "run-2", None)
+    )
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        [unread] = warehouse.select(connection, "report/unread_files", run_id="run-2").to_dicts()
+    assert run_summary.has_unread_files(home, "run-2") and not run_summary.has_unread_files(home, "run-1")
+    overview = {"events": 1, "rejects": 0}
+    [warning] = collect_warnings(overview, [], [], {}, None, [unread])
+    assert warning.severe and warning.text.startswith(
+        "orders-2.csv was not read: its name matches none of the patterns"
+    )
+    csv(home.landing / "ratings-3.csv", "b,x,5")
+    assert len(ingest(home, dataset, [], "run-3").new) == 1 and not run_summary.has_unread_files(home, "run-3")
 
 
 def test_a_file_that_was_set_aside_can_be_put_back(home, dataset):
