@@ -68,56 +68,68 @@ select distinct file_id, unnest(range(line_number, following + 1)) as line_numbe
 from neighbours
 where begins and following_ends and following - line_number <= 100
 
--- name: delimited
--- One row per line of a log of delimited fields, without its header: the event, or why
--- it has none.
+-- name: fields
+-- One row per line of a text log, its header and comments left out: its fields by their roles, as text.
 with split as (
     select file_id, line_number, line, {split} as field
     from ingest_lines
-    where line is not null and line_number > {header_lines}
+    where line is not null and line_number > {header_lines} and {is_data}
+)
+select
+    file_id, line_number, line,
+    len(field) as fields,
+    {user} as user_id,
+    {item} as item_id,
+    {value} as value,
+    {time} as time
+from split
+
+-- name: parse
+-- One row per event of a log: what it says, or the reason why it is none.
+with named as (
+    {named}
 ),
-named as (
+trimmed as (
     select
-        file_id, line_number, line,
-        len(field) as fields,
-        {user} as user_id,
-        {item} as item_id,
-        if(contains({value}, '_'), null, try_cast({value} as double)) as value,  -- DuckDB reads 5_0 as 50
-        {time} as time,
-        if(regexp_matches({time}, '[_xXbB]'), null, try_cast({time} as bigint)) as seconds  -- and 0x10 as 16
-    from split
+        file_id, line_number, line, fields,
+        trim(user_id, ' ') as user_id,
+        trim({item}, ' ') as item_id,
+        {number} as value,
+        time
+    from named
 ),
 typed as (
     select
-        *,
-        case
-            when seconds between 0 and 253402300799 then make_timestamp(seconds * 1000000)
-            else try_cast(time as timestamp)
-        end as occurred_at
-    from named
+        file_id, line_number, line, fields, value,
+        if(contains(user_id, '.0') and regexp_full_match(user_id, '-?\d+\.0+'), split_part(user_id, '.', 1), user_id) as user_id,
+        if(contains(item_id, '.0') and regexp_full_match(item_id, '-?\d+\.0+'), split_part(item_id, '.', 1), item_id) as item_id,
+        {occurred_at} as occurred_at
+    from trimmed
 )
 select
     file_id, line_number, line, user_id, item_id, value, occurred_at,
     case
         when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
         when fields = {fields} and ascii(user_id) > 32 and ascii(item_id) > 32 and isfinite(value)
+            and not ({no_user}) and not ({no_item})
             and strlen(user_id) <= {longest_id} and strlen(item_id) <= {longest_id}
             and not ({below} or {above}) and (not {has_time} or {dated}) and not {spoilt}
             then null  -- the common case, cheaply
         when trim(line) = '' then 'blank'
         when {spoilt} then 'is part of a quoted field of several lines'
-        when fields is null then 'quotes do not pair'
+        when fields is null then '{malformed}'
         when fields <> {fields} then format('{} fields instead of {}', fields, {fields})
-        when trim(user_id) = '' then 'names no user'
-        when trim(item_id) = '' then 'names no item'
+        when coalesce(user_id, '') = '' then 'names no user'
+        when coalesce(item_id, '') = '' then 'names no item'
+        when {no_user} then format('names no user: {} stands for a missing id (missing_ids)', user_id)
+        when {no_item} then format('names no item: {} stands for a missing id (missing_ids)', item_id)
         when strlen(user_id) > {longest_id} then 'the user''s id is longer than {longest_id} bytes'
         when strlen(item_id) > {longest_id} then 'the item''s id is longer than {longest_id} bytes'
         when value is null then 'value is not a number'
         when not isfinite(value) then 'value is not finite'
         when {below} then 'value is below value_min = {value_min} of the data set''s file'
         when {above} then 'value is above value_max = {value_max} of the data set''s file'
-        when {has_time} and not coalesce({dated}, false)
-            then 'time is neither a date nor seconds since 1970'
+        when {has_time} and not coalesce({dated}, false) then 'time is not a date or time in the form of the log'
     end as reason
 from typed
 
@@ -264,44 +276,18 @@ select
 from read
 
 -- name: parquet
--- One row per row of a Parquet log: its event, or why it has none. Rows are numbered by the
--- reader, or by their order if the log itself has a column of that name.
-with named as (
-    select
-        {file_id} as file_id,
-        {row_number} as line_number,
-        to_json(log)::varchar as line,
-        {user}::varchar as user_id,
-        {item}::varchar as item_id,
-        if(typeof({value}) = 'VARCHAR' and contains({value}::varchar, '_'), null, try_cast({value} as double)) as value,
-        {time}::varchar as time,
-        if(regexp_matches({time}::varchar, '[_xXbB]'), null, try_cast({time}::varchar as bigint)) as seconds
-    from read_parquet({path}, file_row_number = {numbered}, hive_partitioning = false) as log
-),
-typed as (
-    select
-        *,
-        case
-            when seconds between 0 and 253402300799 then make_timestamp(seconds * 1000000)
-            else try_cast(time as timestamp)
-        end as occurred_at
-    from named
-)
+-- One row per row of a Parquet log: its columns by their roles. Rows are numbered by the reader; in their order where the log
+-- has a column of that name itself, which the reader refuses.
 select
-    file_id, line_number, line, user_id, item_id, value, occurred_at,
-    case
-        when coalesce(trim(user_id), '') = '' then 'names no user'
-        when coalesce(trim(item_id), '') = '' then 'names no item'
-        when strlen(user_id) > {longest_id} then 'the user''s id is longer than {longest_id} bytes'
-        when strlen(item_id) > {longest_id} then 'the item''s id is longer than {longest_id} bytes'
-        when value is null then 'value is not a number'
-        when not isfinite(value) then 'value is not finite'
-        when {below} then 'value is below value_min = {value_min} of the data set''s file'
-        when {above} then 'value is above value_max = {value_max} of the data set''s file'
-        when {has_time} and not coalesce({dated}, false)
-            then 'time is neither a date nor seconds since 1970'
-    end as reason
-from typed
+    {file_id} as file_id,
+    {row_number} as line_number,
+    to_json(log)::varchar as line,
+    1 as fields,
+    {user} as user_id,
+    {item} as item_id,
+    {value} as value,
+    {time} as time
+from read_parquet({path}, file_row_number = {numbered}, hive_partitioning = false) as log
 
 -- name: events
 -- raw.events: one row per line (per item of an adjacency line) that could be read.

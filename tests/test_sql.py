@@ -125,7 +125,12 @@ def test_every_statement_is_used_and_every_name_has_a_statement():
     assert named - set(STATEMENTS) == {"report/x", "ingest/x"}
 
 
-STANDS_FOR = {"declared": "('a', 'b')", "query": "select 1", "block": "1"}  # an identifier for all others
+STANDS_FOR = {
+    "declared": "('a', 'b')",
+    "query": "select 1",
+    "block": "1",
+    "named": "select 1",
+}  # an identifier for all others
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -24,9 +24,12 @@ IDS = ["u1", "7", "0007", "é", "日本", "a b", "x-y", "a'b", "5_0", "1e3", "NU
 VALUES = ["1", "5", "3.5", "0", "-2", "4.0", "1e2", "999.5"]
 BAD_VALUES = ["", "inf", "-Infinity", "nan", "1e400", "5_0", "0x5", "+5", " 5", "5 ", ".5", "5.", "--5", "5,0", "five",
               "٥", "1e", "1001", "-1000.5", "1 000", "5e-1", "true", "1e999999999999"]  # fmt: skip
-TIMES = ["1000000000", "0", "2004-01-01", "2004-02-29", "2004-01-01 10:11:12", "253402300799"]
+TIMES = ["1000000000", "1000000000123", "20040229", "2004-01-01", "2004-02-29", "2004-01-01 10:11:12", "4102444799"]
+GOOD = {"user": "u", "item": "i", "value": "2", "timestamp": "2004-01-01", "time": "2004-01-01", "note": "", "-": ""}
 BAD_TIMES = [
     "",
+    "0",
+    "253402300799",
     "yesterday",
     "2004-02-30",
     "2004-13-01",
@@ -91,6 +94,7 @@ def delimited(draw: random.Random) -> Case:
         lines.insert(
             draw.randrange(len(lines) + 1), _fields(draw, ["a", f"\0{field}", "5"], delimiter).replace("\0", "")
         )
+    lines += [delimiter.join(GOOD[column] for column in columns)] * (len(lines) + 3)  # the form is that of most lines
     declared = {"columns": {"value": ("value",)}} if draw.random() < 0.5 else {"delimiter": delimiter}
     return _packed(draw, "delimited", declared, lines, header=delimiter.join(columns))
 
@@ -112,6 +116,8 @@ def without_header(draw: random.Random) -> Case:
     draw.shuffle(roles)
     pools = {"user": IDS, "item": IDS, "value": VALUES + BAD_VALUES[:2], "time": TIMES + BAD_TIMES[:2], "-": ["", "?"]}
     lines = [delimiter.join(draw.choice(pools[role]) for role in roles) for _ in range(_size(draw))]
+    good = delimiter.join(GOOD[role] for role in roles)
+    lines = [good, *lines, *[good] * (len(lines) + 3)]
     return _packed(draw, "delimited", {"delimiter": delimiter, "fields": tuple(roles)}, lines)
 
 
@@ -176,7 +182,7 @@ def parquet(draw: random.Random) -> Case:
         table = table.with_columns(pl.col("value").cast(pl.Float64))
     table.write_parquet(target := io.BytesIO())
     cut = draw.random() < 0.1
-    content = target.getvalue()[: draw.randrange(4, target.record_trial() - 1)] if cut else target.getvalue()
+    content = target.getvalue()[: draw.randrange(4, target.tell() - 1)] if cut else target.getvalue()
     name = draw.choice(["log.parquet", "item=7/log.parquet", "[a]*?.parquet"])
     return Case("parquet", Dataset(name="own", **OWN), name, content, table=table, refused=cut)
 
@@ -199,7 +205,7 @@ def _packed(draw: random.Random, layout: str, declared: dict, lines: list[str], 
     for _ in range(draw.choice((0, 0, 1, 2))):
         if not lines:
             break
-        at = draw.randrange(layout == "netflix", len(lines))  # the first header tells Netflix's format
+        at = draw.randrange(layout == "netflix" or "fields" in declared, len(lines))  # the first line shows the format
         lines[at] = _damaged(draw, lines[at])
     head = [header] if header else []
     ends = draw.choice([["\n"], ["\n"], ["\r\n"], ["\r"], ["\n", "\r\n", "\r"]])
@@ -236,7 +242,7 @@ def _damaged(draw: random.Random, line: str) -> str:
 
 
 NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
-DATE = re.compile(r"\s*([1-9]\d{3})-(\d\d?)-(\d\d?)(?:[ T](\d\d?):(\d\d?)(?::(\d\d?))?)?\s*", re.ASCII)
+DATE = re.compile(r"\s*([1-9]\d{3})[-/](\d\d?)[-/](\d\d?)(?:[ T]+(\d\d?):(\d\d?)(?::(\d\d?))?)?\s*", re.ASCII)
 MOVIE = re.compile(r"\s*([0-9]+)\s*:\s*", re.ASCII)
 Event = tuple[int, str, str, float, float | None]
 Outcome = list[Event] | None  # None: a reject; an empty list: a blank line
@@ -265,13 +271,16 @@ def _lines(case: Case) -> Iterator[Outcome]:
     lines = lines[:-1] if lines[-1] == "" else lines
     reader = {"delimited": _delimited, "netflix": _netflix}.get(case.layout, _adjacency)
     for line, outcome in zip(lines, reader(case, lines), strict=True):
-        yield None if damaged and "\ufffd" in line and line.strip() else outcome
+        if case.layout == "delimited":  # damage counts in the ids
+            yield None if damaged and outcome and "\ufffd" in outcome[0][1] + outcome[0][2] else outcome
+        else:
+            yield None if damaged and "\ufffd" in line and line.strip() else outcome
 
 
 def _delimited(case: Case, lines: list[str]) -> Iterator[Outcome]:
     delimiter, first = case.dataset.delimiter, 0
     if case.dataset.fields:
-        roles, quoted = list(case.dataset.fields), False
+        roles, quoted = list(case.dataset.fields), delimiter in (",", "|")
     else:
         delimiter = delimiter or next(one for one in ",\t;|" if one in lines[0])
         roles, quoted, first = (
@@ -282,7 +291,7 @@ def _delimited(case: Case, lines: list[str]) -> Iterator[Outcome]:
         yield []
     spoilt = _several(lines, delimiter) if quoted else set()
     for at in range(first, len(lines)):
-        if not lines[at].strip(" "):
+        if not lines[at].strip(" ") or (first and lines[at] == lines[0]):
             yield []
         elif at in spoilt:
             yield None
@@ -328,13 +337,15 @@ def _event(case: Case, number: int, fields: list[str], roles: list[str]) -> Outc
     if len(fields) != len(roles):
         return None
     named = dict(zip(roles, fields, strict=True))
-    if not named["user"].strip(" ") or not named["item"].strip(" "):
+    user, item = (re.sub(r"^(-?[0-9]+)\.0+$", r"\1", named[side].strip(" ")) for side in ("user", "item"))
+    missing = case.dataset.missing_ids if case.layout in ("delimited", "parquet") else ()
+    if {user, item} & {"", *missing}:
         return None
     value = _value(case, named.get("value", "1"))
     time = _time(named["time"]) if "time" in named else None
     if value is None or ("time" in named and time is None):
         return None
-    return [(number, named["user"], named["item"], value, time)]
+    return [(number, user, item, value, time)]
 
 
 def _value(case: Case, text: str) -> float | None:
@@ -345,9 +356,16 @@ def _value(case: Case, text: str) -> float | None:
 
 
 def _time(text: str) -> float | None:
-    if NUMBER.fullmatch(text):  # to the nearest second
-        seconds = int(Decimal(text.strip()).to_integral_value(ROUND_HALF_UP))
-        return seconds if 0 <= seconds <= 253402300799 else None
+    if NUMBER.fullmatch(text):
+        number = int(Decimal(text.strip()).to_integral_value(ROUND_HALF_UP))
+        for scale in (1, 10**3, 10**6, 10**9):
+            if 631152000 * scale <= number < 4102444800 * scale:
+                return float(text) if scale == 1 else number / scale
+        try:
+            day = datetime.strptime(text.strip(), "%Y%m%d").replace(tzinfo=UTC)
+        except ValueError:
+            return None
+        return day.timestamp() if 1900 <= day.year < 2100 else None
     if not (found := DATE.fullmatch(text)):
         return None
     try:

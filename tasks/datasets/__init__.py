@@ -1,17 +1,21 @@
 """Data sets, one TOML file each: built-in ones here and the user's own in `<root>/datasets/NAME.toml`."""
 
+import codecs
 import difflib
 import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from oneclass.tasks.errors import InputError
 
 Role = Literal["user", "item", "value", "time", "-"]
+TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "excel": 0}
+"""The units of times in numbers: ticks in a second since 1970; `excel` counts days since 1899-12-30."""
 DATASET_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
@@ -28,7 +32,7 @@ class Columns(BaseModel):
     value: tuple[str, ...] = ("value", "rating", "count", "weight", "quantity")
     """Empty if the log has no values: every event then counts 1."""
     time: tuple[str, ...] = ("timestamp", "occurred_at", "ordered_at", "time", "date")
-    """Seconds since 1970 or ISO 8601; a log without such a column has no times."""
+    """Empty if the times are to be left out; a log without such a column has none."""
 
 
 class Dataset(BaseModel):
@@ -37,8 +41,8 @@ class Dataset(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=DATASET_NAME)
-    title: str
-    """One line for reports and messages."""
+    title: str = ""
+    """One line for reports and messages; the name by default."""
     urls: tuple[str, ...] = ()
     """Where to download the raw files."""
     sha256: dict[str, str] = {}
@@ -54,6 +58,19 @@ class Dataset(BaseModel):
     """Field separator; by default detected in the header."""
     fields: tuple[Role, ...] = ()
     """For a log without a header: the role of each field of a line; `-` is a field to ignore."""
+    encoding: str = ""
+    """Of text that is not UTF-8, as Python's codecs name it, e.g. `windows-1252`; UTF-16 with a byte order mark needs none."""
+    decimal: Literal[".", ","] | None = None
+    """The decimal mark of values; by default detected."""
+    time_format: str | tuple[str, ...] = ()
+    """Of times: `s`, `ms`, `us` or `ns` since 1970, `excel`, or formats of `strptime`, of a date alone with any time of
+    day; by default detected."""
+    timezone: str = "UTC"
+    """Of times without a zone, e.g. `Europe/Berlin`."""
+    missing_ids: tuple[str, ...] = ("NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", r"\N")
+    """Ids that stand for a missing one: their lines are rejected."""
+    item_separator: str = ""
+    """Of the items in a cell that lists several: each is an event of its own."""
     value_min: float | None = None
     value_max: float | None = None
     """Lines with values outside these bounds are rejected."""
@@ -91,7 +108,34 @@ class Dataset(BaseModel):
         roles = [role for role in self.fields if role != "-"]
         if len(roles) != len(set(roles)):
             raise ValueError("fields place a column twice")
+        if not self.title:
+            object.__setattr__(self, "title", self.name)
         return self
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone_is_known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{name!r} is no time zone, such as Europe/Berlin") from error
+        return name
+
+    @field_validator("encoding")
+    @classmethod
+    def _encoding_is_known(cls, name: str) -> str:
+        try:
+            return codecs.lookup(name).name if name else ""
+        except LookupError as error:
+            raise ValueError(f"{name!r} is no encoding, such as windows-1252") from error
+
+    @field_validator("time_format")
+    @classmethod
+    def _time_format_is_known(cls, formats: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for text in (formats,) if isinstance(formats, str) else formats:
+            if text not in TIME_UNITS and "%" not in text:
+                raise ValueError(f"{text!r} is none of {', '.join(TIME_UNITS)}, and no format of strptime")
+        return formats
 
 
 def list_datasets(root: Path) -> list[str]:

@@ -14,6 +14,7 @@ import polars as pl
 
 from oneclass import sql
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.landing import DONE, QUARANTINE, RejectedFile
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile
@@ -49,23 +50,31 @@ def check_reject_limit(
     counts = {row[0]: row[1:] for row in connection.execute(sql.statement("ingest/reject_shares"), [ids]).fetchall()}
     by_location: dict[Path, list[tuple]] = defaultdict(list)
     for file_id, log in files:
-        by_location[log.location].append((log.path, *counts[file_id]))
+        by_location[log.location].append((log, *counts[file_id]))
     rejected = []
     for location, logs in by_location.items():
         rejects, lines = sum(log[1] for log in logs), sum(log[2] for log in logs)
         if rejects > share * lines:
-            path, _, _, line, reason = max(logs, key=lambda log: log[1])
-            rejected.append(RejectedFile(location, _reject_reason(path, rejects, lines, line, reason, share)))
+            worst, _, _, line, reason = max(logs, key=lambda log: log[1])
+            rejected.append(RejectedFile(location, _reject_reason(worst, rejects, lines, line, reason, share)))
     if rejected:
         raise RejectLimitExceeded(rejected)
 
 
-def _reject_reason(path: str, rejects: int, lines: int, line: int, reason: str, share: float) -> str:
+def _reject_reason(log: LogFile, rejects: int, lines: int, line: int, reason: str, share: float) -> str:
+    advice = (
+        "Mend the lines; or, where they are as they should be, raise max_reject_share, or widen value_min and value_max where the "
+        "values are out of range."
+    )
+    if (
+        "not UTF-8" in reason
+        and not log.member
+        and (encoding := containers.guess_encoding(log.location, log.container))
+    ):
+        advice = f'State the encoding in the data set\'s file, which may be\n\nencoding = "{encoding}"'
     return (
-        f"{path}, line {line}: {reason}. In all {rejects:,} of {lines:,} lines could not be taken in "
-        f"({rejects / lines:.1%}), more than max_reject_share = {share:g} of the data set's file allows. Mend the "
-        "lines; or, where they are as they should be, raise max_reject_share, or widen value_min and value_max where "
-        "the values are out of range."
+        f"{log.path}, line {line}: {reason}. In all {rejects:,} of {lines:,} lines could not be taken in ({rejects / lines:.1%}), "
+        f"more than max_reject_share = {share:g} of the data set's file allows. {advice}"
     )
 
 
@@ -105,7 +114,7 @@ class IngestPlan:
     Attributes:
         ids: digest -> file_id of every log of the run.
         arrivals: the logs to ingest or delete, in the order of the sources.
-        skipped: paths of the logs whose bytes are in the warehouse.
+        skipped: paths of the logs whose events are in the warehouse, or come with another log of the run.
     """
 
     ids: dict[str, int]
@@ -160,12 +169,15 @@ def plan_ingest(
         ids[known.sha256] = known.file_id
         if known.sha256 not in digests:
             by_name[known.name].append(known)
+    ids_by_content = dict(ids)
     next_id = max(ids.values(), default=0) + 1
     changes, skipped = [], []
     for log in logs:
         before = tuple(by_name.pop(known_name(home, log.path), ())) if settings.changed_file != "add" else ()
         if before and settings.changed_file == "refuse":
             raise InputError(_changed_file_error(log, before))
+        if log.content_sha256 in ids_by_content:
+            ids.setdefault(log.sha256, ids_by_content[log.content_sha256])
         is_new = log.sha256 not in ids
         if is_new and before:
             ids[log.sha256] = min(known.file_id for known in before)
@@ -173,15 +185,21 @@ def plan_ingest(
             ids[log.sha256], next_id = next_id, next_id + 1
         else:
             skipped.append(log.path)
+        ids_by_content[log.content_sha256] = ids[log.sha256]
         if is_new or before:
             changes.append(FileChange(log, ids[log.sha256], is_new, before))
     return IngestPlan({digest: ids[digest] for digest in digests}, tuple(changes), tuple(skipped))
 
 
 def record_changes(
-    connection: duckdb.DuckDBPyConnection, home: Home, run_id: str, plan: IngestPlan, rejected: Sequence[RejectedFile]
+    connection: duckdb.DuckDBPyConnection,
+    home: Home,
+    run_id: str,
+    plan: IngestPlan,
+    rejected: Sequence[RejectedFile],
+    unmatched: Sequence[RejectedFile],
 ) -> None:
-    """Write the changes to `operations.arrivals`, inside the stage's transaction."""
+    """Write the changes, and the files that were not read, to `operations.arrivals`, inside the stage's transaction."""
     counts = {
         file_id: (events, rejects)
         for file_id, events, rejects in connection.execute(
@@ -194,7 +212,8 @@ def record_changes(
         before, rejects_before = sum(old.events for old in one.before), sum(old.rejects for old in one.before)
         outcome = "new" if not one.before else "changed" if one.is_new else "withdrawn"
         rows.append((one.log.path, outcome, one.file_id, one.log.sha256, events, rejects, before, rejects_before, None))
-    rows += [(str(one.location), "set aside", None, None, 0, 0, 0, 0, one.reason) for one in rejected]
+    for outcome, files in (("set aside", rejected), ("unmatched", unmatched)):
+        rows += [(str(file.location), outcome, None, None, 0, 0, 0, 0, file.reason) for file in files]
     columns = {
         "path": pl.String, "outcome": pl.String, "file_id": pl.Int64, "sha256": pl.String, "events": pl.Int64,
         "rejects": pl.Int64, "events_before": pl.Int64, "rejects_before": pl.Int64, "reason": pl.String,

@@ -1,17 +1,23 @@
 """Recognise the layout of a log from its first lines and the data set's file."""
 
 import csv
+import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from oneclass.tasks.datasets import Columns, Dataset
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.times import detect_time_formats
 
-DELIMITERS = (",", "\t", ";", "|")
+DELIMITERS = (",", "\t", ";", "|", "::", " ")
+ROLES = ("user", "item", "value", "time")
 MOVIE_HEADER = re.compile(r"\s*\d+\s*:\s*")
 NETFLIX_RATING = re.compile(r"[^,]+,[^,]+,\d{4}-\d\d-\d\d\s*")
 NUMBER_PATTERN = r"-?\d+(?:\.\d+)?"
+NUMBER = re.compile(rf"\s*{NUMBER_PATTERN}\s*")
+COMMA_NUMBER = re.compile(r"\s*-?(\d+|\d{1,3}(\.\d{3})+),(\d+)\s*")
 HEADERLESS_FORMATS = (
     ("::", ("user", "item", "value", "time"), re.compile(rf"[^:]+::[^:]+::{NUMBER_PATTERN}::\d+\s*")),  # ratings.dat
     ("\t", ("user", "item", "value", "time"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER_PATTERN}\t\d+\s*")),  # u.data
@@ -19,6 +25,14 @@ HEADERLESS_FORMATS = (
 )
 MIN_FORMAT_MATCH = 0.5
 """A layout is recognised if at least this share of the first lines matches; the others may be damaged."""
+HINTS = {
+    "user": ("user", "cust", "client", "member", "visitor", "reviewer", "account", "buyer", "person", "kunde", "session"),
+    "item": ("item", "product", "sku", "asin", "movie", "song", "track", "artist", "book", "article", "artikel", "isbn",
+             "game", "business", "place", "recipe", "anime", "listing", "title"),
+    "value": ("rating", "score", "star", "overall", "qty", "quantit", "menge", "play", "count", "weight", "amount"),
+    "time": ("time", "date", "datum", "created", "unix", "ts", "when", "day"),
+}  # fmt: skip
+"""Parts of column names that suggest a role, in the refusal of an unknown header."""
 
 
 @dataclass(frozen=True)
@@ -26,48 +40,61 @@ class LogFormat:
     """The statement of `sql/ingest.sql` that parses a log, and its parameters.
 
     Attributes:
-        statement: `netflix`, `delimited`, `adjacency`, `counted_adjacency` or `parquet`.
-        delimiter: the field separator.
+        statement: `netflix`, `delimited`, `json`, `adjacency`, `counted_adjacency` or `parquet`.
+        delimiter: the field separator; a blank stands for any number of blanks.
         quoted: whether fields may be in double quotes, as in RFC 4180.
         header_lines: lines before the first event.
+        header: the header itself; where it is repeated, it is skipped.
+        comments: whether lines that begin with `#` are skipped.
         fields: the number of fields of a line.
-        places: role ("user", "item", "value", "time") -> position of its field, from 1; in Parquet its name.
+        places: role ("user", "item", "value", "time") -> position of its field, from 1; in Parquet its name; in JSON its path.
+        types: role -> DuckDB's type of a Parquet column.
         has_row_numbers: whether a Parquet log has its own column `file_row_number`.
+        item_lists: whether the item's field lists several items.
+        decimal: the decimal mark of values with commas; the other mark separates thousands.
+        time_formats: of `times.detect_time_formats`.
     """
 
     statement: str
     delimiter: str = ""
     quoted: bool = False
     header_lines: int = 0
+    header: str = ""
+    comments: bool = False
     fields: int = 0
     places: tuple[tuple[str, int | str], ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
     has_row_numbers: bool = False
+    item_lists: bool = False
+    decimal: str = ""
+    time_formats: tuple[str, ...] = ()
 
 
 def detect_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogFormat:
     """Detect the layout of a text log from its first lines.
 
+    A first line that names a role, or lacks the form and the numbers of the lines below, is a header: then columns are found by
+    their names or the log is refused, never by position.
+
     Raises:
-        InputError: the format is unknown, or the header lacks columns.
+        InputError: the format is unknown, the header lacks columns, or values or times can be read in two ways.
     """
     filled = [line for line in lines if line.strip()]
     if not filled:
         raise InputError(f"{path}: holds nothing but blank lines. Give a log with at least one line.")
     if dataset.layout != "recognised":
         return LogFormat(dataset.layout)
-    if dataset.fields:
-        return _column_positions(dataset.delimiter or "", dataset.fields)
-    if layout := _format_from_header(lines[0], dataset):
-        return layout
-    if (
-        any(MOVIE_HEADER.fullmatch(line) for line in filled)
-        and _matching_share(filled, MOVIE_HEADER, NETFLIX_RATING) >= MIN_FORMAT_MATCH
-    ):
+    skipped = next((number for number, line in enumerate(lines) if line.strip() and not line.startswith("#")), 0)
+    lines = lines[skipped:]
+    if lines[0].lstrip().startswith("{") and (records := _parse_json(lines)):
+        layout = _json_format(path, records, dataset)
+    elif _is_netflix(filled, dataset):
         return LogFormat("netflix", delimiter=",", fields=3)
-    for delimiter, roles, pattern in HEADERLESS_FORMATS:
-        if _matching_share(filled, pattern) >= MIN_FORMAT_MATCH:
-            return _column_positions(delimiter, roles)
-    raise InputError(_unknown_format_error(path, lines[0], dataset))
+    else:
+        layout = _delimited_format(path, lines, dataset)
+        rows = [split_line(line, layout) for line in lines[layout.header_lines :] if line.strip()]
+        layout = _detect_values(path, layout, [row for row in rows if len(row) == layout.fields], dataset)
+    return replace(layout, header_lines=layout.header_lines + skipped, comments=skipped > 0)
 
 
 def match_columns(header: Sequence[str], columns: Columns) -> tuple[dict[str, int], list[str]]:
@@ -77,54 +104,228 @@ def match_columns(header: Sequence[str], columns: Columns) -> tuple[dict[str, in
     """
     lowered = [name.strip().lower() for name in header]
     places = {}
-    for role in ("user", "item", "value", "time"):
+    for role in ROLES:
         accepted = [name.lower() for name in getattr(columns, role)]
         if match := next((name for name in accepted if name in lowered), None):
             places[role] = lowered.index(match) + 1
-    needed = ["user", "item", *(["value"] if columns.value and len(places) < len(header) else [])]
+    named = sum(bool(name) for name in lowered)  # an index column has no name
+    needed = ["user", "item", *(["value"] if columns.value and len(places) < named else [])]
     return places, [role for role in needed if role not in places]
 
 
-def describe_required_columns(columns: Columns) -> str:
-    """Describe the accepted names of the required columns, for a message."""
-    roles: Mapping[str, tuple[str, ...]] = {
-        "user": columns.user,
-        "item": columns.item,
-        "value": columns.value,
-    }
-    return "; ".join(f"{role}: {' or '.join(accepted)}" for role, accepted in roles.items() if accepted)
+def explain_lacking_columns(place: str, names: Sequence[str], lacking: Sequence[str], dataset: Dataset) -> str:
+    """Return the refusal of a log whose columns lack roles, with the lines of a data set's file that help."""
+    shown = ", ".join(name.strip() for name in names if name.strip())[:300]
+    return (
+        f"{place}: has the columns {shown}, and none of them is known as {' or '.join(lacking)}. Say which is which in "
+        f"the data set's file, datasets/{dataset.name}.toml in the home:\n\n{suggest_columns(names, dataset)}"
+    )
 
 
-def _format_from_header(line: str, dataset: Dataset) -> LogFormat | None:
-    for delimiter in (dataset.delimiter,) if dataset.delimiter else DELIMITERS:
-        quoted = len(delimiter) == 1 and delimiter != "\t"  # tab-separated logs hold quotes as they are
-        found = next(csv.reader([line], delimiter=delimiter)) if quoted else line.split(delimiter)
-        places, lacking = match_columns(found, dataset.columns)
+def suggest_columns(names: Sequence[str], dataset: Dataset) -> str:
+    """Return the table `[columns]` of a data set's file, guessed from a log's column names."""
+    places, _ = match_columns(names, dataset.columns)
+    chosen = {role: names[place - 1] for role, place in places.items()}
+    for role in ROLES:
+        free = [name for name in names if name.strip() and name not in chosen.values()]
+        hinted = [name for hint in HINTS[role] for name in free if hint in name.lower()]
+        if role not in chosen and (match := next(iter(hinted), None)):
+            chosen[role] = match
+    for role in ("user", "item"):
+        free = [name for name in names if name.strip() and name not in chosen.values()]
+        chosen.setdefault(role, next(iter(free), "COLUMN"))
+    lines = [f"{role} = [{json.dumps(chosen[role].strip(), ensure_ascii=False)}]" for role in ROLES if role in chosen]
+    if "value" not in chosen:
+        lines.append("value = []    # every line counts 1")
+    return "\n".join(["[columns]", *lines])
+
+
+def split_line(line: str, layout: LogFormat) -> list[str]:
+    """Split a line into its fields, as the statements of `sql/ingest/` do."""
+    if layout.delimiter == " ":
+        return line.split()
+    return next(csv.reader([line], delimiter=layout.delimiter)) if layout.quoted else line.split(layout.delimiter)
+
+
+def _is_netflix(filled: Sequence[str], dataset: Dataset) -> bool:
+    return (
+        not dataset.fields
+        and any(MOVIE_HEADER.fullmatch(line) for line in filled)
+        and _matching_share(filled, MOVIE_HEADER, NETFLIX_RATING) >= MIN_FORMAT_MATCH
+    )
+
+
+def _delimited_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogFormat:
+    if dataset.fields:
+        layout = _column_positions(dataset.delimiter or "", dataset.fields)
+        return replace(layout, header_lines=1, header=lines[0]) if _has_header(lines, layout) else layout
+    headers = [_match_header(lines[0], delimiter, dataset) for delimiter in _delimiters(dataset)]
+    for layout, names, lacking in headers:
         if not lacking:
-            return LogFormat("delimited", delimiter, quoted, 1, len(found), tuple(places.items()))
-    return None
+            return _shift_row_names(replace(layout, fields=len(names)), lines)
+    layout, names, lacking = max(headers, key=lambda header: len(header[0].places))
+    if layout.places:
+        raise InputError(explain_lacking_columns(f"{path}, line 1", names, lacking, dataset))
+    filled = [line for line in lines if line.strip()]
+    for delimiter, roles, pattern in HEADERLESS_FORMATS:
+        if _matching_share(filled, pattern) >= MIN_FORMAT_MATCH:
+            layout = _column_positions(delimiter, roles)
+            if _has_header(lines, layout):
+                names = split_line(lines[0], layout)
+                raise InputError(explain_lacking_columns(f"{path}, line 1", names, ("user", "item"), dataset))
+            return layout
+    raise InputError(_explain_unknown_format(path, lines, dataset))
+
+
+def _delimiters(dataset: Dataset) -> tuple[str, ...]:
+    return (dataset.delimiter,) if dataset.delimiter else DELIMITERS
+
+
+def _is_quoted(delimiter: str) -> bool:
+    return len(delimiter) == 1 and delimiter not in "\t "  # tab-separated logs hold quotes as they are
+
+
+def _match_header(line: str, delimiter: str, dataset: Dataset) -> tuple[LogFormat, list[str], list[str]]:
+    """Return the layout by a header's names, the names, and the roles that it lacks."""
+    layout = LogFormat("delimited", delimiter, _is_quoted(delimiter), header_lines=1, header=line)
+    names = split_line(line, layout)
+    places, lacking = match_columns(names, dataset.columns)
+    return replace(layout, places=tuple(places.items())), names, lacking
+
+
+def _shift_row_names(layout: LogFormat, lines: Sequence[str]) -> LogFormat:
+    """Move the columns by one if the lines begin with a row name that the header leaves out, as R writes them."""
+    counts = [len(split_line(line, layout)) for line in lines[1:] if line.strip()]
+    if sum(count == layout.fields + 1 for count in counts) <= MIN_FORMAT_MATCH * len(counts):
+        return layout
+    places = tuple((role, int(place) + 1) for role, place in layout.places)
+    return replace(layout, fields=layout.fields + 1, places=places)
+
+
+def _has_header(lines: Sequence[str], layout: LogFormat) -> bool:
+    """Whether the first line of a log read by position is a header: it has no number where the lines below have numbers."""
+    rows = [split_line(line, layout) for line in lines if line.strip()]
+    positions = [int(place) - 1 for role, place in layout.places if role in ("value", "time")]
+    first, below = rows[0], [row for row in rows[1:] if len(row) == layout.fields]
+
+    def is_number(row: Sequence[str], position: int) -> bool:
+        return position < len(row) and any(letter.isdigit() for letter in row[position])
+
+    numeric = [at for at in positions if sum(is_number(row, at) for row in below) > MIN_FORMAT_MATCH * len(below)]
+    return (
+        bool(numeric)
+        and not any(NUMBER.fullmatch(text) for text in first)
+        and not any(is_number(first, position) for position in numeric)
+    )
 
 
 def _column_positions(delimiter: str, roles: Sequence[str]) -> LogFormat:
     places = tuple((role, place) for place, role in enumerate(roles, 1) if role != "-")
-    return LogFormat("delimited", delimiter, False, 0, len(roles), places)
+    return LogFormat("delimited", delimiter, _is_quoted(delimiter), fields=len(roles), places=places)
 
 
 def _matching_share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:
     return sum(any(pattern.fullmatch(line) for pattern in patterns) for line in lines) / len(lines)
 
 
-def _unknown_format_error(path: str, line: str, dataset: Dataset) -> str:
-    if "\ufffd" in line:
-        return f"{path}, line 1: is neither UTF-8 text nor Parquet. Name a log file."
-    delimiter = max(DELIMITERS, key=line.count)
-    if (delimiter in line and line.isprintable()) or "\t" in line:
-        found = ", ".join(name.strip() for name in line.split(delimiter))[:200]
-        return (
-            f"{path}, line 1: has the columns {found}; a log of {dataset.name} needs "
-            f"{describe_required_columns(dataset.columns)}. Name them under [columns] in a data set file of your own."
+def _detect_values(path: str, layout: LogFormat, rows: Sequence[Sequence[str]], dataset: Dataset) -> LogFormat:
+    """Add the forms of values and times, from sampled rows of fields."""
+    places = {role: int(place) - 1 for role, place in layout.places}
+    values = [row[places["value"]] for row in rows] if "value" in places else []
+    times = [row[places["time"]] for row in rows] if "time" in places else []
+    return replace(
+        layout,
+        item_lists=bool(dataset.item_separator),
+        decimal=_decimal_mark(path, values, dataset),
+        time_formats=detect_time_formats(path, times, dataset) if "time" in places else (),
+    )
+
+
+def _decimal_mark(path: str, values: Sequence[str], dataset: Dataset) -> str:
+    if dataset.decimal:
+        return dataset.decimal
+    matches = [match for value in values if (match := COMMA_NUMBER.fullmatch(value))]
+    if len(matches) <= MIN_FORMAT_MATCH * sum("," in value or "." in value for value in values):
+        return ""
+    if all(len(match[3]) == 3 and not match[2] for match in matches):
+        raise InputError(
+            f"{path}: a value such as {matches[0][0].strip()} may have a decimal comma or separate thousands. State the "
+            'decimal mark in the data set\'s file:\n\ndecimal = ","    # or "."'
         )
+    return ","
+
+
+def _parse_json(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the objects of JSON lines; lines that are none are left out."""
+    records = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records
+
+
+def _list_paths(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Yield (name, path, value) of each field of a JSON object; those of nested objects are joined by dots."""
+    for key, value in record.items():
+        name, path = f"{prefix}{key}", f'."{key}"'
+        if isinstance(value, dict):
+            yield from ((inner, path + below, leaf) for inner, below, leaf in _list_paths(value, f"{name}."))
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield from (
+                (inner, f"{path}[*]{below}", [leaf]) for inner, below, leaf in _list_paths(value[0], f"{name}.")
+            )
+        elif isinstance(value, list):
+            yield name, f"{path}[*]", value
+        else:
+            yield name, path, value
+
+
+def _json_format(path: str, records: Sequence[dict[str, Any]], dataset: Dataset) -> LogFormat:
+    fields: dict[str, tuple[str, list[Any]]] = {}
+    for record in records:
+        for name, json_path, value in _list_paths(record):
+            fields.setdefault(name, (json_path, []))[1].append(value)
+    names = list(fields)
+    places, lacking = match_columns(names, dataset.columns)
+    if lacking:
+        raise InputError(explain_lacking_columns(f"{path}, line 1 (JSON lines)", names, lacking, dataset))
+    columns = {role: fields[names[place - 1]] for role, place in places.items()}
+    for role, (json_path, _) in columns.items():
+        if "[*]" in json_path and role != "item":
+            raise InputError(
+                f"{path}, line 1: the {role}'s field {names[places[role] - 1]} is a list. Name one with single values."
+            )
+    values = {role: ["" if one is None else str(one) for one in found] for role, (_, found) in columns.items()}
+    return LogFormat(
+        "json",
+        fields=1,
+        places=tuple((role, f"${json_path}") for role, (json_path, _) in columns.items()),
+        item_lists="[*]" in columns["item"][0],
+        decimal=_decimal_mark(path, values.get("value", []), dataset),
+        time_formats=detect_time_formats(path, values["time"], dataset) if "time" in values else (),
+    )
+
+
+def _explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset) -> str:
+    line = lines[0]
+    if "\ufffd" in line:
+        return f"{path}, line 1: is neither UTF-8 text nor Parquet. Name its `encoding` in the data set's file, or another log."
+    delimiter = max(_delimiters(dataset), key=lambda mark: (line.count(mark), len(mark)))
+    names = split_line(line, LogFormat("delimited", delimiter, _is_quoted(delimiter)))
+    if len(names) < 2 or not line.replace("\t", " ").isprintable():
+        return (
+            f"{path}, line 1: is not in a known format: {line[:80]!r}. Known are delimited text, JSON lines, Parquet, Netflix "
+            "Prize and MovieLens; an adjacency list needs `layout` in the data set's file."
+        )
+    if not any(NUMBER.fullmatch(name) or any(letter.isdigit() for letter in name) for name in names):
+        return explain_lacking_columns(f"{path}, line 1", names, ("user", "item"), dataset)
+    roles = [role for role in ROLES[: len(names)]] + ["-"] * (len(names) - len(ROLES))
     return (
-        f"{path}, line 1: is not in a known format: {line[:80]!r}. Known formats are Netflix Prize, MovieLens, "
-        "taste profile triplets, CSV, TSV and Parquet; an adjacency list needs `layout` in the data set's file."
+        f"{path}, line 1: is not a header, and the fields {', '.join(names)[:200]} do not say what they are. Say it in the data "
+        f"set's file, datasets/{dataset.name}.toml in the home, in the order of the fields (`-` for one to ignore):\n\n"
+        f"delimiter = {json.dumps(delimiter)}\nfields = {json.dumps(roles)}"
     )

@@ -4,10 +4,9 @@ A batch is first read as text, one row per line, which keeps every line, damaged
 statement per format parses lines into events and rejects, in parallel.
 """
 
-import gzip
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +15,10 @@ import duckdb
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.ingest import sources, statements
+from oneclass.tasks.ingest import containers, sources, statements
 from oneclass.tasks.ingest.formats import LogFormat
 from oneclass.tasks.ingest.scan import changed_file_message, normalize_text
 from oneclass.tasks.ingest.sources import LogFile
-from oneclass.tasks.orchestration import progress
 from oneclass.tasks.stores.warehouse import fetch_row
 
 BATCH_BYTES = 1 << 30
@@ -38,8 +36,15 @@ class PreparedFile:
     gzipped: bool
 
 
+Batch = list[tuple[int, LogFile]]
+
+
 def load_logs(
-    connection: duckdb.DuckDBPyConnection, files: Sequence[tuple[int, LogFile]], scratch: Path, dataset: Dataset
+    connection: duckdb.DuckDBPyConnection,
+    files: Sequence[tuple[int, LogFile]],
+    scratch: Path,
+    dataset: Dataset,
+    report_progress: Callable[[list[Batch], str, Callable[[Batch], float]], Iterable[Batch]] | None = None,
 ) -> None:
     """Load logs into `raw.events`, `raw.places` and `raw.rejects`, inside the connection's open transaction.
 
@@ -47,18 +52,17 @@ def load_logs(
         files: (file_id, log) of each.
         scratch: an empty folder for copies, each removed after it is read.
         dataset: its bounds decide which values are rejected.
+        report_progress: yields the batches, given a description and each batch's weight.
 
     Raises:
         OneclassError: a log changed after it was scanned.
     """
-    bounds = statements.event_bounds(dataset)
     description = f"reading {len(files):,} logs, {sum(log.size for _, log in files) / 1e6:,.0f} MB"
-    for batch in progress.iterate_with_progress(
-        _iterate_batches(files), description, lambda batch: sum(log.size for _, log in batch)
-    ):
+    batches = list(_iterate_batches(files))
+    for batch in report_progress(batches, description, _batch_bytes) if report_progress else batches:
         prepared = _prepare_batch(batch, scratch)
         try:
-            _load_batch(connection, prepared, bounds)
+            _load_batch(connection, prepared, dataset)
         except duckdb.OutOfMemoryException as error:
             raise OneclassError(_explain_load_memory(batch, error)) from error
         for file in prepared:
@@ -67,16 +71,14 @@ def load_logs(
         _check_unchanged(batch)
 
 
-def _load_batch(
-    connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile], bounds: Mapping[str, str]
-) -> None:
-    layout = prepared[0].log.layout
+def _load_batch(connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile], dataset: Dataset) -> None:
+    layout, bounds = prepared[0].log.layout, statements.event_bounds(dataset)
     assert layout is not None  # a log that is loaded was scanned
     if layout.statement != "parquet":
-        _load_text(connection, layout, prepared, bounds)
+        _load_text(connection, layout, prepared, dataset, bounds)
         return
     for file in prepared:
-        parsed = statements.parse_parquet(file.path, file.file_id, layout, bounds)
+        parsed = statements.parse_parquet(file.path, file.file_id, layout, dataset, bounds)
         _insert_events(connection, parsed, with_rejects=True)
 
 
@@ -84,6 +86,10 @@ def _check_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
     for location, signature in {log.location: log.signature for _, log in batch}.items():
         if not signature.matches(location):
             raise OneclassError(changed_file_message(location))
+
+
+def _batch_bytes(batch: Batch) -> float:
+    return sum(log.size for _, log in batch)
 
 
 def _iterate_batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tuple[int, LogFile]]]:
@@ -101,7 +107,7 @@ def _iterate_batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tupl
 
 def _batch_key(log: LogFile) -> tuple:
     damaged = log.text is not None and not log.text_scan.utf8
-    return log.layout, damaged, log.gzipped, log.location if log.member else None
+    return log.layout, damaged, log.container, log.encoding, log.location if log.member else None
 
 
 def _prepare_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[PreparedFile]:
@@ -109,16 +115,21 @@ def _prepare_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[
         return _unpack_batch(batch, scratch)
     prepared = []
     for file_id, log in batch:
-        if log.text is None or (
-            log.text_scan.utf8 and log.text_scan.uniform_line_ends and not (log.gzipped and _has_gzip_padding(log))
-        ):
-            prepared.append(PreparedFile(file_id, log, log.location, log.gzipped))
+        if log.text is None or _is_read_directly(log):
+            prepared.append(PreparedFile(file_id, log, log.location, log.container == "gzip"))
             continue
         copy = scratch / f"{file_id}.txt"
-        with gzip.open(log.location) if log.gzipped else open(log.location, "rb") as stream:
+        with containers.open_text(log.location, log.container, log.encoding) as stream:
             normalize_text(stream, str(copy))
         prepared.append(PreparedFile(file_id, log, copy, gzipped=False))
     return prepared
+
+
+def _is_read_directly(log: LogFile) -> bool:
+    """Whether DuckDB reads the file itself: UTF-8 text with line ends of one kind, plain or in a gzip without padding."""
+    text = log.text_scan
+    is_plain = text.size == log.size if not log.container else log.container == "gzip" and not _has_gzip_padding(log)
+    return is_plain and not log.encoding and text.utf8 and text.uniform_line_ends
 
 
 def _has_gzip_padding(log: LogFile) -> bool:
@@ -133,9 +144,9 @@ def _has_gzip_padding(log: LogFile) -> bool:
 
 def _unpack_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[PreparedFile]:
     wanted = {log.member: (file_id, log) for file_id, log in batch}
-    archive, gzipped = batch[0][1].location, batch[0][1].gzipped
+    archive, container = batch[0][1].location, batch[0][1].container
     prepared = {}
-    with gzip.open(archive) if gzipped else open(archive, "rb") as stream:
+    with containers.open_text(archive, container) as stream:
         for name, member in sources.iterate_logs(stream):
             if name not in wanted:
                 continue
@@ -154,23 +165,27 @@ def _load_text(
     connection: duckdb.DuckDBPyConnection,
     layout: LogFormat,
     prepared: Sequence[PreparedFile],
+    dataset: Dataset,
     bounds: Mapping[str, str],
 ) -> None:
     filled = _create_line_view(connection, prepared)
-    damaged = "contains(line, chr(65533))" if not prepared[0].log.text_scan.utf8 else "false"
+    is_utf8 = prepared[0].log.text_scan.utf8
+    damaged = "false" if is_utf8 else "contains(line, chr(65533))"
     without_event = layout.header_lines * len(prepared)
     if layout.statement == "netflix":
         connection.execute(sql.statement("ingest/headers"))
         headers, readable = fetch_row(connection, "select count(*), count(movie) from ingest_headers")
         parsed = sql.statement("ingest/netflix", block=str(max(1, filled // headers)), damaged=damaged, **bounds)
         without_event = readable
-    elif layout.statement == "delimited":
-        parsed = statements.parse_delimited(layout, damaged, bounds, _quoted_field_condition(connection, layout))
+    elif layout.statement in ("delimited", "json"):
+        quoted_fields = _quoted_field_condition(connection, layout)
+        parsed = statements.parse_text(layout, dataset, is_utf8, bounds, quoted_fields)
     else:
         parsed = sql.statement(f"ingest/{layout.statement}", damaged=damaged, **bounds)
         connection.execute(sql.statement("ingest/places", parsed=parsed))
     events = _insert_events(connection, parsed)
-    if layout.statement not in ("netflix", "delimited") or events < filled - without_event:
+    one_each = layout.statement in ("netflix", "delimited") and not layout.item_lists
+    if not one_each or events < filled - without_event:
         connection.execute(sql.statement("ingest/rejects", parsed=parsed))
     connection.execute("drop table ingest_text")
 

@@ -6,8 +6,24 @@ import duckdb
 
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.formats import LogFormat, describe_required_columns, match_columns
+from oneclass.tasks.ingest.formats import LogFormat, explain_lacking_columns, match_columns
 from oneclass.tasks.ingest.statements import escape_path
+from oneclass.tasks.ingest.times import detect_time_formats
+
+SAMPLE_ROWS = 1000
+NUMBERS_AND_TEXT = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UINTEGER",
+    "UBIGINT",
+    "FLOAT",
+    "DOUBLE",
+    "VARCHAR",
+)
+NESTED_OR_BINARY = ("STRUCT", "MAP", "UNION", "BLOB", "BIT")
 
 
 def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
@@ -19,18 +35,34 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
     try:
         with duckdb.connect() as connection:
             scan = connection.read_parquet(escape_path(path), hive_partitioning=False)
-            columns, empty = scan.columns, not scan.limit(1).fetchall()
+            columns, types, empty = scan.columns, [str(one) for one in scan.types], not scan.limit(1).fetchall()
+            places, lacking = match_columns(columns, dataset.columns)
+            names = {role: columns[place - 1] for role, place in places.items()}
+            role_types = {role: types[place - 1] for role, place in places.items()}
+            times = []
+            if "time" in names and role_types["time"] in NUMBERS_AND_TEXT:
+                quoted = '"' + names["time"].replace('"', '""') + '"'
+                sample = scan.limit(SAMPLE_ROWS).project(
+                    f"if(typeof({quoted}) = 'DOUBLE', {quoted}::hugeint::varchar, {quoted}::varchar)"
+                )
+                times = [time or "" for (time,) in sample.fetchall()]
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: is not a complete Parquet file ({reason}). Fetch it again.") from error
     if empty:
         raise InputError(f"{path}: is empty. Give a log with at least one row, or leave it out.")
-    places, missing = match_columns(columns, dataset.columns)
-    if missing:
-        raise InputError(
-            f"{path}: has the columns {', '.join(columns)}; a log of {dataset.name} needs {describe_required_columns(dataset.columns)}."
-        )
-    numbered = any(name.lower() == "file_row_number" for name in columns)
+    if lacking:
+        raise InputError(explain_lacking_columns(str(path), columns, lacking, dataset))
+    for role, duckdb_type in role_types.items():
+        if duckdb_type.endswith("]") or duckdb_type.startswith(NESTED_OR_BINARY):
+            raise InputError(
+                f"{path}: the column {names[role]} of the {role} has the type {duckdb_type}; single numbers or texts are needed. "
+                "Write one row for each of its elements, or name another column under [columns]."
+            )
     return LogFormat(
-        "parquet", places=tuple((role, columns[place - 1]) for role, place in places.items()), has_row_numbers=numbered
+        "parquet",
+        places=tuple(names.items()),
+        types=tuple(role_types.items()),
+        has_row_numbers=any(name.lower() == "file_row_number" for name in columns),
+        time_formats=detect_time_formats(str(path), times, dataset),
     )

@@ -4,19 +4,22 @@ import fnmatch
 import glob
 import gzip
 import logging
+import lzma
 import re
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from backports import zstd
+
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import parquet
+from oneclass.tasks.ingest import containers, parquet
 from oneclass.tasks.ingest.formats import LogFormat, detect_format
 from oneclass.tasks.ingest.landing import RejectedFile, list_landing_files
 from oneclass.tasks.ingest.scan import (
@@ -35,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 MAX_LINE_BYTES = 1 << 26
-GZIP_MAGIC, PARQUET_MAGIC, ZIP_MAGIC = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 LOG_PATTERNS = ("mv_*.txt", "combined_data_*.txt")
+PACKED_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
 TAR_HEADER_BYTES = 512
 TAR_MAGIC = slice(257, 262)
 
@@ -102,6 +105,8 @@ class LogFile:
         sha256: of the file's bytes on disk, or of the member's.
         size: their number.
         signature: of `location` when its bytes were read.
+        container: of `containers.detect_container`.
+        encoding: of its text, if it is not UTF-8.
         layout: None if the digest is known, so that the rest was not scanned.
         text: the scan of its bytes, without the head; None for Parquet.
     """
@@ -112,7 +117,8 @@ class LogFile:
     sha256: str
     size: int
     signature: FileSignature
-    gzipped: bool = False
+    container: str = ""
+    encoding: str = ""
     layout: LogFormat | None = None
     text: FileScan | None = None
 
@@ -121,6 +127,11 @@ class LogFile:
         """`text`, of a log that is not Parquet."""
         assert self.text is not None
         return self.text
+
+    @property
+    def content_sha256(self) -> str:
+        """The digest of its text, however it is packed; of the bytes on disk where these were not unpacked."""
+        return self.text.sha256 if self.text else self.sha256
 
 
 class SourceScanner:
@@ -152,7 +163,7 @@ class SourceScanner:
         scans: dict[Path, list[LogFile]] = {}
         for path in paths:
             with _check_readable(Path(path)):
-                locations = _expand_path(Path(path), self.dataset)
+                locations = expand_path(Path(path), self.dataset)
             for location in locations:
                 try:
                     logs = self._scan_if_changed(location, known or {}, scans)
@@ -197,7 +208,12 @@ def describe_expected_sources(home: Home, dataset: Dataset) -> str:
     return "\n".join([*lines, "Fetch and unpack them, put them there, or name them with --source."])
 
 
-def _expand_path(path: Path, dataset: Dataset) -> Sequence[Path]:
+def expand_path(path: Path, dataset: Dataset) -> Sequence[Path]:
+    """Return the files that a source names: itself, or those of a folder or pattern, sorted by name.
+
+    Raises:
+        InputError: it names none.
+    """
     if path.is_dir():
         files = list_landing_files(path)
         logs = [p for p in files if is_log_name(p.name, dataset)]
@@ -221,65 +237,72 @@ def _expand_path(path: Path, dataset: Dataset) -> Sequence[Path]:
 
 def is_log_name(name: str, dataset: Dataset) -> bool:
     """Whether a file of this name is read from a folder."""
-    return any(fnmatch.fnmatch(name, pattern + more) for pattern in dataset.files for more in ("", ".gz"))
+    return any(fnmatch.fnmatch(name, pattern + more) for pattern in dataset.files for more in PACKED_SUFFIXES)
 
 
 @contextmanager
 def _check_readable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: the gzip file is cut short or damaged ({error}). Fetch it again.") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, zstd.ZstdError) as error:
+        raise InputError(f"{path}: the compressed file is cut short or damaged ({error}). Fetch it again.") from error
     except tarfile.TarError as error:
         raise InputError(f"{path}: the tar archive is cut short or damaged ({error}). Fetch it again.") from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}). Check its permissions.") from error
+        advice = "Check its permissions." if error.errno else "Fetch it again."  # bz2 has no error of its own
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}). {advice}") from error
 
 
 def _scan_file(path: Path, stamp: FileSignature, dataset: Dataset, known: Mapping[str, int]) -> list[LogFile]:
     """Read a file to its end once, hashing its bytes and scanning its text in the same pass."""
-    with open(path, "rb") as raw:
-        magic = raw.read(4)
-    if not magic:
+    if not stamp.size:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
-    if magic == ZIP_MAGIC:
-        raise InputError(f"{path}: is a zip archive. Unpack it and name the log inside.")
-    gzipped = magic.startswith(GZIP_MAGIC)
-    with _open_log(path, gzipped) as stream:
-        archived = is_tar(stream.read(TAR_HEADER_BYTES))
-    if archived:
-        return _scan_archive_members(path, stamp, gzipped, dataset, known)
-    log = LogFile(str(path), path, "", "", stamp.size, stamp, gzipped)
-    if magic == PARQUET_MAGIC:
+    container = containers.detect_container(path)
+    log = LogFile(str(path), path, "", "", stamp.size, stamp, container)
+    if container == "parquet":
         log = replace(log, sha256=hash_file(str(path)))
         return [log if log.sha256 in known else replace(log, layout=parquet.detect_parquet_format(path, dataset))]
-    if gzipped and stamp.size in known.values() and (digest := hash_file(str(path))) in known:
+    with containers.open_text(path, container) as stream:
+        archived = is_tar(stream.read(TAR_HEADER_BYTES))
+    if archived:
+        return _scan_archive_members(path, stamp, container, dataset, known)
+    if container and stamp.size in known.values() and (digest := hash_file(str(path))) in known:
         return [replace(log, sha256=digest)]  # unpacking a known log would cost far more than hashing it
-    digest, text = _hash_and_scan(path, gzipped)
+    digest, text = _hash_and_scan(path, container)
+    if dataset.encoding and (not text.utf8 or text.nul_line is not None):
+        log = replace(log, encoding=dataset.encoding)
+        with containers.open_text(path, container, dataset.encoding) as stream:
+            text = scan_stream(stream)
     return [_with_format(replace(log, sha256=digest), text, dataset, known)]
 
 
-def _hash_and_scan(path: Path, gzipped: bool) -> tuple[str, FileScan]:
+def _hash_and_scan(path: Path, container: str) -> tuple[str, FileScan]:
     """Return the digest of a file's bytes and the scan of its text."""
+    if container != "gzip":
+        with containers.open_text(path, container) as stream:
+            text = scan_stream(stream)
+        is_plain = not container and text.size == path.stat().st_size
+        return text.sha256 if is_plain else hash_file(str(path)), text
     with open(path, "rb") as raw:
-        if not gzipped:
-            text = scan_stream(raw)
-            return text.sha256, text
         hashed: Any = HashingStream(raw)  # GzipFile only reads it
         with gzip.GzipFile(fileobj=hashed) as unpacked:
             text = scan_stream(unpacked)
-        return hashed.hexdigest(), text
+        digest = hashed.hexdigest()
+    if text.head.startswith(containers.UTF16_MARKS):
+        with containers.open_text(path, container) as stream:
+            text = scan_stream(stream)
+    return digest, text
 
 
 def _scan_archive_members(
-    path: Path, stamp: FileSignature, gzipped: bool, dataset: Dataset, known: Mapping[str, int]
+    path: Path, stamp: FileSignature, container: str, dataset: Dataset, known: Mapping[str, int]
 ) -> list[LogFile]:
     """Scan the logs inside a tar archive, each with its own digest, so that logs ingested unpacked are skipped."""
     found: dict[str, LogFile] = {}
-    with _open_log(path, gzipped) as stream:
+    with containers.open_text(path, container) as stream:
         for name, member in iterate_logs(stream):
             text = scan_stream(member)
-            log = LogFile(f"{path}/{name}", path, name, text.sha256, text.size, stamp, gzipped)
+            log = LogFile(f"{path}/{name}", path, name, text.sha256, text.size, stamp, container)
             found.pop(name, None)  # a later member takes the place of one of its name, as when it is unpacked
             found[name] = _with_format(log, text, dataset, known)
     if not found:
@@ -308,7 +331,3 @@ def _detect_layout(path: str, text: FileScan, dataset: Dataset) -> LogFormat:
             "line that is read. Line ends may be missing there: break the line, or take it out."
         )
     return detect_format(path, whole[:1000], dataset)
-
-
-def _open_log(path: Path, gzipped: bool) -> BufferedIOBase:
-    return gzip.open(path, "rb") if gzipped else open(path, "rb")

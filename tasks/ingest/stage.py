@@ -20,6 +20,7 @@ from oneclass.tasks.ingest.landing import RejectedFile
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, describe_expected_sources, is_log_name
+from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
@@ -82,6 +83,7 @@ def ingest(
     """
     settings, named = settings or IngestSettings(), list(sources)
     known_files = file_registry.load_known_files(home)
+    unmatched = [] if named else _list_unmatched(home, dataset)
     paths = named or _landing_sources(home, dataset, may_be_none=bool(known_files) and not replace)
     rejected: list[RejectedFile] | None = None if named or replace else []
     known = {} if replace else {one.sha256: one.size for one in known_files}
@@ -95,7 +97,15 @@ def ingest(
         plan = file_registry.plan_ingest(home, [] if replace else known_files, logs, settings)
         try:
             _write_events(
-                home, dataset, plan, run_id, settings, replace=replace, rejected=rejected, record_batch=is_nightly
+                home,
+                dataset,
+                plan,
+                run_id,
+                settings,
+                replace=replace,
+                rejected=rejected,
+                unmatched=unmatched,
+                record_batch=is_nightly,
             )
             break
         except file_registry.RejectLimitExceeded as error:
@@ -119,6 +129,21 @@ def _landing_sources(home: Home, dataset: Dataset, may_be_none: bool) -> list[Pa
     raise InputError(describe_expected_sources(home, dataset))
 
 
+def _list_unmatched(home: Home, dataset: Dataset) -> list[RejectedFile]:
+    """List the files of a landing folder in which no name matches; a few among logs are left out on purpose."""
+    waiting = landing.list_landing_files(home.landing) if home.landing.is_dir() else []
+    if any(is_log_name(path.name, dataset) for path in waiting):
+        return []
+    if waiting:
+        names = ", ".join(path.name for path in waiting[:3]) + (
+            f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+        )
+        message = "%s: no file is called %s, so nothing new was read. It holds %s: rename them, or change `files` in the data set's file"
+        logger.warning(message, home.landing, " or ".join(dataset.files), names)
+    reason = f"its name matches none of the patterns {', '.join(dataset.files)}"
+    return [RejectedFile(path, reason) for path in waiting]
+
+
 def _write_events(
     home: Home,
     dataset: Dataset,
@@ -128,6 +153,7 @@ def _write_events(
     *,
     replace: bool,
     rejected: Sequence[RejectedFile] | None,
+    unmatched: Sequence[RejectedFile],
     record_batch: bool,
 ) -> None:
     """Load the new logs and delete those they replace. Without new logs, only check the contract."""
@@ -147,7 +173,7 @@ def _write_events(
             _load_files(connection, home.spill, dataset, plan.new)
         if rejected is not None:
             file_registry.check_reject_limit(connection, plan.new, dataset.max_reject_share)
-        file_registry.record_changes(connection, home, run_id, plan, rejected or [])
+        file_registry.record_changes(connection, home, run_id, plan, rejected or [], unmatched)
         if record_batch:
             anomalies.record_batch_stats(connection, run_id)
 
@@ -158,7 +184,7 @@ def _load_files(
     try:
         spill.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="ingest-", dir=spill) as scratch:
-            load_logs(connection, files, Path(scratch), dataset)
+            load_logs(connection, files, Path(scratch), dataset, progress.iterate_with_progress)
     except OSError as error:
         raise OneclassError(
             f"{spill}: logs cannot be unpacked here ({error.strerror}). Free some space or choose "
@@ -203,7 +229,7 @@ def _log_changes(
         digest=digest,
     )
     if ingested.skipped:
-        logger.info("%s: skipped, because the warehouse holds the same bytes already", _first_paths(ingested.skipped))
+        logger.info("%s: skipped, because the warehouse holds the same events already", _first_paths(ingested.skipped))
     if ingested.changed:
         ids = {one.file_id for one in plan.arrivals if one.is_new and one.before}
         replacing_events = sum(events for file_id, _, events, _ in logs if file_id in ids)

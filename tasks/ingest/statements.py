@@ -6,6 +6,7 @@ from pathlib import Path
 
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.ingest import times
 from oneclass.tasks.ingest.formats import LogFormat
 
 MAX_ID_BYTES = 10_000
@@ -39,52 +40,137 @@ def find_multiline_quotes(layout: LogFormat) -> str:
     )
 
 
-def parse_delimited(layout: LogFormat, damaged: str, bounds: Mapping[str, str], quoted_field_condition: str) -> str:
-    """Return the statement with one row per line of delimited fields.
+def parse_text(
+    layout: LogFormat, dataset: Dataset, is_utf8: bool, bounds: Mapping[str, str], quoted_field_condition: str
+) -> str:
+    """Return the statement with one row per event of a log of delimited fields or JSON lines.
 
     Args:
-        damaged: the condition that a line has bytes that are not UTF-8.
+        is_utf8: whether all bytes are UTF-8; damage counts in the fields that are read.
         bounds: of `event_bounds`.
         quoted_field_condition: the condition that a line is part of a quoted field of several lines.
     """
-    places, delimiter = dict(layout.places), _quote_literal(layout.delimiter)
-    split = f"string_split(line, {delimiter})"
-    if layout.quoted:
-        escaped = re.escape(layout.delimiter)
-        pattern = _quote_literal(f'{escaped}("(?:[^"]|"")*"|[^"{escaped}][^{escaped}]*|)')
-        split = sql.statement("ingest/quoted_fields", delimiter=delimiter, pattern=pattern)
-    return sql.statement(
-        "ingest/delimited",
-        split=split,
+    fields = _json_fields(layout) if layout.statement == "json" else _delimited_fields(layout, dataset)
+    conditions = ["not starts_with(line, '#')"] if layout.comments else []
+    conditions += [f"line <> {_quote_literal(layout.header)}"] if layout.header else []
+    named = sql.statement(
+        "ingest/fields",
         header_lines=str(layout.header_lines),
+        is_data=" and ".join(conditions) or "true",
+        **{"value": "'1'", "time": "null::varchar"} | fields,
+    )
+    return sql.statement(
+        "ingest/parse",
+        named=named,
+        item="unnest(if(len(item_id) > 0, item_id, [null]))" if layout.item_lists else "item_id",
+        number=_as_number(layout.decimal),
         fields=str(layout.fields),
-        user=f"field[{places['user']}]",
-        item=f"field[{places['item']}]",
-        value=f"field[{places['value']}]" if "value" in places else "'1'",
-        time=f"field[{places['time']}]" if "time" in places else "null::varchar",
-        has_time=str("time" in places).lower(),
-        damaged=damaged,
+        malformed="is not JSON" if layout.statement == "json" else "quotes do not pair",
+        damaged="false" if is_utf8 else "coalesce(contains(user_id || item_id, chr(65533)), false)",
         spoilt=quoted_field_condition,
+        occurred_at=times.to_utc(layout.time_formats, dataset.timezone),
+        **_id_conditions(dataset),
+        **_time_condition(layout),
         **bounds,
     )
 
 
-def parse_parquet(path: Path, file_id: int, layout: LogFormat, bounds: Mapping[str, str]) -> str:
+def parse_parquet(path: Path, file_id: int, layout: LogFormat, dataset: Dataset, bounds: Mapping[str, str]) -> str:
     """Return the statement with one row per row of a Parquet log."""
     columns = {role: '"' + str(name).replace('"', '""') + '"' for role, name in layout.places}
-    return sql.statement(
+    types = dict(layout.types)
+    named = sql.statement(
         "ingest/parquet",
         file_id=str(file_id),
         path=_quote_literal(escape_path(path)),
-        user=columns["user"],
-        item=columns["item"],
+        user=_as_text(columns["user"], types["user"]),
+        item=_as_text(columns["item"], types["item"]),
         value=columns.get("value", "1"),
-        time=columns.get("time", "null"),
-        has_time=str("time" in columns).lower(),
+        time=_as_time_or_text(columns["time"], types["time"]) if "time" in columns else "null::timestamp",
         row_number="row_number() over ()" if layout.has_row_numbers else "file_row_number + 1",
         numbered=str(not layout.has_row_numbers).lower(),
+    )
+    is_text = types.get("value") == "VARCHAR"
+    is_instant = "time" not in types or types["time"].startswith(("TIMESTAMP", "DATE"))
+    has_zone = "WITH TIME ZONE" in types.get("time", "")
+    return sql.statement(
+        "ingest/parse",
+        named=named,
+        item="item_id",
+        number=_as_number("") if is_text else "try_cast(value as double)",
+        fields="1",
+        malformed="",
+        damaged="false",
+        spoilt="false",
+        occurred_at=times.localise("time", "UTC" if has_zone else dataset.timezone)
+        if is_instant
+        else times.to_utc(layout.time_formats, dataset.timezone),
+        **_id_conditions(dataset),
+        **_time_condition(layout),
         **bounds,
     )
+
+
+def _delimited_fields(layout: LogFormat, dataset: Dataset) -> dict[str, str]:
+    delimiter = _quote_literal(layout.delimiter)
+    split = f"string_split(line, {delimiter})"
+    if layout.delimiter == " ":
+        split = "string_split_regex(trim(line, ' ' || chr(9)), '[ \\t]+')"
+    elif layout.quoted:
+        escaped = re.escape(layout.delimiter)
+        pattern = _quote_literal(f'{escaped}("(?:[^"]|"")*"|[^"{escaped}][^{escaped}]*|)')
+        split = sql.statement("ingest/quoted_fields", delimiter=delimiter, pattern=pattern)
+    columns = {role: f"field[{place}]" for role, place in layout.places}
+    if layout.item_lists:
+        columns["item"] = f"string_split({columns['item']}, {_quote_literal(dataset.item_separator)})"
+    return {"split": split, **columns}
+
+
+def _json_fields(layout: LogFormat) -> dict[str, str]:
+    columns = {role: f"json_extract_string(line, {_quote_literal(str(path))})" for role, path in layout.places}
+    return {"split": "if(json_valid(line), [line], null)"} | {
+        role: f"if(json_valid(line), {column}, null)" for role, column in columns.items()
+    }
+
+
+def _as_number(decimal: str) -> str:
+    """Return the number that the text `value` is; null where it is none."""
+    # DuckDB reads 5_0 as 50.
+    plain = "if(contains({value}, '_'), null, try_cast({value} as double))"
+    if not decimal:
+        return plain.format(value="value")
+    thousands = "." if decimal == "," else ","
+    grouped = f"regexp_full_match(value, '-?\\d{{1,3}}([{thousands}]\\d{{3}})+([{decimal}]\\d+)?')"
+    number = plain.format(value=f"replace(replace(value, '{thousands}', ''), '{decimal}', '.')")
+    return f"case when not contains(value, '{thousands}') or {grouped} then {number} end"
+
+
+def _as_text(column: str, duckdb_type: str) -> str:
+    """Return a column's ids as text: whole numbers without decimals, and none for NaN."""
+    if not duckdb_type.startswith(("FLOAT", "DOUBLE", "DECIMAL")):
+        return f"{column}::varchar"
+    number = f"{column}::double"
+    return f"case when isfinite({number}) then if({number} = trunc({number}), {number}::hugeint::varchar, {column}::varchar) end"
+
+
+def _as_time_or_text(column: str, duckdb_type: str) -> str:
+    if "WITH TIME ZONE" in duckdb_type:
+        return f"{column} at time zone 'UTC'"
+    return f"{column}::timestamp" if duckdb_type.startswith(("TIMESTAMP", "DATE")) else _as_text(column, duckdb_type)
+
+
+def _time_condition(layout: LogFormat) -> dict[str, str]:
+    return {"has_time": str("time" in dict(layout.places)).lower()}
+
+
+def _id_conditions(dataset: Dataset) -> dict[str, str]:
+    """Return the conditions that an id stands for a missing one."""
+    missing = dataset.missing_ids
+    if not missing:
+        return {"no_user": "false", "no_item": "false"}
+    listed = ", ".join(map(_quote_literal, missing))
+    first = ", ".join(sorted({str(ord(text[0])) for text in missing if text}))
+    return {f"no_{role}": f"ascii({role}_id) in ({first}) and {role}_id in ({listed})" for role in ("user", "item")}
 
 
 def escape_path(path: Path) -> str:

@@ -93,7 +93,9 @@ def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     file = Path(os.path.abspath(home.warehouse))  # a relative path such as `md:x` would be a service's address
 
     def once() -> duckdb.DuckDBPyConnection:
-        return duckdb.connect(str(file), read_only=read_only, config=database_config(home))
+        connection = duckdb.connect(str(file), read_only=read_only, config=database_config(home))
+        connection.execute("set TimeZone = 'UTC'")
+        return connection
 
     try:
         if not read_only:

@@ -31,6 +31,7 @@ BREACHES = {
         ("value_in_range", "update TABLE set value = 5.5 where line_number = 1"),
         ("value_in_range", "update TABLE set value = 0.5 where line_number = 1"),
         ("file_known", "insert into TABLE values ('u1', 'i1', 5, null, 3, 1)"),
+        ("times_plausible", "update TABLE set occurred_at = timestamp '1970-08-23' where line_number = 1"),
         ("columns", "alter table TABLE drop column occurred_at"),
         ("columns", "alter table TABLE add column device varchar"),
         ("columns", "alter table TABLE alter value type float"),
@@ -149,7 +150,7 @@ BREACHES = {
     ],
     "indexed.observed_negatives": [
         ("pair_once", "insert into TABLE from indexed.observed_negatives"),
-        ("not_liked", "insert into TABLE values (0, 0, null)"),
+        ("liked_later_or_never", "insert into TABLE values (0, 0, null, null)"),
         ("only_where_asked", "select 1"),
         ("events_folded", "delete from indexed.observed_negatives"),
         ("events_folded", "update TABLE set user_index = 1"),

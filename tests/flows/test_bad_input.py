@@ -36,7 +36,7 @@ BAD_SOURCES = {
         lambda folder: write(
             folder / "log.csv.gz", gzip.compress(b"userId,movieId,rating,timestamp\n1,1,4,9\n" * 9999)[:-20]
         ),
-        "log.csv.gz: the gzip file is cut short",
+        "log.csv.gz: the compressed file is cut short",
     ),
     "no columns": (lambda folder: write(folder / "log.csv", b"who,what\n1,2\n"), "log.csv"),
 }

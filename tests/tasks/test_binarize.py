@@ -118,12 +118,20 @@ def test_since_on_a_log_without_times_is_reported(home, log_events):
         binarize(home, BinarizeSettings(), "run", since=date(2026, 1, 1))
 
 
+def test_a_period_without_events_is_named_with_the_log_s_own(home, log_events):
+    log_events([("a", "x", 1, datetime(2024, 5, 31, 22, 30)), ("b", "x", 1, datetime(2024, 6, 2))])
+    with pytest.raises(
+        InputError, match="of 2 events none lies up to 2024-05-30: they go from 2024-05-31 to 2024-06-02"
+    ):
+        binarize(home, BinarizeSettings(), "run", until=date(2024, 5, 30))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         (
             BinarizeSettings(threshold=9),
-            r"none of 2 events has a value of at least binarize.threshold = 9 \(the highest is 3",
+            r"none of 2 events has a value of at least binarize.threshold = 9 \(the highest of all is 3",
         ),
         (BinarizeSettings(k_core=3), "the activity filters leave none of 2 likes .*binarize.k_core = 3"),
     ],

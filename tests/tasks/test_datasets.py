@@ -90,7 +90,6 @@ def test_a_name_that_is_misspelt_or_no_name_is_refused_with_logs_too(tmp_path, n
         ('title = "x"\ntreshold = 4\n', "unknown key treshold"),
         ('title = "x"\nvalu_min = 4\n', "Did you mean value_min?"),
         ('title = "x"\ncolumns.usr = ["u"]\n', "unknown key columns.usr. Did you mean user?"),
-        ("value_min = 1\n", "key title is missing"),
         ('title = "x"\nmax_reject_share = 2\n', "max_reject_share"),
         ('title = "x"\nlayout = "matrix"\n', "layout"),
         ('title = "x"\nfields = ["user", "item"]\n', "need a delimiter"),

@@ -41,11 +41,11 @@ UNREADABLE = {
     "tar cut in a log": (_tar()[:1540], "cut short or damaged"),
     "tar.gz cut short": (gzip.compress(_tar())[:-9], "cut short or damaged"),
     "tar without logs": (_tar().replace(b"mv_", b"xx_").replace(b"\x00ustar", b"\x00ustar"), "damaged"),
-    "zip": (b"PK\x03\x04rest", "Unpack it"),
+    "zip": (b"PK\x03\x04rest", "the zip archive is cut short or damaged"),
     "cut Parquet": (b"PAR1 and no more", "is not a complete Parquet file"),
     "other columns": (b"a,b,c\n1,2,3\n", "line 1: has the columns a, b, c"),
-    "no header": (b"1,2,3\n1,2,3\n", "needs user: user_id or"),
-    "prose": (b"hello world\n", "is not in a known format"),
+    "no header": (b"1,2,3\n1,2,3\n", 'fields = ["user", "item", "value"]'),
+    "prose": (b"hello\n", "is not in a known format"),
 }
 
 

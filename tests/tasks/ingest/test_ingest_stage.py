@@ -185,7 +185,7 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.ingest import stage
 
 load = stage.load_logs
-def read_and_die(connection, files, scratch, dataset):
+def read_and_die(connection, files, scratch, dataset, report_progress):
     (scratch / "copy.txt").write_text("unpacked")
     load(connection, files, scratch, dataset)
     print(connection.execute("select count(*) from raw.events").fetchone()[0], flush=True)
@@ -228,7 +228,7 @@ BAD = [
     ("netflix", "10,4,2004-02-30", "time is no date"),
     ("netflix", "10,4,infinity", "time is no date"),
     ("netflix", "10,4,204-01-01", "time is no date"),  # a fuzzer's finding: it was read as the year 204
-    ("ml-1m", "a,b,3,20044-01-01", "time is neither"),
+    ("ml-1m", "a,b,3,20044-01-01", "time is not a date or time"),
     ("netflix", " ,4,2004-01-01", "names no user"),
     ("netflix", "10", "1 fields instead of 3"),
     ("ml-1m", "a,b,3", "3 fields instead of 4"),
@@ -241,9 +241,9 @@ BAD = [
     ("ml-1m", "a,b,-1,1", "value is below value_min = 1 of the data set's file"),
     ("netflix", "10,5.5,2004-01-01", "value is above value_max = 5"),
     ("msd", "a\tb\t0.5", "value is below value_min = 1"),
-    ("ml-1m", "a,b,3,", "time is neither"),
-    ("ml-1m", "a,b,3,yesterday", "time is neither"),
-    ("ml-1m", "a,b,3,999999999999999999", "time is neither"),
+    ("ml-1m", "a,b,3,", "time is not a date or time"),
+    ("ml-1m", "a,b,3,yesterday", "time is not a date or time"),
+    ("ml-1m", "a,b,3,99999999999999999999", "time is not a date or time"),
     ("ml-1m", '"a,b,3,1', "quotes do not pair"),
     ("msd", "a\tb\tthrice", "value is not a number"),
     ("citeulike-a", "3 1 2", "counts 3 items, but 2 follow"),
