@@ -94,21 +94,6 @@ join judged using (protocol, model, score)
 left join level_with_best using (protocol, model, score)
 order by list_position($protocols, protocol), list_place, place
 
--- name: evaluation
--- evaluation_of_run: one row per protocol, model, score and metric of one run, as the files have them.
-create or replace temp table evaluation_of_run as
-select
-    protocol,
-    model,
-    score,
-    metric,
-    value,
-    standard_error,
-    users
-from evaluation.metrics
-where run_id = $run_id
-order by protocol, model, score, metric
-
 -- name: contract_results
 -- One row per rule that a stage of a run was checked against, as it was last checked, broken ones first.
 select

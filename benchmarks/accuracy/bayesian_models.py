@@ -108,7 +108,7 @@ def fitted(name: str, settings: ModelSettings, train: csr_matrix, run: RunSettin
     return model, time.process_time() - began
 
 
-def judged(
+def evaluate_model(
     name: str, settings: ModelSettings, splits: Splits, run: RunSettings, *, by_degree: bool = False
 ) -> Iterator[dict[str, str]]:
     """Rows of the table, one a score, over all protocols."""
@@ -203,7 +203,7 @@ def main() -> None:
         rows = []
         for text in arguments.models:
             name, settings = named(text, run)
-            rows += judged(name, settings, splits, run, by_degree=arguments.by_degree)
+            rows += evaluate_model(name, settings, splits, run, by_degree=arguments.by_degree)
         print_table(rows)
 
 

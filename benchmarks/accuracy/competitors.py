@@ -254,8 +254,8 @@ def library_fit(name: str, settings: dict[str, Any], split: SplitMatrices, threa
         return Fit(name, threads, LIBRARIES[name].fit(split.train, threads, seed, **settings))
 
 
-def judged(model: Any, part: Part, score: str = "score") -> dict[str, np.ndarray]:
-    """`metrics.user_metrics` of the part's users."""
+def evaluate_users(model: Any, part: Part, score: str = "score") -> dict[str, np.ndarray]:
+    """Compute `metrics.user_metrics` for the users of a part."""
     return rank_part_targets(model, score, part).of_users
 
 
@@ -269,7 +269,7 @@ def search(name: str, split: SplitMatrices, trials: int, threads: int, seed: int
     for number in range(1, trials + 1):
         trial, began = study.ask(library.space), time.process_time()
         settings = library.settings | trial.params
-        of_users = judged(library_fit(name, settings, split, threads, seed), split.parts["validation"])
+        of_users = evaluate_users(library_fit(name, settings, split, threads, seed), split.parts["validation"])
         value = of_users["ndcg@100"].mean()
         study.tell(trial, value)
         tried.append((value, settings))

@@ -71,7 +71,7 @@ def sample(part: Part, users: int, seed: int) -> Part:
     )
 
 
-def judged(
+def evaluate_settings(
     settings: dict[str, Any], parts: SplitMatrices, part: Part, seed: int, threads: int
 ) -> tuple[dict[str, np.ndarray], float, float]:
     """Metrics of every user, seconds of the fit, and seconds of ranking for a thousand users."""
@@ -107,7 +107,7 @@ def on_test(options: argparse.Namespace, folder: Path) -> None:
         if figures:
             settings = settings | EXACT | {"oversampling": settings["vectors"]}
         said = f"{name}, published {figures[0]:.4f} / {figures[1]:.4f}" if figures else name
-        print_row(said, judged(settings, parts, part, options.seed, options.threads))
+        print_row(said, evaluate_settings(settings, parts, part, options.seed, options.threads))
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.accuracy import competitors
 from benchmarks.accuracy.bayesian_models import prepared
-from benchmarks.accuracy.competitors import LIBRARIES, judged, library_fit, search
+from benchmarks.accuracy.competitors import LIBRARIES, evaluate_users, library_fit, search
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.models.evaluation import metrics
@@ -105,14 +105,18 @@ def main() -> None:
             search(given.tune, split, given.trials, given.threads, given.seed)
             return
         models = competitors.fitted(run, given.models, split)
-        on_validation = {name: judged(model, split.parts["validation"])["ndcg@100"] for name, model in models.items()}
+        on_validation = {
+            name: evaluate_users(model, split.parts["validation"])["ndcg@100"] for name, model in models.items()
+        }
         best = max(on_validation, key=lambda name: on_validation[name].mean())
-        found = {name: judged(model, split.parts[given.part]) for name, model in models.items()}
+        found = {name: evaluate_users(model, split.parts[given.part]) for name, model in models.items()}
         for name in given.libraries:
             settings = LIBRARIES[name].settings
             if given.search:
                 settings = search(name, split, given.search, given.threads, given.seed)
-            found[name] = judged(library_fit(name, settings, split, given.threads, given.seed), split.parts[given.part])
+            found[name] = evaluate_users(
+                library_fit(name, settings, split, given.threads, given.seed), split.parts[given.part]
+            )
     print_values(found)
     alike = [(LIBRARIES[name].ours, name) for name in given.libraries if LIBRARIES[name].ours in models]
     print_differences(found, [*alike, *((best, name) for name in found if name != best)])

@@ -84,7 +84,7 @@ def solve_factorized(matrix, size, vector, half):
 def _eliminate(lanes, matrix, k, inverse):
     """matrix[i] -= inverse matrix[k, i] matrix[k] for k < i < n - 1: one step of a symmetric elimination.
 
-    matrix: float64, rows W long, flat. Row i is updated from the last multiple of DOUBLES up to i on.
+    matrix: float64, rows W long, flat. Row i is updated from the last multiple of F64_WIDTH up to i on.
     """
     n, width = len(lanes), pad_width(len(lanes), F64_WIDTH)
     for begin in range(0, width, F64_WIDTH):
@@ -103,7 +103,7 @@ def solve_with_pivot_floor(lanes, system, least, solution):
 
     Args:
         lanes: a tuple of n integers; only its length counts.
-        system: float64, flat, rows of n numbers filled up to a multiple of DOUBLES: the upper triangle of P, of
+        system: float64, flat, rows of n numbers filled up to a multiple of F64_WIDTH: the upper triangle of P, of
             size n - 1, and z in column n - 1. It is overwritten.
     """
     n, width = len(lanes), pad_width(len(lanes), F64_WIDTH)

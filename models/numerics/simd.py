@@ -1,19 +1,17 @@
-"""Lanes: short vectors of numbers that a kernel loads, adds, multiplies and stores in one step, as values in numba code.
+"""SIMD vectors as values in numba code: short vectors that a kernel loads, adds, multiplies and stores in one step.
 
-numba cannot know that two arrays do not overlap. So a plain loop over a few dozen factors keeps no running sum in a
-register, and spends more time on tests and on the rest of the last vector than on arithmetic. Here a kernel says which
-vectors it holds:
+numba cannot know that two arrays do not overlap, so a plain loop over a few dozen factors keeps no running sum in a register,
+and spends more time on tests and on the rest of the last vector than on arithmetic. Here a kernel names its vectors:
 
     total = total + load(table, at) * load(own, 0)
 
-`total` has 16 float32 or 8 float64 (64 bytes, LANES or DOUBLES of them); `folded` adds the halves of 16 float32 to
-make 8. LLVM maps lanes to what the processor has: one AVX-512 register, two of AVX2, four of SSE or NEON. Lanes add to
-and multiply with lanes of the same kind, and a number of their type multiplies all of them. As everywhere in numba, the
-`fastmath` of the function decides whether a product and a sum become one instruction ("contract").
+`total` has 16 float32 or 8 float64 (64 bytes, F32_WIDTH or F64_WIDTH of them); `add_halves` makes 8 float32 of 16. LLVM maps
+vectors to the processor's registers: one of AVX-512, two of AVX2, four of SSE or NEON. Vectors of one kind add and multiply, and a
+number of their type multiplies all elements. As everywhere in numba, `fastmath` of the function decides whether a product and a sum
+become one instruction ("contract").
 
-Arrays are contiguous, and places in them are element numbers. Bounds are not checked: the caller makes sure that all
-lanes from a place on lie in the array. `models.numerics.simd` has loops over whole rows of numbers,
-`models.numerics.simd` holds several rows of lanes at once.
+Arrays are contiguous, and positions are element numbers. Bounds are not checked: the caller makes sure that a whole vector from a
+position on lies in the array.
 """
 
 import operator
@@ -110,7 +108,7 @@ def _loads(kind):
 
 @intrinsic
 def load(typing, array, at):
-    """array[at : at + n] as lanes, n = LANES for float32 and DOUBLES for float64."""
+    """array[at : at + n] as lanes, n = F32_WIDTH for float32 and F64_WIDTH for float64."""
     lanes = vector_type(array.dtype)
     return lanes(array, types.intp), _loads(lanes)
 
@@ -142,7 +140,7 @@ def store(typing, array, at, lanes):
 
 @intrinsic
 def broadcast(typing, number):
-    """Lanes (LANES float32 or DOUBLES float64) that are all the number."""
+    """Lanes (F32_WIDTH float32 or F64_WIDTH float64) that are all the number."""
     lanes = vector_type(number)
 
     def generate(context, builder, call, arguments):
@@ -242,7 +240,7 @@ def add_scaled(target, at, factor, source, source_at, width):
 
 @njit(**IN_ORDER)
 def add_weighted(target, at, weights, weights_at, source, source_at, step, count):
-    """target[at + l] += sum_{c < count} weights[weights_at + c] source[source_at + step c + l], l < LANES.
+    """target[at + l] += sum_{c < count} weights[weights_at + c] source[source_at + step c + l], l < F32_WIDTH.
 
     `count` is a multiple of UNROLLED. There are UNROLLED running sums, so that an addition need not wait for the last.
     """
@@ -258,7 +256,7 @@ def add_weighted(target, at, weights, weights_at, source, source_at, step, count
 
 @njit(**IN_ORDER)
 def dot(one, one_at, other, other_at, width):
-    """sum_{l < width} one[one_at + l] other[other_at + l], float32; `width` a multiple of LANES."""
+    """sum_{l < width} one[one_at + l] other[other_at + l], float32; `width` a multiple of F32_WIDTH."""
     total = broadcast(ZERO)
     for lane in range(0, width, F32_WIDTH):
         total = total + load(one, one_at + lane) * load(other, other_at + lane)
@@ -391,7 +389,7 @@ def plus_outer(typing, tile, array, at, lanes):
 
 @njit(**IN_ORDER)
 def add_outer(target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
-    """Add `count` outer products to a tile of ROWS x LANES, in their order, with the whole tile in registers.
+    """Add `count` outer products to a tile of ROWS x F32_WIDTH, in their order, with the whole tile in registers.
 
     target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r] right[right_at + right_step c + l].
     As in BLAS, each of the three arrays comes with a place and a step; callers hold each in a larger table.

@@ -19,10 +19,9 @@ from python_calamine import CalamineError, CalamineWorkbook
 
 from oneclass.tasks.errors import InputError
 
-PARQUET_MAGIC = b"PAR1"
 MAGIC = {
     b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip",
-    PARQUET_MAGIC: "parquet",
+    b"PAR1": "parquet",
 }  # fmt: skip
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_JSON_BYTES = 1 << 26

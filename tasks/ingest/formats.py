@@ -9,22 +9,19 @@ from typing import Any
 
 from oneclass.tasks.datasets import Columns, Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.times import detect_time_formats
+from oneclass.tasks.ingest.times import MIN_MATCH, NUMBER, detect_time_formats
 
 DELIMITERS = (",", "\t", ";", "|", "::", " ")
 ROLES = ("user", "item", "value", "time")
 MOVIE_HEADER = re.compile(r"\s*\d+\s*:\s*")
 NETFLIX_RATING = re.compile(r"[^,]+,[^,]+,\d{4}-\d\d-\d\d\s*")
 NUMBER_PATTERN = r"-?\d+(?:\.\d+)?"
-NUMBER = re.compile(rf"\s*{NUMBER_PATTERN}\s*")
 COMMA_NUMBER = re.compile(r"\s*-?(\d+|\d{1,3}(\.\d{3})+),(\d+)\s*")
 HEADERLESS_FORMATS = (
     ("::", ("user", "item", "value", "time"), re.compile(rf"[^:]+::[^:]+::{NUMBER_PATTERN}::\d+\s*")),  # ratings.dat
     ("\t", ("user", "item", "value", "time"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER_PATTERN}\t\d+\s*")),  # u.data
     ("\t", ("user", "item", "value"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER_PATTERN}\s*")),  # taste profile triplets
 )
-MIN_FORMAT_MATCH = 0.5
-"""A layout is recognised if at least this share of the first lines matches; the others may be damaged."""
 HINTS = {
     "user": ("user", "cust", "client", "member", "visitor", "reviewer", "account", "buyer", "person", "kunde", "session"),
     "item": ("item", "product", "sku", "asin", "movie", "song", "track", "artist", "book", "article", "artikel", "isbn",
@@ -42,12 +39,11 @@ class LogFormat:
     Attributes:
         statement: `netflix`, `delimited`, `json`, `adjacency`, `counted_adjacency` or `parquet`.
         delimiter: the field separator; a blank stands for any number of blanks.
-        quoted: whether fields may be in double quotes, as in RFC 4180.
         header_lines: lines before the first event.
         header: the header itself; where it is repeated, it is skipped.
         comments: whether lines that begin with `#` are skipped.
         fields: the number of fields of a line.
-        places: role ("user", "item", "value", "time") -> position of its field, from 1; in Parquet its name; in JSON its path.
+        columns: role ("user", "item", "value", "time") -> position of its field, from 1; in Parquet its name; in JSON its path.
         types: role -> DuckDB's type of a Parquet column.
         has_row_numbers: whether a Parquet log has its own column `file_row_number`.
         item_lists: whether the item's field lists several items.
@@ -57,17 +53,21 @@ class LogFormat:
 
     statement: str
     delimiter: str = ""
-    quoted: bool = False
     header_lines: int = 0
     header: str = ""
     comments: bool = False
     fields: int = 0
-    places: tuple[tuple[str, int | str], ...] = ()
+    columns: tuple[tuple[str, int | str], ...] = ()
     types: tuple[tuple[str, str], ...] = ()
     has_row_numbers: bool = False
     item_lists: bool = False
     decimal: str = ""
     time_formats: tuple[str, ...] = ()
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether fields may be in double quotes, as in RFC 4180. Tab-separated logs hold quotes as they are."""
+        return len(self.delimiter) == 1 and self.delimiter not in "\t "
 
 
 def detect_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogFormat:
@@ -103,29 +103,29 @@ def match_columns(header: Sequence[str], columns: Columns) -> tuple[dict[str, in
     A value is not required if `header` has no column for it besides user, item and time.
     """
     lowered = [name.strip().lower() for name in header]
-    places = {}
+    positions = {}
     for role in ROLES:
         accepted = [name.lower() for name in getattr(columns, role)]
         if match := next((name for name in accepted if name in lowered), None):
-            places[role] = lowered.index(match) + 1
+            positions[role] = lowered.index(match) + 1
     named = sum(bool(name) for name in lowered)  # an index column has no name
-    needed = ["user", "item", *(["value"] if columns.value and len(places) < named else [])]
-    return places, [role for role in needed if role not in places]
+    needed = ["user", "item", *(["value"] if columns.value and len(positions) < named else [])]
+    return positions, [role for role in needed if role not in positions]
 
 
-def explain_lacking_columns(place: str, names: Sequence[str], lacking: Sequence[str], dataset: Dataset) -> str:
+def explain_lacking_columns(source: str, names: Sequence[str], lacking: Sequence[str], dataset: Dataset) -> str:
     """Return the refusal of a log whose columns lack roles, with the lines of a data set's file that help."""
     shown = ", ".join(name.strip() for name in names if name.strip())[:300]
     return (
-        f"{place}: has the columns {shown}, and none of them is known as {' or '.join(lacking)}. Say which is which in "
+        f"{source}: has the columns {shown}, and none of them is known as {' or '.join(lacking)}. State which is which in "
         f"the data set's file, datasets/{dataset.name}.toml in the home:\n\n{suggest_columns(names, dataset)}"
     )
 
 
 def suggest_columns(names: Sequence[str], dataset: Dataset) -> str:
     """Return the table `[columns]` of a data set's file, guessed from a log's column names."""
-    places, _ = match_columns(names, dataset.columns)
-    chosen = {role: names[place - 1] for role, place in places.items()}
+    positions, _ = match_columns(names, dataset.columns)
+    chosen = {role: names[position - 1] for role, position in positions.items()}
     for role in ROLES:
         free = [name for name in names if name.strip() and name not in chosen.values()]
         hinted = [name for hint in HINTS[role] for name in free if hint in name.lower()]
@@ -141,17 +141,17 @@ def suggest_columns(names: Sequence[str], dataset: Dataset) -> str:
 
 
 def split_line(line: str, layout: LogFormat) -> list[str]:
-    """Split a line into its fields, as the statements of `sql/ingest/` do."""
+    """Split a line into its fields, as the statements of `sql/ingest.sql` do."""
     if layout.delimiter == " ":
         return line.split()
-    return next(csv.reader([line], delimiter=layout.delimiter)) if layout.quoted else line.split(layout.delimiter)
+    return next(csv.reader([line], delimiter=layout.delimiter)) if layout.is_quoted else line.split(layout.delimiter)
 
 
 def _is_netflix(filled: Sequence[str], dataset: Dataset) -> bool:
     return (
         not dataset.fields
         and any(MOVIE_HEADER.fullmatch(line) for line in filled)
-        and _matching_share(filled, MOVIE_HEADER, NETFLIX_RATING) >= MIN_FORMAT_MATCH
+        and _matching_share(filled, MOVIE_HEADER, NETFLIX_RATING) >= MIN_MATCH
     )
 
 
@@ -163,12 +163,12 @@ def _delimited_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogF
     for layout, names, lacking in headers:
         if not lacking:
             return _shift_row_names(replace(layout, fields=len(names)), lines)
-    layout, names, lacking = max(headers, key=lambda header: len(header[0].places))
-    if layout.places:
+    layout, names, lacking = max(headers, key=lambda header: len(header[0].columns))
+    if layout.columns:
         raise InputError(explain_lacking_columns(f"{path}, line 1", names, lacking, dataset))
     filled = [line for line in lines if line.strip()]
     for delimiter, roles, pattern in HEADERLESS_FORMATS:
-        if _matching_share(filled, pattern) >= MIN_FORMAT_MATCH:
+        if _matching_share(filled, pattern) >= MIN_MATCH:
             layout = _column_positions(delimiter, roles)
             if _has_header(lines, layout):
                 names = split_line(lines[0], layout)
@@ -181,37 +181,35 @@ def _delimiters(dataset: Dataset) -> tuple[str, ...]:
     return (dataset.delimiter,) if dataset.delimiter else DELIMITERS
 
 
-def _is_quoted(delimiter: str) -> bool:
-    return len(delimiter) == 1 and delimiter not in "\t "  # tab-separated logs hold quotes as they are
-
-
 def _match_header(line: str, delimiter: str, dataset: Dataset) -> tuple[LogFormat, list[str], list[str]]:
     """Return the layout by a header's names, the names, and the roles that it lacks."""
-    layout = LogFormat("delimited", delimiter, _is_quoted(delimiter), header_lines=1, header=line)
+    layout = LogFormat("delimited", delimiter, header_lines=1, header=line)
     names = split_line(line, layout)
-    places, lacking = match_columns(names, dataset.columns)
-    return replace(layout, places=tuple(places.items())), names, lacking
+    positions, lacking = match_columns(names, dataset.columns)
+    return replace(layout, columns=tuple(positions.items())), names, lacking
 
 
 def _shift_row_names(layout: LogFormat, lines: Sequence[str]) -> LogFormat:
     """Move the columns by one if the lines begin with a row name that the header leaves out, as R writes them."""
     counts = [len(split_line(line, layout)) for line in lines[1:] if line.strip()]
-    if sum(count == layout.fields + 1 for count in counts) <= MIN_FORMAT_MATCH * len(counts):
+    if sum(count == layout.fields + 1 for count in counts) <= MIN_MATCH * len(counts):
         return layout
-    places = tuple((role, int(place) + 1) for role, place in layout.places)
-    return replace(layout, fields=layout.fields + 1, places=places)
+    columns = tuple((role, int(position) + 1) for role, position in layout.columns)
+    return replace(layout, fields=layout.fields + 1, columns=columns)
 
 
 def _has_header(lines: Sequence[str], layout: LogFormat) -> bool:
     """Whether the first line of a log read by position is a header: it has no number where the lines below have numbers."""
     rows = [split_line(line, layout) for line in lines if line.strip()]
-    positions = [int(place) - 1 for role, place in layout.places if role in ("value", "time")]
+    positions = [int(position) - 1 for role, position in layout.columns if role in ("value", "time")]
     first, below = rows[0], [row for row in rows[1:] if len(row) == layout.fields]
 
     def is_number(row: Sequence[str], position: int) -> bool:
         return position < len(row) and any(letter.isdigit() for letter in row[position])
 
-    numeric = [at for at in positions if sum(is_number(row, at) for row in below) > MIN_FORMAT_MATCH * len(below)]
+    numeric = [
+        position for position in positions if sum(is_number(row, position) for row in below) > MIN_MATCH * len(below)
+    ]
     return (
         bool(numeric)
         and not any(NUMBER.fullmatch(text) for text in first)
@@ -220,8 +218,8 @@ def _has_header(lines: Sequence[str], layout: LogFormat) -> bool:
 
 
 def _column_positions(delimiter: str, roles: Sequence[str]) -> LogFormat:
-    places = tuple((role, place) for place, role in enumerate(roles, 1) if role != "-")
-    return LogFormat("delimited", delimiter, _is_quoted(delimiter), fields=len(roles), places=places)
+    columns = tuple((role, position) for position, role in enumerate(roles, 1) if role != "-")
+    return LogFormat("delimited", delimiter, fields=len(roles), columns=columns)
 
 
 def _matching_share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:
@@ -230,14 +228,14 @@ def _matching_share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:
 
 def _detect_values(path: str, layout: LogFormat, rows: Sequence[Sequence[str]], dataset: Dataset) -> LogFormat:
     """Add the forms of values and times, from sampled rows of fields."""
-    places = {role: int(place) - 1 for role, place in layout.places}
-    values = [row[places["value"]] for row in rows] if "value" in places else []
-    times = [row[places["time"]] for row in rows] if "time" in places else []
+    positions = {role: int(position) - 1 for role, position in layout.columns}
+    values = [row[positions["value"]] for row in rows] if "value" in positions else []
+    times = [row[positions["time"]] for row in rows] if "time" in positions else []
     return replace(
         layout,
         item_lists=bool(dataset.item_separator),
         decimal=_decimal_mark(path, values, dataset),
-        time_formats=detect_time_formats(path, times, dataset) if "time" in places else (),
+        time_formats=detect_time_formats(path, times, dataset) if "time" in positions else (),
     )
 
 
@@ -245,7 +243,7 @@ def _decimal_mark(path: str, values: Sequence[str], dataset: Dataset) -> str:
     if dataset.decimal:
         return dataset.decimal
     matches = [match for value in values if (match := COMMA_NUMBER.fullmatch(value))]
-    if len(matches) <= MIN_FORMAT_MATCH * sum("," in value or "." in value for value in values):
+    if len(matches) <= MIN_MATCH * sum("," in value or "." in value for value in values):
         return ""
     if all(len(match[3]) == 3 and not match[2] for match in matches):
         raise InputError(
@@ -290,20 +288,20 @@ def _json_format(path: str, records: Sequence[dict[str, Any]], dataset: Dataset)
         for name, json_path, value in _list_paths(record):
             fields.setdefault(name, (json_path, []))[1].append(value)
     names = list(fields)
-    places, lacking = match_columns(names, dataset.columns)
+    positions, lacking = match_columns(names, dataset.columns)
     if lacking:
         raise InputError(explain_lacking_columns(f"{path}, line 1 (JSON lines)", names, lacking, dataset))
-    columns = {role: fields[names[place - 1]] for role, place in places.items()}
+    columns = {role: fields[names[position - 1]] for role, position in positions.items()}
     for role, (json_path, _) in columns.items():
         if "[*]" in json_path and role != "item":
             raise InputError(
-                f"{path}, line 1: the {role}'s field {names[places[role] - 1]} is a list. Name one with single values."
+                f"{path}, line 1: the {role}'s field {names[positions[role] - 1]} is a list. Name one with single values."
             )
     values = {role: ["" if one is None else str(one) for one in found] for role, (_, found) in columns.items()}
     return LogFormat(
         "json",
         fields=1,
-        places=tuple((role, f"${json_path}") for role, (json_path, _) in columns.items()),
+        columns=tuple((role, f"${json_path}") for role, (json_path, _) in columns.items()),
         item_lists="[*]" in columns["item"][0],
         decimal=_decimal_mark(path, values.get("value", []), dataset),
         time_formats=detect_time_formats(path, values["time"], dataset) if "time" in values else (),
@@ -315,7 +313,7 @@ def _explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset) -
     if "\ufffd" in line:
         return f"{path}, line 1: is neither UTF-8 text nor Parquet. Name its `encoding` in the data set's file, or another log."
     delimiter = max(_delimiters(dataset), key=lambda mark: (line.count(mark), len(mark)))
-    names = split_line(line, LogFormat("delimited", delimiter, _is_quoted(delimiter)))
+    names = split_line(line, LogFormat("delimited", delimiter))
     if len(names) < 2 or not line.replace("\t", " ").isprintable():
         return (
             f"{path}, line 1: is not in a known format: {line[:80]!r}. Known are delimited text, JSON lines, Parquet, Netflix "
@@ -325,7 +323,7 @@ def _explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset) -
         return explain_lacking_columns(f"{path}, line 1", names, ("user", "item"), dataset)
     roles = [role for role in ROLES[: len(names)]] + ["-"] * (len(names) - len(ROLES))
     return (
-        f"{path}, line 1: is not a header, and the fields {', '.join(names)[:200]} do not say what they are. Say it in the data "
-        f"set's file, datasets/{dataset.name}.toml in the home, in the order of the fields (`-` for one to ignore):\n\n"
+        f"{path}, line 1: is not a header, and the fields {', '.join(names)[:200]} do not say what they are. State their roles in "
+        f"the data set's file, datasets/{dataset.name}.toml in the home, in their order (`-` for a field to ignore):\n\n"
         f"delimiter = {json.dumps(delimiter)}\nfields = {json.dumps(roles)}"
     )

@@ -225,7 +225,7 @@ def _create_line_view(connection: duckdb.DuckDBPyConnection, prepared: Sequence[
 
 def _quoted_field_condition(connection: duckdb.DuckDBPyConnection, layout: LogFormat) -> str:
     """Return the condition that a line is part of a quoted field of several lines."""
-    if not layout.quoted:
+    if not layout.is_quoted:
         return "false"
     connection.execute(statements.find_multiline_quotes(layout))
     connection.execute(sql.statement("ingest/spoilt"))

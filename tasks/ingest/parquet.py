@@ -61,7 +61,7 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
             )
     return LogFormat(
         "parquet",
-        places=tuple(names.items()),
+        columns=tuple(names.items()),
         types=tuple(role_types.items()),
         has_row_numbers=any(name.lower() == "file_row_number" for name in columns),
         time_formats=detect_time_formats(str(path), times, dataset),

@@ -114,8 +114,8 @@ def format_toml(preview: Preview) -> str:
     if layout.time_formats:
         lines.append(f"time_format = {json.dumps(layout.time_formats[-1])}")
     if layout.statement == "delimited" and not layout.header:
-        roles = {int(place): role for role, place in layout.places}
-        fields = [roles.get(place, "-") for place in range(1, layout.fields + 1)]
+        roles = {int(position): role for role, position in layout.columns}
+        fields = [roles.get(position, "-") for position in range(1, layout.fields + 1)]
         lines += [f"delimiter = {json.dumps(layout.delimiter)}", f"fields = {json.dumps(fields)}"]
     if dataset.layout != "recognised":
         lines.append(f"layout = {json.dumps(dataset.layout)}")
@@ -137,14 +137,14 @@ def format_toml(preview: Preview) -> str:
 def column_names(layout: LogFormat) -> dict[str, str]:
     """Return the name of each role's column, if the log names its columns."""
     if layout.statement == "parquet":
-        return {role: str(name) for role, name in layout.places}
+        return {role: str(name) for role, name in layout.columns}
     if layout.statement == "json":
-        return {role: str(path)[1:].replace("[*]", "").replace('"', "").lstrip(".") for role, path in layout.places}
+        return {role: str(path)[1:].replace("[*]", "").replace('"', "").lstrip(".") for role, path in layout.columns}
     if not layout.header:
         return {}
     names = split_line(layout.header, layout)
     shift = 1 + layout.fields - len(names)  # R leaves out the name of the first column
-    return {role: names[int(place) - shift].strip() for role, place in layout.places}
+    return {role: names[int(position) - shift].strip() for role, position in layout.columns}
 
 
 def _sample_logs(dataset: Dataset, paths: Iterable[str | Path], folder: Path) -> Iterator[tuple[LogFile, bool]]:
@@ -162,7 +162,7 @@ def _sample_logs(dataset: Dataset, paths: Iterable[str | Path], folder: Path) ->
 
 
 def _write_sample(path: Path, sample: Path) -> bool:
-    """Write the beginning of a log, and return whether the log is longer."""
+    """Write the beginning of a log that is longer than a sample, and return whether it is."""
     if path.stat().st_size <= SAMPLE_BYTES:
         return False
     container = containers.detect_container(path)
@@ -171,11 +171,11 @@ def _write_sample(path: Path, sample: Path) -> bool:
             rows = connection.read_parquet(escape_path(path), hive_partitioning=False).limit(SAMPLE_ROWS)
             rows.write_parquet(str(sample))
         return True
-    with containers.open_text(path, container) as stream, open(sample, "wb") as target:
+    with containers.open_text(path, container) as stream:
         head = stream.read(SAMPLE_BYTES)
-        is_cut = bool(stream.read(1))
-        target.write(head[: head.rfind(b"\n") + 1] if is_cut and b"\n" in head else head)
-    return True
+        if is_cut := bool(stream.read(1)):
+            sample.write_bytes(head[: head.rfind(b"\n") + 1] or head)
+    return is_cut
 
 
 def _describe_layout(path: str, layout: LogFormat, is_cut: bool) -> str:
@@ -189,8 +189,8 @@ def _describe_layout(path: str, layout: LogFormat, is_cut: bool) -> str:
     }
     lines = [f"{path}: {kinds[layout.statement]}" + ("; the beginning of it is read here" if is_cut else "")]
     names = column_names(layout)
-    for role, place in layout.places:
-        lines.append(f"    {role:<6} <- {names.get(role, f'field {place}')}")
+    for role, position in layout.columns:
+        lines.append(f"    {role:<6} <- {names.get(role, f'field {position}')}")
     if layout.time_formats:
         lines.append(f"    times as {layout.time_formats[-1]}")
     return "\n".join(lines)

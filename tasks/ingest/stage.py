@@ -83,8 +83,13 @@ def ingest(
     """
     settings, named = settings or IngestSettings(), list(sources)
     known_files = file_registry.load_known_files(home)
-    unmatched = [] if named else _list_unmatched(home, dataset)
-    paths = named or _landing_sources(home, dataset, may_be_none=bool(known_files) and not replace)
+    waiting = landing.list_landing_files(home.landing) if home.landing.is_dir() and not named else []
+    unmatched = [] if any(is_log_name(path.name, dataset) for path in waiting) else waiting
+    if unmatched:
+        _warn_of_unmatched(home, dataset, unmatched)
+    paths = named or ([home.landing] if waiting and not (unmatched and known_files and not replace) else [])
+    if not paths and (replace or not known_files):
+        raise InputError(describe_expected_sources(home, dataset))
     rejected: list[RejectedFile] | None = None if named or replace else []
     known = {} if replace else {one.sha256: one.size for one in known_files}
     logs = (scanner or SourceScanner(dataset)).scan(paths, known, rejected)
@@ -118,30 +123,16 @@ def ingest(
     return _log_changes(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), rejected or [])
 
 
-def _landing_sources(home: Home, dataset: Dataset, may_be_none: bool) -> list[Path]:
-    waiting = landing.list_landing_files(home.landing) if home.landing.is_dir() else []
-    if any(is_log_name(path.name, dataset) for path in waiting):
-        return [home.landing]
-    if may_be_none:
-        return []
-    if waiting:
-        return [home.landing]  # none matches the patterns, which the error explains
-    raise InputError(describe_expected_sources(home, dataset))
-
-
-def _list_unmatched(home: Home, dataset: Dataset) -> list[RejectedFile]:
-    """List the files of a landing folder in which no name matches; a few among logs are left out on purpose."""
-    waiting = landing.list_landing_files(home.landing) if home.landing.is_dir() else []
-    if any(is_log_name(path.name, dataset) for path in waiting):
-        return []
-    if waiting:
-        names = ", ".join(path.name for path in waiting[:3]) + (
-            f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
-        )
-        message = "%s: no file is called %s, so nothing new was read. It holds %s: rename them, or change `files` in the data set's file"
-        logger.warning(message, home.landing, " or ".join(dataset.files), names)
-    reason = f"its name matches none of the patterns {', '.join(dataset.files)}"
-    return [RejectedFile(path, reason) for path in waiting]
+def _warn_of_unmatched(home: Home, dataset: Dataset, unmatched: Sequence[Path]) -> None:
+    names = ", ".join(path.name for path in unmatched[:3])
+    more = f" and {len(unmatched) - 3} more" if len(unmatched) > 3 else ""
+    logger.warning(
+        "%s: no file is called %s, so nothing new is read. It holds %s%s: rename them, or change `files` in the data set's file",
+        home.landing,
+        " or ".join(dataset.files),
+        names,
+        more,
+    )
 
 
 def _write_events(
@@ -153,7 +144,7 @@ def _write_events(
     *,
     replace: bool,
     rejected: Sequence[RejectedFile] | None,
-    unmatched: Sequence[RejectedFile],
+    unmatched: Sequence[Path],
     record_batch: bool,
 ) -> None:
     """Load the new logs and delete those they replace. Without new logs, only check the contract."""
@@ -173,7 +164,9 @@ def _write_events(
             _load_files(connection, home.spill, dataset, plan.new)
         if rejected is not None:
             file_registry.check_reject_limit(connection, plan.new, dataset.max_reject_share)
-        file_registry.record_changes(connection, home, run_id, plan, rejected or [], unmatched)
+        reason = f"its name matches none of the patterns {', '.join(dataset.files)}"
+        unread = [RejectedFile(path, reason) for path in unmatched]
+        file_registry.record_changes(connection, home, run_id, plan, rejected or [], unread)
         if record_batch:
             anomalies.record_batch_stats(connection, run_id)
 

@@ -77,7 +77,7 @@ def parse_text(
 
 def parse_parquet(path: Path, file_id: int, layout: LogFormat, dataset: Dataset, bounds: Mapping[str, str]) -> str:
     """Return the statement with one row per row of a Parquet log."""
-    columns = {role: '"' + str(name).replace('"', '""') + '"' for role, name in layout.places}
+    columns = {role: '"' + str(name).replace('"', '""') + '"' for role, name in layout.columns}
     types = dict(layout.types)
     named = sql.statement(
         "ingest/parquet",
@@ -116,18 +116,18 @@ def _delimited_fields(layout: LogFormat, dataset: Dataset) -> dict[str, str]:
     split = f"string_split(line, {delimiter})"
     if layout.delimiter == " ":
         split = "string_split_regex(trim(line, ' ' || chr(9)), '[ \\t]+')"
-    elif layout.quoted:
+    elif layout.is_quoted:
         escaped = re.escape(layout.delimiter)
         pattern = _quote_literal(f'{escaped}("(?:[^"]|"")*"|[^"{escaped}][^{escaped}]*|)')
         split = sql.statement("ingest/quoted_fields", delimiter=delimiter, pattern=pattern)
-    columns = {role: f"field[{place}]" for role, place in layout.places}
+    columns = {role: f"field[{place}]" for role, place in layout.columns}
     if layout.item_lists:
         columns["item"] = f"string_split({columns['item']}, {_quote_literal(dataset.item_separator)})"
     return {"split": split, **columns}
 
 
 def _json_fields(layout: LogFormat) -> dict[str, str]:
-    columns = {role: f"json_extract_string(line, {_quote_literal(str(path))})" for role, path in layout.places}
+    columns = {role: f"json_extract_string(line, {_quote_literal(str(path))})" for role, path in layout.columns}
     return {"split": "if(json_valid(line), [line], null)"} | {
         role: f"if(json_valid(line), {column}, null)" for role, column in columns.items()
     }
@@ -160,7 +160,7 @@ def _as_time_or_text(column: str, duckdb_type: str) -> str:
 
 
 def _time_condition(layout: LogFormat) -> dict[str, str]:
-    return {"has_time": str("time" in dict(layout.places)).lower()}
+    return {"has_time": str("time" in dict(layout.columns)).lower()}
 
 
 def _id_conditions(dataset: Dataset) -> dict[str, str]:

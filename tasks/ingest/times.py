@@ -26,7 +26,7 @@ NUMERIC_DATE = re.compile(
     r"\s*(\d{1,4})([-./])(\d{1,2})\2(\d{4}|\d{1,2})(?:,?[ T]+\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?\s*([AaPp][Mm])?)?\s*"
 )
 CLOCKS = ("%H:%M:%S.%f", "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:%S%p", "%I:%M%p")
-NAMED_MONTHS = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%y", "%m %d, %Y")
+NAMED_MONTHS = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%y")
 MIN_MATCH = 0.5
 """A form is recognised if at least this share of the sampled times has it; the others may be damaged."""
 

@@ -42,7 +42,8 @@ def write_publication_tables(
     if reusable:
         for name in (publications.DATABASE_FILE, publications.RECOMMENDATIONS_FILE):
             shutil.copyfile(reusable / name, folder / name)
-    connection.execute(sql.statement("publish/evaluation"), {"run_id": run_ids["evaluated"]})
+    metrics = f"create or replace temp table evaluation_of_run as {sql.statement('report/metrics')}"
+    connection.execute(metrics, {"run_id": run_ids["evaluated"]})
     publications.copy_tables(
         home, folder, _iterate_tables(connection, run_ids, RUN_TABLES if reusable else PUBLISHED_TABLES)
     )

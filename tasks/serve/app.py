@@ -80,9 +80,7 @@ def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
     @app.get("/recommend", response_model=Answer)
     async def recommend(
         user: Annotated[str | None, Query(description="a user of the logs")] = None,
-        item: Annotated[
-            Ids, Query(description="the history instead of a user: items that are liked, the newest last")
-        ] = None,
+        item: Annotated[Ids, Query(description="a history instead of a user: liked items, the newest last")] = None,
         n: Count = 20,
         within: Annotated[Ids, Query(description="items to choose among; all by default")] = None,
         without: Annotated[Ids, Query(description="items to leave out")] = None,

@@ -174,7 +174,7 @@ def _rewrite_splits(
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, everything, seed=0))
         warehouse.drop_temporary(connection)
     if "leave_one_out" in arguments.protocols:
-        assert everything is not None  # as another protocol than `given` is asked for
+        assert everything is not None  # only a run of `given` alone leaves it out
         split_matrices = protocols.make_leave_one_out(connection, everything, arguments.seed, home.limits.threads)
         # one row: a digest of the edges that were drawn to be left out
         digest = "select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from left_out"

@@ -181,7 +181,7 @@ def deployments(prefect_server, monkeypatch):
     asyncio.run(make())
 
 
-def found(name: str) -> str:
+def read_deployment_name(name: str) -> str:
     async def look():
         async with get_client() as client:
             return (await client.read_deployment_by_name(name)).name
@@ -191,9 +191,9 @@ def found(name: str) -> str:
 
 def test_a_name_that_one_deployment_bears_is_enough(deployments):
     with pytest.raises(ValueError, match="Invalid deployment name"):  # Prefect alone wants the flow's name too
-        found("alone")
+        read_deployment_name("alone")
     setup_environment(ctx=None)
-    assert found("alone") == found("one/alone") == "alone"
+    assert read_deployment_name("alone") == read_deployment_name("one/alone") == "alone"
 
 
 def test_other_names_are_left_to_prefect(deployments):
@@ -202,5 +202,5 @@ def test_other_names_are_left_to_prefect(deployments):
     assert not hasattr(PrefectClient.read_deployment_by_name.__wrapped__, "__wrapped__")
     for name in ("shared", "absent"):
         with pytest.raises(ValueError, match="Invalid deployment name"):
-            found(name)
-    assert found("other/shared") == "shared"
+            read_deployment_name(name)
+    assert read_deployment_name("other/shared") == "shared"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accuracy.competitors import LIBRARIES, judged, library_fit
+from benchmarks.accuracy.competitors import LIBRARIES, evaluate_users, library_fit
 from benchmarks.scale.workloads import limits
 from benchmarks.scale.workloads.apart import Took, clock
 from benchmarks.scale.workloads.limits import Rates
@@ -67,9 +67,9 @@ def _ranked(took: Took, model: Any, part: Part, score: str = "score") -> float |
         took.why = "no test user has anything to be found"
         return None
     few = np.flatnonzero(np.diff(part.targets.indptr))[:10]
-    judged(model, Part(part.histories[few], part.targets[few], part.users[few]), score)
+    evaluate_users(model, Part(part.histories[few], part.targets[few], part.users[few]), score)
     with clock(took):
-        of_users = judged(model, part, score)
+        of_users = evaluate_users(model, part, score)
     took.ndcg = float(of_users["ndcg@100"].mean())
     return took.ndcg
 

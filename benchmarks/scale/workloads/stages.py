@@ -58,8 +58,8 @@ def _work(run: RunSettings, stage: str, made: Made) -> Made:
     elif stage == "diagnose":
         diagnose(home, RUN, run.seed)
     elif stage == "evaluate":
-        judged = evaluate(home, RUN, PROTOCOL, made["digests"][PROTOCOL], made["fits"])
-        return {"failed": judged.failed}
+        evaluated = evaluate(home, RUN, PROTOCOL, made["digests"][PROTOCOL], made["fits"])
+        return {"failed": evaluated.failed}
     else:
         return {"model": _publish(run, made)}
     return {}

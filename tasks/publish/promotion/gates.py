@@ -39,7 +39,7 @@ def check_better_than_random(what: str, mean_rank: Mean) -> str | None:
 
 
 def check_size(what: str, now: int, champion_size: int, limits: PromotionLimits) -> str | None:
-    """Check that there are not far fewer edges (or users) than in the current publication."""
+    """Check that the edges (or users) are not far fewer than in the current publication."""
     if now >= limits.min_size_ratio * champion_size:
         return None
     return (

@@ -114,7 +114,7 @@ TWO_BY_TWO = csr_matrix(np.ones((2, 2), dtype=np.float32))
 def night(home):
     """A function that makes a run with one fit, at a time of its own."""
 
-    def made(name, started_at="2026-01-01", *, publishes=False):
+    def record_night(name, started_at="2026-01-01", *, publishes=False):
         with runs.record_run(home, name, "backfill", {}):
             digest = name * 16
             fits.store_fit(home, Popularity().fit(TWO_BY_TWO), digest, key="k", matrices="m", seconds=1, peak_bytes=1)
@@ -128,7 +128,7 @@ def night(home):
                 publish(home, name, PublishSettings())
             retention.collect_garbage(home, runs=1)
 
-    return made
+    return record_night
 
 
 def retained_digests(home):
