@@ -1,7 +1,10 @@
 """Logs that change under their names: what replaces what, and that the tables come out as from nothing."""
 
+import gzip
 import logging
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -192,3 +195,27 @@ def test_a_run_that_is_killed_while_it_replaces_leaves_the_old(home, dataset, tm
     assert subprocess.run(command, cwd=REPOSITORY, check=False).returncode == -signal.SIGKILL
     assert rows(home, "select count(*), min(item_id), max(item_id) from raw.events") == [(50_000, "x", "x")]
     assert ingest(home, dataset, [path], "run-3").total_events == 1
+
+
+def test_the_same_content_packed_and_plain_counts_once(home, dataset, tmp_path, caplog):
+    plain = csv(tmp_path / "orders.csv", "a,x,5", "b,y,4")
+    (archive := tmp_path / "orders.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    (other := tmp_path / "copy.csv").write_bytes(plain.read_bytes())
+    with caplog.at_level(logging.INFO):
+        result = ingest(home, dataset, [archive, plain, other], "run")
+    assert (result.total_events, result.new, result.skipped) == (2, (str(archive),), (str(plain), str(other)))
+    assert result.file_ids == (1, 1, 1) and f"{plain} and 1 more: skipped" in caplog.text
+
+
+def test_ids_in_another_encoding_are_quarantined_with_the_encoding_to_state(home, dataset):
+    lines = "user_id,item_id,rating\n" + "".join(f"Müller{n},Käse,5\n" for n in range(20))
+    home.landing.mkdir(parents=True)
+    (home.landing / "ratings.csv").write_bytes(lines.encode("windows-1252"))
+    csv(home.landing / "ratings-2.csv", "a,x,5")
+    assert ingest(home, dataset, [], "run-1").set_aside == (str(home.landing / "ratings.csv"),)
+    note = (home.landing / "quarantine" / "ratings.csv.why.txt").read_text()
+    [encoding] = re.findall('encoding = "(.*)"', note)
+    shutil.move(home.landing / "quarantine" / "ratings.csv", home.landing)
+    result = ingest(home, dataset.model_copy(update={"encoding": encoding}), [], "run-2")
+    items = rows(home, "select distinct item_id from raw.events where item_id <> 'x'")
+    assert (result.events, items) == (20, [("Käse",)])
