@@ -61,7 +61,8 @@ class Rule(_Declared):
         texts = [text for text in (self.where, self.query) if text is not None]
         if len(texts) != (self.type == UNEXPECTED_ROWS) or (texts and self.kwargs):
             raise ValueError(
-                f"rule {self.name}: either `where` or `query` belongs to the type unexpected_rows, `kwargs` to all others"
+                f"rule {self.name}: either `where` or `query` belongs to the type unexpected_rows, `kwargs` to all "
+                "others"
             )
         return self
 

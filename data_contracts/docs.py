@@ -1,8 +1,8 @@
 """Great Expectations' Data Docs of the contracts, built on request and readable offline.
 
-Each table has a page with a section for its rules and one for every column: the rules in words, shares of rows, and sample
-rows that break them. The sections are Great Expectations' own. Its page around them would load styles and scripts from
-public hosts, so this module writes the page. `operations.contract_results` has the results of every run.
+Each table has a page with a section for its rules and one for every column: the rules in words, shares of rows, and
+sample rows that break them. The sections are Great Expectations' own. Its page around them would load styles and
+scripts from public hosts, so this module writes the page. `operations.contract_results` has the results of every run.
 """
 
 import html
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; } td, th { border: 1px solid #bbb; padding: .3rem .5rem; text-align: left; }
+table { border-collapse: collapse; width: 100%; } td, th { border: 1px solid #bbb; padding: .3rem .5rem; text-align:
+left; }
 .ge-section { margin-top: 2rem; } .text-danger { color: #b00020; } .text-success { color: #1b6e3c; }
 .collapse, .show-scrollbars { overflow-x: auto; } i.fas.text-success::before { content: "✓"; }
 i.fas.text-danger::before { content: "✗"; } i.fas.text-warning::before { content: "!"; }

@@ -1,7 +1,7 @@
 """Load Great Expectations on the first check, without the libraries that no contract uses.
 
-Loading it takes about as long as all checks of a small run. Deferring two libraries that serve one or two of its expectation
-types, and pausing garbage collection while modules are imported, saves two fifths of that.
+Loading it takes about as long as all checks of a small run. Deferring two libraries that serve one or two of its
+expectation types, and pausing garbage collection while modules are imported, saves two fifths of that.
 """
 
 import gc

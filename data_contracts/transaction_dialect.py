@@ -27,8 +27,8 @@ class TransactionConnection:
     """The owner's connection as its own cursor; a cursor of DuckDB's would be a second connection.
 
     Attributes:
-        failure: the message of the first error since `lend`, or empty. After an error DuckDB aborts the transaction, and
-            every statement fails.
+        failure: the message of the first error since `lend`, or empty. After an error DuckDB aborts the transaction,
+            and every statement fails.
     """
 
     def __init__(self) -> None:

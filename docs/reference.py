@@ -44,7 +44,8 @@ def _head() -> str:
     return (
         "# Reference\n\nGenerated from the code by `python -m docs.reference`. Do not edit.\n\n"
         "- [Commands](#commands) and their [exit statuses](#exit-statuses)\n"
-        "- [Settings](#settings) of the [stages](#settings-of-the-stages) and of the [models](#settings-of-the-models)\n"
+        "- [Settings](#settings) of the [stages](#settings-of-the-stages) and of the "
+        "[models](#settings-of-the-models)\n"
         "- [Protocols](#protocols) and [metrics](#metrics)\n- [Tables](#tables)\n"
     )
 

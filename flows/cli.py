@@ -217,8 +217,8 @@ def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared]
     """Run a command that runs flows, on a Prefect server, if need be a temporary one.
 
     Args:
-        prepare: called before Prefect is loaded or its server started; returns what `command` takes, or the text to print
-            if there is nothing to run.
+        prepare: called before Prefect is loaded or its server started; returns what `command` takes, or the text to
+            print if there is nothing to run.
 
     Returns:
         The exit status, one of `EXIT_STATUSES`.
@@ -245,7 +245,9 @@ def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared]
 
 
 def run_without_prefect(command: Callable[[], str], *, debug: bool) -> int:
-    """Run a command that has no flow, as `run_command` does, without loading Prefect; signals act as in any Python program."""
+    """Run a command that has no flow, as `run_command` does, without loading Prefect; signals act as in any Python
+    program.
+    """
     _restore_signals()
     try:
         with warnings.catch_warnings():

@@ -127,7 +127,8 @@ def _deploy(given: DeployParameters) -> str:
 
     deployment = deploy(given)
     return (
-        f"Deployed {deployment.name}: every night at {given.cron} ({given.timezone}), in {deployment.parameters['home']}.\n"
+        f"Deployed {deployment.name}: every night at {given.cron} ({given.timezone}), in "
+        f"{deployment.parameters['home']}.\n"
         f"Start one now:    prefect deployment run {deployment.flow_name}/{deployment.name}\n"
         f"Start a worker:   prefect worker start --pool {given.pool}"
     )
@@ -240,7 +241,10 @@ def _explain(given: ExplainParameters) -> str:
     dataset_home = home.Home(root, dataset.name)
     explanation = explain_user(dataset_home, given.user, models=given.models, top=given.top, item_id=given.item)
     titles = item_titles.read_titles(Path(given.titles), dataset.columns.item) if given.titles else explanation.titles
-    return f"{text.format_explanation(explanation, titles)}\n\nPage: {page.write_user_page(dataset_home, explanation, titles)}"
+    return (
+        f"{text.format_explanation(explanation, titles)}\n\nPage: "
+        f"{page.write_user_page(dataset_home, explanation, titles)}"
+    )
 
 
 def _serve(given: ServeParameters) -> str:

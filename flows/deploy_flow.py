@@ -1,7 +1,7 @@
 """Deployments of the nightly run in Prefect: one per data set, each with its home as an absolute path.
 
-A worker may run in any folder, and runs each flow in a temporary one. So a deployment names its flow by module, and every
-file and folder by absolute path.
+A worker may run in any folder, and runs each flow in a temporary one. So a deployment names its flow by module, and
+every file and folder by absolute path.
 """
 
 import json
@@ -42,15 +42,26 @@ EVENT_NAME = "prefect.flow-run.{}"
 NOTIFICATIONS = {  # name of the automation: (state, text) of the notification
     "not begun": (
         "not begun",
-        "a night that was due at {{{{ flow_run.expected_start_time }}}} has not begun. Does a worker run? `prefect worker start --pool {pool}`",
+        (
+            "a night that was due at {{{{ flow_run.expected_start_time }}}} has not begun. Does a worker run? `prefect "
+            "worker start --pool {pool}`"
+        ),
     ),
     "crashed": (
         "crashed",
-        "the process of a night ended without a word. What was published before stays as it was; the next night, or the same run again, goes on from there.",
+        (
+            "the process of a night ended without a word. What was published before stays as it was; the next night, "
+            "or "
+            "the same run again, goes on from there."
+        ),
     ),
     "failed before it could tell": (
         "failed",
-        "a night failed before its first stage: its parameters or settings are wrong. Its page has the message; run `python -m flows.deploy` again with better ones.",
+        (
+            "a night failed before its first stage: its parameters or settings are wrong. Its page has the message; "
+            "run "
+            "`python -m flows.deploy` again with better ones."
+        ),
     ),
 }
 
@@ -96,7 +107,9 @@ def _build_triggers(deployment: UUID) -> dict[str, EventTrigger]:
 
 
 def _build_trigger(deployment: UUID, messages: Sequence[str] = (), **more) -> EventTrigger:
-    """Build a trigger for the runs of one deployment, each by itself; with `messages`, only for states with one of these."""
+    """Build a trigger for the runs of one deployment, each by itself; with `messages`, only for states with one of
+    these.
+    """
     state_match = {"prefect.state-message": list(messages)} if messages else {}
     return EventTrigger(
         match={"prefect.resource.id": "prefect.flow-run.*", **state_match},
@@ -147,12 +160,16 @@ DEPLOYMENT_FIELDS = {"cron", "timezone", "pool"}
 
 
 def places() -> dict[str, str]:
-    """Build step of `prefect.yaml`: return the home of `$ONECLASS_HOME` or of the current folder, as an absolute path."""
+    """Build step of `prefect.yaml`: return the home of `$ONECLASS_HOME` or of the current folder, as an absolute
+    path.
+    """
     return {"home": str(home.resolve_root().resolve())}
 
 
 def deployment_name(dataset: str) -> str:
-    """Return the deployment's name: `nightly-retrain` for the demo, as in `prefect.yaml`, else `nightly-retrain-NAME`."""
+    """Return the deployment's name: `nightly-retrain` for the demo, as in `prefect.yaml`, else
+    `nightly-retrain-NAME`.
+    """
     return (
         NIGHTLY_DEPLOYMENT
         if dataset == DeployParameters.model_fields["dataset"].default

@@ -107,7 +107,8 @@ class _ClusterParameters(DatasetParameters):
     )
     store: Annotated[str | None, Flag("URL")] = Field(
         None,
-        description="a place such as s3://BUCKET/PREFIX, by which workers that do not see the home get matrices and fits "
+        description="a place such as s3://BUCKET/PREFIX, by which workers that do not see the home get matrices and "
+        "fits "
         "(--dask, --workers); one home, one URL",
     )
 

@@ -39,7 +39,8 @@ from oneclass.tasks.tuning.auto import SearchRequest
 from oneclass.tasks.tuning.stage import tune_task
 
 STAGES = """
-1. **ingest** reads the logs: a file that was read before is skipped, a line that cannot be read is kept with the reason.
+1. **ingest** reads the logs: a file that was read before is skipped, a line that cannot be read is kept with the
+reason.
 2. **binarize** decides what counts as a like, and who is active enough to stay.
 3. **split** holds out users, and one like of every user, for the tests.
 4. **diagnose** counts how many likes users and items have.
@@ -67,9 +68,11 @@ From raw logs to published tables: from what users like to what else each of the
 {STAGES}{LOOK}"""
 
 NIGHTLY = f"""
-Retrains one data set on everything so far, the new files of `<home>/<dataset>/landing/` included, and publishes for each user what they may like.
+Retrains one data set on everything so far, the new files of `<home>/<dataset>/landing/` included, and publishes for
+each user what they may like.
 {STAGES}
-One night at a time works on a data set: a run that meets another, or comes after its work was done, ends as cancelled. A night with nothing new redoes nothing.
+One night at a time works on a data set: a run that meets another, or comes after its work was done, ends as cancelled.
+A night with nothing new redoes nothing.
 {LOOK}"""
 
 
@@ -79,7 +82,9 @@ NIGHTLY_DEPLOYMENT = "nightly-retrain"
 
 
 def format_run_name() -> str:
-    """Return the name of a flow run, such as `ml-1m 2026-11-20`: the data set and the last day of events, by default today."""
+    """Return the name of a flow run, such as `ml-1m 2026-11-20`: the data set and the last day of events, by default
+    today.
+    """
     return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()}"
 
 
@@ -230,9 +235,9 @@ def _pin_modules() -> None:
     """Keep the package's modules alive until the process ends, by a reference from the flow that runs.
 
     At exit Python clears the modules that are still alive. It cannot clear a module that is already gone, although some
-    of its functions may survive: Prefect's event loops run until the end and keep the flow run's context, hence the flow,
-    the functions that it calls and the types in their annotations. DuckDB's binding then reports its own types among
-    them as leaked, in a page on stderr.
+    of its functions may survive: Prefect's event loops run until the end and keep the flow run's context, hence the
+    flow, the functions that it calls and the types in their annotations. DuckDB's binding then reports its own types
+    among them as leaked, in a page on stderr.
     """
     if (run := FlowRunContext.get()) and run.flow:
         vars(run.flow)["modules"] = [

@@ -47,7 +47,9 @@ _servers: list[subprocess.Popen] = []
 
 
 def start_server() -> None:
-    """Start a temporary server and set `PREFECT_API_URL`; do nothing if a server is configured or Prefect's settings decide."""
+    """Start a temporary server and set `PREFECT_API_URL`; do nothing if a server is configured or Prefect's settings
+    decide.
+    """
     if "prefect" in sys.modules or os.environ.get(API_URL) or ALLOW_SETTING in os.environ or has_configured_server():
         return
     with socket.create_server(("127.0.0.1", 0)) as listening:  # early clients wait in its queue
@@ -88,7 +90,8 @@ def wait_until_ready() -> None:
         urllib.request.urlopen(f"{os.environ[API_URL]}/health", timeout=seconds).close()
     except OSError as error:
         raise OneclassError(
-            f"Prefect's temporary server did not start ({error}). Its own words are above; is there room for its database "
+            f"Prefect's temporary server did not start ({error}). Its own words are above; is there room for its "
+            "database "
             "in $PREFECT_HOME? With PREFECT_API_URL a run uses a server that is there."
         ) from error
 

@@ -50,7 +50,8 @@ def prepare_replay(given: ReplayParameters) -> RunSettings | str:
     """Resolve the settings of the nights, and check the run if one is missing; else return the plan as text.
 
     Raises:
-        InputError: `--every` without a first and a last night, a step that is not in days or weeks, or as `prepare_run`.
+        InputError: `--every` without a first and a last night, a step that is not in days or weeks, or as
+            `prepare_run`.
     """
     _requested_days(given)
     parameters = given.to_backfill(since=None, until=None)
@@ -71,8 +72,8 @@ def _requested_days(given: ReplayParameters) -> list[date]:
 def plan_replay(given: ReplayParameters, run: RunSettings) -> list[ReplayedDay]:
     """List the requested nights with the runs in the warehouse that did them.
 
-    A run did a night if it completed with the same settings on the events up to the end of that day, and no log with such
-    events was ingested or deleted afterwards.
+    A run did a night if it completed with the same settings on the events up to the end of that day, and no log with
+    such events was ingested or deleted afterwards.
     """
     done = dict(_completed_days(run))
     return [ReplayedDay(day, done.get(day)) for day in _requested_days(given)]

@@ -26,7 +26,8 @@ MAX_DELAY = timedelta(hours=1)
 def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
     """Publish the run's summary in Prefect and send notifications, whatever the outcome.
 
-    A completed run that started late (`MAX_DELAY`) has the state `late`; one that left files of the landing folder, `files unread`.
+    A completed run that started late (`MAX_DELAY`) has the state `late`; one that left files of the landing folder,
+    `files unread`.
     """
     late = _describe_delay(flow_run.scheduled_start_time)
     url = run.notify.report_url and run.notify.report_url.replace("{dataset}", run.dataset.name)

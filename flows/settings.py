@@ -177,7 +177,8 @@ def _resolve_limits(given: BackfillParameters) -> Limits:
         size = resources.parse_size(given.memory)
         if size is None or size < MIN_MEMORY_BYTES:
             raise InputError(
-                f"--memory {given.memory}: write a size of at least {MIN_MEMORY_BYTES // 10**6} MB, such as 512MB or 4GB."
+                f"--memory {given.memory}: write a size of at least {MIN_MEMORY_BYTES // 10**6} MB, such as 512MB or "
+                "4GB."
             )
         limits["memory"] = size
     return Limits(**limits)

@@ -1,5 +1,5 @@
-"""Train the models of a run: fit each on every protocol's training edges, choose one, evaluate it against the champion, fit
-it on all edges and publish.
+"""Train the models of a run: fit each on every protocol's training edges, choose one, evaluate it against the champion,
+fit it on all edges and publish.
 
 A model that fails does not stop the others.
 """
@@ -32,8 +32,8 @@ def train_models(
     """Fit every model on the training edges of every protocol; the blend last, since it needs its components.
 
     Returns:
-        The run with the blend's settings, or without a blend that does not help; the digests of the fits by protocol and
-        model; and the failed models with their errors.
+        The run with the blend's settings, or without a blend that does not help; the digests of the fits by protocol
+        and model; and the failed models with their errors.
     """
     failed: dict[str, str] = {}
     protocols = [protocol for protocol in run.protocols if protocol in splits.digests]
@@ -79,7 +79,8 @@ def _choose_blend(
 def _submit_fits(run: RunSettings, splits: Splits, protocols: list[str], executor: Executor) -> PendingFits:
     """Submit every fit except the blend's, which needs the fits of its components.
 
-    With warm starts nothing is submitted: only the coordinator reads the warehouse, where the earlier fits are recorded.
+    With warm starts nothing is submitted: only the coordinator reads the warehouse, where the earlier fits are
+    recorded.
     """
     if run.train.warm_start:
         return {}
@@ -152,7 +153,8 @@ def publish_run(
     failed: dict[str, str],
     executor: Executor = LOCAL,
 ) -> Published:
-    """Choose on validation, evaluate, refit on every edge and recommend; a run of `given` alone publishes only its table.
+    """Choose on validation, evaluate, refit on every edge and recommend; a run of `given` alone publishes only its
+    table.
 
     Args:
         fits: digests of the fits on the training edges of `promotion.PROMOTION_PROTOCOL`.

@@ -59,8 +59,8 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
 
     Attributes:
         settings: the settings given to the constructor.
-        params: the effective settings, in which those that `settings` leaves at None are derived from the data. `fit` and
-            `load` set them; a model's methods read no others.
+        params: the effective settings, in which those that `settings` leaves at None are derived from the data. `fit`
+            and `load` set them; a model's methods read no others.
         seed: the seed of every random draw.
         threads: numba threads that `fit` and `scores` use; the result does not depend on their number.
         item_degrees: int64 (items,), the number of training edges of each item; set by `fit`.
@@ -107,7 +107,9 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
-        """Return `item_matrices` of a fit with this number of items and edges; each block of scores reads one of them."""
+        """Return `item_matrices` of a fit with this number of items and edges; each block of scores reads one of
+        them.
+        """
         return cls.item_matrices
 
     @classmethod
@@ -296,7 +298,9 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
             return top_items(scores, alone.indptr, alone.indices, n)
 
     def negative_distribution(self) -> "NegativeDistribution | None":
-        """Return the distribution of the sampled negatives behind `like`; None if the model has no `like` or samples none."""
+        """Return the distribution of the sampled negatives behind `like`; None if the model has no `like` or samples
+        none.
+        """
         return None
 
     def save(self, folder: Path) -> None:

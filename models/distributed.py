@@ -1,10 +1,10 @@
 """Fits by blocks of users: the part that all models share.
 
-The users' parameters lie in a scratch store (`models.fit_options.ScratchStore`), each block under its own names. A call for
-a block (`function(block, state, ...)`, at module level) reads the arrays of the previous call and writes the new ones
-atomically under the next number. So a call that is repeated after its process died reads the same arrays and gives the same
-bits. Item parameters and sums travel as arguments and results. Results are added in the order of the blocks, wherever they
-were computed.
+The users' parameters lie in a scratch store (`models.fit_options.ScratchStore`), each block under its own names. A call
+for a block (`function(block, state, ...)`, at module level) reads the arrays of the previous call and writes the new
+ones atomically under the next number. So a call that is repeated after its process died reads the same arrays and gives
+the same bits. Item parameters and sums travel as arguments and results. Results are added in the order of the blocks,
+wherever they were computed.
 """
 
 import os
@@ -142,7 +142,9 @@ class UserBlocks(Sequence[UserBlock]):
             block.write(0, {name: array[block.first : block.end] for name, array in users.items()})
 
     def share(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store arrays, by name, that every block may read (`UserBlock.shared`) instead of receiving them with each call."""
+        """Store arrays, by name, that every block may read (`UserBlock.shared`) instead of receiving them with each
+        call.
+        """
         self._scratch.write(SHARED_NAME, arrays)
 
     def map_blocks(

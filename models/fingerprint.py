@@ -1,8 +1,8 @@
 """Digests of the source code that a model's fit, or a stage's result, depends on. The source is read as bytes.
 
 A model depends on its family (a package or module of `models/`) and on the modules that all families share. No family
-imports another, and none imports `generator` or `registry` (`tests/test_imports.py`). A stage's module depends on itself
-and, whatever it imports, on all of `models/`.
+imports another, and none imports `generator` or `registry` (`tests/test_imports.py`). A stage's module depends on
+itself and, whatever it imports, on all of `models/`.
 """
 
 import functools
@@ -21,7 +21,9 @@ SHARED = {"degrees", "evaluation", "negatives", "numerics"} | {  # packages, and
 
 @functools.cache
 def fingerprint_model(model: type[Model], package: Path = PACKAGE) -> str:
-    """Return the digest of the source in `models/` that an estimator depends on, and of its own file if that is outside."""
+    """Return the digest of the source in `models/` that an estimator depends on, and of its own file if that is
+    outside.
+    """
     inside = model.__module__.removeprefix(f"{base.__package__}.")
     if inside == model.__module__:
         return _with_file(Path(inspect.getfile(model)), _source_digest(package, SHARED))

@@ -1,8 +1,9 @@
 """The options of a fit: warm start, validation users, callback, and the executor of blocks of users.
 
-A warm start (`Start`) saves time only if the fit ends sooner. A model that stops on convergence of its objective does so by
-that rule alone. A model with a schedule of passes or step sizes runs only the last quarter of it (`skipped_epochs`), with the
-step sizes that any fit has there, since the large first steps would destroy what was learned.
+A warm start (`Start`) saves time only if the fit ends sooner. A model that stops on convergence of its objective does
+so by that rule alone. A model with a schedule of passes or step sizes runs only the last quarter of it
+(`skipped_epochs`), with the step sizes that any fit has there, since the large first steps would destroy what was
+learned.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -134,8 +135,8 @@ class BlockExecutor(Protocol):
     def map(self, function: Callable[..., Any], calls: Sequence[tuple]) -> list:
         """Return `function(*call)` of every call, in the order of the calls.
 
-        `function` is a module-level function; arguments and results are picklable. Later calls, in any process, can read
-        what a call wrote to `scratch`.
+        `function` is a module-level function; arguments and results are picklable. Later calls, in any process, can
+        read what a call wrote to `scratch`.
         """
         ...
 
@@ -175,8 +176,8 @@ class FitOptions:
             settings, or None.
         workers: the executor of blocks, for a model with a setting `blocks`; others ignore this and the options below.
         rows: loads a block's rows of the matrix on a worker; None sends them with each call.
-        scratch: scratch storage for block state: a factory of stores, or a folder shared by all workers, in which the fit
-            creates a folder and removes it at its end. None for the machine's folder of temporary files.
+        scratch: scratch storage for block state: a factory of stores, or a folder shared by all workers, in which the
+            fit creates a folder and removes it at its end. None for the machine's folder of temporary files.
     """
 
     start: Start | None = None
@@ -194,5 +195,7 @@ DEFAULT_OPTIONS = FitOptions()
 
 
 def has_converged(before: float, now: float, tolerance: float) -> bool:
-    """Whether an objective has changed by less than this share of itself since the last check; never with tolerance 0."""
+    """Whether an objective has changed by less than this share of itself since the last check; never with tolerance
+    0.
+    """
     return abs(now - before) < tolerance * abs(before)

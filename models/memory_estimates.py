@@ -61,7 +61,8 @@ def users_per_block(items: int, matrices: int, block: int) -> int:
     """Return the number of users in a block of scores.
 
     Args:
-        matrices: as in `estimate_fit_bytes`; if each block reads one of them, large blocks, one after another, are faster.
+        matrices: as in `estimate_fit_bytes`; if each block reads one of them, large blocks, one after another, are
+            faster.
         block: bytes of a block otherwise.
     """
     return max(1, (LARGE_BLOCK_BYTES if matrices else block) // (4 * items))

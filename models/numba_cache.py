@@ -1,12 +1,12 @@
 """Caching of compiled kernels, so that machine code of another source is never used.
 
 numba's own cache checks only the file of a kernel, not the helpers in other files that are compiled into it. Here all
-kernels of `models/` lie in `<cache>/models-<digest>/`, where the digest is that of every source file of `models/`. An edit
-gives a new folder, and checkouts of equal source share one.
+kernels of `models/` lie in `<cache>/models-<digest>/`, where the digest is that of every source file of `models/`. An
+edit gives a new folder, and checkouts of equal source share one.
 
-Faults of numba are worked around. Processes that save two signatures of one kernel at once would choose the same file name
-for both, and a process killed between saving index and data could leave an index that names another signature's machine
-code (`_save_locked`). A kernel would run other machine code just compiled than read from the cache
+Faults of numba are worked around. Processes that save two signatures of one kernel at once would choose the same file
+name for both, and a process killed between saving index and data could leave an index that names another signature's
+machine code (`_save_locked`). A kernel would run other machine code just compiled than read from the cache
 (`_finalize_with_own_copies`). A file damaged on the disk is compiled anew (`_is_whole`).
 """
 
@@ -162,7 +162,9 @@ def _save_locked(cache: caching.IndexDataCacheFile, key: object, data: object) -
 
 @contextlib.contextmanager
 def _open_with_checksum(cache: caching.IndexDataCacheFile, path: str) -> Iterator[IO[bytes]]:
-    """Open a file of the cache for writing and append the checksum of its content, where numba's unpickling ignores it."""
+    """Open a file of the cache for writing and append the checksum of its content, where numba's unpickling ignores
+    it.
+    """
     with _open_for_write(cache, path) as file:
         yield file
         file.flush()
@@ -231,11 +233,12 @@ def _acquire_lock(lock: TextIO) -> None:
 def _finalize_with_own_copies(library: CPUCodeLibrary) -> None:
     """Make a kernel call its own copies of its helpers, so that it runs the same machine code compiled and cached.
 
-    numba compiles the body of a parallel loop, and every helper that is not inlined, twice: once by itself, and once more
-    within the kernel that calls it, where it is optimized again. Both copies have the same name. The process that compiles
-    them runs the first copy and saves the second for later processes. Where the optimizer may fuse or reorder
-    floating-point operations, the two copies differ in their last bits. So the second copy is made private to its kernel,
-    and is the one that runs from the start. numba's reference counting (NRT_...), which it finds by name, stays shared.
+    numba compiles the body of a parallel loop, and every helper that is not inlined, twice: once by itself, and once
+    more within the kernel that calls it, where it is optimized again. Both copies have the same name. The process that
+    compiles them runs the first copy and saves the second for later processes. Where the optimizer may fuse or reorder
+    floating-point operations, the two copies differ in their last bits. So the second copy is made private to its
+    kernel, and is the one that runs from the start. numba's reference counting (NRT_...), which it finds by name, stays
+    shared.
     """
     linked = {
         function.name

@@ -64,9 +64,10 @@ class Settings(BaseModel):
     """Settings of a stage or model. They are frozen, and unknown keys are refused.
 
     Attributes:
-        deprecated: settings that are accepted with a `FutureWarning`. Each maps to the name of the setting that replaces
-            it, or to the reason why it is ignored.
-        deprecated_values: values of a setting that are accepted with a `FutureWarning`, each with the one that replaces it.
+        deprecated: settings that are accepted with a `FutureWarning`. Each maps to the name of the setting that
+            replaces it, or to the reason why it is ignored.
+        deprecated_values: values of a setting that are accepted with a `FutureWarning`, each with the one that replaces
+            it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -150,8 +151,8 @@ class ModelSettings(Settings):
         """Replace settings by values of the search space, for a fit on this matrix.
 
         Args:
-            values: by setting; for a `RelativeRange` the multiple of the value that the rule derives from the matrix and
-                from the settings before it in the search space. Counts are rounded, to at least one.
+            values: by setting; for a `RelativeRange` the multiple of the value that the rule derives from the matrix
+                and from the settings before it in the search space. Counts are rounded, to at least one.
 
         Raises:
             ValueError: the settings are inconsistent.
@@ -168,7 +169,9 @@ class ModelSettings(Settings):
 
 
 class RecencySettings(ModelSettings):
-    """Settings of a model that weighs the entries of a history by recency when scoring; the fit does not depend on it."""
+    """Settings of a model that weighs the entries of a history by recency when scoring; the fit does not depend on
+    it.
+    """
 
     recency_search_space: ClassVar[SearchSpace] = {"recency_exponent": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0))}
 

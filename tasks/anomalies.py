@@ -1,8 +1,8 @@
 """Statistics of nightly batches and their usual ranges: `operations.nights` and `diagnostics.nightly_exponents`.
 
-A night is a run that reads the landing folder; runs of one date (UTC) are one night, so that a repeated night is counted
-once. The baseline has completed nights only. The contracts of the two tables set how far a figure may lie from its usual
-range.
+A night is a run that reads the landing folder; runs of one date (UTC) are one night, so that a repeated night is
+counted once. The baseline has completed nights only. The contracts of the two tables set how far a figure may lie from
+its usual range.
 """
 
 import logging

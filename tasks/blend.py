@@ -1,8 +1,8 @@
 """Blend: choose components among a run's models, and their weights, on validation users only.
 
-On strong_generalization no model has seen these users, and the components are the run's own fits. `given` and `next_events`
-test on training users, so there the models are fitted again on the training edges without a part held out for validation
-(`tasks.tuning.search`).
+On strong_generalization no model has seen these users, and the components are the run's own fits. `given` and
+`next_events` test on training users, so there the models are fitted again on the training edges without a part held out
+for validation (`tasks.tuning.search`).
 """
 
 import logging
@@ -51,9 +51,9 @@ def choose_components(
 ) -> BlendSettings | None:
     """Choose the components and weights of a run's blend; None, with a log line, if no blend beats its best component.
 
-    Candidates are the MAX_CANDIDATES best models, each with its best score, by the protocol's tuning metric; the weights
-    also consider S (`models.blend.weight_search`). The decision is by cross-validation over the validation users, and its
-    figures are in `operations.model_settings`.
+    Candidates are the MAX_CANDIDATES best models, each with its best score, by the protocol's tuning metric; the
+    weights also consider S (`models.blend.weight_search`). The decision is by cross-validation over the validation
+    users, and its figures are in `operations.model_settings`.
 
     Args:
         protocol: strong_generalization, next_events or given.

@@ -1,7 +1,7 @@
 """Stage `diagnose`: degrees of the observed graph, fitted degree distributions, and sampled hidden graphs.
 
-Distributions are fitted on the bounded support of degrees: from the smallest observed degree, 1 unless a filter raised it,
-to the size of the other side. In `diagnostics.power_law_fits`:
+Distributions are fitted on the bounded support of degrees: from the smallest observed degree, 1 unless a filter raised
+it, to the size of the other side. In `diagnostics.power_law_fits`:
 
     family            exponent          cutoff
     power_law         the power         NULL

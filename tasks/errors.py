@@ -18,7 +18,9 @@ class InputError(OneclassError):
 
 
 class SettingsError(InputError):
-    """A night's settings are wrong, possibly including its notification targets; `flows.deploy_flow` matches this name."""
+    """A night's settings are wrong, possibly including its notification targets; `flows.deploy_flow` matches this
+    name.
+    """
 
 
 class ResourceExhausted(OneclassError):

@@ -13,7 +13,8 @@ DELIMITERS = (",", "\t", ";", "|")
 def read_titles(path: Path, item_columns: tuple[str, ...] = (), *, named_by: str = "--titles") -> dict[str, str]:
     """Return a dictionary of item id to title.
 
-    Reads a table whose header names the columns, in any case, or MovieLens' `movies.dat` with lines `id::title::genres`.
+    Reads a table whose header names the columns, in any case, or MovieLens' `movies.dat` with lines
+    `id::title::genres`.
 
     Args:
         item_columns: further names of the id column, those of the data set's log.

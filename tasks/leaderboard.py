@@ -53,9 +53,9 @@ def add_weaknesses(table: list[LeaderboardRow]) -> list[LeaderboardRow]:
     """Add the `weaknesses` to rows.
 
     A model is weak under a protocol if its mean rank is below 0.5, that of random scores, or its nDCG is below that of
-    `popularity` on the same users, if the table has it. A model with several scores is compared by the best of them, since a
-    plain `like` leaves popularity out on purpose. Means are compared without regard to their errors. Popularity itself can
-    only be worse than random scores.
+    `popularity` on the same users, if the table has it. A model with several scores is compared by the best of them,
+    since a plain `like` leaves popularity out on purpose. Means are compared without regard to their errors. Popularity
+    itself can only be worse than random scores.
     """
     of_models: dict[tuple[str, str], list[LeaderboardRow]] = {}
     for row in table:

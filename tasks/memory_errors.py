@@ -49,7 +49,8 @@ def guard_model_memory(what: str, needed: int = 0) -> Iterator[None]:
     except MemoryError as error:
         _release_frames(error)
         raise OneclassError(
-            f"{what}: {needs}ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. {MODEL_MEMORY_HINT}"
+            f"{what}: {needs}ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. "
+            f"{MODEL_MEMORY_HINT}"
         ) from error
 
 
@@ -57,8 +58,8 @@ def guard_model_memory(what: str, needed: int = 0) -> Iterator[None]:
 def memory_errors(what: str) -> Iterator[None]:
     """Replace errors of exhausted memory or disk by errors with advice.
 
-    Reserve 64 MB, released on error, so that shutdown itself cannot run out of memory: Prefect starts threads at a task's
-    end, and would wait for ever for one that Python cannot start.
+    Reserve 64 MB, released on error, so that shutdown itself cannot run out of memory: Prefect starts threads at a
+    task's end, and would wait for ever for one that Python cannot start.
 
     Raises:
         ResourceExhausted: memory or disk ran out.
@@ -84,7 +85,8 @@ def explain_exhaustion(error: Exception, what: str) -> str | None:
     """
     if isinstance(error, MemoryError):
         return (
-            f"{what}: ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. Give it more, or end "
+            f"{what}: ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. Give it more, or "
+            "end "
             "what else runs on the machine; the same command goes on from here."
         )
     number, file = getattr(error, "errno", None), getattr(error, "filename", None)

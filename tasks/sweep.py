@@ -81,8 +81,8 @@ SWEEPS = {
     "paired_symbols_factors": SweepPlan("paired_symbols", "leave_one_out", _expand_grid(factors=(20, 30, 40, 50))),
     # Figures 6 and 7 of Paquet and Koenigstein (2013); a power of the histogram, gamma, would overrule r.
     "random_graph_r": SweepPlan("random_graph", "leave_one_out", _expand_grid(r=(0.5, 1.0), gamma=(None,))),
-    # Boxes 9 and 10 of the poster of Hernandez-Lobato, Houlsby and Ghahramani: how entries are drawn, with the size S of
-    # a minibatch by box 8; then S held at a value.
+    # Boxes 9 and 10 of the poster of Hernandez-Lobato, Houlsby and Ghahramani: how entries are drawn, with the size S
+    # of a minibatch by box 8; then S held at a value.
     "binary_matrix_minibatch": SweepPlan(
         "binary_matrix",
         "leave_one_out",
@@ -202,7 +202,8 @@ def _compile_kernels(model: str, settings: ModelSettings, train: csr_matrix, thr
         registry.MODELS[model](settings, threads=threads).fit(train[:COMPILE_ROWS])
     except ValueError as error:
         logger.info(
-            "%s cannot be fitted on a few users first (%s); the time of its first refit may include compiling its kernels",
+            "%s cannot be fitted on a few users first (%s); the time of its first refit may include compiling its "
+            "kernels",
             model,
             error,
         )

@@ -58,8 +58,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 class PackagesTogether(LoadScopeScheduling):
     """Run the tests of one file in one process of pytest-xdist, and those of some packages in one.
 
-    All flows share a Prefect server, which takes many seconds of processor time to start, and the tests of pages a report. The
-    tests of a package of `models/` want the same kernels, which one process would wait for while another compiles them.
+    All flows share a Prefect server, which takes many seconds of processor time to start, and the tests of pages a
+    report. The tests of a package of `models/` want the same kernels, which one process would wait for while another
+    compiles them.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -1,4 +1,6 @@
-"""Control groups with a limit of memory, which the kernel enforces as it does a container's: version 1 or 2, root only."""
+"""Control groups with a limit of memory, which the kernel enforces as it does a container's: version 1 or 2, root
+only.
+"""
 
 import contextlib
 import time

@@ -199,7 +199,8 @@ def _papers() -> list[tuple]:
         for side in ("user", "item") for low, high in BINS for metric, more in spread.items()
     ] + [
         swept("random_graph", {"r": r}, score, "mean_rank", value - 0.01 * r)
-        for r in (0.5, 1.0) for score, value in (("like", 0.88), ("popularity_x_like", 0.94), ("popularity_x_odds", 0.95))
+        for r in (0.5, 1.0)
+        for score, value in (("like", 0.88), ("popularity_x_like", 0.94), ("popularity_x_odds", 0.95))
     ]  # fmt: skip
     symbols = [swept("paired_symbols", {"factors": k}, "like", "mean_rank", 0.96 + k / 1e4) for k in (20, 50, 30)]
     ways = [{"sampling": name} for name in ("uniform", "balanced", "biased")]

@@ -1,4 +1,6 @@
-"""A server of the S3 protocol (moto) in a process of its own on the loopback interface, and the environment that names it."""
+"""A server of the S3 protocol (moto) in a process of its own on the loopback interface, and the environment that names
+it.
+"""
 
 import contextlib
 import socket

@@ -260,7 +260,9 @@ def evaluate_users(model: Any, part: Part, score: str = "score") -> dict[str, np
 
 
 def search(name: str, split: SplitMatrices, trials: int, threads: int, seed: int) -> dict[str, Any]:
-    """The best settings of some by the validation users' nDCG@100; the first are `Library.start`. Prints every trial."""
+    """The best settings of some by the validation users' nDCG@100; the first are `Library.start`. Prints every
+    trial.
+    """
     library, tried = LIBRARIES[name], []
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)

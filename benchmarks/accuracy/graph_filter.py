@@ -2,8 +2,8 @@
 
     python -m benchmarks.accuracy.graph_filter --root ../shared/data [--threads N] [--rows GF-CF]
 
-Fits the published settings of three filters on ROOT/gowalla/train.txt and ranks for all users of test.txt. Their authors
-chose these settings on that test file. Seconds are wall time: of the fit, and of ranking for a thousand users.
+Fits the published settings of three filters on ROOT/gowalla/train.txt and ranks for all users of test.txt. Their
+authors chose these settings on that test file. Seconds are wall time: of the fit, and of ranking for a thousand users.
 """
 
 import argparse

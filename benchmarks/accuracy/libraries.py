@@ -5,14 +5,14 @@
     python -m benchmarks.accuracy.libraries --dataset ml-1m --source ratings.csv --tune irspack_ials --trials 30
 
 Run by an interpreter that also has `pip install implicit irspack fastslim kindling-rec hpfrec`. The split is
-strong_generalization as the pipeline makes it: users for validation and for the test, none of them in training; 500 each
-by the scheme of Liang et al. 2018 where the data set's file says so, else a tenth of the users each. Our models have the
-settings of `tasks/datasets/`, or those that a run finds by itself before its fits, and `blend` is theirs, as a run makes
-it. The libraries have the settings of `LIBRARIES` (`benchmarks/accuracy/competitors.py`), which were chosen on ml-1m, or with
-`--search` the best of so many. All were chosen on the validation users (how, both files say), and are judged here on the
-test users. Each library folds the unseen users in by its own means. S is the mean rank with strict inequality. A
-difference is ours minus the library's, paired over users, with its standard error and the p-value of the paired t-test;
-in the last rows ours is the model that is best on the validation users.
+strong_generalization as the pipeline makes it: users for validation and for the test, none of them in training; 500
+each by the scheme of Liang et al. 2018 where the data set's file says so, else a tenth of the users each. Our models
+have the settings of `tasks/datasets/`, or those that a run finds by itself before its fits, and `blend` is theirs, as a
+run makes it. The libraries have the settings of `LIBRARIES` (`benchmarks/accuracy/competitors.py`), which were chosen
+on ml-1m, or with `--search` the best of so many. All were chosen on the validation users (how, both files say), and are
+judged here on the test users. Each library folds the unseen users in by its own means. S is the mean rank with strict
+inequality. A difference is ours minus the library's, paired over users, with its standard error and the p-value of the
+paired t-test; in the last rows ours is the model that is best on the validation users.
 
 `--tune` searches one library's settings on the validation users and judges nothing more; both begin at `Library.start`;
 `--part validation` judges on them.

@@ -1,23 +1,24 @@
 """Runs that are killed, at every moment of a run or again and again; what the next run makes of what they left.
 
-    python -m benchmarks.reliability.crash_recovery --moments all [--jobs 2] [--flow backfill|nightly|tuned|sweep] [--folder DIR] [--seed 1]
-    python -m benchmarks.reliability.crash_recovery --kills 100 [--flow backfill|nightly|tuned|sweep] [--folder DIR] [--seed 1]
+    python -m benchmarks.reliability.crash_recovery --moments all [--jobs 2] [--flow backfill|nightly|tuned|sweep]
+    [--folder DIR] [--seed 1] python -m benchmarks.reliability.crash_recovery --kills 100 [--flow
+    backfill|nightly|tuned|sweep] [--folder DIR] [--seed 1]
 
-`backfill` trains all default models on a small demo log; `nightly` too, in a home that has seen a night, and one that was
-killed, since when a new log came; `tuned` is a backfill that searches its models' settings (`train.tune=always`), `sweep`
-the refits of a report's figure. Each has Prefect servers beside it.
+`backfill` trains all default models on a small demo log; `nightly` too, in a home that has seen a night, and one that
+was killed, since when a new log came; `tuned` is a backfill that searches its models' settings (`train.tune=always`),
+`sweep` the refits of a report's figure. Each has Prefect servers beside it.
 
 `--moments`: one run is stopped, with all its threads, before each of its changes to the file system (files opened for
 writing, renamed, removed; folders and links made), before and after each of DuckDB's commits, checkpoints and closings,
 and at drawn times, above all while DuckDB writes. What then lies in its home is what a `kill -9` at that moment would
 leave, for the system has taken over all that a process wrote. In a copy of it the same command runs, `--jobs` of them
 side by side; its tables and published files are held against those of the run that was stopped, and the states of the
-home's runs against those that Prefect shows. Moments that left equal homes are tried once. `--moments 120` tries so many,
-drawn from all. Prints a table by stage.
+home's runs against those that Prefect shows. Moments that left equal homes are tried once. `--moments 120` tries so
+many, drawn from all. Prints a table by stage.
 
-`--kills`: runs in processes of their own get `kill -9`, at one of the next changes of files, or after a drawn time. The next
-process continues from the home as it is, and may be killed too. Once a run ends well, the same is compared, and the next chain of
-kills begins in an empty home. Prints kills by the stage that they fell into.
+`--kills`: runs in processes of their own get `kill -9`, at one of the next changes of files, or after a drawn time. The
+next process continues from the home as it is, and may be killed too. Once a run ends well, the same is compared, and
+the next chain of kills begins in an empty home. Prints kills by the stage that they fell into.
 
 Exit status: 0 where all ended as the run that was left alone, else 1.
 """
@@ -101,7 +102,8 @@ def _at_moments(given: argparse.Namespace, folder: Path, server: OwnServer, unti
     unknown = sum(one.get("state") == recoveries.NONE_YET for one in results.values())
     print(
         f"{len(results)} of {len(run.homes)} homes recovered, {wrong} of them not to equal rows, bytes and states; "
-        f"{unknown} knew nothing yet of the run that was killed; each took {cpu / len(results):.1f} s of processor time, "
+        f"{unknown} knew nothing yet of the run that was killed; each took {cpu / len(results):.1f} s of processor "
+        "time, "
         f"{wall / len(results):.1f} s by the clock; {time.monotonic() - began:.0f} s in all on {len(beside)} jobs"
     )
     return int(wrong > 0)

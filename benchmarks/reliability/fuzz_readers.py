@@ -3,9 +3,9 @@
     python -m benchmarks.reliability.fuzz_readers [--minutes 1] [--seed 0] [--keep FOLDER]
 
 Makes small logs of every format at random, with damaged lines, bytes and files, and compares the events and the
-rejected lines with what `benchmarks/reliability/fuzzing.py` makes of the same bytes. A log that no reader can read must be
-refused with a message that names it. Prints how many inputs of each format were read, refused and misread; each misread
-input with its seed and the first difference. Exit status: 0 where nothing was misread, else 1.
+rejected lines with what `benchmarks/reliability/fuzzing.py` makes of the same bytes. A log that no reader can read must
+be refused with a message that names it. Prints how many inputs of each format were read, refused and misread; each
+misread input with its seed and the first difference. Exit status: 0 where nothing was misread, else 1.
 """
 
 import argparse
@@ -28,7 +28,8 @@ from oneclass.tasks.stores.home import Home, Limits
 
 TOGETHER = 20  # logs that one statement may read
 EVENTS = """
-    select file_id, line_number, user_id, item_id, value, epoch(occurred_at) from raw.events order by file_id, line_number
+    select file_id, line_number, user_id, item_id, value, epoch(occurred_at) from raw.events order by file_id,
+    line_number
 """
 REJECTS = "select file_id, line_number from raw.rejects order by all"
 

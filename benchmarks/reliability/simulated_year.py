@@ -2,14 +2,14 @@
 
     python -m benchmarks.reliability.simulated_year [--nights 365] [--seed 1] [--events 1500] [--each 4] [--keep FOLDER]
 
-A shop (`benchmarks/reliability/year.py`) puts a log into the landing folder every night; from the 22nd on some have a fault,
-each kind `--each` times. Ingest, binarize and the exponents of diagnose run on it in
-a home of their own, with their contracts; bootstrap, hidden graphs and models are left out. A night that is taken back as
-beyond belief loses its file, as if someone had moved it away. Prints, for each kind of fault, how many nights had it, how
-many were warned of or taken back, and by which rules; then every clean night that was warned of, with the figures; the
-share of clean nights that were; and the seconds of a night, by stage. Nights without enough nights before them count as
-neither. Where FOLDER holds such a year of the same seed already, its nights' figures are judged anew, by the limits that
-the contracts have now.
+A shop (`benchmarks/reliability/year.py`) puts a log into the landing folder every night; from the 22nd on some have a
+fault, each kind `--each` times. Ingest, binarize and the exponents of diagnose run on it in
+a home of their own, with their contracts; bootstrap, hidden graphs and models are left out. A night that is taken back
+as beyond belief loses its file, as if someone had moved it away. Prints, for each kind of fault, how many nights had
+it, how many were warned of or taken back, and by which rules; then every clean night that was warned of, with the
+figures; the share of clean nights that were; and the seconds of a night, by stage. Nights without enough nights before
+them count as neither. Where FOLDER holds such a year of the same seed already, its nights' figures are judged anew, by
+the limits that the contracts have now.
 """
 
 import argparse

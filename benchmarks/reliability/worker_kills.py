@@ -3,10 +3,10 @@
     python -m benchmarks.reliability.worker_kills [--workers 1 2 7] [--runs 4] [--seed 1]
 
 A backfill of a small demo log searches and trains all models that a run trains by default, judges them and publishes;
-those that can be fitted by blocks of users have three. It runs once without workers and, for each number of workers, once
-undisturbed and `--runs` times with KILLS kills at drawn times, each of a worker that is drawn then. Dask begins another
-process in the place of one that is gone. The rows of the tables, and the bytes of the published files, are held against
-those of the first run. Prints kills by the stage that was done last.
+those that can be fitted by blocks of users have three. It runs once without workers and, for each number of workers,
+once undisturbed and `--runs` times with KILLS kills at drawn times, each of a worker that is drawn then. Dask begins
+another process in the place of one that is gone. The rows of the tables, and the bytes of the published files, are held
+against those of the first run. Prints kills by the stage that was done last.
 
 Exit status: 0 where all ended as the first, else 1.
 """

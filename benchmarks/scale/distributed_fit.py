@@ -2,12 +2,12 @@
 
     python -m benchmarks.scale.distributed_fit [--edges 2000000] [--part travel convergence memory]
 
-The graph is the demo's own. `travel` fits by 1 to 16 blocks in this process; every call and answer is pickled and read back
-as if it went to another, and that time, with the sums and the items' update, stands as messages against the work within the
-calls. `convergence` has the bound and S of held-out edges against iterations, for one machine, for blocks that are all
-fresh and for blocks in turns. `memory` fits once as one and once by blocks, each in processes of their own, which may have
-no more than a stated memory of their own (RLIMIT_DATA). Times are CPU seconds, those of `travel` of one thread; even so an
-idle machine gives better ones.
+The graph is the demo's own. `travel` fits by 1 to 16 blocks in this process; every call and answer is pickled and read
+back as if it went to another, and that time, with the sums and the items' update, stands as messages against the work
+within the calls. `convergence` has the bound and S of held-out edges against iterations, for one machine, for blocks
+that are all fresh and for blocks in turns. `memory` fits once as one and once by blocks, each in processes of their
+own, which may have no more than a stated memory of their own (RLIMIT_DATA). Times are CPU seconds, those of `travel` of
+one thread; even so an idle machine gives better ones.
 """
 
 import argparse
@@ -249,7 +249,8 @@ def main() -> None:
     if "travel" in parts or "convergence" in parts:
         matrix = demo_graph(given.edges // 40, given.items, given.edges, 1)
         print(
-            f"{matrix.shape[0]:,} users, {matrix.shape[1]:,} items, {matrix.nnz:,} edges, K = {RandomGraphSettings().factors}"
+            f"{matrix.shape[0]:,} users, {matrix.shape[1]:,} items, {matrix.nnz:,} edges, K = "
+            f"{RandomGraphSettings().factors}"
         )
     if "travel" in parts:
         report_travel(matrix, given.iterations)

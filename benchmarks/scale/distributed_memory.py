@@ -1,11 +1,13 @@
-"""The memory of fits by blocks of users: what the coordinator and a block take, beside what `models.memory_estimates` says.
+"""The memory of fits by blocks of users: what the coordinator and a block take, beside what `models.memory_estimates`
+says.
 
-    MALLOC_MMAP_THRESHOLD_=65536 python -m benchmarks.scale.distributed_memory [--edges 4000000] [--items 4000] [--blocks 4]
+    MALLOC_MMAP_THRESHOLD_=65536 python -m benchmarks.scale.distributed_memory [--edges 4000000] [--items 4000]
+    [--blocks 4]
 
-The graph is the demo's own, and lies in files. Blocks are computed by a process of their own, after a pass over a small graph
-in both, so that code is loaded and compiled. Prints the peak of resident memory (VmHWM) above that resident
-when the fit, or the call, began; pages of mapped files are in it. Without that variable glibc keeps what a fit before has
-freed, which the next takes again.
+The graph is the demo's own, and lies in files. Blocks are computed by a process of their own, after a pass over a small
+graph in both, so that code is loaded and compiled. Prints the peak of resident memory (VmHWM) above that resident
+when the fit, or the call, began; pages of mapped files are in it. Without that variable glibc keeps what a fit before
+has freed, which the next takes again.
 """
 
 import argparse

@@ -2,17 +2,19 @@
 
     python -m benchmarks.scale.ladder [--edges 1e5 1e6 1e7 5.7e7] [--items 2000 18000 41000] [--runs 3] [--home DIR]
     python -m benchmarks.scale.ladder --against implicit irspack hpfrec fastslim kindling
-    python -m benchmarks.scale.ladder --shapes one_user_all_items million_items three_likes_each equal_degrees --scale 0.01
+    python -m benchmarks.scale.ladder --shapes one_user_all_items million_items three_likes_each equal_degrees --scale
+    0.01
 
-Prints one Markdown table. A log is made by the random-graph paper's generative story, with 40 likes a user, and goes through
-the stages as a run makes them, each in a process of its own, under strong_generalization; models have the data set's own
-settings, libraries those of `benchmarks/accuracy/competitors.py`, which were tuned on another log. A row has wall and CPU seconds, the
-peak of resident memory, the interpreter's included, the limit of that work and the CPU seconds that it comes to (`benchmarks/rungs/`: DuckDB's bare
-`read_csv` and `create table as` for what works in DuckDB, else bytes or operations at the rates of copy, random gather, SGEMM and
-Cholesky, measured in the same run), the ratio to it, the slope of log CPU seconds over log edges from the next smaller log with as many
-items, and nDCG@100 on the log's own test users. A library's limit is our model of its kind. What fails, or is not done after `--at-most` seconds,
-has a row that says why. `--shapes` takes worst-shaped logs instead: a user with every item, a million items, ten million users with three
-likes each, all degrees equal; `--scale` multiplies their users and items.
+Prints one Markdown table. A log is made by the random-graph paper's generative story, with 40 likes a user, and goes
+through the stages as a run makes them, each in a process of its own, under strong_generalization; models have the data
+set's own settings, libraries those of `benchmarks/accuracy/competitors.py`, which were tuned on another log. A row has
+wall and CPU seconds, the peak of resident memory, the interpreter's included, the limit of that work and the CPU
+seconds that it comes to (`benchmarks/rungs/`: DuckDB's bare `read_csv` and `create table as` for what works in DuckDB,
+else bytes or operations at the rates of copy, random gather, SGEMM and Cholesky, measured in the same run), the ratio
+to it, the slope of log CPU seconds over log edges from the next smaller log with as many items, and nDCG@100 on the
+log's own test users. A library's limit is our model of its kind. What fails, or is not done after `--at-most` seconds,
+has a row that says why. `--shapes` takes worst-shaped logs instead: a user with every item, a million items, ten
+million users with three likes each, all degrees equal; `--scale` multiplies their users and items.
 
 By `--runs` the median, with the least and the most in brackets. On a busy machine compare CPU seconds and ratios only.
 """

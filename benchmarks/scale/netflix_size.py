@@ -1,18 +1,20 @@
-"""The whole command at Netflix's size: a log of its shape, from raw lines to published tables, and what each stage took.
+"""The whole command at Netflix's size: a log of its shape, from raw lines to published tables, and what each stage
+took.
 
     python -m benchmarks.scale.netflix_size --home DIR [--share 0.1] [--nights 3] [--kills 10] [--set KEY=VALUE ...]
 
-The log is the demo's, by the random-graph paper's generative story, with the Netflix Prize's numbers of users, films, ratings
-and likes, in its format: 100,587,242 lines, 2 GB in four files. `--share` makes a part of the users, with their likes. The
-run is `python -m flows.backfill --dataset netflix` with the settings it ships. A second night has 1 % more lines, drawn here:
-ratings by users who are there, of a later week. A third finds nothing new.
+The log is the demo's, by the random-graph paper's generative story, with the Netflix Prize's numbers of users, films,
+ratings and likes, in its format: 100,587,242 lines, 2 GB in four files. `--share` makes a part of the users, with their
+likes. The run is `python -m flows.backfill --dataset netflix` with the settings it ships. A second night has 1 % more
+lines, drawn here: ratings by users who are there, of a later week. A third finds nothing new.
 
-With `--kills` the last night is run once more in a copy of the home as it was before, and gets `kill -9` in so many of its stages,
-which are drawn, each at a drawn moment; the rows of its tables and the bytes of its published files are held against those of the night
-that was left alone. Exit status: 0 where all are equal, else 1.
+With `--kills` the last night is run once more in a copy of the home as it was before, and gets `kill -9` in so many of
+its stages, which are drawn, each at a drawn moment; the rows of its tables and the bytes of its published files are
+held against those of the night that was left alone. Exit status: 0 where all are equal, else 1.
 
-Prints a row a stage, as the run's log tells it, and the most memory that the run's processes held together at a time: pages of
-their own, without the files that they map. The logs are kept in DIR, which has 12 GB after one night; while it runs, DuckDB spills beside that. It needs an idle machine.
+Prints a row a stage, as the run's log tells it, and the most memory that the run's processes held together at a time:
+pages of their own, without the files that they map. The logs are kept in DIR, which has 12 GB after one night; while it
+runs, DuckDB spills beside that. It needs an idle machine.
 """
 
 import argparse
@@ -103,7 +105,8 @@ def stages_done(log: Path, start: int = 0) -> dict[str, float]:
 
 
 def killed(home: Path, took: dict[str, float], kills: int, share: float, more: list[str]) -> float:
-    """A night that is killed in so many of its stages, the earlier ones first, then left to its end; its seconds in all.
+    """A night that is killed in so many of its stages, the earlier ones first, then left to its end; its seconds in
+    all.
 
     Args:
         took: seconds of each stage of the night, when it was left alone.

@@ -1,4 +1,6 @@
-"""Calls that are pickled and read back as if they went to another process, rows that lie in files, and rows of a table."""
+"""Calls that are pickled and read back as if they went to another process, rows that lie in files, and rows of a
+table.
+"""
 
 import pickle
 import time

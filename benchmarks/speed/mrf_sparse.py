@@ -1,7 +1,8 @@
 """The sparse Markov random field: what density and r cost and bring beside the dense one, and memory at 200,000 items.
 
-    python -m benchmarks.speed.mrf_sparse --ratings ../shared/data/ml-1m/ratings.csv [--density 0.01 0.05] [--r 0 0.1 0.5]
-    python -m benchmarks.speed.mrf_sparse --items 200000 --users 200000 --edges 10000000 [--density 0.001] [--r 0.1]
+    python -m benchmarks.speed.mrf_sparse --ratings ../shared/data/ml-1m/ratings.csv [--density 0.01 0.05] [--r 0 0.1
+    0.5] python -m benchmarks.speed.mrf_sparse --items 200000 --users 200000 --edges 10000000 [--density 0.001] [--r
+    0.1]
 
 The first is table 2 of the paper on another data set: `--held-out` users are unseen in training, four fifths of
 their edges are their histories, and nDCG@100 is over the others, with its standard error. The second generates

@@ -4,11 +4,11 @@ python -m benchmarks.speed.serve
 python -m benchmarks.speed.serve --items 41000 --model slim --connections 8 --seconds 20
 python -m benchmarks.speed.serve --home var --dataset ml-1m
 
-The server is `python -m flows.serve` in a process of its own, on a log drawn here (as in `benchmarks.speed.recommend`) that has
-two publications, or on what a home has published. Each connection is kept open and sends the next request once it has its
-answer, half of them for a user and half for a history of three. At a half of the time the link is swung to the other
-publication, at three quarters back. Every answer is read; one that is not 200, or does not come, is lost. The client
-takes a part of the machine too, so the server alone answers more.
+The server is `python -m flows.serve` in a process of its own, on a log drawn here (as in `benchmarks.speed.recommend`)
+that has two publications, or on what a home has published. Each connection is kept open and sends the next request once
+it has its answer, half of them for a user and half for a history of three. At a half of the time the link is swung to
+the other publication, at three quarters back. Every answer is read; one that is not 200, or does not come, is lost. The
+client takes a part of the machine too, so the server alone answers more.
 """
 
 import argparse
@@ -90,7 +90,8 @@ def loaded(home: Home, connections: int, seconds: float) -> None:
     took = np.array([one for client in clients for one in client.seconds])
     answers = sum((client.answers for client in clients), Counter())
     p50, p99 = np.percentile(took, [50, 99]) * 1e3
-    print(f"{connections} connections, {seconds:.0f} s: {len(took) / seconds:,.0f} requests a second, p50 {p50:.2f} ms, "
+    print(f"{connections} connections, {seconds:.0f} s: {len(took) / seconds:,.0f} requests a second, p50 {p50:.2f} "
+          "ms, "
           f"p99 {p99:.2f} ms, longest {took.max() * 1e3:.0f} ms")  # fmt: skip
     print("answered by: " + ", ".join(f"{word} {count:,}" for word, count in answers.most_common()))
     lost = sum(count for word, count in answers.items() if word not in {folder.name for folder in names})

@@ -1,6 +1,7 @@
 """CDAE, Mult-DAE and Mult-VAE, in PyTorch, which is imported only when one of them is fitted.
 
-`autoencoder` is their base, `training` has the gradient steps, `draws` the random numbers, `checkpoints` saves long fits.
+`autoencoder` is their base, `training` has the gradient steps, `draws` the random numbers, `checkpoints` saves long
+fits.
 """
 
 from oneclass.models.autoencoders.cdae import CDAE

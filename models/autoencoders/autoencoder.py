@@ -4,9 +4,9 @@ An autoencoder maps a user's history x (binary, over all items) to logits over a
 of x from a part of it. Inputs are x / |x| with dropout, as in Liang, Krishnan, Hoffman and Jebara, "Variational
 Autoencoders for Collaborative Filtering", 2018. The histories of a batch are sparse, its logits are dense.
 
-A fit that begins at an earlier one has its weights, those of new items and users excepted, and goes on from the number of
-its best epoch, on which the draws and any annealing depend. Adam's moments begin anew. It makes a quarter of the epochs at
-most, and ends after a quarter of the patience.
+A fit that begins at an earlier one has its weights, those of new items and users excepted, and goes on from the number
+of its best epoch, on which the draws and any annealing depend. Adam's moments begin anew. It makes a quarter of the
+epochs at most, and ends after a quarter of the patience.
 """
 
 from abc import abstractmethod
@@ -75,15 +75,15 @@ AutoencoderT = TypeVar("AutoencoderT", bound=AutoencoderSettings)
 class Autoencoder(Model[AutoencoderT]):
     """Base of the autoencoders: fit and scores; a model adds its layers and its loss.
 
-    If a fit is given no validation users, a twentieth of the training users (at most 1,000, chosen by the seed) are held
-    out of the gradient steps and used for validation instead. If that is less than one user, all epochs run and the
-    last one is kept.
+    If a fit is given no validation users, a twentieth of the training users (at most 1,000, chosen by the seed) are
+    held out of the gradient steps and used for validation instead. If that is less than one user, all epochs run and
+    the last one is kept.
 
     Attributes:
         weights: float32 arrays by name, from the best epoch.
         best_epoch: the number of that epoch; a warm start continues the count of the earlier fit.
-        checkpoint_seconds: the least wall time between two checkpoints. If the checkpoint folder has one of the same fit,
-            `fit` goes on from it, and gives the same bits.
+        checkpoint_seconds: the least wall time between two checkpoints. If the checkpoint folder has one of the same
+            fit, `fit` goes on from it, and gives the same bits.
     """
 
     stops_early = True

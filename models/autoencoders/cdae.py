@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 class CDAESettings(AutoencoderSettings):
-    """The defaults were chosen on the validation users of ml-1m; K and the dropout are those of the other autoencoders."""
+    """The defaults were chosen on the validation users of ml-1m; K and the dropout are those of the other
+    autoencoders.
+    """
 
     search_space: ClassVar[SearchSpace] = {
         "hidden": Choice((50, 100, 200, 400), manual_only=True),

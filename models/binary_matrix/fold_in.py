@@ -29,8 +29,8 @@ HALF = np.float32(0.5)
 
 
 def transpose_table(items: np.ndarray, factors: int) -> tuple[np.ndarray, np.ndarray]:
-    """E v and var v of a table in the layout of `models.binary_matrix.kernels`, both float32 (K, items), K rounded up to a
-    multiple of TOGETHER by rows of zeros.
+    """E v and var v of a table in the layout of `models.binary_matrix.kernels`, both float32 (K, items), K rounded up
+    to a multiple of TOGETHER by rows of zeros.
     """
     width, rows = items.shape[1] // 2, pad_width(factors, ROWS_PER_PASS)
     mean, variance = (np.ascontiguousarray(items[:, start : start + rows].T) for start in (0, width))
@@ -88,7 +88,9 @@ def _maximize_user(history, items, z, prior_precision, limits, mean, variance, s
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _bound_and_gradient(history, items, z, prior_precision, mean, variance, g, precision, H):
-    """The bound at q(u), less what does not depend on it; fills the gradient, 1 / best s, and the lower half of H (K, K or more)."""
+    """The bound at q(u), less what does not depend on it; fills the gradient, 1 / best s, and the lower half of H (K, K
+    or more).
+    """
     means, variances = items
     factors, value, place = len(mean), 0.0, 0
     for k in range(factors):

@@ -36,7 +36,9 @@ class BinaryMatrixPosterior:
 
     @classmethod
     def start(cls, interactions: csr_matrix, settings: BinaryMatrixSettings, seed: int) -> "BinaryMatrixPosterior":
-        """Small random means (u = v = 0 is a fixed point), the variances of the prior, and z at the matrix's density."""
+        """Small random means (u = v = 0 is a fixed point), the variances of the prior, and z at the matrix's
+        density.
+        """
         (L, M), ones, K = interactions.shape, interactions.nnz, settings.factors
         return cls(
             users=draw_initial_table(
@@ -52,7 +54,8 @@ class BinaryMatrixPosterior:
         )
 
     def take(self, start: Start) -> None:
-        """Copy an earlier fit's vertices and its z, and of its numbers of updates the share that a warm start passes by.
+        """Copy an earlier fit's vertices and its z, and of its numbers of updates the share that a warm start passes
+        by.
 
         So steps are as large as a whole fit's would be at that point, and do not shrink from night to night.
         """

@@ -1,4 +1,6 @@
-"""The records that a minibatch passes to the kernels: its entries, their grouping by vertex, and the side that moves."""
+"""The records that a minibatch passes to the kernels: its entries, their grouping by vertex, and the side that
+moves.
+"""
 
 from typing import NamedTuple
 

@@ -100,7 +100,9 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
             return self.q.bound(interactions, self.params)
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """Find q(u_i) of users who were not in training, with fixed items and z: float32 (users, 2 W), like `q.users`."""
+        """Find q(u_i) of users who were not in training, with fixed items and z: float32 (users, 2 W), like
+        `q.users`.
+        """
         histories, settings = self._known(histories), self.params
         users = np.empty((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         with kernel_threads(self.threads):

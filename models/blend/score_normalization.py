@@ -1,8 +1,8 @@
 """Normalisation of scores, so that those of different models can be added.
 
-Of a user's candidates, the items that are not in the history, the hundredth best score becomes 0 and the mean of the ten
-best 1: s -> (s - s[100th]) / (mean of s[1st] to s[10th] - s[100th]). So a weight says how much a model's opinion of the
-head of the list counts, whatever its scores are: log odds, sums of weights or products of factors.
+Of a user's candidates, the items that are not in the history, the hundredth best score becomes 0 and the mean of the
+ten best 1: s -> (s - s[100th]) / (mean of s[1st] to s[10th] - s[100th]). So a weight says how much a model's opinion of
+the head of the list counts, whatever its scores are: log odds, sums of weights or products of factors.
 """
 
 import numpy as np
@@ -38,8 +38,8 @@ def rescale_scores(scores: np.ndarray, low: np.ndarray, spread: np.ndarray) -> n
 def find_scale(scores: np.ndarray, histories: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
     """Find the zero and the unit of each user's scale, both float32 (block,).
 
-    If a user has fewer than SCALE_END_RANK candidates, the last one replaces the hundredth; if all of the best are equal,
-    the unit is 1.
+    If a user has fewer than SCALE_END_RANK candidates, the last one replaces the hundredth; if all of the best are
+    equal, the unit is 1.
     """
     low, spread = np.empty((2, len(scores)), dtype=np.float32)
     _find_scales(*_arrays(scores, histories), low, spread, NO_TOTAL, np.float32(0))

@@ -1,12 +1,14 @@
 """The weights of a blend, by coordinate ascent on validation users, with cross-validation over these users.
 
 The normalised scores of several models for the same users are given. The best model starts with the weight 1 and the
-others with 0; then one weight after another is set to the value of WEIGHT_GRID with the best mean nDCG, if the gain exceeds
-MIN_GAIN_IN_SE standard errors of the difference over users, until none changes. Many weightings are equally good by nDCG. So
-a second ascent follows the mean rank S among weightings whose nDCG is not significantly lower: nDCG sees only the head of a
-list, and a model that ranks rare items at random would spoil the rest. At most MAX_COMPONENTS weights are above 0.
+others with 0; then one weight after another is set to the value of WEIGHT_GRID with the best mean nDCG, if the gain
+exceeds MIN_GAIN_IN_SE standard errors of the difference over users, until none changes. Many weightings are equally
+good by nDCG. So a second ascent follows the mean rank S among weightings whose nDCG is not significantly lower: nDCG
+sees only the head of a list, and a model that ranks rare items at random would spoil the rest. At most MAX_COMPONENTS
+weights are above 0.
 
-The blend's value is estimated by FOLDS-fold cross-validation: each user's nDCG is that of weights chosen on other folds.
+The blend's value is estimated by FOLDS-fold cross-validation: each user's nDCG is that of weights chosen on other
+folds.
 """
 
 from collections.abc import Callable, Iterable
@@ -58,12 +60,14 @@ class WeightSearchResult:
 
 @dataclass
 class Candidates:
-    """The data that weights are evaluated on: each user's items in the head of any model's list, and a sample of all items.
+    """The data that weights are evaluated on: each user's items in the head of any model's list, and a sample of all
+    items.
 
     Attributes:
         scores: float32 (models, users, width), each model's scores of a user's items, padded with -inf.
         gains: bool (users, width), whether the item is a target.
-        spread: float32 (models, users, items of the sample), scores of items spread over all, -inf for items of the history.
+        spread: float32 (models, users, items of the sample), scores of items spread over all, -inf for items of the
+            history.
         of_targets: float32 (models, targets), scores of each user's targets.
         bounds: int64 (users + 1,), where the targets of a user begin.
         cut: of nDCG.

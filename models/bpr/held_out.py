@@ -1,8 +1,8 @@
 """When to stop: the loss on edges that are left out of training, pass after pass.
 
 The loss on the training edges falls with every pass, long after the factors have begun to overfit. On a large log the
-loss on other edges converges after a tenth of the passes that a small log needs (docs/benchmarks/papers.md). So one edge
-of some of the users is left out of training: CHECKED edges, at most one in two hundred.
+loss on other edges converges after a tenth of the passes that a small log needs (docs/benchmarks/papers.md). So one
+edge of some of the users is left out of training: CHECKED edges, at most one in two hundred.
 """
 
 from dataclasses import dataclass, field

@@ -34,8 +34,9 @@ MIN_EPOCHS, MAX_EPOCHS = 100, 400  # bounds of the default passes
 
 
 class BPRSettings(ModelSettings):
-    """The defaults were chosen by hand on held-out edges of ml-1m, where similar settings differ by little more than noise;
-    the number of factors on validation users of ml-100k, ml-1m, lastfm and citeulike-a: 64 rank better than 20 on all.
+    """The defaults were chosen by hand on held-out edges of ml-1m, where similar settings differ by little more than
+    noise; the number of factors on validation users of ml-100k, ml-1m, lastfm and citeulike-a: 64 rank better than 20
+    on all.
     """
 
     search_space: ClassVar[SearchSpace] = {
@@ -61,7 +62,8 @@ class BPRSettings(ModelSettings):
         0.0025,
         ge=0,
         lt=1,
-        description="Of a log of two million edges and more, 10,000 are left out of training. When the loss on them has "
+        description="Of a log of two million edges and more, 10,000 are left out of training. When the loss on them "
+        "has "
         "fallen by no more than this share within ten passes, the rate falls to zero within half as many passes as "
         "there were. 0 makes all passes, on all edges, as a smaller log does.",
     )

@@ -61,7 +61,9 @@ class Training:
         self.items[place] = rows
 
     def epoch(self, number: int, rate: float, regularization: float, seed: int) -> float:
-        """One epoch, with as many steps as there are edges; returns the mean loss of every 16th sample before its step."""
+        """One epoch, with as many steps as there are edges; returns the mean loss of every 16th sample before its
+        step.
+        """
         loss = np.zeros((SHARDS, 2))
         streams = (np.uint64(seed), purpose("bpr negatives"), np.uint64(number))
         for bounds in self.parts:

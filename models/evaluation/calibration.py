@@ -1,8 +1,8 @@
 """Calibration of `like`: its values on held-out edges, and the share of likes among pairs of equal values.
 
-One-class data has no negatives. So Figures 4 and 5 of the random-graph paper show the values of `like` on held-out edges,
-which are all likes, and the share of them that `like` gets wrong. With negatives drawn from the model's own distribution
-(`models.negatives.distributions`), `like` can also be compared with the share of likes.
+One-class data has no negatives. So Figures 4 and 5 of the random-graph paper show the values of `like` on held-out
+edges, which are all likes, and the share of them that `like` gets wrong. With negatives drawn from the model's own
+distribution (`models.negatives.distributions`), `like` can also be compared with the share of likes.
 """
 
 from dataclasses import dataclass

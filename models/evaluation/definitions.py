@@ -1,8 +1,9 @@
 """The formula and source of every metric; `metrics` and `beyond_accuracy` compute them.
 
-In all formulas u is a user, T_u the held-out items (targets) of u, C_u the candidates: all items but those of the history
-of u. Place 1 is the head of the list of all candidates by score, where of equal scores the lower index comes first; L_u
-are the first k of it. s_n is the score of item n, d_n its training degree, and M the number of training users.
+In all formulas u is a user, T_u the held-out items (targets) of u, C_u the candidates: all items but those of the
+history of u. Place 1 is the head of the list of all candidates by score, where of equal scores the lower index comes
+first; L_u are the first k of it. s_n is the score of item n, d_n its training degree, and M the number of training
+users.
 """
 
 from dataclasses import dataclass
@@ -70,7 +71,8 @@ LIST_METRICS = {
         "Abdollahpouri et al. 2019",
     ),
     f"gini@{TOP_K}": Definition(
-        "sum_k (2k - n - 1) x_(k) / (n sum x), where x_(1) ≤ ... ≤ x_(n) are how often each training item is shown, items "
+        "sum_k (2k - n - 1) x_(k) / (n sum x), where x_(1) ≤ ... ≤ x_(n) are how often each training item is shown, "
+        "items "
         "that are never shown included: 0 if all are shown alike, near 1 if a few items are shown almost always",
         "the Gini index",
     ),

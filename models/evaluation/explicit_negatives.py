@@ -1,7 +1,7 @@
 """How well a probability separates liked from explicitly disliked items.
 
-A log with explicit negatives (1 to 3 stars) gives `like` the ground truth that the footnote to Figure 5 of the random-graph
-paper misses: g of pairs with h = 1.
+A log with explicit negatives (1 to 3 stars) gives `like` the ground truth that the footnote to Figure 5 of the
+random-graph paper misses: g of pairs with h = 1.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ def evaluate_probabilities(probability: np.ndarray, liked: np.ndarray) -> dict[s
         liked: bool (pairs,), whether it is; both kinds must occur.
 
     Returns:
-        considered_auc: the chance that a like has a higher probability than a dislike, ties a half; its standard error by
-            DeLong et al. 1988.
+        considered_auc: the chance that a like has a higher probability than a dislike, ties a half; its standard error
+            by DeLong et al. 1988.
         considered_log_loss: in nats.
         considered_calibration_error: the mean over ten equal bins of |mean probability - share of likes|, weighted by
             their pairs.

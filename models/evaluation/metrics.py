@@ -110,8 +110,8 @@ def compute_user_metrics(ranks: TargetRanks) -> dict[str, np.ndarray]:
 def average_over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
     """The means of `compute_user_metrics`, and the percentiles of the users' mean ranks, linearly interpolated.
 
-    The standard error of a mean is std / sqrt(users), with n in the variance, as in Liang et al. (2018). Percentiles have
-    no standard error, nor has the mean of a single user.
+    The standard error of a mean is std / sqrt(users), with n in the variance, as in Liang et al. (2018). Percentiles
+    have no standard error, nor has the mean of a single user.
     """
     means = {metric: mean_and_error(of_users) for metric, of_users in values.items()}
     points = _rank_percentiles(values["mean_rank"])

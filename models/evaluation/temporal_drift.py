@@ -5,8 +5,8 @@ For a user with n >= 10 edges in their order, the last tenth is compared with th
     D = mean cosine(last tenth, later half) - mean cosine(last tenth, earlier half)
 
 where the cosine of two items is that of their columns of the matrix. If a user's order is as good as shuffled, D is
-0 in expectation, whatever the items are; where taste, fashion or place move along the line, it is above 0. The user's own
-edges add to every cosine alike, and need not be taken out.
+0 in expectation, whatever the items are; where taste, fashion or place move along the line, it is above 0. The user's
+own edges add to every cosine alike, and need not be taken out.
 """
 
 import numpy as np

@@ -2,9 +2,9 @@
 
 Half-edges are paired at random. A pair that repeats an earlier one is paired again at once, as long as other users have
 free half-edges; the repeats that remain are removed by exchanging partners with random other edges. Items with the most
-edges are paired first, while every user still has half-edges; in the other order, repeats between the heaviest users and
-items would be left for the exchanges. If the exchanges make too little progress, as in a dense graph with little choice,
-some graph with these degrees is constructed and then randomized by exchanges.
+edges are paired first, while every user still has half-edges; in the other order, repeats between the heaviest users
+and items would be left for the exchanges. If the exchanges make too little progress, as in a dense graph with little
+choice, some graph with these degrees is constructed and then randomized by exchanges.
 """
 
 import numpy as np
@@ -50,7 +50,9 @@ def draw_simple_graph(user_degrees: np.ndarray, item_degrees: np.ndarray, seed: 
 
 @njit(cache=True)
 def draw_uniform(key, draw):
-    """Uniform in (0, 1); a function of its own, because numba would compile the inlined `uniform` again at every call."""
+    """Uniform in (0, 1); a function of its own, because numba would compile the inlined `uniform` again at every
+    call.
+    """
     return uniform(key, draw)
 
 
@@ -100,8 +102,8 @@ def _deal_half_edges(pool, free, starts, order, key):
 def _draw_by_scan(item, out, free, owed, taken, key, draw):
     """Fill `out` with users who lack the item, drawn without replacement, in proportion to their free half-edges.
 
-    Users with the smallest exponential times are taken (Efraimidis and Spirakis 2006). If there are too few, the rest is
-    filled with users who have the item already; these repeats are exchanged later.
+    Users with the smallest exponential times are taken (Efraimidis and Spirakis 2006). If there are too few, the rest
+    is filled with users who have the item already; these repeats are exchanged later.
     """
     times, lacking = np.full(len(free), np.inf), 0
     for user in range(len(free)):

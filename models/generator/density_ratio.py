@@ -61,8 +61,8 @@ class GroundTruth:
 def solve_odds(user_degrees: np.ndarray, item_degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """a (users,) and b (items,) for which the expected degrees are the given ones; both degrees have the same total.
 
-    Vertices of equal degree have equal numbers, so that the cost depends on the distinct degrees only. Fixed-point steps
-    for a and b alternate. A vertex that is joined to all of the other side gets a large finite number.
+    Vertices of equal degree have equal numbers, so that the cost depends on the distinct degrees only. Fixed-point
+    steps for a and b alternate. A vertex that is joined to all of the other side gets a large finite number.
     """
     (own, own_at, own_count), (other, other_at, other_count) = (
         np.unique(degrees, return_inverse=True, return_counts=True) for degrees in (user_degrees, item_degrees)

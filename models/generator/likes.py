@@ -1,8 +1,8 @@
 """The generative story of Paquet and Koenigstein (2014, section 3): which of the considered items are liked.
 
 An edge of the hidden graph H is an item that a user considered. For each a coin is flipped (eq. 2),
-p(g = 1 | h = 1) = sigma(u'v + b), b = b_n + b_0; the edges with heads are the observed graph G. The offset b_0 is chosen
-so that the expected number of heads is the wanted number of likes.
+p(g = 1 | h = 1) = sigma(u'v + b), b = b_n + b_0; the edges with heads are the observed graph G. The offset b_0 is
+chosen so that the expected number of heads is the wanted number of likes.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The normalised graph W = D_u^-a R D_i^-b, products of S = W'W with blocks of items, and its top singular vectors.
 
-S z is two sparse products by the graph; where a filter of all items is made, S itself is formed first, which takes fewer operations
-than so many walks over the edges.
+S z is two sparse products by the graph; where a filter of all items is made, S itself is formed first, which takes
+fewer operations than so many walks over the edges.
 """
 
 import functools

@@ -10,11 +10,13 @@ the scores are
 
     s = x F,    F = (p(A) + alpha D_i^-gamma V V' D_i^gamma) (1 - h A + h^2 A^2 / 2 - ...).
 
-Where items are few, and where that is less work than ranking without (`forms_filter`), F is made by the fit, and scores are sums of its
-rows; else F is never formed, and each user's row goes through the graph. Four published filters are settings of it:
+Where items are few, and where that is less work than ranking without (`forms_filter`), F is made by the fit, and scores
+are sums of its rows; else F is never formed, and each user's row goes through the graph. Four published filters are
+settings of it:
 
     linear       p(A) = A: s_i = d_i^-out sum_v R_vi d_v^-du sum_(j in x) d_j^-in R_vj, of which LinkProp (Fu et al.,
-                 "Revisiting neighborhood-based link prediction for collaborative filtering", 2022) and RP3beta are cases
+                 "Revisiting neighborhood-based link prediction for collaborative filtering", 2022) and RP3beta are
+                 cases
     GF-CF        with in = out = 1/2, du = 1, alpha > 0 and gamma = 1/2: Shen et al., "How powerful is graph convolution
                  for recommendation?", 2021
     ChebyCF      p the plateau, in = 1/2 + beta, out = 1/2 - beta, gamma = beta: Kim et al., "Graph spectral filtering
@@ -61,14 +63,16 @@ SINGLE_COLUMNS = 8  # up to this many columns are computed one by one, since mos
 def forms_filter(items: int, edges: int) -> bool:
     """Whether a fit forms the whole filter.
 
-    With d likes a user, ranking all users by walks over the edges is some 300 edges^2 / d operations, and forming the filter 2
-    items^3 in BLAS: where edges^2 > items^3, it is less work for any d below 150.
+    With d likes a user, ranking all users by walks over the edges is some 300 edges^2 / d operations, and forming the
+    filter 2 items^3 in BLAS: where edges^2 > items^3, it is less work for any d below 150.
     """
     return items**2 <= CACHE_ENTRIES or (items**2 <= MAX_FILTER_ENTRIES and edges**2 > items**3)
 
 
 def uses_dense_square(items: int, edges: int) -> bool:
-    """Whether to form the filter from S, with 2 items^3 operations in BLAS, and not by 4 walks over the edges per item."""
+    """Whether to form the filter from S, with 2 items^3 operations in BLAS, and not by 4 walks over the edges per
+    item.
+    """
     return forms_filter(items, edges) and WALK * edges > items**2
 
 
@@ -154,10 +158,12 @@ class GraphFilter(Model[GraphFilterSettings]):
         return cache if count <= cache.capacity else ColumnCache(count, size, factors)
 
     def _columns(self, items: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor, (k,).
+        """Yield columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor,
+        (k,).
 
-        Two passes over all edges compute a block of them. If `_ends_at_users`, the first is (users,), before the last half
-        of a product with the graph: it is shorter, so that more fit into the cache, and a history needs few of its numbers.
+        Two passes over all edges compute a block of them. If `_ends_at_users`, the first is (users,), before the last
+        half of a product with the graph: it is shorter, so that more fit into the cache, and a history needs few of its
+        numbers.
         """
         after, size = self._low_pass()[1], COLUMNS if len(items) > SINGLE_COLUMNS else 1
         for start in range(0, len(items), size):

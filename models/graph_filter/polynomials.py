@@ -1,4 +1,6 @@
-"""Polynomials p(S) of a symmetric matrix S with eigenvalues from 0 to 1, applied to a block by products with S alone."""
+"""Polynomials p(S) of a symmetric matrix S with eigenvalues from 0 to 1, applied to a block by products with S
+alone.
+"""
 
 from collections.abc import Callable
 

@@ -15,7 +15,9 @@ FROM_HISTORIES = {"low_pass": (3.0, 1.0), "low_pass_exponent": (0.4, 0.1), "shar
 
 
 class GraphFilterSettings(RecencySettings):
-    """The defaults were chosen on validation users of seven logs; the papers' are in `benchmarks.accuracy.graph_filter`."""
+    """The defaults were chosen on validation users of seven logs; the papers' are in
+    `benchmarks.accuracy.graph_filter`.
+    """
 
     search_space: ClassVar[SearchSpace] = {
         "polynomial": Choice(("linear", "plateau"), manual_only=True),
@@ -45,7 +47,8 @@ class GraphFilterSettings(RecencySettings):
 
     polynomial: Literal["linear", "plateau"] = Field(
         "linear",
-        description="p: linear, A itself; plateau, ChebyCF's, which takes fourteen products with the graph instead of two.",
+        description="p: linear, A itself; plateau, ChebyCF's, which takes fourteen products with the graph instead of "
+        "two.",
     )
     user_exponent: float = Field(0.7, ge=-1, le=3, description="du: a path through a user weighs degree^-du.")
     in_exponent: float = Field(0.6, ge=-1, le=3, description="An item of the history weighs degree^-in.")
@@ -61,20 +64,23 @@ class GraphFilterSettings(RecencySettings):
     vectors: int | None = Field(
         None,
         ge=1,
-        description="Singular vectors of the low-pass. By default 2 sqrt(items), rounded; where a mean user has fewer than "
+        description="Singular vectors of the low-pass. By default 2 sqrt(items), rounded; where a mean user has fewer "
+        "than "
         "25 likes, (likes / 25)^1.5 of that.",
     )
     low_pass_exponent: float | None = Field(
         None,
         ge=-1,
         le=3,
-        description="gamma: the low-pass divides the items of a history by degree^gamma, and multiplies scores by it. By "
+        description="gamma: the low-pass divides the items of a history by degree^gamma, and multiplies scores by it. "
+        "By "
         "default 0.1, or 0.4 where a mean user has 5 likes or fewer, as for `low_pass`.",
     )
     sharpening: float | None = Field(
         None,
         ge=0,
-        description="h, the time of the sharpening; 0 to leave it out. By default 0.4, or 0 where a mean user has 5 likes "
+        description="h, the time of the sharpening; 0 to leave it out. By default 0.4, or 0 where a mean user has 5 "
+        "likes "
         "or fewer, as for `low_pass`.",
     )
     sharpening_terms: int = Field(

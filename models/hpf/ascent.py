@@ -107,7 +107,9 @@ class Ascent:
         self.phi = Allocation(interactions, ones, users.prior.factors)
 
     def allocate(self) -> float:
-        """One pass over the edges: set phi to its block maximum, kept as sums for both sides; returns the bound then."""
+        """One pass over the edges: set phi to its block maximum, kept as sums for both sides; returns the bound
+        then.
+        """
         of_edges = self.phi.allocate(self.users.factors, self.items.factors)
         rates = self.users.total @ self.items.total
         return float(of_edges - rates + self.users.row_bound + self.items.row_bound)

@@ -1,8 +1,8 @@
 """Kernels of hierarchical Poisson factorization; `models.hpf.model` defines the symbols.
 
 Tables of exp E log theta and exp E log beta are float32, (rows, padded K), with zeros from column K on. Loops run over
-shards that depend on the data alone, and each shard has its own sums. So results do not depend on the number of threads.
-A posterior is the `GammaParameters` of `models.hpf.ascent`, a prior is its `Prior.of_rows`.
+shards that depend on the data alone, and each shard has its own sums. So results do not depend on the number of
+threads. A posterior is the `GammaParameters` of `models.hpf.ascent`, a prior is its `Prior.of_rows`.
 """
 
 import numpy as np
@@ -17,7 +17,9 @@ FAST = {"reassoc", "contract", "arcp", "afn", "nsz"}  # NaN stays NaN
 
 @njit(cache=True)
 def fill_initial_posterior(seed, purpose, shape_prior, rate_prior, shape, rate, activity_rate):
-    """Fill in `shape_prior`, or `rate_prior`, plus draws from Uniform(0, 1); see `models.hpf.ascent.draw_initial_posterior`."""
+    """Fill in `shape_prior`, or `rate_prior`, plus draws from Uniform(0, 1); see
+    `models.hpf.ascent.draw_initial_posterior`.
+    """
     K = shape.shape[1]
     for row in range(len(shape)):
         key = random_numbers.stream(seed, purpose, 0, row)
@@ -80,7 +82,9 @@ def update_posterior(sums, factors, other_total, posterior, prior, shards):
 
 @njit(cache=True, parallel=True, nogil=True, fastmath=FAST)
 def compute_expectations(posterior, prior, shards, factors, totals, bounds):
-    """Fill `factors` with exp E log theta; add to each shard's `totals` E theta, and to `bounds` R_u less its constant."""
+    """Fill `factors` with exp E log theta; add to each shard's `totals` E theta, and to `bounds` R_u less its
+    constant.
+    """
     shape, rate, activity_rate = posterior
     shape_prior, top_rate, activity_shape = prior
     K = shape.shape[1]

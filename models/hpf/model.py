@@ -91,7 +91,8 @@ class HPFSettings(ModelSettings):
     starts: int = Field(
         1,
         ge=1,
-        description="Random starts, those of the seed and of the next ones; each is followed to its end, and the fit whose "
+        description="Random starts, those of the seed and of the next ones; each is followed to its end, and the fit "
+        "whose "
         "bound is highest is kept.",
     )
     max_iterations: int = Field(500, ge=1, description="Largest number of passes over the edges from a start.")

@@ -1,9 +1,9 @@
 """The Gram matrix of the dense Markov random field by blocks of users (`models.distributed`).
 
-Before it is centred and rescaled, a Gram matrix is a sum over users. Each block adds its users in float64, and the blocks
-are added in float64; as sums of the users' weights are exact (`models.numerics.exact_weights`), so are these, and the
-matrix has the bits of one machine. It travels in stripes of rows, so that the parts of all blocks take no more memory than
-`AT_ONCE`, or a row each.
+Before it is centred and rescaled, a Gram matrix is a sum over users. Each block adds its users in float64, and the
+blocks are added in float64; as sums of the users' weights are exact (`models.numerics.exact_weights`), so are these,
+and the matrix has the bits of one machine. It travels in stripes of rows, so that the parts of all blocks take no more
+memory than `AT_ONCE`, or a row each.
 """
 
 import numpy as np

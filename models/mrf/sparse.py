@@ -1,9 +1,9 @@
 """The sparse Gaussian Markov random field: regression weights between neighbours only, from many small inverses.
 
-Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3. Two items are neighbours if the covariance of
-their rescaled columns, before l2 is added, is large in absolute value. `models.mrf.sparse_pattern` finds the pattern of
-neighbours (section 3.1), `models.mrf.sparse_blocks` solves for the weights (section 3.2). At r = 0 every column is the
-ridge regression of its item on its neighbours. As the threshold falls, the weights approach those of `mrf_dense`.
+Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3. Two items are neighbours if the covariance
+of their rescaled columns, before l2 is added, is large in absolute value. `models.mrf.sparse_pattern` finds the pattern
+of neighbours (section 3.1), `models.mrf.sparse_blocks` solves for the weights (section 3.2). At r = 0 every column is
+the ridge regression of its item on its neighbours. As the threshold falls, the weights approach those of `mrf_dense`.
 
 A block is an item i, its leader, together with the neighbours N of i. It estimates the columns of the set D: of i and
 of the neighbours with the largest covariances. The paper and its author's notebook differ in two places; the setting

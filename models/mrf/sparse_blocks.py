@@ -62,7 +62,8 @@ def iterate_inverses(
     l2: float,
     threads: int,
 ) -> Iterator[tuple[ItemBlocks, np.ndarray]]:
-    """Batches of blocks, each with the columns of their inverses, float32; those of a batch are overwritten by the next.
+    """Batches of blocks, each with the columns of their inverses, float32; those of a batch are overwritten by the
+    next.
 
     Raises:
         ValueError: a block's matrix is not positive definite in float32.

@@ -77,7 +77,8 @@ def fill_triangles(gram, blocks, places, l2, workers, triangles):
     """Fill the lower triangles of all blocks with the covariances between their members, plus l2 on the diagonal.
 
     Each row of the Gram matrix is summed once, up to its diagonal, and copied to all blocks that contain its item.
-    Arguments: a `GramRows`, `ItemBlocks` and their `ItemPositions`; `triangles` is float32, of the length that the blocks need.
+    Arguments: a `GramRows`, `ItemBlocks` and their `ItemPositions`; `triangles` is float32, of the length that the
+    blocks need.
     """
     shift, factor = gram.shift, gram.factor
     order, place_indptr, entries, members, block_of = places

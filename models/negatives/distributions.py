@@ -29,7 +29,9 @@ class NegativeDistribution(ABC):
     """The distribution of the sampled negatives of a fitted model."""
 
     def counted(self, train: csr_matrix) -> Self:
-        """Return the distribution with statistics of all rows of `train`; other methods then read only their users' rows."""
+        """Return the distribution with statistics of all rows of `train`; other methods then read only their users'
+        rows.
+        """
         return self
 
     @abstractmethod

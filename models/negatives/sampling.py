@@ -123,7 +123,9 @@ def draw_negatives(
 
 @njit(cache=True, parallel=True, nogil=True)
 def fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy):
-    """Fill `items`, int32 (starts[-1],); `starts` is `negative_starts(likes[0], weights)`, and the rest as in `draw_negatives`."""
+    """Fill `items`, int32 (starts[-1],); `starts` is `negative_starts(likes[0], weights)`, and the rest as in
+    `draw_negatives`.
+    """
     for shard in prange(len(bounds) - 1):
         scratch = allocate_draw_scratch(len(weights))
         for user in range(bounds[shard], bounds[shard + 1]):

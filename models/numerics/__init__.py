@@ -1,4 +1,5 @@
-"""Numerics shared by all families: SIMD, products, Gram matrices, solvers, selection, partitions, random numbers, threads.
+"""Numerics shared by all families: SIMD, products, Gram matrices, solvers, selection, partitions, random numbers,
+threads.
 
 No module here imports another package of `models/`.
 """

@@ -193,7 +193,9 @@ def _subtract_four(a, m, k):
 
 @njit(cache=True)
 def inverse_last_columns(u, inverse):
-    """Fill the rows of `inverse` (d, n) with the last d columns of (U'U)^-1: solve U'Y = E forward, U X = Y backward."""
+    """Fill the rows of `inverse` (d, n) with the last d columns of (U'U)^-1: solve U'Y = E forward, U X = Y
+    backward.
+    """
     d, n = inverse.shape
     start = n - d
     inverse[:] = 0

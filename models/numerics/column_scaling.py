@@ -1,4 +1,6 @@
-"""Moments of the columns of a users x items matrix under weights of the users, and the columns' centring and rescaling."""
+"""Moments of the columns of a users x items matrix under weights of the users, and the columns' centring and
+rescaling.
+"""
 
 from dataclasses import dataclass
 
@@ -68,7 +70,8 @@ class Rescaling:
 
     Attributes:
         scale: float64 (items,), spread^(alpha / 2), and 1 for an item without spread.
-        shift: float64 (items,), sqrt(n / unit) mu to centre sums of `Columns.weights`, or zeros to leave them as they are.
+        shift: float64 (items,), sqrt(n / unit) mu to centre sums of `Columns.weights`, or zeros to leave them as they
+            are.
         factor: float64 (items,), sqrt(unit) / scale; 0 for an item that is left out.
         back: float64 (items,), the factor of an item's scores; in the paper it is `scale`.
     """

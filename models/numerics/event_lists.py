@@ -11,7 +11,8 @@ def put_events(free, users, items, times, positions, found):
         free: int64 (users,), the next free place of each user's list in `found`; moved on.
         users, items: (events,) integers from 0.
         times, positions: int64 (events,).
-        found: int64 (all events, 3): item, time and position, side by side, so that an event costs one miss of the cache.
+        found: int64 (all events, 3): item, time and position, side by side, so that an event costs one miss of the
+            cache.
     """
     for event in range(len(users)):
         at = free[users[event]]

@@ -1,7 +1,8 @@
 """The centred and rescaled Gram matrix of a sparse users x items matrix, as a dense float32 triangle.
 
-Rows are summed in float64, of weights whose sums are exact (`exact_degree_weights`). So the bits depend neither on the number
-of threads nor on the order of the users, and centring loses no digits to cancellation. What columns are centred and rescaled by is in `models.numerics.column_scaling`.
+Rows are summed in float64, of weights whose sums are exact (`exact_degree_weights`). So the bits depend neither on the
+number of threads nor on the order of the users, and centring loses no digits to cancellation. What columns are centred
+and rescaled by is in `models.numerics.column_scaling`.
 """
 
 from typing import NamedTuple
@@ -125,7 +126,8 @@ def _fill_rows(gram, order, workers, out):
 
 
 def gram_stripe(interactions: csr_matrix, weights: np.ndarray, first: int, end: int, threads: int) -> np.ndarray:
-    """sum_m w_m x_ma x_mb for the items a from `first` to `end` and b <= a: some users' part of these rows of the Gram matrix.
+    """sum_m w_m x_ma x_mb for the items a from `first` to `end` and b <= a: some users' part of these rows of the Gram
+    matrix.
 
     Args:
         interactions, weights: as in `lower_gram`.

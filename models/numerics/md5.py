@@ -1,4 +1,5 @@
-"""MD5 (RFC 1321) of many short texts at once: one round of a run of texts after the other, so that the compiler makes vectors of it.
+"""MD5 (RFC 1321) of many short texts at once: one round of a run of texts after the other, so that the compiler makes
+vectors of it.
 
 A seventh of the time of hashing one text after the other. DuckDB's `md5_number` is the same number.
 """

@@ -20,7 +20,8 @@ SCORE_STEP = 2.0**-22  # relative; at least one float32 to the next, on both sid
 def fallback_factors(item_degrees: np.ndarray) -> np.ndarray:
     """float64 (items,): the multiple of a row's lowest score that an item gets for which nothing speaks.
 
-    `1 + k STEP` for an item whose degree is the k-th largest of the distinct degrees; so items of equal degree are tied.
+    `1 + k STEP` for an item whose degree is the k-th largest of the distinct degrees; so items of equal degree are
+    tied.
 
     Args:
         item_degrees: int (items,), training edges of each item.

@@ -1,7 +1,7 @@
 """Histories with the order in which a user liked the items, and weights by that order.
 
-A user's latest likes may predict the next ones better than the earliest. An entry with n newer entries in its row has the weight
-(1 + n)^-p, where p is the setting `recency_exponent`; with p = 0 all weights are 1.
+A user's latest likes may predict the next ones better than the earliest. An entry with n newer entries in its row has
+the weight (1 + n)^-p, where p is the setting `recency_exponent`; with p = 0 all weights are 1.
 """
 
 from typing import Any
@@ -14,9 +14,9 @@ class SequentialHistories(csr_matrix):
     """(users, items) histories with the order of each row's entries; indexing rows and columns keeps it.
 
     Attributes:
-        recency_ranks: int (entries,), in the order of `indices`: within a row the lowest is the newest. Only their order
-            matters, so dropping entries does not require new ranks. None if the matrix comes from an operation other
-            than indexing.
+        recency_ranks: int (entries,), in the order of `indices`: within a row the lowest is the newest. Only their
+            order matters, so dropping entries does not require new ranks. None if the matrix comes from an operation
+            other than indexing.
     """
 
     recency_ranks: np.ndarray | None = None

@@ -1,17 +1,18 @@
 """SIMD vectors as values in numba code: short vectors that a kernel loads, adds, multiplies and stores in one step.
 
-numba cannot know that two arrays do not overlap, so a plain loop over a few dozen factors keeps no running sum in a register,
-and spends more time on tests and on the rest of the last vector than on arithmetic. Here a kernel names its vectors:
+numba cannot know that two arrays do not overlap, so a plain loop over a few dozen factors keeps no running sum in a
+register, and spends more time on tests and on the rest of the last vector than on arithmetic. Here a kernel names its
+vectors:
 
     total = total + load(table, at) * load(own, 0)
 
-`total` has 16 float32 or 8 float64 (64 bytes, F32_WIDTH or F64_WIDTH of them); `add_halves` makes 8 float32 of 16. LLVM maps
-vectors to the processor's registers: one of AVX-512, two of AVX2, four of SSE or NEON. Vectors of one kind add and multiply, and a
-number of their type multiplies all elements. As everywhere in numba, `fastmath` of the function decides whether a product and a sum
-become one instruction ("contract").
+`total` has 16 float32 or 8 float64 (64 bytes, F32_WIDTH or F64_WIDTH of them); `add_halves` makes 8 float32 of 16. LLVM
+maps vectors to the processor's registers: one of AVX-512, two of AVX2, four of SSE or NEON. Vectors of one kind add and
+multiply, and a number of their type multiplies all elements. As everywhere in numba, `fastmath` of the function decides
+whether a product and a sum become one instruction ("contract").
 
-Arrays are contiguous, and positions are element numbers. Bounds are not checked: the caller makes sure that a whole vector from a
-position on lies in the array.
+Arrays are contiguous, and positions are element numbers. Bounds are not checked: the caller makes sure that a whole
+vector from a position on lies in the array.
 """
 
 import operator

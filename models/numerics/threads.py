@@ -50,7 +50,9 @@ _thread_state = threading.local()  # `threads`, of the block that a thread is in
 
 @contextlib.contextmanager
 def kernel_threads(count: int) -> Iterator[None]:
-    """Run the block's numba kernels on `count` threads, or on as many as numba was started with, or `limit_threads` left."""
+    """Run the block's numba kernels on `count` threads, or on as many as numba was started with, or `limit_threads`
+    left.
+    """
     wanted, outer = (
         max(1, min(count, NUMBA_CONFIG.NUMBA_NUM_THREADS, _thread_limit())),
         getattr(_thread_state, "threads", None),
@@ -70,7 +72,9 @@ def kernel_threads(count: int) -> Iterator[None]:
 
 
 def limit_threads(count: int) -> None:
-    """From now on, let what this Python thread calls have no more than so many threads: others are at work beside it."""
+    """From now on, let what this Python thread calls have no more than so many threads: others are at work beside
+    it.
+    """
     _thread_state.most = count
 
 

@@ -6,8 +6,8 @@ of the other side.
 A table has one float32 row for each vertex, 2 W long: means y = [v_1 .. v_K, b, 1, 0 ..], then variances
 [.., var b, share, 0 ..], where W is n = K + 2 rounded up to a multiple of UNIT. `share` is t_j (or s_i); it is stored
 in the place of the variance of the constant 1. Kernels read half a row in steps of F32_WIDTH; if W is not a multiple of
-F32_WIDTH, the first step is UNIT. `lanes` is a tuple of n integers: numba knows its length, so that it unrolls the loops
-over half a row for each n. Bounds are not checked: places must lie inside the arrays.
+F32_WIDTH, the first step is UNIT. `lanes` is a tuple of n integers: numba knows its length, so that it unrolls the
+loops over half a row for each n. Bounds are not checked: places must lie inside the arrays.
 """
 
 from typing import Any, NamedTuple

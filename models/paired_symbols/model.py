@@ -12,9 +12,9 @@ log-likelihood is
 
 where s and t are the shares of each user and item in the censored pairs. Pairs without an edge share xi_ij = xi*, so
 that every update is a sum over edges plus a background cache. The short paper leaves out the updates of the biases, s,
-t, xi* and the Dirichlet posteriors; they are in `models.paired_symbols.symbols`. The precisions tau are 1 by default, as in the
-paper, and are not learned: maximising the bound over them shrinks the preferences to nothing. The weights of eq. 10
-have a misprint: u_i should be u_i', over which the sum in their denominator runs.
+t, xi* and the Dirichlet posteriors; they are in `models.paired_symbols.symbols`. The precisions tau are 1 by default,
+as in the paper, and are not learned: maximising the bound over them shrinks the preferences to nothing. The weights of
+eq. 10 have a misprint: u_i should be u_i', over which the sum in their denominator runs.
 """
 
 import time
@@ -212,7 +212,9 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         return columns_of(self.item_rows[items])
 
     def _pair_moments(self, rows: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return E a and var a of each user and that user's own items, float32 (users, n); E a is NaN for an item of -1."""
+        """Return E a and var a of each user and that user's own items, float32 (users, n); E a is NaN for an item of
+        -1.
+        """
         u, b, u_variance, b_variance = self._split_rows(rows)
         v, c, v_variance, c_variance = self._split_rows(self.item_rows[items])
         mean = np.einsum("ik,ijk->ij", u, v) + b[:, None] + (c + self._log_odds_shift())

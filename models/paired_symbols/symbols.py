@@ -1,4 +1,6 @@
-"""The symbols of one kind, users or items: their edges, their part of the posterior of paired symbols, and its updates."""
+"""The symbols of one kind, users or items: their edges, their part of the posterior of paired symbols, and its
+updates.
+"""
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
@@ -91,7 +93,8 @@ class Symbols:
         self.weight = self.concentration.sum()
 
     def log_shares(self, other: "Symbols", sums: np.ndarray, xi_star: float) -> np.ndarray:
-        """log s (or t) but for a constant: E log pi_i + f_i, where f_i is the term of a censored pair of i in the bound.
+        """log s (or t) but for a constant: E log pi_i + f_i, where f_i is the term of a censored pair of i in the
+        bound.
 
         Args:
             sums: `sum_edges(other)`.

@@ -1,16 +1,16 @@
 """A fit by blocks of users: Algorithm 1 of Paquet and Koenigstein (2014) with the messages of section 5.2.
 
 Between blocks there travels, for each item, its part of the natural parameters, and back to them the items' new q. How
-many blocks there are is a setting; how many processes compute them is not, and changes no bit. Messages are added in the
-order of the blocks, in float64. Fresh messages of all blocks in each iteration make the fit of one machine, but for the
-rounding of an item's sums, which each block adds in float32: in the tests, after 14 iterations, every fitted number is
-within 2e-5 of the largest of its kind.
+many blocks there are is a setting; how many processes compute them is not, and changes no bit. Messages are added in
+the order of the blocks, in float64. Fresh messages of all blocks in each iteration make the fit of one machine, but for
+the rounding of an item's sums, which each block adds in float32: in the tests, after 14 iterations, every fitted number
+is within 2e-5 of the largest of its kind.
 
 With `refreshed` the blocks take turns (eq. 21): the items are updated after each turn, from the fresh messages of its
-blocks and the latest of all others, X^(b), which are kept here and subtracted when they are replaced. An iteration is then
-a pass over all blocks with several updates of the items, and each of these takes the part of the step after which the
-whole pass keeps 1 - epsilon_t of the old, as one update would. The first iteration is of all blocks: every block then has
-a message.
+blocks and the latest of all others, X^(b), which are kept here and subtracted when they are replaced. An iteration is
+then a pass over all blocks with several updates of the items, and each of these takes the part of the step after which
+the whole pass keeps 1 - epsilon_t of the old, as one update would. The first iteration is of all blocks: every block
+then has a message.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,5 @@
-"""Kernels of the random-graph model: the block updates (17) to (19) of one side, and the terms of the edges in the bound.
+"""Kernels of the random-graph model: the block updates (17) to (19) of one side, and the terms of the edges in the
+bound.
 
 Every batch of a vertex's edges adds its outer products to a tile of sums. With the weights w = 2 lambda(xi) and
 x = [v_n, 1, b_n], rows 0 .. K + 1 of the tile are the sum of w x x', and row K + 2 is the sum of (g - 1/2) x. One more
@@ -180,7 +181,9 @@ def add_bias_edges(edges, own, columns, table, parts, vertex, factors, weight_su
 
 @njit(cache=True, fastmath=FAST, inline="always")
 def _natural_parameters(sums, own, solution, size, factors, tau, tau_bias):
-    """P (eq. 15; its lower triangle, in place) and z of one vertex; `size` is K, or K + 1 if the bias is updated too."""
+    """P (eq. 15; its lower triangle, in place) and z of one vertex; `size` is K, or K + 1 if the bias is updated
+    too.
+    """
     stride = pad_width(factors + 3)
     spread = (factors + 2 + ROWS) // ROWS * ROWS * stride
     for row in range(size):

@@ -1,8 +1,9 @@
 """What blocks of users and the items tell each other (Paquet and Koenigstein 2014, section 5.2 and eq. 21).
 
-The paper cuts the graph by items; here it is cut by users, which its footnote 1 finds smaller where there are fewer items.
-So the natural parameters P_n and z_n of an item are sums over blocks, and a block's message holds its part of them,
-float32 (items, (K + 1)(K + 4) / 2): with w = 2 lambda(xi) and x = [u_m, 1], over the edges of H that the block has,
+The paper cuts the graph by items; here it is cut by users, which its footnote 1 finds smaller where there are fewer
+items. So the natural parameters P_n and z_n of an item are sums over blocks, and a block's message holds its part of
+them, float32 (items, (K + 1)(K + 4) / 2): with w = 2 lambda(xi) and x = [u_m, 1], over the edges of H that the block
+has,
 
     the lower triangle of sum w E[x x'], row by row,    and behind it    sum (g - 1/2 - w E[b_m]) E[x].
 

@@ -189,7 +189,8 @@ class RandomGraph(Model[RandomGraphSettings]):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability that a user likes an item once it is considered, and its uncertainty (`Model.like`).
 
-        The mean is by eq. 22, the standard deviation of sigma(a) by Gauss-Hermite quadrature over a ~ N(mu_a, sigma_a^2).
+        The mean is by eq. 22, the standard deviation of sigma(a) by Gauss-Hermite quadrature over a ~ N(mu_a,
+        sigma_a^2).
         """
         side = self._side(histories, users)
         with kernel_threads(self.threads):
@@ -257,8 +258,8 @@ class RandomGraph(Model[RandomGraphSettings]):
     def _initial_posterior(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
         """Return small random means, or the posterior of the earlier fit, whose precisions are then fixed.
 
-        A cold fit stops while the precisions still grow, and the more they grow the worse it ranks: learned further with
-        every warm start they would shrink the factors away.
+        A cold fit stops while the precisions still grow, and the more they grow the worse it ranks: learned further
+        with every warm start they would shrink the factors away.
         """
         settings = self.params
         users, items = ((count, settings.factors) for count in shape)

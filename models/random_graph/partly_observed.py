@@ -1,8 +1,8 @@
 """Observed negatives: the part of the hidden graph H that a log tells of (Paquet and Koenigstein 2014, section 7).
 
-A rating of 1 to 3 stars is an item that was considered and not liked: h = 1 and g = 0 are known. With N the set of these
-edges, q(h_mn = 1) = 1 for them as for the likes G, and only the rest R of H is random. The bound of eq. 12 then splits
-into terms that are known and an expectation:
+A rating of 1 to 3 stars is an item that was considered and not liked: h = 1 and g = 0 are known. With N the set of
+these edges, q(h_mn = 1) = 1 for them as for the likes G, and only the rest R of H is random. The bound of eq. 12 then
+splits into terms that are known and an expectation:
 
     L[q] = sum_{(m,n) in G} E l_mn(1) + sum_{(m,n) in N} E l_mn(0) + E_{q(R)} [ sum_{(m,n) in R} E l_mn(0) ]
            + E log p(U, V, b, tau) + entropy of q,
@@ -11,9 +11,9 @@ into terms that are known and an expectation:
 A user with d_m likes and D_m observed negatives has max(d_m - D_m, 0) random ones, drawn as before (section 4.1), from
 what is left of pi: never a like, and never an observed negative. So there are d_m negatives in all, as without the
 setting, unless more than d_m were observed: then all of these are in H, and none is drawn. Leaving some out
-would say that a considered item was not considered, and raise the user's logits by log(D_m / d_m). Where the log tells of all
-that was considered, as the demo's does, the random ones are of items that were not: they lower `like`, and the setting
-`fill_negatives` leaves them out. R is then empty.
+would say that a considered item was not considered, and raise the user's logits by log(D_m / d_m). Where the log tells
+of all that was considered, as the demo's does, the random ones are of items that were not: they lower `like`, and the
+setting `fill_negatives` leaves them out. R is then empty.
 """
 
 import numpy as np
@@ -69,7 +69,8 @@ def explicit_negative_edges(interactions: csr_matrix, explicit_negatives: csr_ma
     """
     if explicit_negatives.shape != interactions.shape:
         raise ValueError(
-            f"observed negatives: come as a matrix of {explicit_negatives.shape}, and the likes as one of {interactions.shape}; "
+            f"observed negatives: come as a matrix of {explicit_negatives.shape}, and the likes as one of "
+            f"{interactions.shape}; "
             "give both the same users and items"
         )
     both = csr_matrix(explicit_negatives.astype(bool).multiply(interactions.astype(bool))).nnz

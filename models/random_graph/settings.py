@@ -43,7 +43,8 @@ class RandomGraphSettings(ModelSettings):
     )
     fill_negatives: bool = Field(
         True,
-        description="With explicit_negatives: draw random ones up to d_m beside them; otherwise the explicit ones are all, "
+        description="With explicit_negatives: draw random ones up to d_m beside them; otherwise the explicit ones are "
+        "all, "
         "so that `like` is of items that the log says were considered.",
     )
     user_biases: bool = Field(False, description="Learn user biases; the paper clamps them at zero (section 6).")
@@ -65,7 +66,8 @@ class RandomGraphSettings(ModelSettings):
     blocks: int = Field(
         1,
         ge=1,
-        description="Blocks of users that are fitted apart and whose messages to the items are added (section 5.2); 1 fits "
+        description="Blocks of users that are fitted apart and whose messages to the items are added (section 5.2); 1 "
+        "fits "
         "all users as one.",
     )
     refreshed: int = Field(

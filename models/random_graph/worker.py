@@ -1,7 +1,7 @@
 """The calls for one block of users (`models.distributed`).
 
-Negatives depend only on (seed, iteration, user): every call of an iteration draws the same hidden graph, and a block draws its
-part of the graph of a fit in one process.
+Negatives depend only on (seed, iteration, user): every call of an iteration draws the same hidden graph, and a block
+draws its part of the graph of a fit in one process.
 """
 
 from dataclasses import dataclass

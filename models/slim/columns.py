@@ -12,7 +12,8 @@ BATCH_ENTRIES = 1 << 22  # candidates of a batch of columns: 32 MB
 
 
 class Gram(NamedTuple):
-    """diag(factor) X' diag(w) X diag(factor) of the pairs of items that share a user; see `models.slim.kernels.fill_pairs`.
+    """diag(factor) X' diag(w) X diag(factor) of the pairs of items that share a user; see
+    `models.slim.kernels.fill_pairs`.
 
     Attributes:
         starts: int64 (items + 1,), where each row begins.

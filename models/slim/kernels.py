@@ -165,7 +165,9 @@ def _nearest_candidates(items, target, diagonal, neighbours):
 
 @njit(cache=True)
 def _reorder(items, target, order):
-    """Place 0, then the candidates of `order`, where 0 is the one in place 1; numba takes seconds to compile `items[order]`."""
+    """Place 0, then the candidates of `order`, where 0 is the one in place 1; numba takes seconds to compile
+    `items[order]`.
+    """
     taken, of_taken = np.empty(len(order) + 1, dtype=np.uint32), np.empty(len(order) + 1, dtype=np.float32)
     taken[0], of_taken[0] = items[0], target[0]
     for at in range(len(order)):
@@ -213,7 +215,9 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
 
 @njit(cache=True)
 def _admit(state, items, place, active, l1, tolerance, buffer):
-    """Move the candidates that would gain most to the places after the active items; returns the new number of these."""
+    """Move the candidates that would gain most to the places after the active items; returns the new number of
+    these.
+    """
     _, gradient, curvature = state
     width = len(items)
     gains = np.empty(width, dtype=np.float32)

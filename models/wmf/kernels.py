@@ -5,8 +5,8 @@ With either loss, the row x of a vertex minimizes x'A x - 2 y'x with
     A = w0 G + sum_e a_e v_e v_e' + ridge I,    y = sum_e y_e v_e
 
 over its edges e, where w0 G is the weighted Gram matrix of the other side. Tables are flat. A row has `width` float32:
-the factors, filled up with zeros to a multiple of F32_WIDTH. The last row of a table is zeros: the edges of a vertex are
-filled up to a multiple of ROWS with edges of weight 0 to that row. One thread solves a row, over its edges in their
+the factors, filled up with zeros to a multiple of F32_WIDTH. The last row of a table is zeros: the edges of a vertex
+are filled up to a multiple of ROWS with edges of weight 0 to that row. One thread solves a row, over its edges in their
 order.
 """
 

@@ -102,8 +102,10 @@ class WMFSettings(ModelSettings):
         0.0,
         ge=0,
         le=1,
-        description="w: the value that a pair of a user and an item that the user considered and did not like is fitted to, "
-        "where a like is fitted to 1; 0 leaves such pairs out; for rendle2021. Above 0, a run keeps them, where the log "
+        description="w: the value that a pair of a user and an item that the user considered and did not like is "
+        "fitted to, "
+        "where a like is fitted to 1; 0 leaves such pairs out; for rendle2021. Above 0, a run keeps them, where the "
+        "log "
         "tells of any.",
     )
     alpha: float = Field(5.0, gt=0, description="Confidence that one event adds to an edge; for hu2008.")
@@ -225,7 +227,9 @@ class WMF(Model[WMFSettings]):
         return run_pass
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
-        """Find the factors of users who were not in training, float32 (block, K): the exact solution with fixed items."""
+        """Find the factors of users who were not in training, float32 (block, K): the exact solution with fixed
+        items.
+        """
         histories, factors = self._known(histories), self.params.factors
         of_users, systems = empty_table(histories.shape[0], factors), RowSystems(histories, self._loss(), None, None)
         with kernel_threads(self.threads):

@@ -78,7 +78,9 @@ class Loss:
     targets: bool = False
 
     def terms(self, matrix: csr_matrix, others: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """w a and w (base + a) p of every edge, float64; w is the weight of its column's vertex, 1 where `others` is None."""
+        """w a and w (base + a) p of every edge, float64; w is the weight of its column's vertex, 1 where `others` is
+        None.
+        """
         squares = self.alpha * matrix.data.astype(np.float64) if self.alpha > 0 else np.ones(matrix.nnz)
         pulls = self.base + squares
         if self.targets:
@@ -175,7 +177,8 @@ class RowSystems:
         return (upper + np.triu(upper, 1).T).reshape(-1) * np.float32(self.unobserved)
 
     def _partition_rows(self, width: int) -> np.ndarray:
-        """Bounds int64 of at most RUNS runs of rows with about equal cost; a row costs about as much as width / 2 edges.
+        """Bounds int64 of at most RUNS runs of rows with about equal cost; a row costs about as much as width / 2
+        edges.
 
         None is empty: each takes the time to clear its scratch arrays, which for one user is most of it.
         """

@@ -1,4 +1,6 @@
-"""Aggregate the liked events of each user and item into one edge, block by block of users, each user's edges sorted by item."""
+"""Aggregate the liked events of each user and item into one edge, block by block of users, each user's edges sorted by
+item.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,9 +30,10 @@ def aggregate_edges(
 ) -> Iterator[pa.RecordBatchReader]:
     """Yield one row per liked pair of user and item, by their codes and sorted by them.
 
-    Events take 24 bytes each. They are held for all users at once if memory allows, else for a range of users at a time, and the
-    log is read again for each range; two blocks of edges are held besides. The rows of a range must be inserted by a single
-    statement: DuckDB writes such an insert to disk as it goes, but keeps the rows of many small inserts in memory.
+    Events take 24 bytes each. They are held for all users at once if memory allows, else for a range of users at a
+    time, and the log is read again for each range; two blocks of edges are held besides. The rows of a range must be
+    inserted by a single statement: DuckDB writes such an insert to disk as it goes, but keeps the rows of many small
+    inserts in memory.
 
     Args:
         connection: with the tables `user_codes` and `item_codes`.
@@ -61,7 +64,9 @@ def _iterate_blocks(starts: np.ndarray, events: np.ndarray, first_user: int) -> 
 def _load_events(
     connection: duckdb.DuckDBPyConnection, values: dict[str, float | date | None], starts: np.ndarray
 ) -> np.ndarray:
-    """Load the likes of some users, int64 (events, 3): item code, time and position, in the lists that begin at `starts`."""
+    """Load the likes of some users, int64 (events, 3): item code, time and position, in the lists that begin at
+    `starts`.
+    """
     next_free, events = starts[:-1].copy(), np.empty((int(starts[-1]), 3), dtype=np.int64)
     connection.complete()
     likes = connection.sql(sql.statement("binarize/likes"), params={**values, "never": MIN_TIME})

@@ -1,6 +1,8 @@
-"""An executor over `distributed.Client`, and the start or connection of its cluster. Only this module imports Dask eagerly.
+"""An executor over `distributed.Client`, and the start or connection of its cluster. Only this module imports Dask
+eagerly.
 
-The coordinator submits plain functions, since a Prefect task on a worker would start a server if it cannot reach the run's.
+The coordinator submits plain functions, since a Prefect task on a worker would start a server if it cannot reach the
+run's.
 """
 
 import asyncio
@@ -120,7 +122,9 @@ class DaskExecutor:
 
 
 class _Call:
-    """A call on the cluster. Dask reruns it if its worker dies; it is sent again if an incompatible worker refused it."""
+    """A call on the cluster. Dask reruns it if its worker dies; it is sent again if an incompatible worker refused
+    it.
+    """
 
     def __init__(self, executor: DaskExecutor, label: str, pickled: bytes, memory: int, priority: int) -> None:
         self._label, self._exclude = label, executor.exclude
@@ -142,12 +146,14 @@ class _Call:
                 self._future = self._send()
             except KilledWorker as error:
                 raise OneclassError(
-                    f"{self._label}: the worker died in each of {error.allowed_failures + 1} attempts. If it ran out of "
+                    f"{self._label}: the worker died in each of {error.allowed_failures + 1} attempts. If it ran out "
+                    "of "
                     "memory, give each worker more, or start fewer workers per machine."
                 ) from error
             except LOST as error:
                 raise ClusterUnavailable(
-                    f"{self._label}: the cluster's scheduler does not answer any more. Finished fits are stored; the same "
+                    f"{self._label}: the cluster's scheduler does not answer any more. Finished fits are stored; the "
+                    "same "
                     "command continues from there."
                 ) from error
 
@@ -193,7 +199,9 @@ def open_cluster(
 
 @contextlib.contextmanager
 def _sentinel(home: Home) -> Iterator[str]:
-    """Create a file in the home and at its URL, by which workers check that they access the same store; yield its name."""
+    """Create a file in the home and at its URL, by which workers check that they access the same store; yield its
+    name.
+    """
     home.spill.mkdir(parents=True, exist_ok=True)
     name = f"cluster-{uuid.uuid4().hex}"
     if home.store is not None:
@@ -265,7 +273,8 @@ def _check_address(address: str, unencrypted: bool, tls: distributed.Security) -
         )
     if scheme != "tls" and not unencrypted and not _is_loopback(host):
         raise InputError(
-            f"--dask {address}: is on another machine, and tcp is not encrypted: anyone who can reach that port can run "
+            f"--dask {address}: is on another machine, and tcp is not encrypted: anyone who can reach that port can "
+            "run "
             "code on every worker. Use tls://, or --dask-unencrypted on a private network."
         )
 
@@ -295,7 +304,8 @@ def _check_workers(client: distributed.Client, option: str, context: worker.Work
     for address, info in workers.items():
         if info["nthreads"] != 1:
             raise InputError(
-                f"{option}: worker {address} has {info['nthreads']} Dask threads; start it with --nthreads 1. Each call "
+                f"{option}: worker {address} has {info['nthreads']} Dask threads; start it with --nthreads 1. Each "
+                "call "
                 "uses all cores."
             )
     descriptions: Any = client.run(worker.describe, context, on_error="return")

@@ -29,7 +29,8 @@ class PendingCall(Protocol):
 
 
 class Executor(BlockExecutor, Protocol):
-    """Runs calls like `concurrent.futures.Executor`, and the blocks of a fit (`map`). A call may run again if its worker died.
+    """Runs calls like `concurrent.futures.Executor`, and the blocks of a fit (`map`). A call may run again if its
+    worker died.
 
     Attributes:
         worker_memory: the largest memory declared by a worker, in bytes; None unless every worker declares it.
@@ -43,7 +44,8 @@ class Executor(BlockExecutor, Protocol):
         """Submit `function(*arguments)`.
 
         Args:
-            function: a module-level function; on a worker a `Home` among its arguments has that worker's cache and threads.
+            function: a module-level function; on a worker a `Home` among its arguments has that worker's cache and
+                threads.
             label: the call's name on Dask's dashboard and in errors.
             memory: approximate bytes that the call needs, which its worker must have declared.
         """
@@ -128,7 +130,9 @@ def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Ite
 
 
 def lru_cache_last(function: Callable[..., Any]) -> Any:
-    """Cache the last result of a function; of concurrent calls only one computes it. `cache_clear` empties the cache."""
+    """Cache the last result of a function; of concurrent calls only one computes it. `cache_clear` empties the
+    cache.
+    """
     lock, cached = threading.Lock(), functools.lru_cache(maxsize=1)(function)
 
     @functools.wraps(function)
@@ -151,8 +155,8 @@ class ClusterSettings:
         store: URL of the matrices and fits, for workers that cannot access the home.
 
     Raises:
-        InputError: `workers` and `address` are both given; `workers` is below 1; `store` is not a URL, or is given without
-            a cluster.
+        InputError: `workers` and `address` are both given; `workers` is below 1; `store` is not a URL, or is given
+            without a cluster.
     """
 
     workers: int | None = None

@@ -1,7 +1,7 @@
 """Run calls on a Dask worker, after checks that it has the coordinator's versions and can read the home.
 
-Dask imports this module in the thread of its event loop, where Prefect and the stores' larger modules must not be loaded
-while another thread works; functions import these.
+Dask imports this module in the thread of its event loop, where Prefect and the stores' larger modules must not be
+loaded while another thread works; functions import these.
 """
 
 import asyncio
@@ -93,7 +93,9 @@ def incompatibility(context: WorkerContext, dask_worker: distributed.Worker | No
 
 @functools.cache
 def _prepare_cache(home: Home, sentinel: str, cache: Path) -> str | None:
-    """Check once per run that the home's URL reaches the coordinator's store, and evict the cache; returns an error message."""
+    """Check once per run that the home's URL reaches the coordinator's store, and evict the cache; returns an error
+    message.
+    """
     from oneclass.tasks.stores import remote, retention
 
     remote.use_cache(cache)
@@ -123,8 +125,8 @@ def pickled_call(function: Callable[..., Any], *arguments: Any) -> bytes:
 def run_call(context: WorkerContext, pickled: bytes) -> Any:
     """Run a pickled call with this worker's limits and cache, one at a time.
 
-    The worker is checked before each call, since it may have joined late, and after a failed call, since a shared folder may
-    be gone.
+    The worker is checked before each call, since it may have joined late, and after a failed call, since a shared
+    folder may be gone.
 
     Raises:
         IncompatibleWorker: this process cannot run it; others may.

@@ -59,7 +59,7 @@ class Dataset(BaseModel):
     fields: tuple[Role, ...] = ()
     """For a log without a header: the role of each field of a line; `-` is a field to ignore."""
     encoding: str = ""
-    """Of text that is not UTF-8, as Python's codecs name it, e.g. `windows-1252`; UTF-16 with a byte order mark needs none."""
+    """Of text that is not UTF-8, by Python's name, e.g. `windows-1252`; UTF-16 with a byte order mark needs none."""
     decimal: Literal[".", ","] | None = None
     """The decimal mark of values; by default detected."""
     time_format: str | tuple[str, ...] = ()
@@ -148,8 +148,8 @@ def list_datasets(root: Path) -> list[str]:
 def load_dataset(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     """Load the data set `name`; a user's file overrides a built-in one of the same name.
 
-    An undeclared name is a data set with the defaults of `Dataset` if its logs are named with it, or if its landing folder,
-    warehouse or publication exists in the home, unless it looks like a misspelt known name.
+    An undeclared name is a data set with the defaults of `Dataset` if its logs are named with it, or if its landing
+    folder, warehouse or publication exists in the home, unless it looks like a misspelt known name.
 
     Args:
         with_logs: whether logs were named.

@@ -1,16 +1,16 @@
 """Simulate the demo: a log in the Netflix Prize format by the paper's generative model, and its truth.
 
-Degrees come from power laws with exponential cut-off, half-edges are paired into the hidden graph H, and a Bernoulli draw
-per considered edge decides whether it is liked (Paquet and Koenigstein 2014, sections 2 and 3). A like becomes 4 or 5
-stars, a considered item that is not liked 1 to 3. `<home>/demo/truth/` stores what a real log hides:
+Degrees come from power laws with exponential cut-off, half-edges are paired into the hidden graph H, and a Bernoulli
+draw per considered edge decides whether it is liked (Paquet and Koenigstein 2014, sections 2 and 3). A like becomes 4
+or 5 stars, a considered item that is not liked 1 to 3. `<home>/demo/truth/` stores what a real log hides:
 
     settings.json    settings, seed, generator version, degree distributions, resulting counts, and sha256s
     edges.parquet    one row per edge of H: user, item (ids as in the log), probability, liked
     users.npy, items.npy, item_bias.npy    u (M, K), v (N, K), b (N,), float32; row i belongs to id i + 1
 
 Upper bounds at the default size and seed 1, with one like of every user with two or more held out: the ranking by
-(degree in H) x sigma(u'v + b), which knows the truth, has mean rank .961 and nDCG@100 .372; popularity has .935 and .246.
-(Mean rank: the share of items not liked that rank below the held-out one.)
+(degree in H) x sigma(u'v + b), which knows the truth, has mean rank .961 and nDCG@100 .372; popularity has .935 and
+.246. (Mean rank: the share of items not liked that rank below the held-out one.)
 """
 
 import hashlib
@@ -93,8 +93,8 @@ class Simulation:
 def make_demo(home: Home, settings: DemoSettings, seed: int) -> list[Path]:
     """Write the log to `home.landing` and the truth to `home.truth`, unless they exist.
 
-    Files are completed in a temporary folder and then moved; only then are those of an earlier demo removed. Equal settings
-    and seed give equal bytes.
+    Files are completed in a temporary folder and then moved; only then are those of an earlier demo removed. Equal
+    settings and seed give equal bytes.
 
     Returns:
         The log files, in order.
@@ -176,8 +176,9 @@ def _draw_hidden_graph(
 ) -> tuple[tuple[Distribution, Distribution], np.ndarray, np.ndarray]:
     """Draw the degree distributions in H, and H by item.
 
-    A dense graph cannot have degrees as uneven as a small exponent gives: a user with one edge cannot avoid the items that
-    every user considers. If the drawn degrees do not fit together, both exponents are lowered in steps, which evens them out.
+    A dense graph cannot have degrees as uneven as a small exponent gives: a user with one edge cannot avoid the items
+    that every user considers. If the drawn degrees do not fit together, both exponents are lowered in steps, which
+    evens them out.
     """
     for step in range(EXPONENT_STEPS):
         distributions = solve_degree_distributions(settings, lowered=0.25 * step)

@@ -1,7 +1,7 @@
 """Cache of evaluations: a run with the fits and split of an earlier run copies that run's rows.
 
-So a night with nothing new costs one query per table. Contracts are checked all the same. Rows that have been changed or
-removed since are not copied.
+So a night with nothing new costs one query per table. Contracts are checked all the same. Rows that have been changed
+or removed since are not copied.
 """
 
 import hashlib
@@ -25,7 +25,9 @@ logger = logging.getLogger(__name__)
 
 
 def evaluation_digest(home: Home, protocol: str, matrices_digest: str, fit_digests: Mapping[str, str]) -> str:
-    """Return the digest of everything an evaluation depends on, including the order of the models and the demo's truth."""
+    """Return the digest of everything an evaluation depends on, including the order of the models and the demo's
+    truth.
+    """
     source = [fingerprint.fingerprint_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
     versions = [importlib.metadata.version(name) for name in LIBRARIES]
     record = home.truth / "settings.json"  # which has the sha256 of every file of the truth

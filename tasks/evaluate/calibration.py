@@ -1,8 +1,8 @@
 """Calibration of `like` on the held-out edges of leave_one_out.
 
-The sample has the held-out edge of every user and one negative of the same user, drawn as the model's fit draws them but
-in a separate hidden graph. `like` is compared with its estimand, the rate of likes over the rate of likes and negatives.
-References, in `evaluation.calibration`:
+The sample has the held-out edge of every user and one negative of the same user, drawn as the model's fit draws them
+but in a separate hidden graph. `like` is compared with its estimand, the rate of likes over the rate of likes and
+negatives. References, in `evaluation.calibration`:
 
     sampled_negatives  the pair is a held-out edge (1) or a negative (0); for data without a known truth
     density_ratio      the true ratio of the rates, known for the demo's generative model

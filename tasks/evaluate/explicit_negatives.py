@@ -1,7 +1,8 @@
 """Evaluation of `like` on explicit feedback: held-out likes and held-out explicit negatives.
 
 This is the ground truth that one-class data lack; it needs a log with explicit negatives and a run that keeps them
-(`binarize.explicit_negatives`). The baseline is popularity: the share of users who liked an item among those who considered it.
+(`binarize.explicit_negatives`). The baseline is popularity: the share of users who liked an item among those who
+considered it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -120,7 +121,9 @@ def has_both_classes(part: Part) -> bool:
 
 
 def _iterate_pair_blocks(part: Part) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield for blocks of users: positions in the part; each user's items, padded with -1; and which of them are likes."""
+    """Yield for blocks of users: positions in the part; each user's items, padded with -1; and which of them are
+    likes.
+    """
     assert part.explicit_negatives is not None
     for start in range(0, len(part.users), USERS_PER_BLOCK):
         users = np.arange(start, min(start + USERS_PER_BLOCK, len(part.users)))

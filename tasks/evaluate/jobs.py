@@ -1,7 +1,7 @@
 """The evaluation of one model in batches of users for an executor: each ranks the targets and evaluates `like`.
 
-Batches depend only on the number of users, each is made of whole blocks of scores, and results are joined in their order. So
-nothing depends on where batches are executed, or on how many at a time.
+Batches depend only on the number of users, each is made of whole blocks of scores, and results are joined in their
+order. So nothing depends on where batches are executed, or on how many at a time.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,8 @@ def submit_evaluation(
     digest: str,
     truth: GroundTruth | None,
 ) -> PendingEvaluation:
-    """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a target.
+    """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a
+    target.
 
     Args:
         split: the split with that digest; its parts may lack the histories.

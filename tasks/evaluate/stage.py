@@ -1,7 +1,7 @@
 """Evaluate: every fitted model ranks all items for the users of a protocol's test part.
 
-`tasks/evaluate/jobs.py` evaluates batches of users; this module joins their results, and `tasks/evaluate/tables.py` writes
-the rows.
+`tasks/evaluate/jobs.py` evaluates batches of users; this module joins their results, and `tasks/evaluate/tables.py`
+writes the rows.
 """
 
 import logging
@@ -57,14 +57,14 @@ def evaluate(
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
     `metrics` has every metric of the test part, and `validation_ndcg@100` if there is a validation part; `comparisons`
-    every pair of ranked lists, once, in the order of `fit_digests`; `beyond_accuracy` the properties of the test users' top
-    recommendations. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict ranks by training
-    degrees, `like_by_degree` and `calibration` the models' `like`. `considered` has the evaluation of `like` on explicit
-    feedback, if the split has explicit negatives.
+    every pair of ranked lists, once, in the order of `fit_digests`; `beyond_accuracy` the properties of the test users'
+    top recommendations. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict ranks by
+    training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` has the evaluation of `like`
+    on explicit feedback, if the split has explicit negatives.
 
     The rows of an earlier run with the same fits and split are copied (`tasks.evaluate.cache`). A model that cannot be
-    evaluated, for example because of a NaN score, is left out. A model that is worse than random or than popularity is named
-    in a warning (`tasks.leaderboard.add_weaknesses`).
+    evaluated, for example because of a NaN score, is left out. A model that is worse than random or than popularity is
+    named in a warning (`tasks.leaderboard.add_weaknesses`).
 
     Args:
         matrices_digest: the protocol's split in the matrix store.

@@ -1,4 +1,5 @@
-"""Collect one user's history, published recommendations with reasons, and the recommendations of each model of that run.
+"""Collect one user's history, published recommendations with reasons, and the recommendations of each model of that
+run.
 
 Only the publication and its fits are read, never the warehouse, so a run in progress does not interfere. The published
 list comes from the published model, in the published order. The models of the run answer as in their evaluation: a

@@ -27,7 +27,10 @@ def format_explanation(explanation: Explanation, titles: Mapping[str, str]) -> s
         ]
         for liked in shown
     ]
-    head = f"User {escape_controls(explanation.user_id)} of {explanation.dataset} likes {len(history):,} items, the newest first:"
+    head = (
+        f"User {escape_controls(explanation.user_id)} of {explanation.dataset} likes {len(history):,} items, the "
+        "newest first:"
+    )
     parts = [f"{head}\n\n{format_grid([['item', 'title', 'since', 'liked by'], *likes])}{more}"]
     if explanation.rank_explanation:
         parts.append(escape_controls(explanation.rank_explanation))

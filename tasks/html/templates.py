@@ -45,7 +45,8 @@ def css_variables(colours: dict[str, str]) -> str:
 
 
 def load_template(package: str, name: str) -> jinja2.Template:
-    """Load a template of a package such as `oneclass.tasks.report`. It may extend or include those there or in this package.
+    """Load a template of a package such as `oneclass.tasks.report`. It may extend or include those there or in this
+    package.
 
     Values are escaped, and an undefined name raises `jinja2.UndefinedError`.
     """

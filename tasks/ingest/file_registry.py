@@ -1,7 +1,7 @@
 """Compare a run's logs with the warehouse: new, known by their bytes, or changed under their names.
 
-A log's name is its absolute path, or in the landing folder its path relative to it, so that a home may be moved. The name of
-an archive's member is the archive's name followed by the member's.
+A log's name is its absolute path, or in the landing folder its path relative to it, so that a home may be moved. The
+name of an archive's member is the archive's name followed by the member's.
 """
 
 from collections import defaultdict
@@ -63,7 +63,8 @@ def check_reject_limit(
 
 def _reject_reason(log: LogFile, rejects: int, lines: int, line: int, reason: str, share: float) -> str:
     advice = (
-        "Mend the lines; or, where they are as they should be, raise max_reject_share, or widen value_min and value_max where the "
+        "Mend the lines; or, where they are as they should be, raise max_reject_share, or widen value_min and "
+        "value_max where the "
         "values are out of range."
     )
     if (
@@ -73,7 +74,8 @@ def _reject_reason(log: LogFile, rejects: int, lines: int, line: int, reason: st
     ):
         advice = f'State the encoding in the data set\'s file, which may be\n\nencoding = "{encoding}"'
     return (
-        f"{log.path}, line {line}: {reason}. In all {rejects:,} of {lines:,} lines could not be taken in ({rejects / lines:.1%}), "
+        f"{log.path}, line {line}: {reason}. In all {rejects:,} of {lines:,} lines could not be taken in "
+        f"({rejects / lines:.1%}), "
         f"more than max_reject_share = {share:g} of the data set's file allows. {advice}"
     )
 
@@ -156,8 +158,8 @@ def plan_ingest(
 ) -> IngestPlan:
     """Decide which logs are new, and which replace logs in the warehouse.
 
-    A log that replaces another takes over its file_id, so that the tables equal those of the later bytes alone. A log whose
-    bytes are still among the run's logs, under any name, is not replaced: its file was renamed.
+    A log that replaces another takes over its file_id, so that the tables equal those of the later bytes alone. A log
+    whose bytes are still among the run's logs, under any name, is not replaced: its file was renamed.
 
     Raises:
         InputError: a log changed, and `ingest.changed_file` is `refuse`.

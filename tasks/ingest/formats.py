@@ -23,7 +23,8 @@ HEADERLESS_FORMATS = (
     ("\t", ("user", "item", "value"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER_PATTERN}\s*")),  # taste profile triplets
 )
 HINTS = {
-    "user": ("user", "cust", "client", "member", "visitor", "reviewer", "account", "buyer", "person", "kunde", "session"),
+    "user": ("user", "cust", "client", "member", "visitor", "reviewer", "account", "buyer", "person", "kunde",
+             "session"),
     "item": ("item", "product", "sku", "asin", "movie", "song", "track", "artist", "book", "article", "artikel", "isbn",
              "game", "business", "place", "recipe", "anime", "listing", "title"),
     "value": ("rating", "score", "star", "overall", "qty", "quantit", "menge", "play", "count", "weight", "amount"),
@@ -43,7 +44,8 @@ class LogFormat:
         header: the header itself; where it is repeated, it is skipped.
         comments: whether lines that begin with `#` are skipped.
         fields: the number of fields of a line.
-        columns: role ("user", "item", "value", "time") -> position of its field, from 1; in Parquet its name; in JSON its path.
+        columns: role ("user", "item", "value", "time") -> position of its field, from 1; in Parquet its name; in JSON
+            its path.
         types: role -> DuckDB's type of a Parquet column.
         has_row_numbers: whether a Parquet log has its own column `file_row_number`.
         item_lists: whether the item's field lists several items.
@@ -73,8 +75,8 @@ class LogFormat:
 def detect_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogFormat:
     """Detect the layout of a text log from its first lines.
 
-    A first line that names a role, or lacks the form and the numbers of the lines below, is a header: then columns are found by
-    their names or the log is refused, never by position.
+    A first line that names a role, or lacks the form and the numbers of the lines below, is a header: then columns are
+    found by their names or the log is refused, never by position.
 
     Raises:
         InputError: the format is unknown, the header lacks columns, or values or times can be read in two ways.
@@ -98,7 +100,8 @@ def detect_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogForma
 
 
 def match_columns(header: Sequence[str], columns: Columns) -> tuple[dict[str, int], list[str]]:
-    """Find the position, from 1, of the first accepted name of each role in `header`, and the required roles without one.
+    """Find the position, from 1, of the first accepted name of each role in `header`, and the required roles without
+    one.
 
     A value is not required if `header` has no column for it besides user, item and time.
     """
@@ -117,7 +120,8 @@ def explain_lacking_columns(source: str, names: Sequence[str], lacking: Sequence
     """Return the refusal of a log whose columns lack roles, with the lines of a data set's file that help."""
     shown = ", ".join(name.strip() for name in names if name.strip())[:300]
     return (
-        f"{source}: has the columns {shown}, and none of them is known as {' or '.join(lacking)}. State which is which in "
+        f"{source}: has the columns {shown}, and none of them is known as {' or '.join(lacking)}. State which is which "
+        "in "
         f"the data set's file, datasets/{dataset.name}.toml in the home:\n\n{suggest_columns(names, dataset)}"
     )
 
@@ -199,7 +203,9 @@ def _shift_row_names(layout: LogFormat, lines: Sequence[str]) -> LogFormat:
 
 
 def _has_header(lines: Sequence[str], layout: LogFormat) -> bool:
-    """Whether the first line of a log read by position is a header: it has no number where the lines below have numbers."""
+    """Whether the first line of a log read by position is a header: it has no number where the lines below have
+    numbers.
+    """
     rows = [split_line(line, layout) for line in lines if line.strip()]
     positions = [int(position) - 1 for role, position in layout.columns if role in ("value", "time")]
     first, below = rows[0], [row for row in rows[1:] if len(row) == layout.fields]
@@ -247,7 +253,8 @@ def _decimal_mark(path: str, values: Sequence[str], dataset: Dataset) -> str:
         return ""
     if all(len(match[3]) == 3 and not match[2] for match in matches):
         raise InputError(
-            f"{path}: a value such as {matches[0][0].strip()} may have a decimal comma or separate thousands. State the "
+            f"{path}: a value such as {matches[0][0].strip()} may have a decimal comma or separate thousands. State "
+            "the "
             'decimal mark in the data set\'s file:\n\ndecimal = ","    # or "."'
         )
     return ","
@@ -295,7 +302,8 @@ def _json_format(path: str, records: Sequence[dict[str, Any]], dataset: Dataset)
     for role, (json_path, _) in columns.items():
         if "[*]" in json_path and role != "item":
             raise InputError(
-                f"{path}, line 1: the {role}'s field {names[positions[role] - 1]} is a list. Name one with single values."
+                f"{path}, line 1: the {role}'s field {names[positions[role] - 1]} is a list. Name one with single "
+                "values."
             )
     values = {role: ["" if one is None else str(one) for one in found] for role, (_, found) in columns.items()}
     return LogFormat(
@@ -311,19 +319,25 @@ def _json_format(path: str, records: Sequence[dict[str, Any]], dataset: Dataset)
 def _explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset) -> str:
     line = lines[0]
     if "\ufffd" in line:
-        return f"{path}, line 1: is neither UTF-8 text nor Parquet. Name its `encoding` in the data set's file, or another log."
+        return (
+            f"{path}, line 1: is neither UTF-8 text nor Parquet. Name its `encoding` in the data set's file, or "
+            "another log."
+        )
     delimiter = max(_delimiters(dataset), key=lambda mark: (line.count(mark), len(mark)))
     names = split_line(line, LogFormat("delimited", delimiter))
     if len(names) < 2 or not line.replace("\t", " ").isprintable():
         return (
-            f"{path}, line 1: is not in a known format: {line[:80]!r}. Known are delimited text, JSON lines, Parquet, Netflix "
+            f"{path}, line 1: is not in a known format: {line[:80]!r}. Known are delimited text, JSON lines, Parquet, "
+            "Netflix "
             "Prize and MovieLens; an adjacency list needs `layout` in the data set's file."
         )
     if not any(NUMBER.fullmatch(name) or any(letter.isdigit() for letter in name) for name in names):
         return explain_lacking_columns(f"{path}, line 1", names, ("user", "item"), dataset)
     roles = [role for role in ROLES[: len(names)]] + ["-"] * (len(names) - len(ROLES))
     return (
-        f"{path}, line 1: is not a header, and the fields {', '.join(names)[:200]} do not say what they are. State their roles in "
-        f"the data set's file, datasets/{dataset.name}.toml in the home, in their order (`-` for a field to ignore):\n\n"
+        f"{path}, line 1: is not a header, and the fields {', '.join(names)[:200]} do not say what they are. State "
+        "their roles in "
+        f"the data set's file, datasets/{dataset.name}.toml in the home, in their order (`-` for a field to "
+        "ignore):\n\n"
         f"delimiter = {json.dumps(delimiter)}\nfields = {json.dumps(roles)}"
     )

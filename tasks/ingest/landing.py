@@ -50,8 +50,8 @@ def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files
     """Keep, move or remove ingested files of the landing folder.
 
     Args:
-        ingested: their locations, with their signatures when they were read; a file that changed since is left to the next
-            run.
+        ingested: their locations, with their signatures when they were read; a file that changed since is left to the
+            next run.
         keep_files: the setting `ingest.keep_files`.
     """
     locations = [location for location, signature in ingested.items() if signature.matches(location)]

@@ -56,7 +56,8 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
     for role, duckdb_type in role_types.items():
         if duckdb_type.endswith("]") or duckdb_type.startswith(NESTED_OR_BINARY):
             raise InputError(
-                f"{path}: the column {names[role]} of the {role} has the type {duckdb_type}; single numbers or texts are needed. "
+                f"{path}: the column {names[role]} of the {role} has the type {duckdb_type}; single numbers or texts "
+                "are needed. "
                 "Write one row for each of its elements, or name another column under [columns]."
             )
     return LogFormat(

@@ -92,8 +92,15 @@ def format_preview(preview: Preview) -> str:
         losses = [
             f"{counts['events'] + counts['rejects']:>12,} lines (or items of lines)",
             f"{counts['events']:>12,} events of {counts['users']:,} users and {counts['items']:,} items{span}",
-            f"{counts['pairs']:>12,} pairs of a user and an item; {counts['events'] - counts['pairs']:,} events repeat one",
-            f"{kept['likes']:>12,} likes: pairs with a value of at least {threshold:g} (they go from {lowest} to {highest})",
+            (
+                f"{counts['pairs']:>12,} pairs of a user and an item; {counts['events'] - counts['pairs']:,} events "
+                "repeat "
+                "one"
+            ),
+            (
+                f"{kept['likes']:>12,} likes: pairs with a value of at least {threshold:g} (they go from {lowest} to "
+                f"{highest})"
+            ),
             f"{kept['kept']:>12,} likes of {kept['users']:,} users and {kept['items']:,} items that the filters leave",
         ]
         sections.append("\n".join(losses))
@@ -198,7 +205,8 @@ def _describe_layout(path: str, layout: LogFormat, is_cut: bool) -> str:
 
 def _describe_largest(preview: Preview) -> Sequence[str]:
     return [
-        f"The {row['side']} {row['id']!r} has {row['events'] / preview.counts['events']:.0%} of all events. If it stands for a "
+        f"The {row['side']} {row['id']!r} has {row['events'] / preview.counts['events']:.0%} of all events. If it "
+        "stands for a "
         "missing id, add it to missing_ids in the data set's file."
         for row in preview.largest.iter_rows(named=True)
         if row["events"] > LARGE_SHARE * preview.counts["events"]

@@ -149,8 +149,8 @@ class SourceScanner:
     ) -> list[LogFile]:
         """Find and scan every log in `paths`: files, folders, glob patterns and tar archives, in the given order.
 
-        Files of folders and patterns are sorted by name. Each log is read to its end, to detect truncated gzips and binary
-        files, unless the last call scanned it and its inode, size and times are unchanged.
+        Files of folders and patterns are sorted by name. Each log is read to its end, to detect truncated gzips and
+        binary files, unless the last call scanned it and its inode, size and times are unchanged.
 
         Args:
             known: digest -> bytes of the logs in the warehouse, whose layouts are not detected again.
@@ -327,7 +327,8 @@ def _detect_layout(path: str, text: FileScan, dataset: Dataset) -> LogFormat:
     whole = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
     if text.max_line_bytes > MAX_LINE_BYTES:
         raise InputError(
-            f"{path}, line {text.longest_line}: has {text.max_line_bytes:,} bytes, more than the {MAX_LINE_BYTES:,} of the longest "
+            f"{path}, line {text.longest_line}: has {text.max_line_bytes:,} bytes, more than the {MAX_LINE_BYTES:,} of "
+            "the longest "
             "line that is read. Line ends may be missing there: break the line, or take it out."
         )
     return detect_format(path, whole[:1000], dataset)

@@ -69,8 +69,8 @@ def ingest(
 ) -> Ingested:
     """Ingest the new sources into `raw.events` and `raw.rejects`, all or none.
 
-    A file of the landing folder that is unreadable, or exceeds the data set's share of rejects, is quarantined and the others
-    are ingested; such a file that is named as a source, or with `replace`, stops the run.
+    A file of the landing folder that is unreadable, or exceeds the data set's share of rejects, is quarantined and the
+    others are ingested; such a file that is named as a source, or with `replace`, stops the run.
 
     Args:
         sources: files, folders, patterns or archives; by default the files in `home.landing`.
@@ -127,7 +127,8 @@ def _warn_of_unmatched(home: Home, dataset: Dataset, unmatched: Sequence[Path]) 
     names = ", ".join(path.name for path in unmatched[:3])
     more = f" and {len(unmatched) - 3} more" if len(unmatched) > 3 else ""
     logger.warning(
-        "%s: no file is called %s, so nothing new is read. It holds %s%s: rename them, or change `files` in the data set's file",
+        "%s: no file is called %s, so nothing new is read. It holds %s%s: rename them, or change `files` in the data "
+        "set's file",
         home.landing,
         " or ".join(dataset.files),
         names,

@@ -14,7 +14,8 @@ MAX_ID_BYTES = 10_000
 
 
 def event_bounds(dataset: Dataset) -> dict[str, str]:
-    """Return the conditions of the statements that reject an event: values out of range, long ids, and impossible dates.
+    """Return the conditions of the statements that reject an event: values out of range, long ids, and impossible
+    dates.
 
     DuckDB parses `204-01-01`, from a damaged line, as a date in the year 204.
     """
@@ -30,7 +31,9 @@ def event_bounds(dataset: Dataset) -> dict[str, str]:
 
 
 def find_multiline_quotes(layout: LogFormat) -> str:
-    """Return the statement that creates ingest_unpaired: lines where a quoted field over several lines may begin or end."""
+    """Return the statement that creates ingest_unpaired: lines where a quoted field over several lines may begin or
+    end.
+    """
     escaped = re.escape(layout.delimiter)
     return sql.statement(
         "ingest/unpaired",
@@ -150,7 +153,10 @@ def _as_text(column: str, duckdb_type: str) -> str:
     if not duckdb_type.startswith(("FLOAT", "DOUBLE", "DECIMAL")):
         return f"{column}::varchar"
     number = f"{column}::double"
-    return f"case when isfinite({number}) then if({number} = trunc({number}), {number}::hugeint::varchar, {column}::varchar) end"
+    return (
+        f"case when isfinite({number}) then if({number} = trunc({number}), {number}::hugeint::varchar, "
+        f"{column}::varchar) end"
+    )
 
 
 def _as_time_or_text(column: str, duckdb_type: str) -> str:

@@ -1,8 +1,8 @@
 """The times of a log: recognise their form in a sample, and write the SQL that converts them to UTC.
 
-Times are instants. Numbers are seconds, milliseconds, microseconds or nanoseconds since 1970, or eight-digit dates, where their
-size leaves no doubt. Text is ISO 8601, or a date whose order of day and month the sample shows. Text without a zone is in the data
-set's `timezone`. Everything else needs the data set's `time_format`.
+Times are instants. Numbers are seconds, milliseconds, microseconds or nanoseconds since 1970, or eight-digit dates,
+where their size leaves no doubt. Text is ISO 8601, or a date whose order of day and month the sample shows. Text
+without a zone is in the data set's `timezone`. Everything else needs the data set's `time_format`.
 """
 
 import re
@@ -35,8 +35,8 @@ def detect_time_formats(path: str, times: Sequence[str], dataset: Dataset) -> tu
     """Detect the form of a log's times in a sample.
 
     Returns:
-        `time_format` of the data set's file if declared, formats of `strptime`, or nothing for numbers and ISO 8601. A date's
-        format is the last, after those with a time of day.
+        `time_format` of the data set's file if declared, formats of `strptime`, or nothing for numbers and ISO 8601. A
+        date's format is the last, after those with a time of day.
 
     Raises:
         InputError: the numbers may be of several units, or the day may be the month.
@@ -150,7 +150,8 @@ def _date_format(path: str, dates: Sequence[re.Match[str]]) -> str:
         return separator.join(("%m", "%d", year))
     example = dates[0][0].strip()
     raise InputError(
-        f"{path}: its times may name the day or the month first, as {example!r}. State which in the data set's file:\n\n"
+        f"{path}: its times may name the day or the month first, as {example!r}. State which in the data set's "
+        "file:\n\n"
         f'time_format = "{separator.join(("%d", "%m", year))}"    # or "{separator.join(("%m", "%d", year))}"'
     )
 
@@ -164,7 +165,8 @@ def _explain_numbers(path: str, numbers: Sequence[float]) -> str:
     else:
         guess, what = "s", "seconds since 1970, or steps, which are no times"
     return (
-        f"{path}: its times are numbers from {low:g} to {high:g}, which may be {what}. State it in the data set's file:\n\n"
+        f"{path}: its times are numbers from {low:g} to {high:g}, which may be {what}. State it in the data set's "
+        "file:\n\n"
         f'time_format = "{guess}"    # or another of {", ".join(TIME_UNITS)}, or a format of strptime\n\n'
         "or leave the times out:\n\n[columns]\ntime = []"
     )

@@ -47,8 +47,8 @@ def send_notifications(settings: NotifySettings, *, dataset: str, run_id: str, s
     """Send a run's outcome to all targets. An error is logged and does not change the outcome.
 
     Args:
-        state: `completed`, `late` (completed, but started long after it was due), `files unread` (completed, but files of the
-            landing folder were set aside or match no name), `partly failed`, `failed`, or
+        state: `completed`, `late` (completed, but started long after it was due), `files unread` (completed, but files
+            of the landing folder were set aside or match no name), `partly failed`, `failed`, or
             `cancelled` (a night without work, since another run did it or is at work).
         text: the run's summary, Markdown.
     """

@@ -1,9 +1,9 @@
 """Kernels that a run's models have not been compiled for yet are compiled by another process while the run begins.
 
-The first run after an installation, or after an edit of `models/`, compiles for minutes, one kernel at a time. The other
-process takes the run's models from the last to the first, each on a tiny log; whichever of the two comes to a kernel
-first compiles it, and the other reads it from numba's cache (`models.numba_cache`). What it has done is noted there,
-so that the next run starts no such process.
+The first run after an installation, or after an edit of `models/`, compiles for minutes, one kernel at a time. The
+other process takes the run's models from the last to the first, each on a tiny log; whichever of the two comes to a
+kernel first compiles it, and the other reads it from numba's cache (`models.numba_cache`). What it has done is noted
+there, so that the next run starts no such process.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
-"""Report the progress of long work: as a bar with the time left in a terminal, else as log lines; and as Prefect artifact.
+"""Report the progress of long work: as a bar with the time left in a terminal, else as log lines; and as Prefect
+artifact.
 
-The bar is drawn on the console of Prefect's log handler, so that log lines appear above it. Lines that repeat the bar are
-hidden on that console only; Prefect's record of the run has them all.
+The bar is drawn on the console of Prefect's log handler, so that log lines appear above it. Lines that repeat the bar
+are hidden on that console only; Prefect's record of the run has them all.
 """
 
 import contextlib

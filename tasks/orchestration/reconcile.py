@@ -43,7 +43,9 @@ CRASH_MESSAGE = "The run's process was killed; the next run of the data set reco
 
 @publish_artifact
 def reconcile_runs(ended_runs: Mapping[str, str]) -> None:
-    """Sync earlier runs (`sync_run_states`) except those with the current run's Prefect id, which may be a crashed run's retry."""
+    """Sync earlier runs (`sync_run_states`) except those with the current run's Prefect id, which may be a crashed
+    run's retry.
+    """
     sync_run_states(
         {run_id: state for run_id, state in ended_runs.items() if str(prefect_run_id(run_id)) != flow_run.id}
     )
@@ -52,8 +54,8 @@ def reconcile_runs(ended_runs: Mapping[str, str]) -> None:
 def sync_run_states(ended_runs: Mapping[str, str]) -> None:
     """Set the final states of runs that Prefect shows as running.
 
-    The warehouse may have marked a run as crashed long ago, if the run that did so was killed before it updated Prefect or
-    had no server. A run that was killed after recording its completion counts as completed.
+    The warehouse may have marked a run as crashed long ago, if the run that did so was killed before it updated Prefect
+    or had no server. A run that was killed after recording its completion counts as completed.
 
     Args:
         ended_runs: the state in `operations.runs` by run id, the newest first.

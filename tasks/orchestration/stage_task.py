@@ -31,7 +31,8 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
 
     Args:
         function: a stage; takes `home` and `run_id`.
-        run_name: template of the task run's name, with the function's parameters in braces; by default the stage's name.
+        run_name: template of the task run's name, with the function's parameters in braces; by default the stage's
+            name.
     """
     stage = function.__name__
     signature = inspect.signature(function)

@@ -21,8 +21,8 @@ ITEM_COLUMNS = {
 def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     """Return one row per item with `ITEM_COLUMNS`, users one after the other, best first.
 
-    Most frames are of one user, for whom creating a series takes longer than filling it. So the text columns are slices of
-    one series, and the numbers of another, which halves the time.
+    Most frames are of one user, for whom creating a series takes longer than filling it. So the text columns are slices
+    of one series, and the numbers of another, which halves the time.
     """
     valid = ranked.items >= 0
     columns = ranked.items[valid].tolist()

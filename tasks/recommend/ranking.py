@@ -1,4 +1,6 @@
-"""Rank items for users by a fitted model, with like probabilities and the items of the history that contributed most."""
+"""Rank items for users by a fitted model, with like probabilities and the items of the history that contributed
+most.
+"""
 
 from dataclasses import dataclass
 
@@ -20,8 +22,8 @@ class RankedItems:
         items: int32 (users, n), columns of the fit, best first; padded with -1.
         scores: float32 (users, n).
         like: mean and standard deviation, float32 (users, n); None if the model has none.
-        because: int32 (users, n, MAX_REASONS), the columns of the history that contributed most to an item's score, padded
-            with -1; None if the model's scores are not sums over the history.
+        because: int32 (users, n, MAX_REASONS), the columns of the history that contributed most to an item's score,
+            padded with -1; None if the model's scores are not sums over the history.
     """
 
     items: np.ndarray
@@ -65,7 +67,9 @@ def rank_items(
 
 
 def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:
-    """Return (column, contribution to an item's score) of the items of a history with the largest positive contributions."""
+    """Return (column, contribution to an item's score) of the items of a history with the largest positive
+    contributions.
+    """
     contributions = model.contributions(history, np.array([column], dtype=np.int32))
     if contributions is None:
         return []

@@ -104,7 +104,8 @@ class Recommender:
         within: Iterable[str] | None = None,
         without: Iterable[str] | None = None,
     ) -> pl.DataFrame:
-        """Recommend the n best items to a user of the logs, as in `recommendations.parquet`; arguments as in `recommend`.
+        """Recommend the n best items to a user of the logs, as in `recommendations.parquet`; arguments as in
+        `recommend`.
 
         Raises:
             InputError: no such user.
@@ -215,7 +216,8 @@ class Recommender:
         if (row := self._rows_by_user.get(str(user_id))) is None:
             some = ", ".join(self.users["user_id"].head(3).to_list())
             raise InputError(
-                f"user {user_id}: is not among the {len(self.users):,} users of {self.dataset} with likes, such as {some}. "
+                f"user {user_id}: is not among the {len(self.users):,} users of {self.dataset} with likes, such as "
+                f"{some}. "
                 "For a new user, give a history."
             )
         return row

@@ -23,7 +23,10 @@ def format_table(recommender: Recommender, recommended: pl.DataFrame, unknown: S
         like = "" if row["like_mean"] is None else f"{row['like_mean']:.3f} ± {row['like_sd']:.3f}"
         title = truncate(row["title"] or "", TITLE_WIDTH)
         rows.append([str(rank), row["item_id"], title, f"{row['score']:.4g}", like, ", ".join(row["because"])])
-    head = f"{recommender.dataset}, published {recommender.published_at:%Y-%m-%d %H:%M} UTC: {recommender.model}, by {recommender.score}"
+    head = (
+        f"{recommender.dataset}, published {recommender.published_at:%Y-%m-%d %H:%M} UTC: {recommender.model}, by "
+        f"{recommender.score}"
+    )
     parts = [head, f"Not known, left out: {escape_controls(', '.join(unknown))}"] if unknown else [head]
     return "\n\n".join([*parts, format_grid(rows) if len(recommended) else "No item is left to recommend."])
 

@@ -74,7 +74,8 @@ def _summarize_diff(metrics: list[Row], tables: list[Table]) -> str:
         best = max(moved, key=lambda row: abs(row["change"]))
         sentences.append(
             f"{len(moved)} of {len(metrics)} main metrics moved beyond two standard errors, most of all "
-            f"{best['metric']} of {best['model']} on {best['protocol']} ({numbers.format_fixed(best['change'], 4, signed=True)})"
+            f"{best['metric']} of {best['model']} on {best['protocol']} "
+            f"({numbers.format_fixed(best['change'], 4, signed=True)})"
         )
     elif metrics:
         sentences.append("Every main metric is the same" if same == len(metrics) else

@@ -82,7 +82,8 @@ def build_explicit_feedback_table(rows: pl.DataFrame) -> Table | None:
          Column("auc", "AUC", "metric", "the chance that a like has the higher probability of a like and a dislike",
                 error="auc_error"),
          Column("log_loss", "log loss", "metric", "in nats; less is better", error="log_loss_error"),
-         Column("calibration_error", "calibration error", "metric", "of the probability from the share of likes, in ten bins"),
+         Column("calibration_error", "calibration error", "metric", "of the probability from the share of likes, in "
+             "ten bins"),
          Column("coin_error", "off the true coin", "metric", "the same from the true probability; the demo's alone"),
          Column("likes", "likes", "count"), Column("dislikes", "dislikes", "count")],
         rows, cards=False,

@@ -31,7 +31,8 @@ REFERENCES = {
     "coin": "the true coin is the probability that a user who considers the item likes it; only the demo knows it, and "
     "a model that learns from drawn negatives does not tend to it, for some of those would be liked",
     "considered": "considered pairs are held-out likes, and held-out items that the log says were considered and not "
-    "liked: a true negative class, by which popularity too, as the share of an item's considerers who liked it, is judged",
+    "liked: a true negative class, by which popularity too, as the share of an item's considerers who liked it, is "
+    "judged",
     "density_ratio": "the density ratio is the true rate of likes over that of likes and drawn negatives together, "
     "which is what the models estimate; only the demo knows it",
     "sampled_negatives": "sampled negatives, the papers' substitute, count held-out likes against as many negatives "
@@ -210,16 +211,25 @@ def _draw_calibration_curve(model: str, rows: list[Row]) -> Panel:
     axes = panel.axes
     axes.plot([0, 1], [0, 1], color=LIGHT_COLOURS["faint"], linestyle=(0, (4, 3)), linewidth=1)
     looks = (
-        ("blue", "o", "-"), ("orange", "s", (0, (5, 1.6))), ("green", "^", (0, (1.6, 1.2))), ("ink", "D", (0, (4, 1, 1, 1))),
-    )  # fmt: skip
+        ("blue", "o", "-"),
+        ("orange", "s", (0, (5, 1.6))),
+        ("green", "^", (0, (1.6, 1.2))),
+        ("ink", "D", (0, (4, 1, 1, 1))),
+    )
     for (colour, marker, dash), (reference, reference_rows) in zip(
         looks, group_rows(rows, "reference").items(), strict=False
     ):
         errors = 2 * np.nan_to_num(column_values(reference_rows, "standard_error"))
         axes.errorbar(
-            column_values(reference_rows, "mean_like"), column_values(reference_rows, "observed"), errors,
-            color=LIGHT_COLOURS[colour], marker=marker, linestyle=dash, elinewidth=0.9, label=reference.replace("_", " "),
-        )  # fmt: skip
+            column_values(reference_rows, "mean_like"),
+            column_values(reference_rows, "observed"),
+            errors,
+            color=LIGHT_COLOURS[colour],
+            marker=marker,
+            linestyle=dash,
+            elinewidth=0.9,
+            label=reference.replace("_", " "),
+        )
     axes.set(title=model, xlabel="like probability stated", ylabel="what the reference says", xlim=(0, 1), ylim=(0, 1))
     limit_ticks(axes, "x")
     limit_ticks(axes, "y")

@@ -229,11 +229,23 @@ def _draw_minibatch_sizes(by_strategy: dict[str, list[Row]]) -> Panel:
 def _draw_fixed_sizes(held: list[Row], drawn_by: list[Row]) -> Panel:
     panel = new_panel("sweep_minibatch-rank", "Mean rank for minibatches held at a size", left=0.66)
     errors = [2 * (row["standard_error"] or 0.0) for row in held]
-    panel.axes.errorbar(column_values(held, "most_batch"), column_values(held, "value"), errors, color=LIGHT_COLOURS["ink"], marker="o",
-                        elinewidth=0.8, label="held at a size")  # fmt: skip
+    panel.axes.errorbar(
+        column_values(held, "most_batch"),
+        column_values(held, "value"),
+        errors,
+        color=LIGHT_COLOURS["ink"],
+        marker="o",
+        elinewidth=0.8,
+        label="held at a size",
+    )
     for row in drawn_by:
-        panel.axes.axhline(row["value"], color=LIGHT_COLOURS[STRATEGY_COLOURS[row["sampling"]]], linewidth=1.1, linestyle=(0, (4, 2)),
-                           label=f"{row['sampling']}, chosen by noise")  # fmt: skip
+        panel.axes.axhline(
+            row["value"],
+            color=LIGHT_COLOURS[STRATEGY_COLOURS[row["sampling"]]],
+            linewidth=1.1,
+            linestyle=(0, (4, 2)),
+            label=f"{row['sampling']}, chosen by noise",
+        )
     sizes = column_values(held, "most_batch")
     set_log_axis(panel.axes, "x", sizes.min(), max(sizes.max(), 2 * sizes.min()))
     panel.axes.set(xlabel="entries in a minibatch", ylabel="mean rank")

@@ -174,8 +174,14 @@ def _draw_score_variants(side: str, model: str, of_scores: list[list[Row]], rows
     panel = new_panel(f"ranks_by_score-{side}-{model}", f"{model}: mean rank of each score by {side} degree")
     looks = (("blue", "o", "-"), ("orange", "s", (0, (5, 1.6))), ("green", "^", (0, (1.6, 1.2))), ("pink", "D", "-"))
     for (colour, marker, dash), of_score in zip(looks, of_scores, strict=False):
-        panel.axes.plot(bin_centres(of_score), column_values(of_score, "mean_rank"), color=LIGHT_COLOURS[colour], marker=marker,
-                        linestyle=dash, label=of_score[0]["score"])  # fmt: skip
+        panel.axes.plot(
+            bin_centres(of_score),
+            column_values(of_score, "mean_rank"),
+            color=LIGHT_COLOURS[colour],
+            marker=marker,
+            linestyle=dash,
+            label=of_score[0]["score"],
+        )
     baseline = [row for row in rows if row["model"] == BASELINE and row["side"] == side]
     if baseline:
         panel.axes.plot(

@@ -61,8 +61,13 @@ def _describe_rates(score: str, rows: list[Row]) -> str:
 def _draw_rates(score: str, rows: list[Row]) -> Panel:
     panel = new_panel(f"sweep_r-{score}", f"Mean rank by user degree for each r, score {score}")
     for number, (rate, of_rate) in enumerate(group_rows(rows, "r").items()):
-        panel.axes.plot(bin_centres(of_rate), column_values(of_rate, "value"), label=f"r = {rate:g}",
-                        color=LIGHT_COLOURS[HUES[number % len(HUES)]], marker=MARKERS[number % len(MARKERS)])  # fmt: skip
+        panel.axes.plot(
+            bin_centres(of_rate),
+            column_values(of_rate, "value"),
+            label=f"r = {rate:g}",
+            color=LIGHT_COLOURS[HUES[number % len(HUES)]],
+            marker=MARKERS[number % len(MARKERS)],
+        )
     degrees = bin_centres(rows)
     set_log_axis(panel.axes, "x", degrees.min(), max(degrees.max(), degrees.min() * 2))
     panel.axes.set(title=score, xlabel="likes of a user in training", ylabel="mean rank")
@@ -109,8 +114,15 @@ def _draw_costs(protocol: str, rows: list[Row]) -> Panel:
     for number, (sparsity, line_rows) in enumerate(group_rows(rows, "sparsity").items()):
         colour = LIGHT_COLOURS[HUES[number % len(HUES)]]
         errors = [2 * (row["standard_error"] or 0.0) for row in line_rows]
-        panel.axes.errorbar(column_values(line_rows, "seconds"), column_values(line_rows, "value"), errors, label=sparsity or SPARSE,
-                            color=colour, marker=MARKERS[number % len(MARKERS)], elinewidth=0.8)  # fmt: skip
+        panel.axes.errorbar(
+            column_values(line_rows, "seconds"),
+            column_values(line_rows, "value"),
+            errors,
+            label=sparsity or SPARSE,
+            color=colour,
+            marker=MARKERS[number % len(MARKERS)],
+            elinewidth=0.8,
+        )
         for row in line_rows:
             panel.axes.annotate(f"{row['r']:g}", (row["seconds"], row["value"]), (4, 4), textcoords="offset points",
                                 fontsize=7.5, color=LIGHT_COLOURS["soft"])  # fmt: skip

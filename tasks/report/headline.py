@@ -88,13 +88,17 @@ def describe_lead(rows: list[LeaderboardRow], index: int, leads: list[Row]) -> s
         own = by_list.get((rows[index].model, rows[index].score))
         behind = "" if own is None else f": {_describe_difference(own, ' behind it')}"
         where = "Level with" if rows[index].standing == "level" else "Significantly worse than"
-        return f"{where} {describe_ranked_list(rows[0].model, rows[0].score)}, the best of {len(rows)} lists{behind}, {over}. {MODEL_CHOICE_NOTE}"
+        return (
+            f"{where} {describe_ranked_list(rows[0].model, rows[0].score)}, the best of {len(rows)} lists{behind}, "
+            f"{over}. {MODEL_CHOICE_NOTE}"
+        )
     sentences = [f"The best of {numbers.format_count(len(rows), 'list')} {over}"]
     worse = next((row for row in rows[1:] if row.standing != "level"), None)
     if worse and (beyond := by_list.get((worse.model, worse.score))):
         next_best = "the next" if worse is rows[1] else "the first that it can be told from"
         sentences.append(
-            f"It leads {describe_ranked_list(worse.model, worse.score)}, {next_best}, by {_describe_difference(beyond, '')}"
+            f"It leads {describe_ranked_list(worse.model, worse.score)}, {next_best}, by "
+            f"{_describe_difference(beyond, '')}"
         )
     if level := find_tied_models(rows):
         sentences.append(f"{join_words(level)} cannot be told from it")
@@ -116,7 +120,8 @@ def describe_best(rows: list[LeaderboardRow]) -> str:
         if level
         else "; no other model is level with it" * (len(rows) > 1)
     )
-    return f"{describe_ranked_list(rows[0].model, rows[0].score)}, by {metric}: {numbers.format_fixed(value, 4)}{sure}{others}."
+    best = describe_ranked_list(rows[0].model, rows[0].score)
+    return f"{best}, by {metric}: {numbers.format_fixed(value, 4)}{sure}{others}."
 
 
 def _describe_difference(lead: Row, words: str) -> str:
@@ -145,7 +150,8 @@ def _published_since(standing: Row) -> str:
     made = f"Its recommendations were made on {numbers.format_minute(standing['made_at'])}"
     if standing["publications"] < 2:
         return f"{made}."
-    return f"{made}, the last of {standing['publications']:,} in a row by it since {numbers.format_minute(standing['since'])}."
+    since = numbers.format_minute(standing["since"])
+    return f"{made}, the last of {standing['publications']:,} in a row by it since {since}."
 
 
 @dataclass(frozen=True)
@@ -217,7 +223,9 @@ def build_contracts_card(contracts: pl.DataFrame) -> KpiCard:
 
 
 def build_volume_card(overview: Row, nights: pl.DataFrame, days: pl.DataFrame) -> KpiCard:
-    """Build the card of the last night's events, or of the number of likes if no nights are recorded; with a sparkline."""
+    """Build the card of the last night's events, or of the number of likes if no nights are recorded; with a
+    sparkline.
+    """
     likes = f"{overview['edges']:,} likes of {overview['users']:,} users and {overview['items']:,} items"
     if len(nights):
         values, usual = nights["value"].to_list(), nights["usual"][-1]

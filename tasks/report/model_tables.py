@@ -76,8 +76,9 @@ def build_lead_tables(every: pl.DataFrame) -> dict[str, Table]:
         chosen = every.filter(protocol=protocol)
         if len(chosen):
             caption = f"Lead of the best list by {declared.main_metric} on {protocol}, over the same users"
-            tables_by_protocol[protocol] = Table(f"leads-{protocol}", caption, "evaluation.comparisons", columns, chosen,
-                                    sorted_by=("lead", "ascending"))  # fmt: skip
+            tables_by_protocol[protocol] = Table(
+                f"leads-{protocol}", caption, "evaluation.comparisons", columns, chosen, sorted_by=("lead", "ascending")
+            )
     return tables_by_protocol
 
 
@@ -97,7 +98,9 @@ def build_settings_table(choices: pl.DataFrame) -> Table:
 def build_pivot_tables(
     name: str, caption: str, source: str, values: pl.DataFrame, order: dict[str, list[LeaderboardRow]]
 ) -> dict[str, Table]:
-    """Build a table per protocol, with a row per model and score in the leaderboard's order, and a column per metric."""
+    """Build a table per protocol, with a row per model and score in the leaderboard's order, and a column per
+    metric.
+    """
     tables_by_protocol = {}
     for protocol in PROTOCOLS:
         chosen = values.filter(protocol=protocol)

@@ -47,7 +47,8 @@ class Scale:
     def axis(self) -> Markup:
         """Draw the labels of the ticks."""
         labels = "".join(
-            f'<text x="{self.position(tick)}" y="11" text-anchor="middle">{numbers.format_fixed(tick, self.digits)}</text>'
+            f'<text x="{self.position(tick)}" y="11" '
+            f'text-anchor="middle">{numbers.format_fixed(tick, self.digits)}</text>'
             for tick in self.ticks
         )
         return Markup(f'<svg class="axis" aria-hidden="true">{labels}</svg>')

@@ -1,4 +1,5 @@
-"""The endpoints `/recommend`, `/similar`, `/health`, `/report/` (the last run's report) and `/docs` (the API for people).
+"""The endpoints `/recommend`, `/similar`, `/health`, `/report/` (the last run's report) and `/docs` (the API for
+people).
 
 A response takes about a millisecond of processor time, so the event loop handles requests one by one; a pool of threads
 would cost more than it gains.
@@ -36,7 +37,9 @@ class Item(BaseModel):
 
 
 class Answer(BaseModel):
-    """Items, best first, and the publication that answered; `unknown` are items of the request that it does not know."""
+    """Items, best first, and the publication that answered; `unknown` are items of the request that it does not
+    know.
+    """
 
     dataset: str
     publication: str

@@ -1,8 +1,8 @@
 """Split the explicit negatives of a protocol into those to fit on and those to evaluate `like` by.
 
-All explicit negatives of training users are fitted on, except those held out to evaluate `like`: of each user of a part the
-same share as of the user's likes, so that evaluated pairs have the log's proportion of likes. Under next_events none are
-held out, and those from the cut on are dropped. A split that comes with the data set has none.
+All explicit negatives of training users are fitted on, except those held out to evaluate `like`: of each user of a part
+the same share as of the user's likes, so that evaluated pairs have the log's proportion of likes. Under next_events
+none are held out, and those from the cut on are dropped. A split that comes with the data set has none.
 """
 
 import logging

@@ -1,7 +1,8 @@
 """Select the latest training edges as validation edges, as `split.validation` says.
 
-A search holds out validation edges from the training edges. If the test edges are later in time, these must be the latest:
-under `given` the last edges of each user, under `next_events` the last days. Otherwise `tasks.tuning` draws them at random.
+A search holds out validation edges from the training edges. If the test edges are later in time, these must be the
+latest: under `given` the last edges of each user, under `next_events` the last days. Otherwise `tasks.tuning` draws
+them at random.
 """
 
 from dataclasses import replace

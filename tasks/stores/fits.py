@@ -1,8 +1,8 @@
 """Store of fitted models, in `<home>/<dataset>/models/<model>/<digest>/`.
 
-The digest is that of all inputs of a fit: the matrices, settings, seed, versions of the numerical libraries and source of
-the model. So a stored fit need not be repeated. Beside the model's files lies `fit.json`, written last: what was fitted,
-its cost, and the sha256 of each file.
+The digest is that of all inputs of a fit: the matrices, settings, seed, versions of the numerical libraries and source
+of the model. So a stored fit need not be repeated. Beside the model's files lies `fit.json`, written last: what was
+fitted, its cost, and the sha256 of each file.
 """
 
 import hashlib
@@ -148,7 +148,8 @@ def download_fit(home: Home, fit: Fit) -> None:
 
 
 def load_fit(home: Home, model: str, digest: str) -> Model:
-    """Load the fit with this digest, verifying its checksums; arrays are memory-mapped, threads as in the home's limits.
+    """Load the fit with this digest, verifying its checksums; arrays are memory-mapped, threads as in the home's
+    limits.
 
     Raises:
         DamagedFile: it differs from what was stored. A run fits it again.
@@ -175,7 +176,8 @@ def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, fit: Fit,
 
 
 def delete_other_fits(home: Home, retained: Collection[tuple[str, str]]) -> tuple[list[Fit], int]:
-    """Delete every fit except those in `retained`, and partial writes. Returns the remaining fits and the number of deleted folders.
+    """Delete every fit except those in `retained`, and partial writes. Returns the remaining fits and the number of
+    deleted folders.
 
     Args:
         retained: (model, digest) pairs; one with a damaged record is deleted too, since it would be fitted again.

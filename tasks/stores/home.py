@@ -50,8 +50,9 @@ class Limits:
 def duckdb_memory(memory: int) -> int:
     """Return DuckDB's share of this many bytes: a third, or a gigabyte if that is at most half.
 
-    In a small container the share is what the run itself leaves: the system kills a process that exceeds the container's
-    limit, while DuckDB at its limit spills to disk. It is at least a quarter, since DuckDB cannot work with less.
+    In a small container the share is what the run itself leaves: the system kills a process that exceeds the
+    container's limit, while DuckDB at its limit spills to disk. It is at least a quarter, since DuckDB cannot work with
+    less.
     """
     share = max(memory // 3, min(1 << 30, memory // 2))
     return min(share, max(memory - PROCESS_BYTES, memory // 4))

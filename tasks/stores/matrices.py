@@ -1,7 +1,7 @@
 """Store of split matrices: CSR arrays in `<home>/<dataset>/matrices/<digest>/`, memory-mapped when read.
 
-The digest is that of the arrays' bytes, so that equal splits share a folder, and a stage that receives a digest knows its
-input. `split.json`, written last, describes the arrays and has the sha256 of each.
+The digest is that of the arrays' bytes, so that equal splits share a folder, and a stage that receives a digest knows
+its input. `split.json`, written last, describes the arrays and has the sha256 of each.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ class Part:
         targets: (users, items), the likes to find; disjoint from the histories.
         users: int32 (users,), their curated `user_index`.
         rows: int32 (users,), their rows in `train`, or None for users not seen in training.
-        explicit_negatives: (users, items), explicit negatives held out of the fit, in the log's proportion to the targets; None if
-            none are held out.
+        explicit_negatives: (users, items), explicit negatives held out of the fit, in the log's proportion to the
+            targets; None if none are held out.
     """
 
     stored_histories: csr_matrix | None
@@ -66,11 +66,11 @@ class SplitMatrices:
         items: int32 (items,), the curated `item_index` of each column.
         parts: `test`, and `validation` if the protocol has one.
         numbering: `users` and `items`, the number of indices, and the `digest` of their ids.
-        latest_mask: bool (training edges,), in the order of `train`'s entries: the latest edges, which a search holds out for
-            validation; None if it draws them at random.
+        latest_mask: bool (training edges,), in the order of `train`'s entries: the latest edges, which a search holds
+            out for validation; None if it draws them at random.
         explicit_negatives: (training users, items), explicit negatives; None if the log has none.
-        recency_ranks: int32 (training edges,), in the order of `train`'s entries: recency rank, the number of the user's newer
-            training edges; None if the split does not keep the order (`split.order`).
+        recency_ranks: int32 (training edges,), in the order of `train`'s entries: recency rank, the number of the
+            user's newer training edges; None if the split does not keep the order (`split.order`).
     """
 
     protocol: str

@@ -1,8 +1,9 @@
-"""Publications: one folder per run, `publications/<run>/`, read-only once `published` links to it, with the published model.
+"""Publications: one folder per run, `publications/<run>/`, read-only once `published` links to it, with the published
+model.
 
-The link is switched atomically, so that a reader sees either the old tables or the new. Readers open a copy of the tables,
-`published.duckdb` in the folder, so that runs and readers never block each other. The subfolder `model/` has the fit, the
-histories and the ids, for recommendations outside a run.
+The link is switched atomically, so that a reader sees either the old tables or the new. Readers open a copy of the
+tables, `published.duckdb` in the folder, so that runs and readers never block each other. The subfolder `model/` has
+the fit, the histories and the ids, for recommendations outside a run.
 """
 
 import contextlib

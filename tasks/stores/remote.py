@@ -1,10 +1,10 @@
 """The stores of matrices and fits at a URL (`--store`), for workers that share no folder with the coordinator.
 
-Below `<url>/<dataset>/` they are laid out as in the home (`matrices/<digest>/`, `models/<model>/<digest>/`), on any file
-system that fsspec knows, such as `s3://bucket/prefix`, with the credentials in the environment. A folder is uploaded file by
-file and its record last, so that a partial upload counts as absent. A download is verified against the sha256 in the record
-and moved into the local home, a worker's cache. No other module handles URLs. A damaged folder at the URL loses its record,
-so that a process with a whole copy uploads it again.
+Below `<url>/<dataset>/` they are laid out as in the home (`matrices/<digest>/`, `models/<model>/<digest>/`), on any
+file system that fsspec knows, such as `s3://bucket/prefix`, with the credentials in the environment. A folder is
+uploaded file by file and its record last, so that a partial upload counts as absent. A download is verified against the
+sha256 in the record and moved into the local home, a worker's cache. No other module handles URLs. A damaged folder at
+the URL loses its record, so that a process with a whole copy uploads it again.
 """
 
 import contextlib
@@ -87,8 +87,10 @@ def open_store(home: Home) -> Iterator[tuple[FileSystem, str]]:
 def explain_failure(home: Home, error: BaseException) -> str:
     """The message for a URL that cannot be used."""
     return (
-        f"{home.store}: cannot be used ({type(error).__name__}: {error}). Check that the bucket exists, that the server "
-        "answers, and that the credentials in the environment may list, read, write and delete there. Fits that were made "
+        f"{home.store}: cannot be used ({type(error).__name__}: {error}). Check that the bucket exists, that the "
+        "server "
+        "answers, and that the credentials in the environment may list, read, write and delete there. Fits that were "
+        "made "
         "are kept; the same command goes on from there."
     )
 
@@ -189,7 +191,9 @@ def list_folders(home: Home) -> set[str]:
 
 
 def delete_others(home: Home, kept: Collection[str]) -> None:
-    """Delete from the home's URL, if it has one, every stored folder except `kept` (of `list_folders`); failures are logged."""
+    """Delete from the home's URL, if it has one, every stored folder except `kept` (of `list_folders`); failures are
+    logged.
+    """
     if home.store is None:
         return
     try:

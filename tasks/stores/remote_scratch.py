@@ -1,4 +1,6 @@
-"""Scratch storage of a distributed fit (`models.fit_options.ScratchStore`) at the URL of a home's stores, for workers without a shared folder."""
+"""Scratch storage of a distributed fit (`models.fit_options.ScratchStore`) at the URL of a home's stores, for workers
+without a shared folder.
+"""
 
 import contextlib
 import io
@@ -69,7 +71,9 @@ class RemoteScratch:
 
 @contextlib.contextmanager
 def open_scratch(home: Home, name: str) -> Iterator[RemoteScratch]:
-    """Scratch storage for one fit of the model of that name, deleted at the end (`models.fit_options.ScratchFactory`)."""
+    """Scratch storage for one fit of the model of that name, deleted at the end
+    (`models.fit_options.ScratchFactory`).
+    """
     scratch = RemoteScratch(home, f"{remote.SCRATCH}/{name}-{uuid.uuid4().hex}")
     try:
         yield scratch

@@ -1,8 +1,8 @@
 """Garbage collection of stored matrices and fits: keep what the latest evaluated runs or a publication used.
 
-Failed runs, tunes and sweeps do not count, so that tuning never evicts a night's fits. A sweep's fits are kept until the
-next run has published, so that an interrupted sweep can resume; a tune keeps no fits. The home's URL, if it has one, keeps
-what the home keeps, and a worker's cache only matrices at the URL.
+Failed runs, tunes and sweeps do not count, so that tuning never evicts a night's fits. A sweep's fits are kept until
+the next run has published, so that an interrupted sweep can resume; a tune keeps no fits. The home's URL, if it has
+one, keeps what the home keeps, and a worker's cache only matrices at the URL.
 """
 
 import logging
@@ -18,7 +18,8 @@ NUM_RETAINED_RUNS = 3
 
 
 def collect_garbage(home: Home, runs: int = NUM_RETAINED_RUNS) -> int:
-    """Delete all matrices and fits except those of the current run, the latest `runs` evaluated runs, and the publications.
+    """Delete all matrices and fits except those of the current run, the latest `runs` evaluated runs, and the
+    publications.
 
     The latest runs are those recorded last, whatever the clock said.
 

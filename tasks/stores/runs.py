@@ -1,4 +1,6 @@
-"""The record of runs, the lock that admits one run at a time per data set, and the removal of partial files after a crash."""
+"""The record of runs, the lock that admits one run at a time per data set, and the removal of partial files after a
+crash.
+"""
 
 import contextlib
 import fcntl
@@ -71,8 +73,8 @@ class DataSetLocked(InputError):
 
 @contextlib.contextmanager
 def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """Lock the data set for one run and record it in `operations.runs`: running, then completed, partly_failed, failed or
-    cancelled.
+    """Lock the data set for one run and record it in `operations.runs`: running, then completed, partly_failed, failed
+    or cancelled.
 
     A killed run leaves its row at `running`; the next run marks it `crashed`.
 
@@ -138,7 +140,8 @@ def _lock_path(home: Home) -> IO[str]:
 def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
     """Return the newest completed run of a flow that started after `moment`, or None.
 
-    The caller holds the data set. The warehouse is opened for writing, since this may be the first access after a crash.
+    The caller holds the data set. The warehouse is opened for writing, since this may be the first access after a
+    crash.
 
     Args:
         moment: with its time zone.

@@ -114,7 +114,8 @@ def explain_database_error(home: Home, error: duckdb.Error) -> OneclassError | N
     if isinstance(error, duckdb.OutOfMemoryException):
         return ResourceExhausted(
             f"{home.warehouse}: DuckDB needs more memory than there is. It may take "
-            f"{resources.format_size(home.limits.memory)} (--memory), and {resources.describe_free_memory()}. Give it more of "
+            f"{resources.format_size(home.limits.memory)} (--memory), and {resources.describe_free_memory()}. Give it "
+            "more of "
             f"what is short, then run again.\n{text.splitlines()[0]}"
         )
     if "no space left" in text.lower() or "could not write" in text.lower():
@@ -172,8 +173,8 @@ def _is_locked(error: duckdb.Error) -> bool:
 def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
     """Open for writing. The log that a crash left is replayed, or set aside if it is damaged.
 
-    DuckDB ignores a log with an unknown header, and would overwrite it. It deletes a log that a checkpoint had written to the
-    file before the crash.
+    DuckDB ignores a log with an unknown header, and would overwrite it. It deletes a log that a checkpoint had written
+    to the file before the crash.
     """
     log = file.with_name(f"{file.name}.wal")
     left = log.is_file() and log.stat().st_size > 0
@@ -239,8 +240,8 @@ def _damaged_database_error(home: Home, text: str) -> InputError:
 def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the warehouse, create its tables if absent, and close it at the end.
 
-    Waits while another program has it open. Closing writes a checkpoint, so that DuckDB's log never holds more than the work of
-    one opening.
+    Waits while another program has it open. Closing writes a checkpoint, so that DuckDB's log never holds more than the
+    work of one opening.
 
     Raises:
         InputError: another program holds it for too long, the folder is not writable, the file is damaged or of a newer

@@ -1,9 +1,9 @@
 """Warm start: initialise a fit from that of the latest run; new users and items start as in any fit.
 
 Indices are numbered by first appearance, so they keep their meaning unless a filter, a threshold or the logs themselves
-changed; then the fit starts afresh. It also starts afresh if the earlier fit was trained on many of the edges that are now
-targets, which would leak the answers. If only a few are, their users start as new ones: a user's only like is trained on,
-and may be held out once there are more.
+changed; then the fit starts afresh. It also starts afresh if the earlier fit was trained on many of the edges that are
+now targets, which would leak the answers. If only a few are, their users start as new ones: a user's only like is
+trained on, and may be held out once there are more.
 """
 
 import logging
@@ -33,7 +33,9 @@ def find_latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
 
 
 def build_start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> Start | None:
-    """Build a start from the earlier fit for a fit of the estimator on a split; None, with a warning, if it is unusable."""
+    """Build a start from the earlier fit for a fit of the estimator on a split; None, with a warning, if it is
+    unusable.
+    """
     try:
         before = matrices.load_split(home, previous.matrices, parts=())
     except checksums.DamagedFile as error:

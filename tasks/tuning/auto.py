@@ -1,9 +1,9 @@
 """The automatic search that a run makes before the fits: for which models, its trials, and the reuse of its result.
 
-A search has at most NUM_TRIALS fits, on a sample of the users or items of a large log, evaluated on validation users. The
-best settings of a sample need not be the best on the log, so they are compared with the initial settings on a larger sample
-(MAX_CHECK_EDGES, MAX_CHECK_ITEMS). Settings given by the user and `manual_only` ones are not searched. A result is valid for
-MAX_AGE_DAYS days, or until the log has grown or shrunk by more than MAX_GROWTH.
+A search has at most NUM_TRIALS fits, on a sample of the users or items of a large log, evaluated on validation users.
+The best settings of a sample need not be the best on the log, so they are compared with the initial settings on a
+larger sample (MAX_CHECK_EDGES, MAX_CHECK_ITEMS). Settings given by the user and `manual_only` ones are not searched. A
+result is valid for MAX_AGE_DAYS days, or until the log has grown or shrunk by more than MAX_GROWTH.
 """
 
 import hashlib
@@ -171,8 +171,8 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
 def _initial_trials(log: SearchData, settings: ModelSettings, given: Collection[str]) -> tuple[dict[str, Any], ...]:
     """Return the settings that worked well on other data sets, for the second trial and those that follow.
 
-    Settings outside the search belong together: they are left out if the command gave one of them, or if the log is so large
-    that their fits would take long.
+    Settings outside the search belong together: they are left out if the command gave one of them, or if the log is so
+    large that their fits would take long.
     """
     space, trials = settings.search_space, []
     for values in settings.initial_trials:

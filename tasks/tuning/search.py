@@ -96,7 +96,9 @@ def _split_training_edges(split: SplitMatrices, seed: int) -> ValidationData:
 
 
 def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> ValidationData:
-    """Sample the training users, keep the items most of them have, and at most MAX_VALIDATION_USERS validation users."""
+    """Sample the training users, keep the items most of them have, and at most MAX_VALIDATION_USERS validation
+    users.
+    """
     generator, users = np.random.default_rng(seed), whole.train.shape[0]
     trained = _draw_rows(generator, np.arange(users), max(1, round(users * edges / whole.train.nnz)))
     train, part = whole.train[trained], whole.part
@@ -129,8 +131,8 @@ class Search:
         seed: for the draws of settings, for the models, and for drawing a validation part.
         edges: approximate number of training edges of a trial, from a sample of the users; None for all.
         items: number of items of a trial, those with the most edges; None for all.
-        quick: a search of few trials: after the initial ones, some lie half way from the best of these to a random draw;
-            the study lives in memory.
+        quick: a search of few trials: after the initial ones, some lie half way from the best of these to a random
+            draw; the study lives in memory.
         initial_trials: values of the second trial of a quick search, the third, and so on; also of settings outside the
             space, which later trials take from the best one so far.
         batch_size: number of trials that are suggested from the same earlier trials, and may run concurrently.

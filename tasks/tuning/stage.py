@@ -1,4 +1,6 @@
-"""Tune: search the settings of models that the data set has none for, before the fits, and reuse results for a while."""
+"""Tune: search the settings of models that the data set has none for, before the fits, and reuse results for a
+while.
+"""
 
 from collections.abc import Mapping
 from datetime import date

@@ -1,6 +1,7 @@
 """The studies of a data set, in `<home>/<dataset>/tuning/study.db`, a database that Optuna's own tools can read.
 
-A trial is recorded when it has ended. An interrupted trial leaves nothing, and is suggested again with the same settings.
+A trial is recorded when it has ended. An interrupted trial leaves nothing, and is suggested again with the same
+settings.
 """
 
 import dataclasses

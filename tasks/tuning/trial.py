@@ -117,8 +117,8 @@ class _TrialPruned(Exception):
 class _Checkpoints:
     """Evaluates a running fit, and prunes it when it falls below the median of the trials of earlier batches.
 
-    The checkpoints and their users depend on counts only, never on measured time, so that a study can be repeated exactly.
-    The number of users keeps the cost of all checkpoints at a fraction of the fit's.
+    The checkpoints and their users depend on counts only, never on measured time, so that a study can be repeated
+    exactly. The number of users keeps the cost of all checkpoints at a fraction of the fit's.
 
     Attributes:
         medians: by percent of the epochs; compared with the fit's best value so far.
@@ -146,7 +146,9 @@ class _Checkpoints:
             raise _TrialPruned(percent, mean.value)
 
     def _affordable_users(self, epochs: int) -> int:
-        """Return the number of users to rank at each checkpoint so that all checkpoints cost about a third of the fit."""
+        """Return the number of users to rank at each checkpoint so that all checkpoints cost about a third of the
+        fit.
+        """
         (users, items), share = self.validation.train.shape, 1 / (3 * len(CHECKPOINTS))
         by_scores = SCORES_PER_EDGE * epochs * self.validation.train.nnz * share / (len(self.model.score_names) * items)
         by_fold_in = users * share / FOLD_IN_COST if self.validation.part.rows is None else by_scores

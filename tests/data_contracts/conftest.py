@@ -56,7 +56,8 @@ insert into diagnostics.power_law_fits
 insert into operations.model_settings values
     ('ml-1m 10:02:03', 'wmf', 'search', 'regularization .01', 'leave_one_out', date '2026-01-02', 'mean_rank', 12, 3.5,
      0.8, 0.9, 0.01, 3, 6, 14, 'abc', '{"regularization": 0.01}'),
-    ('ml-1m 10:02:03', 'slim', 'default', 'off', null, null, null, null, null, null, null, null, null, null, null, null, '{}'),
+    ('ml-1m 10:02:03', 'slim', 'default', 'off', null, null, null, null, null, null, null, null, null, null, null, null,
+    '{}'),
     ('another', 'wmf', 'elsewhere', '', null, null, null, 0, -1, 9, 8, null, null, null, null, null, '{}');
 insert into operations.model_fits values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'abc', 0.1, 100, 100),
@@ -68,7 +69,8 @@ insert into operations.nights
     select 'ml-1m 10:02:03', date '2026-01-02', figure, value, in_ratio, usual, spread, 14
     from (values
         ('delivered', 1, false, 1, 0), ('events', 1900, true, 2000, 0.1), ('new_user_share', 0.1, false, 0.1, 0.01),
-        ('value_level', 0.5, false, 0.5, 0.01), ('hours_moved', 0.2, false, 0.1, 0.05), ('item_overlap', 0.9, false, 0.9, 0.01),
+        ('value_level', 0.5, false, 0.5, 0.01), ('hours_moved', 0.2, false, 0.1, 0.05), ('item_overlap', 0.9, false,
+        0.9, 0.01),
         ('heaviest_user_share', 0.01, true, 0.01, 0.1), ('hours_old', 3, false, null, null),
         ('clock_shift', -0.1, false, 0.1, 0.2), ('missing_user_share', 0.02, false, 0.01, 0.01)
     ) as figures (figure, value, in_ratio, usual, spread)
@@ -125,7 +127,8 @@ insert into evaluation.considered values
     ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'considered_log_loss', 1.1, 0.01, 2, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'considered_calibration_error', 0.1, null, 2, 3),
     ('another', 'leave_one_out', 'random_graph', 'considered_auc', 7, 0.01, 9, 9);
-insert into evaluation.calibration values ('ml-1m 10:02:03', 'random_graph', 'considered', 0.9, 1, 5, 0.95, 0.4, sqrt(0.24 / 5));
+insert into evaluation.calibration values ('ml-1m 10:02:03', 'random_graph', 'considered', 0.9, 1, 5, 0.95, 0.4,
+sqrt(0.24 / 5));
 insert into evaluation.beyond_accuracy values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'coverage@20', 0.2, null, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'popularity_lift@20', 2.5, 0.1, 2),
@@ -193,7 +196,9 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def filled(file):
-    """An open warehouse with the rows that keep every contract, for tests that change it in transactions of their own."""
+    """An open warehouse with the rows that keep every contract, for tests that change it in transactions of their
+    own.
+    """
     path = shutil.copy(file, file.with_name("filled.duckdb"))
     with duckdb.connect(str(path)) as connection:
         connection.execute(GOOD_ROWS)

@@ -199,70 +199,106 @@ FIRST_FILE = "(select min(file_id) from operations.log_files)"
 MUTATIONS = {
     # raw
     "an event twice": ("operations.log_files", "events_counted", "insert into raw.events from raw.events limit 1"),
-    "an event lost": ("operations.log_files", "events_counted", f"delete from raw.events where line_number = 2 and file_id = {FIRST_FILE}"),
+    "an event lost": ("operations.log_files", "events_counted", ("delete from raw.events where line_number = 2 and "
+        f"file_id = {FIRST_FILE}")),
     "six stars": ("raw.events", "value_in_range", "update raw.events set value = 6 where line_number = 2"),
-    "stars that are no number": ("raw.events", "value_finite", "update raw.events set value = 'nan' where line_number = 2"),
-    "an event without an item": ("raw.events", "item_named", "update raw.events set item_id = '' where line_number = 2"),
-    "events of an unknown file": ("raw.events", "file_known", "update raw.events set file_id = 999 where line_number = 2"),
-    "a file twice": ("operations.log_files", "sha256_unique", "insert into operations.log_files select max(file_id) + 1, any_value(path), min(sha256), 1, 0, 0, now()::timestamp from operations.log_files"),
+    "stars that are no number": ("raw.events", "value_finite", ("update raw.events set value = 'nan' where line_number "
+        "= 2")),
+    "an event without an item": ("raw.events", "item_named", ("update raw.events set item_id = '' where line_number = "
+        "2")),
+    "events of an unknown file": ("raw.events", "file_known", ("update raw.events set file_id = 999 where line_number "
+        "= "
+        "2")),
+    "a file twice": ("operations.log_files", "sha256_unique", ("insert into operations.log_files select max(file_id) + "
+        "1, any_value(path), min(sha256), 1, 0, 0, now()::timestamp from operations.log_files")),
     "a reject that no file has": ("raw.rejects", "file_known", "insert into raw.rejects values (999, 1, 'x', 'y')"),
     # curated
     "an edge deleted": (GRAPH, "events_folded", f"delete from indexed.interactions where {EDGE}"),
     "a user's edges deleted": (GRAPH, "events_folded", f"delete from indexed.interactions where user_index = {BUSY}"),
     "an edge invented": (GRAPH, "events_folded", INVENTED),
     "a false event count": (GRAPH, "events_folded", f"update indexed.interactions set event_count = 2 where {EDGE}"),
-    "a false time": (GRAPH, "events_folded", f"update indexed.interactions set first_at = timestamp '1999-01-01' where {EDGE}"),
+    "a false time": (GRAPH, "events_folded", ("update indexed.interactions set first_at = timestamp '1999-01-01' where "
+                                             f"{EDGE}")),
     "an edge twice": (GRAPH, "edge_once", "insert into indexed.interactions from indexed.interactions limit 1"),
     "users and items swapped": (GRAPH, "events_folded", SWAPPED.format(GRAPH, "user_index", "item_index")),
-    "an edge under another user's index": (GRAPH, "events_folded", f"update indexed.interactions set user_index = (user_index + 1) % 9 where {EDGE}"),
+    "an edge under another user's index": (GRAPH, "events_folded", ("update indexed.interactions set user_index = "
+        f"(user_index + 1) % 9 where {EDGE}")),
     "a user lost": (GRAPH, "everybody_there", f"delete from indexed.users where user_index = {BUSY}"),
     "an item lost": (GRAPH, "everybody_there", "delete from indexed.items where item_index = 7"),
-    "a user lost with its edges": (GRAPH, "everybody_there", f"delete from indexed.users where user_index = {BUSY}; delete from indexed.interactions where user_index = {BUSY}"),
-    "an item lost with its edges": (GRAPH, "everybody_there", "delete from indexed.items where item_index = 7; delete from indexed.interactions where item_index = 7"),
-    "two users' ids exchanged": (GRAPH, "events_folded", "update indexed.users set user_index = 9 - user_index where user_index in (4, 5)"),
-    "a user's index twice": ("indexed.users", "index_once", "update indexed.users set user_index = 4 where user_index = 5"),
+    "a user lost with its edges": (GRAPH, "everybody_there", (f"delete from indexed.users where user_index = {BUSY}; "
+        f"delete from indexed.interactions where user_index = {BUSY}")),
+    "an item lost with its edges": (GRAPH, "everybody_there", ("delete from indexed.items where item_index = 7; delete "
+        "from indexed.interactions where item_index = 7")),
+    "two users' ids exchanged": (GRAPH, "events_folded", ("update indexed.users set user_index = 9 - user_index where "
+                                                         "user_index in (4, 5)")),
+    "a user's index twice": ("indexed.users", "index_once", ("update indexed.users set user_index = 4 where user_index "
+        "= 5")),
     "an item without an index": ("indexed.items", "with_an_edge", "delete from indexed.items where item_index = 7"),
-    "a dislike that was none": ("indexed.observed_negatives", "events_folded", "update indexed.observed_negatives set item_index = (item_index + 1) % 9 where rowid = 3"),
-    "a dislike lost": ("indexed.observed_negatives", "events_folded", "delete from indexed.observed_negatives where rowid = 3"),
+    "a dislike that was none": ("indexed.observed_negatives", "events_folded", ("update indexed.observed_negatives set "
+        "item_index = (item_index + 1) % 9 where rowid = 3")),
+    "a dislike lost": ("indexed.observed_negatives", "events_folded", ("delete from indexed.observed_negatives where "
+        "rowid = 3")),
     # splits
-    "targets turned to fold-in": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'fold_in' where role = 'target' and user_index = {HELD_OUT}"),
-    "fold-in turned to targets": (STRONG, "a_fifth_is_target", f"update {STRONG} set role = 'target' where role = 'fold_in' and user_index = {HELD_OUT}"),
+    "targets turned to fold-in": (STRONG, "a_fifth_is_target", (f"update {STRONG} set role = 'fold_in' where role = "
+        f"'target' and user_index = {HELD_OUT}")),
+    "fold-in turned to targets": (STRONG, "a_fifth_is_target", (f"update {STRONG} set role = 'target' where role = "
+        f"'fold_in' and user_index = {HELD_OUT}")),
     "targets and fold-in reversed": (STRONG, "targets_by_hash", f"""update {STRONG} set role = if(item_index in (
         select max(item_index) from {STRONG} where user_index = {HELD_OUT} and role = 'fold_in'), 'target', 'fold_in')
         where user_index = {HELD_OUT} and role <> 'dropped' and item_index in (
             select max(item_index) from {STRONG} where user_index = {HELD_OUT} and role <> 'dropped' group by role)"""),
-    "validation relabelled test": (STRONG, "part_by_hash", f"update {STRONG} set part = 'test' where part = 'validation'"),
-    "validation and test exchanged": (STRONG, "part_by_hash", f"update {STRONG} set part = if(part = 'test', 'validation', 'test') where part <> 'train'"),
+    "validation relabelled test": (STRONG, "part_by_hash", (f"update {STRONG} set part = 'test' where part = "
+                                                           "'validation'")),
+    "validation and test exchanged": (STRONG, "part_by_hash", (f"update {STRONG} set part = if(part = 'test', "
+        "'validation', 'test') where part <> 'train'")),
     "a split emptied": (STRONG, "everybody_there", f"delete from {STRONG}"),
     "a held-out user lost": (STRONG, "everybody_there", f"delete from {STRONG} where user_index = {HELD_OUT}"),
-    "a target in the fold-in too": (STRONG, "edges_agree", f"insert into {STRONG} select user_index, item_index, part, 'fold_in' from {STRONG} where role = 'target' limit 1"),
-    "a held-out user in training": (STRONG, "user_in_one_part", f"update {STRONG} set part = 'train', role = 'fit' where user_index = {HELD_OUT} and role = 'target'"),
-    "another edge left out": (ONE_OUT, "held_out_as_drawn", f"""update {ONE_OUT} set role = if(role = 'train', 'held_out', 'train')
-        where user_index = {BUSY} and (role = 'held_out' or item_index = (select min(item_index) from {ONE_OUT} where user_index = {BUSY} and role = 'train'))"""),
+    "a target in the fold-in too": (STRONG, "edges_agree", (f"insert into {STRONG} select user_index, item_index, "
+        "part, "
+                                                           f"'fold_in' from {STRONG} where role = 'target' limit 1")),
+    "a held-out user in training": (STRONG, "user_in_one_part", (f"update {STRONG} set part = 'train', role = 'fit' "
+        f"where user_index = {HELD_OUT} and role = 'target'")),
+    "another edge left "
+    "out": (ONE_OUT, "held_out_as_drawn", f"""update {ONE_OUT} set role = if(role = 'train', 'held_out', 'train')
+        where user_index = {BUSY} and (role = 'held_out' or item_index = (select min(item_index) from {ONE_OUT} where
+        user_index = {BUSY} and role = 'train'))"""),
     "nothing left out": (ONE_OUT, "one_held_out", f"update {ONE_OUT} set role = 'train' where user_index = {BUSY}"),
     "leave_one_out emptied": (ONE_OUT, "edges_agree", f"delete from {ONE_OUT}"),
     # diagnostics
-    "a vertex too many": (DEGREES, "vertices_recounted", f"update {DEGREES} set vertices = vertices + 1 where side = 'item' and degree = (select max(degree) from {DEGREES} where side = 'item')"),
+    "a vertex too many": (DEGREES, "vertices_recounted", (f"update {DEGREES} set vertices = vertices + 1 where side = "
+                                                         f"'item' and degree = (select max(degree) from {DEGREES} "
+                                                         "where side = 'item')")),
     "mu/N is not nu/M": (DEGREES, "densities_agree", f"update {DEGREES} set degree = 2 * degree where side = 'user'"),
     "no laws": (LAWS, "families_complete", f"delete from {LAWS}"),
     "a law missing": (LAWS, "families_complete", f"delete from {LAWS} where side = 'item' and family = 'log_normal'"),
     "likelihood and AIC swapped": (LAWS, "aic_agrees", SWAPPED.format(LAWS, "log_likelihood", "aic")),
-    "the sides of the laws swapped": (LAWS, "support_agrees", f"update {LAWS} set side = if(side = 'user', 'item', 'user')"),
+    "the sides of the laws swapped": (LAWS, "support_agrees", (f"update {LAWS} set side = if(side = 'user', 'item', "
+        "'user')")),
     "a p-value of two": (LAWS, "p_value_in_range", f"update {LAWS} set p_value = 2 where side = 'item'"),
     "positives and negatives swapped": (HIDDEN, "positives_agree", SWAPPED.format(HIDDEN, "positives", "negatives")),
     # fits and evaluation
-    "a fit noted twice": ("operations.model_fits", "fit_once", "insert into operations.model_fits from operations.model_fits limit 1"),
-    "a false mean rank": (METRICS, "mean_rank_agrees", f"update {METRICS} set value = value - 0.01 where metric = 'mean_rank' and protocol = 'leave_one_out' and model = 'popularity'"),
-    "another run's bins": (METRICS, "mean_rank_agrees", f"update {BINS} set run_id = 'another' where model = 'popularity'"),
-    "metrics of another run": ("evaluation.beyond_accuracy", "users_agree", f"update {METRICS} set run_id = 'another' where model = 'popularity'"),
+    "a fit noted twice": ("operations.model_fits", "fit_once", ("insert into operations.model_fits from "
+        "operations.model_fits limit 1")),
+    "a false mean rank": (METRICS, "mean_rank_agrees", (f"update {METRICS} set value = value - 0.01 where metric = "
+                                                       "'mean_rank' and protocol = 'leave_one_out' and model = "
+                                                       "'popularity'")),
+    "another run's bins": (METRICS, "mean_rank_agrees", (f"update {BINS} set run_id = 'another' where model = "
+                                                        "'popularity'")),
+    "metrics of another run": ("evaluation.beyond_accuracy", "users_agree", (f"update {METRICS} set run_id = 'another' "
+        "where model = 'popularity'")),
     "a metric twice": (METRICS, "metric_once", f"insert into {METRICS} from {METRICS} limit 1"),
     "a recall above one": (METRICS, "value_in_range", f"update {METRICS} set value = 1.5 where metric = 'recall@20'"),
-    "a comparison's sign": (COMPARED, "difference_agrees", f"update {COMPARED} set difference = -difference where metric = 'ndcg@100'"),
-    "a comparison's sides swapped": (COMPARED, "difference_agrees", f"update {COMPARED} set model = other_model, other_model = model, score = other_score, other_score = score where metric = 'mean_rank'"),
-    "a comparison lost": (COMPARED, "pairs_complete", f"delete from {COMPARED} where metric = 'recall@50' and protocol = 'leave_one_out' and other_score = 'like'"),
+    "a comparison's sign": (COMPARED, "difference_agrees", (f"update {COMPARED} set difference = -difference where "
+                                                           "metric = 'ndcg@100'")),
+    "a comparison's sides swapped": (COMPARED, "difference_agrees", (f"update {COMPARED} set model = other_model, "
+        "other_model = model, score = other_score, other_score = score where metric = 'mean_rank'")),
+    "a comparison lost": (COMPARED, "pairs_complete", (f"delete from {COMPARED} where metric = 'recall@50' and "
+                                                       "protocol "
+                                                      "= 'leave_one_out' and other_score = 'like'")),
     "an empty bin of degrees": (BINS, "edges_positive", f"update {BINS} set edges = 0 where side = 'item'"),
     "edges moved between cells": (CELLS, "margins_agree", f"update {CELLS} set user_degree_low = user_degree_low + 1"),
-    "like judged on fewer edges": (LIKES, "edges_agree", f"delete from {LIKES} where degree_low = (select max(degree_low) from {LIKES})"),
+    "like judged on fewer edges": (LIKES, "edges_agree", (f"delete from {LIKES} where degree_low = (select "
+                                                         f"max(degree_low) from {LIKES})")),
     # published
     "one user's recommendations missing": (LISTS, "everybody_served", f"delete from {LISTS} where user_id = {BUSY_ID}"),
     "nothing published": (LISTS, "everybody_served", f"delete from {LISTS}"),
@@ -271,7 +307,9 @@ MUTATIONS = {
     "two scores exchanged": (LISTS, "scores_fall", f"""update {LISTS} set score = (
         select max(score) + min(score) from {LISTS} where user_id = {BUSY_ID} and rank <= 2) - score
         where user_id = {BUSY_ID} and rank <= 2"""),
-    "an item that the user has seen": (LISTS, "nothing_seen", f"update {LISTS} set item_id = (select min(item_id) from curated.interactions where user_id = {BUSY_ID}) where user_id = {BUSY_ID} and rank = 3"),
+    "an item that the user has seen": (LISTS, "nothing_seen", (f"update {LISTS} set item_id = (select min(item_id) "
+        "from "
+        f"curated.interactions where user_id = {BUSY_ID}) where user_id = {BUSY_ID} and rank = 3")),
     "an unknown item": (LISTS, "ids_curated", f"update {LISTS} set item_id = 'x' where rank = 1"),
 }  # fmt: skip
 
@@ -286,54 +324,93 @@ HIGH_PLACES = ", ".join(f"{name} = p95" for name in ("p05", "p25", "p50", "p75")
 
 # Statistics that are possible in themselves and do not follow from the other tables
 FALSE_STATISTICS = {
-    "edges' times exchanged within users": (GRAPH, "events_folded", f"update {GRAPH} set first_at = {NEXT_EDGE.format('first_at')}, last_at = {NEXT_EDGE.format('last_at')}"),
-    "edges' first places exchanged within users": (GRAPH, "events_folded", f"update {GRAPH} set first_line = {NEXT_EDGE.format('first_line')}"),
+    "edges' times exchanged within users": (GRAPH, "events_folded", (f"update {GRAPH} set first_at = "
+        f"{NEXT_EDGE.format('first_at')}, last_at = {NEXT_EDGE.format('last_at')}")),
+    "edges' first places exchanged within users": (GRAPH, "events_folded", (f"update {GRAPH} set first_line = "
+        f"{NEXT_EDGE.format('first_line')}")),
     "dislikes a day later": (DISLIKES, "events_folded", f"update {DISLIKES} set first_at = first_at + interval 1 day"),
     "dislikes without times": (DISLIKES, "events_folded", f"update {DISLIKES} set first_at = null"),
     "exponents moved": (LAWS, "laws_agree", f"update {LAWS} set exponent = exponent + 0.05"),
-    "exponents of users and items exchanged": (LAWS, "laws_agree", f"update {LAWS} set exponent = (select exponent from {LAWS} as other where other.family = {LAWS}.family and other.side <> {LAWS}.side)"),
+    "exponents of users and items exchanged": (LAWS, "laws_agree", (f"update {LAWS} set exponent = (select exponent "
+        f"from {LAWS} as other where other.family = {LAWS}.family and other.side <> {LAWS}.side)")),
     "cut-offs doubled": (LAWS, "laws_agree", f"update {LAWS} set cutoff = 2 * cutoff"),
-    "likelihoods moved with AIC": (LAWS, "laws_agree", f"update {LAWS} set log_likelihood = log_likelihood + 10, aic = aic - 20"),
+    "likelihoods moved with AIC": (LAWS, "laws_agree", (f"update {LAWS} set log_likelihood = log_likelihood + 10, aic "
+                                                        "= "
+                                                       "aic - 20")),
     "KS distances halved": (LAWS, "laws_agree", f"update {LAWS} set ks = ks / 2"),
-    "KS distances of families exchanged": (LAWS, "laws_agree", f"update {LAWS} set ks = (select ks from {LAWS} as other where other.side = {LAWS}.side and other.family = 'exponential')"),
-    "hidden negatives moved to the next item": (HIDDEN, "negatives_spread", f"update {HIDDEN} set negatives = least({NEXT_ITEM}, (select count(*) from indexed.users) - positives)"),
+    "KS distances of families exchanged": (LAWS, "laws_agree", (f"update {LAWS} set ks = (select ks from {LAWS} as "
+        f"other where other.side = {LAWS}.side and other.family = 'exponential')")),
+    "hidden negatives moved to the next item": (HIDDEN, "negatives_spread", (f"update {HIDDEN} set negatives = "
+        f"least({NEXT_ITEM}, (select count(*) from indexed.users) - positives)")),
     "hidden negatives halved": (HIDDEN, "negatives_counted", f"update {HIDDEN} set negatives = negatives // 2"),
     "hidden negatives lost": (HIDDEN, "negatives_counted", f"update {HIDDEN} set negatives = 0 where item_index = 3"),
-    "hidden negatives of one item": (HIDDEN, "negatives_spread", f"update {HIDDEN} set negatives = if(item_index % 2 = 0, 0, 2 * negatives)"),
+    "hidden negatives of one item": (HIDDEN, "negatives_spread", (f"update {HIDDEN} set negatives = if(item_index % 2 "
+        "= "
+        "0, 0, 2 * negatives)")),
     "observed equal to predicted": (CALIBRATION, "observed_measured", f"update {CALIBRATION} set observed = mean_like"),
-    "calibration errors halved": (CALIBRATION, "error_possible", f"update {CALIBRATION} set standard_error = standard_error / 2"),
-    "considered pairs' errors doubled": (CALIBRATION, "error_possible", f"update {CALIBRATION} set standard_error = 2 * standard_error where reference = 'considered'"),
-    "considered pairs observed less": (CALIBRATION, "likes_counted", f"update {CALIBRATION} set observed = observed * 0.9 where reference = 'considered'"),
-    "pairs taken from bins": (CALIBRATION, "references_agree", f"update {CALIBRATION} set pairs = pairs + if(like_low = (select min(like_low) from {CALIBRATION} where pairs > 1), 1, 0) - if(like_low = (select max(like_low) from {CALIBRATION} where pairs > 1), 1, 0) where reference = 'coin'"),
-    "a calibration without likes": (CALIBRATION, "likes_counted", f"update {CALIBRATION} set observed = 0, standard_error = null where reference = 'sampled_negatives'"),
-    "a calibration of likes alone": (CALIBRATION, "likes_counted", f"update {CALIBRATION} set observed = 1, standard_error = null where reference = 'sampled_negatives'"),
-    "an AUC halved": (CONSIDERED, "auc_possible", f"update {CONSIDERED} set value = value / 2 where metric = 'considered_auc'"),
-    "an AUC of 0.95": (CONSIDERED, "auc_possible", f"update {CONSIDERED} set value = 0.95 where metric = 'considered_auc'"),
-    "a log loss halved": (CONSIDERED, "auc_possible", f"update {CONSIDERED} set value = value / 2 where metric = 'considered_log_loss'"),
-    "a calibration error halved": (CONSIDERED, "calibration_error_agrees", f"update {CONSIDERED} set value = value / 2 where metric = 'considered_calibration_error'"),
-    "an AUC's error ten times as large": (CONSIDERED, "auc_error_possible", f"update {CONSIDERED} set standard_error = 10 * standard_error where metric = 'considered_auc'"),
-    "standard errors halved": (METRICS, "standard_error_agrees", f"update {METRICS} set standard_error = standard_error / 2"),
-    "standard errors of recall doubled": (METRICS, "standard_error_agrees", f"update {METRICS} set standard_error = 2 * standard_error where metric = 'recall@20'"),
-    "standard errors of nDCG ten times as large": (METRICS, "standard_error_agrees", f"update {METRICS} set standard_error = 10 * standard_error where metric = 'ndcg@100'"),
-    "standard errors of mean ranks halved": (METRICS, "percentiles_agree", f"update {METRICS} set standard_error = standard_error / 2 where metric = 'mean_rank'"),
-    "percentiles exchanged": (METRICS, "percentiles_agree", f"update {METRICS} set metric = if(metric = 'rank_p05', 'rank_p95', 'rank_p05') where metric in ('rank_p05', 'rank_p95')"),
-    "percentiles lowered": (METRICS, "percentiles_agree", f"update {METRICS} set value = value / 2 where starts_with(metric, 'rank_') or metric = 'median_rank'"),
-    "a recall of all above the recall": (METRICS, "metrics_in_order", f"update {METRICS} set value = least(value + 0.2, 1) where metric = 'recall_of_all@20'"),
-    "ties counted against": (METRICS, "metrics_in_order", f"update {METRICS} set value = value - 0.01 where metric = 'mean_rank_midtie'"),
+    "calibration errors halved": (CALIBRATION, "error_possible", (f"update {CALIBRATION} set standard_error = "
+        "standard_error / 2")),
+    "considered pairs' errors doubled": (CALIBRATION, "error_possible", (f"update {CALIBRATION} set standard_error = 2 "
+        "* standard_error where reference = 'considered'")),
+    "considered pairs observed less": (CALIBRATION, "likes_counted", (f"update {CALIBRATION} set observed = observed * "
+        "0.9 where reference = 'considered'")),
+    "pairs taken from bins": (CALIBRATION, "references_agree", (f"update {CALIBRATION} set pairs = pairs + if(like_low "
+        f"= (select min(like_low) from {CALIBRATION} where pairs > 1), 1, 0) - if(like_low = (select max(like_low) "
+        f"from {CALIBRATION} where pairs > 1), 1, 0) where reference = 'coin'")),
+    "a calibration without likes": (CALIBRATION, "likes_counted", (f"update {CALIBRATION} set observed = 0, "
+        "standard_error = null where reference = 'sampled_negatives'")),
+    "a calibration of likes alone": (CALIBRATION, "likes_counted", (f"update {CALIBRATION} set observed = 1, "
+        "standard_error = null where reference = 'sampled_negatives'")),
+    "an AUC halved": (CONSIDERED, "auc_possible", (f"update {CONSIDERED} set value = value / 2 where metric = "
+                                                  "'considered_auc'")),
+    "an AUC of 0.95": (CONSIDERED, "auc_possible", (f"update {CONSIDERED} set value = 0.95 where metric = "
+                                                   "'considered_auc'")),
+    "a log loss halved": (CONSIDERED, "auc_possible", (f"update {CONSIDERED} set value = value / 2 where metric = "
+                                                      "'considered_log_loss'")),
+    "a calibration error halved": (CONSIDERED, "calibration_error_agrees", (f"update {CONSIDERED} set value = value / "
+        "2 "
+        "where metric = 'considered_calibration_error'")),
+    "an AUC's error ten times as large": (CONSIDERED, "auc_error_possible", (f"update {CONSIDERED} set standard_error "
+        "= "
+        "10 * standard_error where metric = 'considered_auc'")),
+    "standard errors halved": (METRICS, "standard_error_agrees", (f"update {METRICS} set standard_error = "
+        "standard_error / 2")),
+    "standard errors of recall doubled": (METRICS, "standard_error_agrees", (f"update {METRICS} set standard_error = 2 "
+        "* standard_error where metric = 'recall@20'")),
+    "standard errors of nDCG ten times as large": (METRICS, "standard_error_agrees", (f"update {METRICS} set "
+        "standard_error = 10 * standard_error where metric = 'ndcg@100'")),
+    "standard errors of mean ranks halved": (METRICS, "percentiles_agree", (f"update {METRICS} set standard_error = "
+        "standard_error / 2 where metric = 'mean_rank'")),
+    "percentiles exchanged": (METRICS, "percentiles_agree", (f"update {METRICS} set metric = if(metric = 'rank_p05', "
+        "'rank_p95', 'rank_p05') where metric in ('rank_p05', 'rank_p95')")),
+    "percentiles lowered": (METRICS, "percentiles_agree", (f"update {METRICS} set value = value / 2 where "
+                                                          "starts_with(metric, 'rank_') or metric = 'median_rank'")),
+    "a recall of all above the recall": (METRICS, "metrics_in_order", (f"update {METRICS} set value = least(value + "
+        "0.2, 1) where metric = 'recall_of_all@20'")),
+    "ties counted against": (METRICS, "metrics_in_order", (f"update {METRICS} set value = value - 0.01 where metric = "
+                                                          "'mean_rank_midtie'")),
     "p-values turned round": (COMPARED, "p_value_agrees", f"update {COMPARED} set p_value = 1 - p_value"),
     "p-values of one half": (COMPARED, "p_value_agrees", f"update {COMPARED} set p_value = 0.5"),
-    "standard errors of differences ten times as large": (COMPARED, "standard_error_agrees", f"update {COMPARED} set standard_error = 10 * standard_error"),
-    "standard errors of differences a tenth": (COMPARED, "p_value_agrees", f"update {COMPARED} set standard_error = standard_error / 10"),
+    "standard errors of differences ten times as large": (COMPARED, "standard_error_agrees", (f"update {COMPARED} set "
+        "standard_error = 10 * standard_error")),
+    "standard errors of differences a tenth": (COMPARED, "p_value_agrees", (f"update {COMPARED} set standard_error = "
+        "standard_error / 10")),
     "percentiles of bins lowered": (BINS, "percentiles_agree", f"update {BINS} set {LOWEST_PLACES}"),
     "percentiles of bins all the highest": (BINS, "percentiles_agree", f"update {BINS} set {HIGH_PLACES}"),
-    "the overall median lowered": (BINS, "percentiles_add_up", f"update {METRICS} set value = value / 2 where metric = 'median_rank'"),
-    "coverage halved": (BEYOND, "coverage_counted", f"update {BEYOND} set value = value / 2 where starts_with(metric, 'coverage')"),
-    "coverage lowered by a third": (BEYOND, "coverage_counted", f"update {BEYOND} set value = value / 3 where starts_with(metric, 'coverage')"),
-    "Gini indices halved": (BEYOND, "coverage_counted", f"update {BEYOND} set value = value / 3 where starts_with(metric, 'gini')"),
+    "the overall median lowered": (BINS, "percentiles_add_up", (f"update {METRICS} set value = value / 2 where metric "
+        "= "
+        "'median_rank'")),
+    "coverage halved": (BEYOND, "coverage_counted", (f"update {BEYOND} set value = value / 2 where starts_with(metric, "
+                                                    "'coverage')")),
+    "coverage lowered by a third": (BEYOND, "coverage_counted", (f"update {BEYOND} set value = value / 3 where "
+        "starts_with(metric, 'coverage')")),
+    "Gini indices halved": (BEYOND, "coverage_counted", (f"update {BEYOND} set value = value / 3 where "
+                                                        "starts_with(metric, 'gini')")),
     "like_sd zero": (LISTS, "like_sd_possible", f"update {LISTS} set like_sd = 0"),
     "like_mean and like_sd exchanged": (LISTS, "like_sd_possible", SWAPPED.format(LISTS, "like_mean", "like_sd")),
     "minus the rank for a score": (LISTS, "scores_measured", f"update {LISTS} set score = -rank"),
-    "one digest for all fits": (FITS, "digest_of_one_model", f"update {FITS} set digest = (select min(digest) from {FITS})"),
+    "one digest for all fits": (FITS, "digest_of_one_model", (f"update {FITS} set digest = (select min(digest) from "
+        f"{FITS})")),
     "fits without a digest": (FITS, "digest_formed", f"update {FITS} set digest = 'none'"),
     "a new log that had events": (ARRIVALS, "counts_of_outcome", f"update {ARRIVALS} set events_before = 5"),
     "an arrival's counts": (ARRIVALS, "read_in", f"update {ARRIVALS} set events = events - 1, rejects = rejects + 1"),
@@ -353,8 +430,10 @@ FILTERED_MUTATIONS = {
     "targets turned to fold-in": MUTATIONS["targets turned to fold-in"],
     "fold-in turned to targets": MUTATIONS["fold-in turned to targets"],
     "validation relabelled test": (STRONG, "parts_sized", MUTATIONS["validation relabelled test"][2]),
-    "a validation user relabelled": (STRONG, "parts_sized", f"update {STRONG} set part = 'test' where user_index = (select min(user_index) from {STRONG} where part = 'validation')"),
-    "a validation and a test user exchanged": (STRONG, "drawn_as_published", f"""update {STRONG} set part = if(part = 'test', 'validation', 'test')
+    "a validation user relabelled": (STRONG, "parts_sized", (f"update {STRONG} set part = 'test' where user_index = "
+        f"(select min(user_index) from {STRONG} where part = 'validation')")),
+    "a validation and a test user "
+    "exchanged": (STRONG, "drawn_as_published", f"""update {STRONG} set part = if(part = 'test', 'validation', 'test')
         where user_index in (select min(user_index) from {STRONG} where part <> 'train' group by part)"""),
     "a training and a test user exchanged": (STRONG, "drawn_as_published", f"""update {STRONG}
         set part = if(part = 'test', 'train', 'test'), role = if(part = 'test', 'fit', 'fold_in')
@@ -373,7 +452,8 @@ ONE_EDGE = f"rowid = (select min(rowid) from {GIVEN} where role = '{{0}}')"
 GIVEN_MUTATIONS = {
     "an edge deleted": f"delete from {GIVEN} where {ONE_EDGE.format('train')}",
     "an edge twice": f"insert into {GIVEN} from {GIVEN} where {ONE_EDGE.format('test')}",
-    "an edge in both roles": f"insert into {GIVEN} select user_index, item_index, 'test' from {GIVEN} where {ONE_EDGE.format('train')}",
+    "an edge in both roles": f"insert into {GIVEN} select user_index, item_index, 'test' from {GIVEN} where "
+                             f"{ONE_EDGE.format('train')}",
     "an edge invented": f"""insert into {GIVEN} select users.user_index, items.item_index, 'test'
         from (select distinct user_index from {GIVEN}) as users, (select distinct item_index from {GIVEN}) as items
         where (users.user_index, items.item_index) not in (select (user_index, item_index) from {GIVEN}) limit 1""",

@@ -216,7 +216,8 @@ BREACHES = {
         (
             "nothing_later_trains",
             (
-                """update indexed.interactions set first_at = timestamp '2025-12-31 23:59' where user_index = 0 and item_index = 0;
+                """update indexed.interactions set first_at = timestamp '2025-12-31 23:59' where user_index = 0 and
+                item_index = 0;
         update indexed.interactions set first_at = timestamp '2026-01-01' where item_index = 0 and first_at is null;
         update TABLE set role = 'train' where item_index = 0"""
             ),
@@ -261,7 +262,8 @@ BREACHES = {
         (
             "settings_of_run",
             (
-                f"insert into operations.runs values ({RUN}, 'backfill', 'ml-1m', timestamp '2026-01-02', null, 'running', "
+                f"insert into operations.runs values ({RUN}, 'backfill', 'ml-1m', timestamp '2026-01-02', null, "
+                "'running', "
                 """'{"models": {"slim": {"l2": 2}}}', '1'); update TABLE set settings = '{"l2": 1}'"""
             ),
         ),

@@ -291,7 +291,10 @@ def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_
     def broken(self, interactions, options):
         raise ValueError("no such luck")
 
-    notified = f"notify.command={sys.executable} -c \"import os; open('{tmp_path}/notified', 'w').write(os.environ['ONECLASS_STATE'])\""
+    notified = (
+        f"notify.command={sys.executable} -c \"import os; open('{tmp_path}/notified', "
+        "'w').write(os.environ['ONECLASS_STATE'])\""
+    )
     words = [
         "--dataset",
         "ml-latest-small",

@@ -236,7 +236,8 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path, first, prefect_serv
     rows = (f"{user},{film},4,1000000000\n" for user in range(1000, 4000) for film in range(100))
     big.write_text("userId,movieId,rating,timestamp\n" + "".join(rows))
     script = (
-        'mount -t tmpfs -o size=64m tmpfs "$3"; cp -r "$5/." "$3"; cp -r "$3" "$4/before"; left=$(df --output=avail -B1 "$3" | tail -1); '
+        'mount -t tmpfs -o size=64m tmpfs "$3"; cp -r "$5/." "$3"; cp -r "$3" "$4/before"; left=$(df --output=avail '
+        '-B1 "$3" | tail -1); '
         'head -c $((left - 400000)) /dev/zero > "$3/filler"; '
         f'{COMMAND} && status=0 || status=$?; rm "$3/filler"; cp -r "$3" "$4/after"; exit $status'
     )

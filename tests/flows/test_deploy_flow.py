@@ -1,4 +1,6 @@
-"""The nightly deployment: the README's commands as pasted, with a real server and worker; and which nights run at all."""
+"""The nightly deployment: the README's commands as pasted, with a real server and worker; and which nights run at
+all.
+"""
 
 import os
 import pty

@@ -1,4 +1,6 @@
-"""What the tests of fits by blocks share: workers of several kinds, rows that lie in files, and how fits are compared."""
+"""What the tests of fits by blocks share: workers of several kinds, rows that lie in files, and how fits are
+compared.
+"""
 
 import os
 import pickle

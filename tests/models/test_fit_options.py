@@ -108,7 +108,9 @@ def test_a_warm_fit_makes_the_last_quarter_of_a_schedule(name, long_tailed):
 
 @every_warm_model
 def test_rows_are_taken_by_their_places(name, long_tailed):
-    """Of users and items in another order: begun at their own rows a fit stays nearer to the earlier one than at others'."""
+    """Of users and items in another order: begun at their own rows a fit stays nearer to the earlier one than at
+    others'.
+    """
     order = users, items = tuple(np.random.default_rng(7).permutation(size) for size in long_tailed.shape)
     turned = csr_matrix(long_tailed[users][:, items])
     turned.sort_indices()

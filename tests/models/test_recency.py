@@ -34,7 +34,9 @@ def shuffled(matrix, seed):
 
 
 def between_items(model):
-    """float64 (items, items): what an item of the history adds to each score, by the scores of histories of one item."""
+    """float64 (items, items): what an item of the history adds to each score, by the scores of histories of one
+    item.
+    """
     if hasattr(model, "weights"):
         weights = model.weights if isinstance(model.weights, np.ndarray) else model.weights.toarray()
         return weights.astype(np.float64)

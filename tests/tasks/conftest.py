@@ -1,5 +1,5 @@
-"""What takes seconds to make, once a session: a small log with each of some models published, for the rooms that answer from
-a publication, and the report on a made-up warehouse.
+"""What takes seconds to make, once a session: a small log with each of some models published, for the rooms that answer
+from a publication, and the report on a made-up warehouse.
 """
 
 import shutil

@@ -1,4 +1,6 @@
-"""A night's figures and their usual ranges: faults on a short history, and the statement against a naive one in NumPy."""
+"""A night's figures and their usual ranges: faults on a short history, and the statement against a naive one in
+NumPy.
+"""
 
 from datetime import date, datetime, timedelta
 

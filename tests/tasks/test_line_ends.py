@@ -1,4 +1,6 @@
-"""The edges that settings are chosen by: the ends of lines, the last days, or some that are drawn, and how that is decided."""
+"""The edges that settings are chosen by: the ends of lines, the last days, or some that are drawn, and how that is
+decided.
+"""
 
 import hashlib
 import uuid
@@ -26,7 +28,9 @@ SHUFFLED, SORTED, DRIFTING = "shuffled", "sorted", "drifting"
 
 
 def lines(order, seed, users=300, items=200):
-    """{user: its items in their order}, those of a drifting line at places that move up along it; ids say nothing of that."""
+    """{user: its items in their order}, those of a drifting line at places that move up along it; ids say nothing of
+    that.
+    """
     generator = np.random.default_rng(seed)
     names = generator.permutation(items)
     found = {}

@@ -180,7 +180,9 @@ DAY, MIN_VALUE = datetime(2026, 3, 1), 3.0
 
 
 def drawn(seed, *, days=30, undated=0.05):
-    """Events of 40 users over some days; popular items, items of one event, repeats, low ratings, some without a time."""
+    """Events of 40 users over some days; popular items, items of one event, repeats, low ratings, some without a
+    time.
+    """
     generator = np.random.default_rng(seed)
     for number in range(900):
         at = DAY + timedelta(minutes=int(generator.integers(days * 24 * 60)))

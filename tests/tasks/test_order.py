@@ -1,4 +1,6 @@
-"""The order of likes that a split keeps, against a plain transcription: times, then lines, then places within a line."""
+"""The order of likes that a split keeps, against a plain transcription: times, then lines, then places within a
+line.
+"""
 
 from collections import defaultdict
 from datetime import date, datetime, timedelta

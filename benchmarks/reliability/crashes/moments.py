@@ -1,4 +1,5 @@
-"""The moments of a run: before each of its changes of files, round each of DuckDB's commits, and within DuckDB's writes.
+"""The moments of a run: before each of its changes of files, round each of DuckDB's commits, and within DuckDB's
+writes.
 
 A process that is killed leaves what lies in the files of its home, for the system has taken over what it wrote. So a
 process that is stopped in its place, with all its threads, shows what a kill at that moment would leave.

@@ -22,7 +22,9 @@ SECONDS = 600  # that a run gets
 
 @contextmanager
 def reporting_to(url: str) -> Iterator[None]:
-    """Runs in this process report to that server; without heartbeats, which add a second to each, and without their logs."""
+    """Runs in this process report to that server; without heartbeats, which add a second to each, and without their
+    logs.
+    """
     from prefect.settings import (
         PREFECT_API_URL,
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY,

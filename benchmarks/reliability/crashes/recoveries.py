@@ -181,7 +181,11 @@ def table(flow: str, run: Stopped, results: dict[str, dict[str, Any]]) -> list[s
             row["equal"] += not differs(results[digest])
     counts = ("change", "commit", "drawn", "tried", "equal")
     lines = [
-        f"| `{flow}`, at work | changes of files | commits | within writes | moments tried | ended with equal rows and bytes |",
+        (
+            f"| `{flow}`, at work | changes of files | commits | within writes | moments tried | ended with equal rows "
+            "and "
+            "bytes |"
+        ),
         "|---|---|---|---|---|---|",
     ]
     lines += [f"| {stage} | " + " | ".join(f"{row[count]}" for count in counts) + " |" for stage, row in rows.items()]
@@ -194,7 +198,9 @@ STAGES = (*data_contracts.STAGES, "report", "refit")
 
 
 def chains(flow: str, wanted: int, folder: Path, server: Server, drawn: random.Random) -> bool:
-    """Chains of kills, until there were enough; whether all ended with equal rows and bytes, and true states in Prefect."""
+    """Chains of kills, until there were enough; whether all ended with equal rows and bytes, and true states in
+    Prefect.
+    """
     kills, ended, lost = Counter(), Counter(), 0
     _start_flow(flow, folder, server)
     began = time.monotonic()

@@ -1,8 +1,8 @@
 """The machine's own rates, in CPU seconds, and the least time a model's work takes at these rates.
 
 The rates are those of a copy, a random gather, SGEMM, Cholesky and DuckDB's bare statements. The work is a bound, not a
-plan: a fit by factors gathers the rows of the other side once per edge, pass and side, out of tables of its own size; one
-by X'X meets every pair of a user's items; a dense inverse is n^3 operations of LAPACK's potrf and potri.
+plan: a fit by factors gathers the rows of the other side once per edge, pass and side, out of tables of its own size;
+one by X'X meets every pair of a user's items; a dense inverse is n^3 operations of LAPACK's potrf and potri.
 """
 
 import tempfile
@@ -97,7 +97,10 @@ def bare_table(home: Home) -> float:
         config = {"threads": home.limits.threads, "memory_limit": f"{home.limits.memory}B"}
         with duckdb.connect(f"{aside}/bare.duckdb", config=config) as connection:
             connection.execute(f"attach '{home.warehouse}' as home (read_only)")
-            copy = "create or replace table bare as select * from home.indexed.interactions order by user_index, item_index"
+            copy = (
+                "create or replace table bare as select * from home.indexed.interactions order by user_index, "
+                "item_index"
+            )
             return best(lambda: connection.execute(copy))
 
 

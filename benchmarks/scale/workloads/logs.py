@@ -1,4 +1,6 @@
-"""The log of a rung: of a size by the random-graph paper's generative story, or of a shape on which something is at its worst."""
+"""The log of a rung: of a size by the random-graph paper's generative story, or of a shape on which something is at its
+worst.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +44,9 @@ class Rung:
 
 @dataclass(frozen=True)
 class Shape:
-    """A worst-shaped log at full scale; `draw` takes users, items and likes and gives the users and items of the edges."""
+    """A worst-shaped log at full scale; `draw` takes users, items and likes and gives the users and items of the
+    edges.
+    """
 
     users: int
     items: int
@@ -91,7 +95,9 @@ def _one_with_all(users: int, items: int, likes: int) -> tuple[np.ndarray, np.nd
 
 
 def _equal(users: int, items: int, likes: int) -> tuple[np.ndarray, np.ndarray]:
-    """All users have `likes` items, and all items as many users, or one more or fewer of a user's, by shifts of one order."""
+    """All users have `likes` items, and all items as many users, or one more or fewer of a user's, by shifts of one
+    order.
+    """
     draws = np.random.default_rng(SEED)
     order, shifts = draws.permutation(items), draws.choice(items, likes, replace=False)
     return np.repeat(np.arange(users), likes), order[(np.arange(users)[:, None] + shifts) % items].ravel()

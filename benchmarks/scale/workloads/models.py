@@ -25,7 +25,9 @@ from oneclass.tasks.train import train
 
 
 def ours(given: BackfillParameters, name: str, digest: str, rates: Rates) -> list[Took]:
-    """The fit, kept as a run keeps it, and the test users' scores and ranks by it; kernels are compiled before the clock."""
+    """The fit, kept as a run keeps it, and the test users' scores and ranks by it; kernels are compiled before the
+    clock.
+    """
     run = resolve_settings(given)
     home, settings, kind = run.home, run.models[name], MODELS[name]
     split = matrices.load_split(home, digest)
@@ -62,7 +64,9 @@ def _best_score(model: Model, validation: Part | None) -> str:
 
 
 def _ranked(took: Took, model: Any, part: Part, score: str = "score") -> float | None:
-    """nDCG@100 of a part, noted with what its scores and ranks take; some users come first, that kernels are compiled."""
+    """nDCG@100 of a part, noted with what its scores and ranks take; some users come first, that kernels are
+    compiled.
+    """
     if not part.targets.nnz:
         took.why = "no test user has anything to be found"
         return None

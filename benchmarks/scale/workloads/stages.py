@@ -66,7 +66,9 @@ def _work(run: RunSettings, stage: str, made: Made) -> Made:
 
 
 def _publish(run: RunSettings, made: Made) -> str:
-    """The model that is chosen, judged, fitted on every edge and published, as `flows.train_and_publish.publish_run` does."""
+    """The model that is chosen, judged, fitted on every edge and published, as `flows.train_and_publish.publish_run`
+    does.
+    """
     home, digest = run.home, made["digests"][ALL_EDGES]
     choice = choose_model(home, RUN, run.publish, list(made["fits"]))
     night = promotion.ChallengerRun(

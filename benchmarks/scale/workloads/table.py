@@ -1,4 +1,6 @@
-"""The ladder's table: medians and spread over the runs, the ratio to the machine's limit, the slope against the rung below."""
+"""The ladder's table: medians and spread over the runs, the ratio to the machine's limit, the slope against the rung
+below.
+"""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,14 +1,14 @@
 """Comparison of the champion, the published configuration, with the challenger, the choice of this run.
 
-Both are compared as *configurations*: model, score and settings, fitted on this run's training edges and evaluated on its
-validation users, paired over these. The champion's published fit is not evaluated. It was fitted on every edge, and so has
-seen most of the edges that are held out of the validation users; every challenger would lose to that leak. A configuration
-that is not among the run's models is fitted for the comparison. If that fails, the challenger is compared, unpaired, with
-the champion's value on the validation users of its own run.
+Both are compared as *configurations*: model, score and settings, fitted on this run's training edges and evaluated on
+its validation users, paired over these. The champion's published fit is not evaluated. It was fitted on every edge, and
+so has seen most of the edges that are held out of the validation users; every challenger would lose to that leak. A
+configuration that is not among the run's models is fitted for the comparison. If that fails, the challenger is
+compared, unpaired, with the champion's value on the validation users of its own run.
 
-The same configuration on newer edges is never worse than itself. So on most nights the comparison decides nothing, and the
-gates (`tasks/publish/promotion/gates.py`) decide: they check this run's fits, lists and sizes, and compare a configuration's
-value with its value at the time of the current publication.
+The same configuration on newer edges is never worse than itself. So on most nights the comparison decides nothing, and
+the gates (`tasks/publish/promotion/gates.py`) decide: they check this run's fits, lists and sizes, and compare a
+configuration's value with its value at the time of the current publication.
 """
 
 import logging

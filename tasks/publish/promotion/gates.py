@@ -76,7 +76,8 @@ def check_lists(what: str, summary: dict[str, Any], limits: PromotionLimits) -> 
         return f"{what} gives all recommendations of a user the same score, for everybody"
     if summary["items"] < limits.min_coverage_ratio * summary["standing_items"]:
         return (
-            f"{what} recommends {summary['items']:,} different items, the standing lists {summary['standing_items']:,}: less "
+            f"{what} recommends {summary['items']:,} different items, the standing lists "
+            f"{summary['standing_items']:,}: less "
             f"than publish.min_coverage_ratio = {limits.min_coverage_ratio:g} of them"
         )
     return None

@@ -187,7 +187,9 @@ def test_s_of_many_items_is_near_that_of_whole_rankings():
 
 
 def test_of_weights_that_find_the_same_head_those_with_the_better_tail_are_taken():
-    """Two models find a target each and put the third one last; one more lifts it, though not among the first twenty."""
+    """Two models find a target each and put the third one last; one more lifts it, though not among the first
+    twenty.
+    """
     generator, users, items = np.random.default_rng(6), 60, 400
     first, second, third, *decoys = np.argsort(generator.random((users, items)), axis=1).T[:103]
     everybody = np.arange(users)

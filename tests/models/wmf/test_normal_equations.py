@@ -1,4 +1,6 @@
-"""What users considered and did not like, fitted to a value between 0 and 1: against normal equations and the loss in float64."""
+"""What users considered and did not like, fitted to a value between 0 and 1: against normal equations and the loss in
+float64.
+"""
 
 import numpy as np
 import pytest
@@ -16,8 +18,8 @@ SETTINGS = {"factors": 8, "unobserved_weight": 0.1, "regularization": 0.01, "tol
 
 @pytest.fixture(scope="module")
 def log():
-    """Likes and what was considered, 80 x 40, disjoint; user 5 likes nothing, user 6 considered nothing else, and item 39
-    was considered only.
+    """Likes and what was considered, 80 x 40, disjoint; user 5 likes nothing, user 6 considered nothing else, and item
+    39 was considered only.
     """
     rng = np.random.default_rng(7)
     kinds = (rng.random((80, 40)) < 1.2 / np.sqrt(np.arange(1, 41))) * (1 + (rng.random((80, 40)) < 0.4))

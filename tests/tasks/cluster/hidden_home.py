@@ -1,4 +1,5 @@
-"""Loaded by a Dask worker (`--preload`): everything below $HIDDEN is as good as not there for it, and what it tries is noted.
+"""Loaded by a Dask worker (`--preload`): everything below $HIDDEN is as good as not there for it, and what it tries is
+noted.
 
 It stands for a machine of its own: Python tells of each file and folder that is opened, made, moved or listed.
 """

@@ -261,7 +261,10 @@ def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatc
     with opened(cluster, home) as executor:
         assert tune(home, "b", **asked, executor=executor) == here
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        of = "select model, reason, reached, trials from operations.model_settings where run_id = ? and origin = 'search'"
+        of = (
+            "select model, reason, reached, trials from operations.model_settings where run_id = ? and origin = "
+            "'search'"
+        )
         found = [connection.execute(f"{of} order by all", [run_id]).fetchall() for run_id in ("a", "b")]
     assert found[0] == found[1] and {row[0] for row in found[0]} == set(models)
 

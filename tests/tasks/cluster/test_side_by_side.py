@@ -1,4 +1,6 @@
-"""Calls that this process makes side by side: their order, how many at a time, their threads, and an error among them."""
+"""Calls that this process makes side by side: their order, how many at a time, their threads, and an error among
+them.
+"""
 
 import contextvars
 import pickle
@@ -121,7 +123,9 @@ def test_results_are_not_computed_far_ahead_of_their_reader(home):
 
 
 class InAnyOrder:
-    """Runs every waiting call when a result is asked for, in a drawn order, and that one again; all of it is pickled."""
+    """Runs every waiting call when a result is asked for, in a drawn order, and that one again; all of it is
+    pickled.
+    """
 
     def __init__(self, seed):
         self.random, self.submitted, self.run = random.Random(seed), [], 0
@@ -234,7 +238,8 @@ def test_a_block_that_no_worker_has_room_for_is_refused_and_smaller_ones_are_fit
     with open_executor(ClusterSettings(address=little.address), home) as executor:
         with pytest.raises(
             OneclassError,
-            match=r"random_graph \(leave_one_out\): a block of users needs about .* take more blocks \(--set random_graph\.bl",
+            match=r"random_graph \(leave_one_out\): a block of users needs about .* take more blocks \(--set "
+            r"random_graph\.bl",
         ):
             load_or_fit(home, digest, "random_graph", random_graph(blocks=2), 1, workers=executor)
         with pytest.raises(OneclassError, match="its items alone need .* in each block: give a worker more memory"):

@@ -381,7 +381,9 @@ def test_a_model_that_is_worse_than_popularity_is_named_in_a_warning(home, caplo
 
 @pytest.fixture
 def split():
-    """Training users, every third of whom is no test user, and unseen ones in the validation part; with orders and negatives."""
+    """Training users, every third of whom is no test user, and unseen ones in the validation part; with orders and
+    negatives.
+    """
     marks = np.random.default_rng(4).random((30, 12))
     train, targets, negatives = (
         csr_matrix((kind).astype(np.float32)) for kind in (marks < 0.4, marks > 0.8, (marks > 0.6) & (marks < 0.7))

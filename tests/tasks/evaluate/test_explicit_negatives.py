@@ -30,7 +30,9 @@ USERS, ITEMS = 40, 30
 
 @pytest.fixture(params=["leave_one_out", "strong_generalization"])
 def split(request):
-    """Users who like some items, considered others, and have some of both held out; one in eight has no held-out like."""
+    """Users who like some items, considered others, and have some of both held out; one in eight has no held-out
+    like.
+    """
     random = np.random.default_rng(2)
     marks = random.random((USERS, ITEMS))
     kinds = [marks < 0.3, (marks > 0.3) & (marks < 0.4), (marks > 0.4) & (marks < 0.6), (marks > 0.6) & (marks < 0.7)]

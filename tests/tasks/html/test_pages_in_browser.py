@@ -1,4 +1,6 @@
-"""Every page in Chromium: axe-core finds nothing, both themes, wide and narrow; no script is needed; and they are light."""
+"""Every page in Chromium: axe-core finds nothing, both themes, wide and narrow; no script is needed; and they are
+light.
+"""
 
 import json
 import shutil

@@ -80,7 +80,8 @@ def as_workbook(rows) -> bytes:
     document = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     package = "http://schemas.openxmlformats.org/package/2006"
     files = {
-        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="xml" ContentType="application/xml"/>'
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="xml" '
+        'ContentType="application/xml"/>'
         '<Override PartName="/xl/workbook.xml" '
         'ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/></Types>',
         "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
@@ -311,7 +312,8 @@ def test_items_listed_in_a_cell_or_an_array_are_events_of_their_own(read):
 
 ID = st.text("abcXYZ0189é_-", min_size=1, max_size=6).filter(lambda text: text not in Dataset(name="x").missing_ids)
 TIMES = {
-    "%Y-%m-%d %H:%M:%S": (), "%Y-%m-%dT%H:%M:%SZ": (), "%d.%m.%Y %H:%M:%S": (), "%m/%d/%Y %I:%M:%S %p": "%m/%d/%Y %I:%M:%S %p",
+    "%Y-%m-%d %H:%M:%S": (), "%Y-%m-%dT%H:%M:%SZ": (), "%d.%m.%Y %H:%M:%S": (), "%m/%d/%Y %I:%M:%S %p": "%m/%d/%Y "
+        "%I:%M:%S %p",
 }  # fmt: skip
 PACKINGS = {
     "": bytes,
@@ -325,7 +327,8 @@ PACKINGS = {
 
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    rows=st.lists(st.tuples(ID, ID, st.integers(1, 5).map(float), st.datetimes(datetime(1991, 1, 1), datetime(2090, 1, 1))),
+    rows=st.lists(st.tuples(ID, ID, st.integers(1, 5).map(float),
+                            st.datetimes(datetime(1991, 1, 1), datetime(2090, 1, 1))),
                   min_size=1, max_size=8),
     delimiter=st.sampled_from(",;|\t"),
     quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),

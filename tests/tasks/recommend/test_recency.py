@@ -64,7 +64,9 @@ def shop(published):
 
 
 def by_hand(shop, history):
-    """{item: score}, (1 + places from the end)^-1.5 times the weights, and what each item of the history adds to them."""
+    """{item: score}, (1 + places from the end)^-1.5 times the weights, and what each item of the history adds to
+    them.
+    """
     columns = [shop.names.column_index(item) for item in history]
     added = (1.0 + np.arange(len(history))[::-1, None]) ** -1.5 * shop.fitted.weights[columns]
     return added.sum(axis=0), dict(zip(history, added, strict=True))

@@ -1,4 +1,6 @@
-"""What is published, asked from Python: it answers as `recommendations.parquet` says, without Prefect or a warehouse."""
+"""What is published, asked from Python: it answers as `recommendations.parquet` says, without Prefect or a
+warehouse.
+"""
 
 import json
 import shutil

@@ -63,7 +63,8 @@ def test_the_line_of_quality_is_of_what_stood_with_a_gap_where_a_night_did_not_e
             create table operations.runs (run_id varchar);
             insert into operations.runs values ('one'), ('two'), ('three'), ('four');
             create table operations.evaluated_runs as
-                select run_id, rowid as place, '{}'::json as settings, timestamp '2026-01-01 03:00' + to_days(rowid::int)
+                select run_id, rowid as place, '{}'::json as settings, timestamp '2026-01-01 03:00' +
+                to_days(rowid::int)
                 as started_at from operations.runs;
             create table operations.promotions (run_id varchar, promoted boolean, challenger varchar, champion varchar);
             insert into operations.promotions values ('two', true, 'wmf/score', null), ('three', false, 'b/score',
@@ -97,15 +98,16 @@ def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
     over = "over 40 test users (users never seen)"
     assert (
         plain(0)
-        == f"The best of 3 lists {over}. It leads c, the first that it can be told from, by 0.2000 ± 0.0200 (p < 0.001). b cannot be told from it."
+        == f"The best of 3 lists {over}. It leads c, the first that it can be told from, by 0.2000 ± 0.0200 (p < "
+        "0.001). b cannot be told from it."
     )
     assert (
         plain(1)
         == f"Level with a, the best of 3 lists: 0.0100 ± 0.0200 behind it (p = 0.62), {over}. {MODEL_CHOICE_NOTE}"
     )
     assert (
-        plain(2)
-        == f"Significantly worse than a, the best of 3 lists: 0.2000 ± 0.0200 behind it (p < 0.001), {over}. {MODEL_CHOICE_NOTE}"
+        plain(2) == f"Significantly worse than a, the best of 3 lists: 0.2000 ± 0.0200 behind it (p < 0.001), {over}. "
+        f"{MODEL_CHOICE_NOTE}"
     )
     found = build_headline({"strong_generalization": rows}, leads, None, None)
     assert (found.label, found.name, found.row) == ("Best", "a", rows[0])

@@ -34,9 +34,11 @@ EXPECTED = {
     "reject_reasons": "select 'second.csv', reason, count(*), min(line_number) from raw.rejects group by reason",
     "contracts": "select stage, contract, 1, 0, (not success)::int from operations.contract_results "
     f"where run_id = '{RUN}'",
-    "broken_rules": "select severity, stage, contract, rule, observed, 'mrf_dense, leave_one_out, mean_rank: value 0.5123, "
+    "broken_rules": "select severity, stage, contract, rule, observed, 'mrf_dense, leave_one_out, mean_rank: value "
+    "0.5123, "
     f"popularity 0.6200' from operations.contract_results where run_id = '{RUN}' and not success",
-    "costs": f"select protocol, model, seconds, peak_bytes, saved_bytes from operations.model_fits where run_id = '{RUN}'",
+    "costs": "select protocol, model, seconds, peak_bytes, saved_bytes from operations.model_fits where run_id = "
+    f"'{RUN}'",
     "laws": "from diagnostics.power_law_fits",
     "considered": """
         values ('leave_one_out', 'random_graph', 0.71, 0.6125, 0.0934, null, 400, 312),
@@ -47,7 +49,8 @@ EXPECTED = {
     "setting_changes": "values ('seed', '7', '0'), ('searched.mrf_dense.l2', '55.1', '74.2')",
     "model_settings": """
         values ('mrf_dense', 'searched in this run', 'ndcg@100', 0.41, 0.432, 0.432 - 0.41, 12, 'l2 74.2'),
-            ('random_graph', 'defaults', null, null, null, null, null, '31 validation users are too few to choose by')""",
+            ('random_graph', 'defaults', null, null, null, null, null,
+             '31 validation users are too few to choose by')""",
 }
 for _protocol, _metrics in MAIN.items():
     _chosen = PROTOCOLS[_protocol].main_metrics

@@ -79,7 +79,10 @@ def test_no_run_fails_and_no_reader_waits(home, tmp_path):
 def test_a_held_warehouse_is_waited_for_and_that_is_said(home, caplog):
     with warehouse.open_warehouse(home):
         pass
-    hold = "import duckdb, sys, time; c = duckdb.connect(sys.argv[1], read_only=True); print(1, flush=True); time.sleep(1.5)"
+    hold = (
+        "import duckdb, sys, time; c = duckdb.connect(sys.argv[1], read_only=True); print(1, flush=True); "
+        "time.sleep(1.5)"
+    )
     with subprocess.Popen([sys.executable, "-c", hold, str(home.warehouse)], stdout=subprocess.PIPE) as holder:
         holder.stdout.readline()
         began = time.monotonic()

@@ -1,4 +1,6 @@
-"""Versions of the warehouse's tables: an older home goes on, a newer one is refused, and a migration is whole or not."""
+"""Versions of the warehouse's tables: an older home goes on, a newer one is refused, and a migration is whole or
+not.
+"""
 
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +18,10 @@ from oneclass.tasks.stores import matrices, runs, warehouse
 
 BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()
 RUN = "insert into operations.runs values (?, 'backfill', 'small', ?, null, 'completed', '{}', '0')"
-EVENTS = "insert into raw.events select 'u' || u, 'i' || i, 1, null, 1, row_number() over () from range(4) u(u), range(3) i(i)"
+EVENTS = (
+    "insert into raw.events select 'u' || u, 'i' || i, 1, null, 1, row_number() over () from range(4) u(u), range(3) "
+    "i(i)"
+)
 
 
 @pytest.fixture

@@ -218,7 +218,8 @@ def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, log, dia
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
-    [{"seed": 3}, {"given": {"dial": ["idle"]}}, {"models": {"dial": DialSettings(factors=3), "popularity": Popularity.Settings()}}],
+    [{"seed": 3}, {"given": {"dial": ["idle"]}},
+     {"models": {"dial": DialSettings(factors=3), "popularity": Popularity.Settings()}}],
     ids=["seed", "given", "fixed"],
 )  # fmt: skip
 def test_a_search_for_something_else_is_not_taken(home, log, other):
