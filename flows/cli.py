@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 from oneclass.flows import prefect_server
 from oneclass.flows.parameters import Flag
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.terminal import escape_lines
+from oneclass.tasks.terminal import escape_lines, escape_unencodable
 
 Parameters = TypeVar("Parameters", bound=BaseModel)
 Prepared = TypeVar("Prepared")
@@ -152,6 +152,7 @@ def to_command_line(module: str, given: BaseModel) -> str:
 def run_main(main: Callable[[], int]) -> NoReturn:
     """Run a command as the program of this process, and end the process with its exit status."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    escape_unencodable()
     # Registered before Prefect's handlers, so that it runs after them.
     atexit.register(_silence_stderr)
     # Loading the modules of a run takes seconds; until then a signal ends the process at once.

@@ -1,15 +1,37 @@
 """Escape text from logs for a terminal: ids and titles are untrusted, and may contain control sequences."""
 
+import codecs
+import io
 import re
+import sys
 from collections.abc import Sequence
 
 # Control characters, line separators, bidirectional marks and surrogates.
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+# The marks of the program's own tables, for encodings without them.
+ASCII_MARKS = {"…": "...", "±": "+-", "═": "="} | dict.fromkeys("─╌", "-") | dict.fromkeys("│┆", "|")
+ASCII_MARKS |= dict.fromkeys("┌┬┐╞╪╡├┼┤└┴┘", "+")
+
 
 def escape_controls(text: str) -> str:
     r"""Escape every control character and line end in a text, such as `\x1b`."""
     return CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def escape_unencodable() -> None:
+    r"""Have stdout escape characters that its encoding lacks, such as `\xe4`, as stderr does by itself."""
+    codecs.register_error("oneclass.escape", _write_in_ascii)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="oneclass.escape")
+
+
+def _write_in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Handle characters that cannot be encoded (`codecs.register_error`)."""
+    assert isinstance(error, UnicodeEncodeError)
+    wanted = error.object[error.start : error.end]
+    ascii_only = "".join(ASCII_MARKS.get(one) or one.encode("ascii", "backslashreplace").decode() for one in wanted)
+    return ascii_only, error.end
 
 
 def escape_lines(text: str) -> str:

@@ -32,8 +32,8 @@ def format_table(recommender: Recommender, recommended: pl.DataFrame, unknown: S
 
 
 def format_json(recommender: Recommender, recommended: pl.DataFrame, unknown: Sequence[str]) -> str:
-    """Format as `build_answer`, in one line of JSON."""
-    return json.dumps(build_answer(recommender, recommended, unknown), ensure_ascii=False)
+    """Format as `build_answer`, in one line of JSON that any terminal's encoding can show."""
+    return json.dumps(build_answer(recommender, recommended, unknown))
 
 
 def build_answer(recommender: Recommender, recommended: pl.DataFrame, unknown: Sequence[str]) -> dict[str, Any]:
