@@ -1,3 +1,17 @@
+-- name: event_counts
+-- One row: the events of all logs, those between $since and $until, and those of them that count as likes.
+with counted as (
+    select
+        value,
+        ($since is null or occurred_at >= $since) and ($until is null or occurred_at::date <= $until) as is_inside
+    from raw.events
+)
+select
+    count(*) as events,
+    count(*) filter (where is_inside) as inside,
+    count(*) filter (where is_inside and value >= $threshold) as likes
+from counted
+
 -- name: codes
 -- One row per {side} that has a like, numbered from 0 in order of first appearance: a code that is cheaper than its id.
 create or replace temp table {side}_codes as

@@ -14,23 +14,12 @@ select
     (select min(occurred_at) from raw.events) as first_at,
     (select max(occurred_at) from raw.events) as last_at
 
--- name: kept
--- One row: how many users, items and likes the filters of binarize leave, items first.
-with likes as (
-    select distinct user_id, item_id from raw.events where value >= $threshold
-),
-of_items as (
-    select * from likes qualify count(*) over (partition by item_id) >= $min_item_edges
-),
-of_users as (
-    select * from of_items qualify count(*) over (partition by user_id) >= $min_user_edges
-)
-select
-    (select count(*) from likes) as likes,
-    count(*) as kept,
-    count(distinct user_id) as users,
-    count(distinct item_id) as items
-from of_users
+-- name: edges
+-- edges: one row per pair of a user and an item with a like, before the filters of binarize.
+create or replace temp table edges as
+select distinct user_id as user_code, item_id as item_code
+from raw.events
+where value >= $threshold
 
 -- name: rejects
 -- One row per reason for which lines were rejected: how many, and the first of them.

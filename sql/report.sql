@@ -493,3 +493,15 @@ select name, outcome, split_part(reason, chr(10), 1) as reason
 from operations.arrivals
 where run_id = $run_id and outcome in ('set aside', 'unmatched')
 order by name
+
+-- name: funnel
+-- One row per step from the lines of all logs to the edges of the observed graph in a run; lost is null in the first.
+select
+    if(step = 0, null, lost) as lost,
+    reason,
+    remaining,
+    users,
+    items
+from operations.funnel
+where run_id = $run_id
+order by step

@@ -64,6 +64,12 @@ def _log(random: np.random.Generator) -> dict[str, list[tuple]]:
             (2, "/logs/second.csv", "b" * 64, 7_000, 12_345, 3, BEGAN + timedelta(minutes=1)),
         ],
         "raw.rejects": [(2, line, "x", "value: no number") for line in (4, 9, 11)],
+        "operations.funnel": [
+            (RUN, 0, "lines", "lines, or items of lines that list several", 0, 13_248, None, None),
+            (RUN, 1, "lines", "value: no number", 3, 13_245, None, None),
+            (RUN, 2, "events", "value below binarize.threshold = 4", 13_245 - len(edges), len(edges), None, None),
+            (RUN, 3, "likes", "repeat a like of the same user and item", 0, len(edges), 60, 30),
+        ],
         "indexed.users": [(user, f"u{user}") for user in range(60)],
         "indexed.items": [(item, f"i{item}") for item in range(30)],
         "indexed.interactions": edges,

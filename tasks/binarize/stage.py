@@ -8,7 +8,8 @@ from pathlib import Path
 import duckdb
 
 from oneclass import sql
-from oneclass.tasks.binarize import aggregate
+from oneclass.tasks.binarize import aggregate, funnel
+from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
@@ -52,18 +53,23 @@ def binarize(
             parameters=parameters,
             tables=TABLES,
         )
+        steps = funnel.count_event_steps(connection, settings.threshold, since, until)
         if stored := cache.lookup():
-            result = Binarized(**stored)
+            result, edge_steps = Binarized(**stored["sizes"]), [FunnelStep(*step) for step in stored["steps"]]
         else:
-            result = _rewrite_interactions(connection, settings, since, until)
-            cache.store(asdict(result))
+            result, edge_steps = _rewrite_interactions(connection, settings, since, until)
+            cache.store({"sizes": asdict(result), "steps": edge_steps})
+        steps += edge_steps
+        funnel.store_steps(connection, run_id, steps)
+    for line in funnel.format_steps(steps):
+        logger.info("%s", line)
     logger.info("%s edges, %s users x %s items", f"{result.edges:,}", f"{result.users:,}", f"{result.items:,}")
     return result
 
 
 def _rewrite_interactions(
     connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
-) -> Binarized:
+) -> tuple[Binarized, list[FunnelStep]]:
     if since or until:
         _require_times(connection)
     values = {"threshold": settings.threshold, "since": since, "until": until}
@@ -84,8 +90,9 @@ def _rewrite_interactions(
         else:
             connection.execute("insert into edges from folded")
         connection.unregister("folded")
+    edge_steps = [_count_likes(connection, "indexed.interactions" if is_unfiltered else "edges")]
     if not is_unfiltered:
-        _filter_active(connection, settings)
+        edge_steps += _filter_active(connection, settings)
     if settings.explicit_negatives:
         connection.execute(sql.statement("binarize/observed_negatives"), values)
     # one row: how many edges, users and items the observed graph has
@@ -97,7 +104,15 @@ def _rewrite_interactions(
     if result.edges == 0:
         raise InputError(_explain_empty_result(connection, settings, since, until))
     warehouse.drop_temporary(connection)
-    return result
+    return result, edge_steps
+
+
+def _count_likes(connection: duckdb.DuckDBPyConnection, edges: str) -> FunnelStep:
+    # one row: how many events are likes, of how many pairs, users and items
+    sizes = f"""select
+        (select coalesce(sum(events), 0)::bigint from user_codes),
+        (select count(*) from {edges}), (select count(*) from user_codes), (select count(*) from item_codes)"""
+    return funnel.count_pairs(*warehouse.fetch_row(connection, sizes))
 
 
 def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
@@ -117,26 +132,20 @@ def _store_vertices(connection: duckdb.DuckDBPyConnection, side: str, index: str
     connection.execute(sql.statement("binarize/vertices", side=side, index=index, vertices=vertices))
 
 
-def _filter_active(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> None:
+def _filter_active(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings) -> list[FunnelStep]:
     """Apply the activity filters and renumber users and items by first appearance."""
-    for side, min_edges in (("item", settings.min_item_edges), ("user", settings.min_user_edges)):
-        _drop_inactive(connection, side, min_edges)
-    if settings.k_core > 1:
-        while sum(_drop_inactive(connection, side, settings.k_core) for side in ("item", "user")):
-            pass
+    steps = funnel.filter_edges(
+        connection,
+        min_item_edges=settings.min_item_edges,
+        min_user_edges=settings.min_user_edges,
+        k_core=settings.k_core,
+    )
     for side in ("user", "item"):
         connection.execute(sql.statement("binarize/indices", side=side))
         _store_vertices(connection, side, f"{side}_index", f"{side}_indices")
     connection.execute(sql.statement("binarize/numbered"))
     _store_edges(connection, "numbered")
-
-
-def _drop_inactive(connection: duckdb.DuckDBPyConnection, side: str, min_edges: int) -> int:
-    if min_edges < 2:
-        return 0
-    # one row per edge that goes: those of every user (item) with fewer than `min_edges` of them
-    inactive = f"select {side}_code from edges group by {side}_code having count(*) < ?"
-    return warehouse.fetch_row(connection, f"delete from edges where {side}_code in ({inactive})", [min_edges])[0]
+    return steps
 
 
 def _explain_empty_result(

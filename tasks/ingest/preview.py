@@ -11,11 +11,14 @@ import duckdb
 import polars as pl
 
 from oneclass import sql
+from oneclass.tasks.binarize import funnel
+from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.formats import LogFormat, split_line
 from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.settings import EVEN_SHARES, LARGE_SHARE
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, expand_path
 from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.stores import warehouse
@@ -23,8 +26,6 @@ from oneclass.tasks.stores import warehouse
 SAMPLE_BYTES = 1 << 24
 SAMPLE_ROWS = 200_000
 SHOWN_EVENTS = 10
-LARGE_SHARE = 0.2
-"""A user or item with more of all events is worth a look: it may stand for a missing id."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Preview:
     Attributes:
         layouts: (path, layout, whether only its beginning was read) of each log.
         counts: the row of `inspect/counts`.
-        kept: the row of `inspect/kept`.
+        funnel: the steps from lines to the likes that the filters leave.
         events: the first events.
         rejects: one row a reason: `reason`, `lines`, and the first `line` with its `line_number`.
         largest: the user and the item with the most events.
@@ -43,7 +44,7 @@ class Preview:
     dataset: Dataset
     layouts: list[tuple[str, LogFormat, bool]]
     counts: dict[str, Any]
-    kept: dict[str, Any]
+    funnel: list[FunnelStep]
     events: pl.DataFrame
     rejects: pl.DataFrame
     largest: pl.DataFrame
@@ -61,19 +62,15 @@ def preview_logs(dataset: Dataset, paths: Iterable[str | Path]) -> Preview:
         logs = list(_sample_logs(dataset, paths, Path(folder)))
         (scratch := Path(folder) / "scratch").mkdir()
         load_logs(connection, [(number, log) for number, (log, _) in enumerate(logs, 1)], scratch, dataset)
-        filters = {
-            "threshold": dataset.binarize.get("threshold", 1.0),
-            "min_item_edges": dataset.binarize.get("min_item_edges", 0),
-            "min_user_edges": dataset.binarize.get("min_user_edges", 0),
-        }
         return Preview(
             dataset,
             [(log.path, log.layout or LogFormat(""), is_cut) for log, is_cut in logs],
             warehouse.select(connection, "inspect/counts").row(0, named=True),
-            warehouse.select(connection, "inspect/kept", **filters).row(0, named=True),
-            connection.sql(
-                f"select * exclude (file_id) from raw.events order by file_id, line_number limit {SHOWN_EVENTS}"
-            ).pl(),
+            _count_steps(connection, dataset),
+            warehouse.query(
+                connection,
+                f"select * exclude (file_id) from raw.events order by file_id, line_number limit {SHOWN_EVENTS}",
+            ),
             warehouse.select(connection, "inspect/rejects"),
             warehouse.select(connection, "inspect/largest"),
         )
@@ -81,33 +78,32 @@ def preview_logs(dataset: Dataset, paths: Iterable[str | Path]) -> Preview:
 
 def format_preview(preview: Preview) -> str:
     """Format a preview for a terminal."""
-    counts, kept = preview.counts, preview.kept
-    threshold, lowest, highest = preview.dataset.binarize.get("threshold", 1.0), counts["lowest"], counts["highest"]
+    counts = preview.counts
     sections = ["\n".join(_describe_layout(*log) for log in preview.layouts)]
     with pl.Config(
         tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=60
     ):
         sections.append(f"The first events, as they are read:\n{preview.events}")
         span = f", from {counts['first_at']} to {counts['last_at']} (UTC)" if counts["first_at"] else ", without times"
-        losses = [
-            f"{counts['events'] + counts['rejects']:>12,} lines (or items of lines)",
-            f"{counts['events']:>12,} events of {counts['users']:,} users and {counts['items']:,} items{span}",
-            (
-                f"{counts['pairs']:>12,} pairs of a user and an item; {counts['events'] - counts['pairs']:,} events "
-                "repeat "
-                "one"
-            ),
-            (
-                f"{kept['likes']:>12,} likes: pairs with a value of at least {threshold:g} (they go from {lowest} to "
-                f"{highest})"
-            ),
-            f"{kept['kept']:>12,} likes of {kept['users']:,} users and {kept['items']:,} items that the filters leave",
-        ]
-        sections.append("\n".join(losses))
+        sections.append(
+            f"{counts['events']:,} events of {counts['users']:,} users and {counts['items']:,} items{span}; "
+            f"values from {counts['lowest']} to {counts['highest']}; {counts['pairs']:,} pairs of a user and an item"
+        )
+        sections.append("\n".join(["From lines to likes:", *funnel.format_steps(preview.funnel)]))
         if len(preview.rejects):
             sections.append(f"Rejected lines, by reason:\n{preview.rejects}")
         sections += _describe_largest(preview)
     return "\n\n".join(sections)
+
+
+def _count_steps(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> list[FunnelStep]:
+    """Count what the settings of binarize would leave of the events in `raw`."""
+    threshold = dataset.binarize.get("threshold", 1.0)
+    steps = funnel.count_event_steps(connection, threshold)
+    connection.execute(sql.statement("inspect/edges"), {"threshold": threshold})
+    filters = {name: dataset.binarize.get(name, 0) for name in ("min_item_edges", "min_user_edges", "k_core")}
+    likes = funnel.count_pairs(steps[-1].remaining, *funnel.count_edges(connection))
+    return [*steps, likes, *funnel.filter_edges(connection, **filters)]
 
 
 def format_toml(preview: Preview) -> str:
@@ -209,5 +205,5 @@ def _describe_largest(preview: Preview) -> Sequence[str]:
         "stands for a "
         "missing id, add it to missing_ids in the data set's file."
         for row in preview.largest.iter_rows(named=True)
-        if row["events"] > LARGE_SHARE * preview.counts["events"]
+        if row["events"] > preview.counts["events"] * max(LARGE_SHARE, EVEN_SHARES / preview.counts[f"{row['side']}s"])
     ]

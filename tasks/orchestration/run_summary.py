@@ -72,6 +72,7 @@ def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, dataset:
     sections = [
         f"# {dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
         _format_facts(facts, anomalies.load_anomalies(connection, run_id), load_decisions(connection, run_id)),
+        _format_funnel(warehouse.select(connection, "report/funnel", run_id=run_id)),
         pages,
         _describe_changes(diff_with_previous(connection, run_id), facts["code_version"]),
         leaderboard.format_markdown(leaderboard.load_leaderboard(connection, run_id), "Evaluation"),
@@ -93,6 +94,25 @@ def _format_facts(facts: dict[str, Any], unusual: list[str], decisions: list[Dec
         f"version {facts['code_version']}, seed {json.loads(facts['settings']).get('seed', 0)}",
     ]
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _format_funnel(steps: pl.DataFrame) -> str:
+    """Format the steps from lines to likes as a Markdown table; nothing for a run that counted none."""
+    if steps.is_empty():
+        return ""
+    rows = [
+        f"| {row['reason'].replace('|', chr(92) + '|')} | "
+        + " | ".join("" if row[name] is None else f"{row[name]:,}" for name in ("lost", "remaining", "users", "items"))
+        + " |"
+        for row in steps.iter_rows(named=True)
+    ]
+    head = [
+        "## From lines to likes",
+        "",
+        "| what was lost, and why | lost | remain | users | items |",
+        "|---|--:|--:|--:|--:|",
+    ]
+    return "\n".join([*head, *rows])
 
 
 def _describe_unusual_files(facts: dict[str, Any]) -> list[str]:

@@ -10,7 +10,14 @@ from oneclass.tasks.report.warnings import describe_broken_rules
 
 
 def build_log_tables(tables: RunTables) -> dict[str, Table]:
-    """Build the tables of log files and rejected lines."""
+    """Build the tables of the funnel, log files and rejected lines."""
+    funnel = Table(
+        "funnel", "From the lines of all logs to the likes that models are trained on", "operations.funnel",
+        [Column("reason", "what was lost, and why", "prose"), Column("lost", "lost", "count"),
+         Column("remaining", "remain", "count", "lines at first, then events, then likes"),
+         Column("users", "users", "count"), Column("items", "items", "count")],
+        tables("funnel"), empty="This run counted no steps.",
+    )  # fmt: skip
     files = Table(
         "log_files", "Log files, newest first", "operations.log_files",
         [Column("file", "file"), Column("events", "events", "count", "lines read, or items of an adjacency line"),
@@ -25,7 +32,7 @@ def build_log_tables(tables: RunTables) -> dict[str, Table]:
          Column("first_line", "first line", "count")],
         tables("reject_reasons"), empty="Every line could be read.",
     )  # fmt: skip
-    return {"log_files": files, "reject_reasons": reasons}
+    return {"funnel": funnel, "log_files": files, "reject_reasons": reasons}
 
 
 def build_contract_tables(tables: RunTables) -> dict[str, Table]:

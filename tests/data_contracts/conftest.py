@@ -6,6 +6,7 @@ import duckdb
 import pytest
 
 from oneclass import sql
+from oneclass.tasks.ingest.settings import EVEN_SHARES, LARGE_SHARE
 
 GOOD_ROWS = """
 insert into operations.log_files values
@@ -24,6 +25,12 @@ insert into raw.events
     select 'u' || u, 'i' || i, 5, null, 1, 10 * u + i from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into raw.places values (2, 1, 1, 'i3'), (2, 2, 1, 'i2');
 insert into raw.rejects values (1, 3, 'u1,i9', 'too few columns');
+insert into operations.funnel values
+    ('ml-1m 10:02:03', 0, 'lines', 'lines', 0, 18, null, null),
+    ('ml-1m 10:02:03', 1, 'lines', 'too few columns', 1, 17, null, null),
+    ('ml-1m 10:02:03', 2, 'events', 'value below 4', 1, 16, null, null),
+    ('ml-1m 10:02:03', 3, 'likes', 'repeats', 0, 16, 3, 6),
+    ('another', 1, 'likes', 'repeats', 9, 7, 1, 1);
 insert into indexed.users select u - 1, 'u' || u from range(1, 4) as users(u);
 insert into indexed.items select i - 1, 'i' || i from range(1, 7) as items(i);
 insert into indexed.interactions values
@@ -162,6 +169,8 @@ def parameters():
         "value_max": 5.0,
         "max_reject_share": 0.25,
         "fresh_within_hours": 24.0,
+        "large_share": LARGE_SHARE,
+        "even_shares": EVEN_SHARES,
         "threshold": 4.0,
         "since": None,
         "until": None,

@@ -36,7 +36,8 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
     assert tables - kept_by_the_flow == {contract.table for contract in load()} - {"fitted_arrays"}
 
 
-WITH_NO_LIST = {"diagnostics.nightly_exponents", "evaluation.sweeps"}  # made beside the stage, of a night or by a sweep
+# made beside the stage's own tables: of a run, of a night or by a sweep
+WITH_NO_LIST = {"operations.funnel", "diagnostics.nightly_exponents", "evaluation.sweeps"}
 LISTED = {
     "binarize": binarize.TABLES,
     "split": [f"indexed.{protocol}" for protocol in PROTOCOLS],

@@ -20,6 +20,7 @@ RATIOS = "update diagnostics.hidden_graph_ratios set"
 NIGHT = "update operations.nights set value ="
 SETTLED = "update operations.model_settings set "
 FIT = f"insert into operations.model_fits values ({RUN}, 'given',"
+SPREAD = "insert into TABLE select 'u' || i, 'i' || i, 5, null, 1, 100 + i from range(50) as r(i)"
 LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
 
 # table: its rules, each with the change of the good rows that breaks it; TABLE stands for the table's name
@@ -32,6 +33,14 @@ BREACHES = {
         ("value_in_range", "update TABLE set value = 0.5 where line_number = 1"),
         ("file_known", "insert into TABLE values ('u1', 'i1', 5, null, 3, 1)"),
         ("times_plausible", "update TABLE set occurred_at = timestamp '1970-08-23' where line_number = 1"),
+        (
+            "events_spread",
+            f"{SPREAD}; insert into TABLE select '-1', 'i' || i, 5, null, 1, 200 + i from range(25) r(i)",
+        ),
+        (
+            "events_spread",
+            f"{SPREAD}; insert into TABLE select 'u' || i, '-1', 5, null, 1, 200 + i from range(25) r(i)",
+        ),
         ("columns", "alter table TABLE drop column occurred_at"),
         ("columns", "alter table TABLE add column device varchar"),
         ("columns", "alter table TABLE alter value type float"),
@@ -93,6 +102,14 @@ BREACHES = {
         ("decision_follows", "update TABLE set difference = -difference"),
         ("decision_follows", "update TABLE set promoted = false, champion = null"),
         ("reason_given", "update TABLE set reason = ' '"),
+    ],
+    "operations.funnel": [
+        ("losses_add_up", f"update TABLE set lost = 2 where step = 2 and run_id = {RUN}"),
+        ("losses_add_up", f"delete from TABLE where step = 1 and run_id = {RUN}"),
+        ("losses_add_up", f"update TABLE set lost = 3 where step = 0 and run_id = {RUN}"),
+        ("begins_with_the_logs", "delete from raw.rejects"),
+        ("ends_in_the_graph", "delete from indexed.interactions where user_index = 1"),
+        ("ends_in_the_graph", f"update TABLE set users = 2 where step = 3 and run_id = {RUN}"),
     ],
     "indexed.interactions": [
         ("not_empty", "delete from indexed.interactions"),
@@ -480,6 +497,17 @@ def test_an_empty_table_keeps_its_contract(empty, parameters, table):
 def test_a_table_that_is_not_there_breaks_its_contract(good, parameters):
     good.execute("drop table fitted_arrays")
     assert "fitted_arrays does not exist" in broken(good, "fitted_arrays", parameters)["columns"].observed
+
+
+def test_few_users_and_items_have_large_shares_and_the_largest_is_named(good, parameters):
+    assert "events_spread" not in broken(good, "raw.events", parameters)  # each of three users has a third
+    insert = "insert into raw.events select {}, 'i' || i, 5, null, 1, 1000 + i from range({}) as r(i)"
+    good.execute(insert.format("'u' || i % 999", 400_000))
+    good.execute(insert.format("'-1'", 100_100))
+    [sample] = broken(good, "raw.events", parameters)["events_spread"].samples
+    assert sample == {"side": "user", "id": "-1", "events": 100_100, "share": 0.2}
+    good.execute("delete from raw.events where user_id = '-1' and line_number < 1100")
+    assert "events_spread" not in broken(good, "raw.events", parameters)  # a fifth and no more
 
 
 def test_bounds_that_a_data_set_does_not_declare_do_not_bind(good, parameters):

@@ -29,7 +29,13 @@ def test_a_preview_counts_events_and_losses(tmp_path):
         56,
     )
     assert found.rejects.rows() == [("names no item", 1, 58, "k1;;1,5;1.3.2024")]
-    assert (found.kept["likes"], found.kept["kept"]) == (56, 0)
+    assert [(step.lost, step.remaining, step.users, step.items) for step in found.funnel] == [
+        (0, 57, None, None),
+        (1, 56, None, None),
+        (0, 56, None, None),
+        (0, 56, 7, 56),
+        (56, 0, 0, 0),
+    ]
     text = format_preview(found)
     for part in (
         str(path),

@@ -1,0 +1,108 @@
+"""Count what every rule from a log's lines to the observed graph takes away: the funnel of a run and of a preview."""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import NamedTuple
+
+import duckdb
+import polars as pl
+
+from oneclass.tasks.stores import warehouse
+
+MAX_REASONS = 20
+"""More reasons for rejects are counted together."""
+
+
+class FunnelStep(NamedTuple):
+    """A loss, and what remains after it.
+
+    Attributes:
+        unit: what is counted: `lines`, `events` or `likes`.
+        reason: why the lost ones are lost; of the first step, what it counts.
+        users, items: of the likes that remain; None before likes are counted.
+    """
+
+    unit: str
+    reason: str
+    lost: int
+    remaining: int
+    users: int | None = None
+    items: int | None = None
+
+
+def count_event_steps(
+    connection: duckdb.DuckDBPyConnection, threshold: float, since: date | None = None, until: date | None = None
+) -> list[FunnelStep]:
+    """Return the steps from lines to the events that count as likes."""
+    period = {"since": since, "until": until}
+    events, inside, liked = warehouse.select(connection, "binarize/event_counts", threshold=threshold, **period).row(0)
+    reasons = warehouse.select(connection, "inspect/rejects").select("reason", "lines").rows()
+    if other := sum(lines for _, lines in reasons[MAX_REASONS:]):
+        reasons = [*reasons[:MAX_REASONS], ("other reasons", other)]
+    remaining = events + sum(lines for _, lines in reasons)
+    steps = [FunnelStep("lines", "lines, or items of lines that list several", 0, remaining)]
+    for reason, lines in reasons:
+        remaining -= lines
+        steps.append(FunnelStep("lines", reason, lines, remaining))
+    if since or until:
+        flags = " ".join(f"--{name} {day}" for name, day in period.items() if day)
+        steps.append(FunnelStep("events", f"outside {flags}, or without a time", events - inside, inside))
+    return [*steps, FunnelStep("events", f"value below binarize.threshold = {threshold:g}", inside - liked, liked)]
+
+
+def count_pairs(liked_events: int, likes: int, users: int, items: int) -> FunnelStep:
+    """Return the step from liked events to likes, pairs of a user and an item."""
+    return FunnelStep("likes", "repeat a like of the same user and item", liked_events - likes, likes, users, items)
+
+
+def count_edges(connection: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:
+    """Return the numbers of edges, users and items in the table `edges`."""
+    query = "select count(*), count(distinct user_code), count(distinct item_code) from edges"
+    edges, users, items = warehouse.fetch_row(connection, query)
+    return edges, users, items
+
+
+def filter_edges(
+    connection: duckdb.DuckDBPyConnection, *, min_item_edges: int, min_user_edges: int, k_core: int
+) -> list[FunnelStep]:
+    """Delete the edges of inactive users and items from the table `edges`, and return the steps.
+
+    Args:
+        min_item_edges, min_user_edges, k_core: the settings of binarize; below 2 they filter nothing.
+    """
+    steps = []
+    for side, least in (("item", min_item_edges), ("user", min_user_edges)):
+        if least > 1:
+            lost = _drop_inactive(connection, side, least)
+            reason = f"{side}s with fewer likes than binarize.min_{side}_edges = {least}"
+            steps.append(FunnelStep("likes", reason, lost, *count_edges(connection)))
+    if k_core > 1:
+        lost = 0
+        while dropped := sum(_drop_inactive(connection, side, k_core) for side in ("item", "user")):
+            lost += dropped
+        reason = f"users and items outside the core of binarize.k_core = {k_core}"
+        steps.append(FunnelStep("likes", reason, lost, *count_edges(connection)))
+    return steps
+
+
+def store_steps(connection: duckdb.DuckDBPyConnection, run_id: str, steps: Sequence[FunnelStep]) -> None:
+    """Write a run's steps to `operations.funnel`, inside the stage's transaction."""
+    schema = dict.fromkeys(("unit", "reason"), pl.String) | dict.fromkeys(FunnelStep._fields[2:], pl.Int64)
+    frame = pl.DataFrame(steps, schema=schema, orient="row").with_row_index("step")
+    connection.execute("delete from operations.funnel where run_id = ?", [run_id])
+    warehouse.insert(connection, "operations.funnel", frame.with_columns(run_id=pl.lit(run_id)))
+
+
+def format_steps(steps: Sequence[FunnelStep]) -> list[str]:
+    """Format the steps as lines of a terminal or log, each with what remains and what was lost."""
+    lines = []
+    for step in steps:
+        left = "" if step.users is None else f"; {step.users:,} users and {step.items:,} items remain"
+        lines.append(f"{step.remaining:>14,}  " + (f"{-step.lost:,}: {step.reason}{left}" if lines else step.reason))
+    return lines
+
+
+def _drop_inactive(connection: duckdb.DuckDBPyConnection, side: str, least: int) -> int:
+    # one row per edge that goes: those of every user (item) with fewer than `least` of them
+    inactive = f"select {side}_code from edges group by {side}_code having count(*) < ?"
+    return warehouse.fetch_row(connection, f"delete from edges where {side}_code in ({inactive})", [least])[0]
