@@ -15,6 +15,7 @@ from oneclass.tasks.errors import ModelsFailed
 from oneclass.tasks.orchestration import artifacts, run_summary
 from oneclass.tasks.orchestration.notifications import send_notifications
 from oneclass.tasks.orchestration.progress import format_duration
+from oneclass.tasks.stores import publications
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ MAX_DELAY = timedelta(hours=1)
 def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
     """Publish the run's summary in Prefect and send notifications, whatever the outcome.
 
-    A completed run that started late (`MAX_DELAY`) has the state `late`; one that left files of the landing folder,
-    `files unread`.
+    A completed run that leaves published recommendations older than `publish.max_age` has the state `stale`; one that
+    started late (`MAX_DELAY`), `late`; one that left files of the landing folder, `files unread`.
     """
     late = _describe_delay(flow_run.scheduled_start_time)
     url = run.notify.report_url and run.notify.report_url.replace("{dataset}", run.dataset.name)
@@ -44,8 +45,16 @@ def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[Non
         )
         raise
     completed = partial(run_summary.summarize_success, run.home, run_id, url, late=late)
-    state = "late" if late else "files unread" if run_summary.has_unread_files(run.home, run_id) else "completed"
-    notify_outcome(run, run_id, state, completed, url)
+    notify_outcome(run, run_id, _find_state(run, run_id, late), completed, url)
+
+
+def _find_state(run: RunSettings, run_id: str, late: str) -> str:
+    age, limit = publications.find_age(run.home), run.publish.max_age
+    if age and limit is not None and age > timedelta(days=limit):
+        return "stale"
+    if late:
+        return "late"
+    return "files unread" if run_summary.has_unread_files(run.home, run_id) else "completed"
 
 
 def _describe_delay(due: datetime) -> str:

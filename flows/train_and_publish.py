@@ -14,7 +14,7 @@ from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import promotion
-from oneclass.tasks.publish.stage import Published, choose_model, publish_task
+from oneclass.tasks.publish.stage import ChosenModel, Published, choose_model, publish_task
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.train import is_model_error, submit_fit, train_task
 
@@ -178,22 +178,41 @@ def publish_run(
         manual=run.publish.model is not None,
     )
     assessment = promotion.assess_challenger(run.home, night, run.publish)
-    digest = None
+    published = _publish_assessed(run, run_id, splits, assessment, failed, executor)
+    if published.decision is None or published.decision.promoted:
+        return published
+    assessment = promotion.assess_champion(run.home, night, published.decision, run.publish)
+    if assessment is None or assessment.keeps_champion:
+        return published
+    return _publish_assessed(run, run_id, splits, assessment, failed, executor)
+
+
+def _publish_assessed(
+    run: RunSettings,
+    run_id: str,
+    splits: Splits,
+    assessment: promotion.Assessment,
+    failed: dict[str, str],
+    executor: Executor,
+) -> Published:
+    """Fit the assessed configuration on every edge and publish it, unless the assessment keeps what stands."""
+    challenger = assessment.challenger
+    model, digest = challenger.model, None
     try:
         if not assessment.keeps_champion:
-            chosen = replace(run, models={choice.model: run.models[choice.model]})
-            pending = _submit_fits(chosen, splits, [ALL_EDGES], executor).get((ALL_EDGES, choice.model))
-            digest = _load_or_fit(run, run_id, ALL_EDGES, splits, choice.model, pending)
+            chosen = replace(run, models={model: challenger.load_settings()})
+            pending = _submit_fits(chosen, splits, [ALL_EDGES], executor).get((ALL_EDGES, model))
+            digest = _load_or_fit(chosen, run_id, ALL_EDGES, splits, model, pending)
     except Exception as error:
         if not is_model_error(error) or assessment.champion is None:
             raise
-        failed[choice.model] = str(error)
-        assessment = assessment.with_objections(f"{choice.model} could not be fitted on every edge: {error}")
+        failed[model] = str(error)
+        assessment = assessment.with_objections(f"{model} could not be fitted on every edge: {error}")
     return publish_task(
         run.home,
         run_id,
         run.publish,
-        choice=choice,
+        choice=ChosenModel(model, challenger.score),
         assessment=assessment,
         model_digest=digest,
         matrices_digest=splits.digests[ALL_EDGES],

@@ -25,10 +25,15 @@ class Decision:
     reason: str
 
     @property
+    def is_refit(self) -> bool:
+        """Whether the published model, fitted to newer edges, took its own place."""
+        return self.promoted and self.champion == self.challenger
+
+    @property
     def sentence(self) -> str:
         """The decision as a sentence."""
         if self.promoted:
-            return f"{self.challenger} was promoted: {self.reason}"
+            return f"{self.challenger} was {'refitted' if self.is_refit else 'promoted'}: {self.reason}"
         return f"not promoted: {self.challenger}. {self.champion} stays as it was published: {self.reason}"
 
 

@@ -32,6 +32,7 @@ STATE_MOODS = {
     "completed": "good",
     "late": "good",
     "files unread": "fair",
+    "stale": "fair",
     "partly failed": "fair",
 }  # all others are bad
 
@@ -44,7 +45,7 @@ class DatasetRow:
         report: relative URL of its report; None without one.
         state, ended_at, age: of the last run; the age at the time of writing.
         champion: the published model.
-        published_at: time of the publication.
+        published_at, published_age: time of the publication, and its age at the time of writing.
         quality: main metric of the published model in the last evaluated run.
         metric: name of that metric.
         trend: sparkline of the metric over the last nights.
@@ -59,6 +60,7 @@ class DatasetRow:
     age: str = ""
     champion: str = ""
     published_at: str = ""
+    published_age: str = ""
     quality: str = ""
     metric: str = ""
     trend: Markup = field(default_factory=Markup)
@@ -137,7 +139,7 @@ def _build_dataset_row(home: Home, now: datetime, report: str | None) -> Dataset
     quality = "" if value is None else numbers.format_fixed(value, 4)
     quality += f" ± {numbers.format_fixed(error, 4)}" if quality and error else ""
     label = f"{shown.get('metric')} of {len(trend)} nights"
-    published_at = numbers.format_minute(datetime.fromisoformat(publication["published_at"])) if publication else ""
+    published_at = datetime.fromisoformat(publication["published_at"]) if publication else None
     return DatasetRow(
         home.dataset,
         report,
@@ -145,7 +147,8 @@ def _build_dataset_row(home: Home, now: datetime, report: str | None) -> Dataset
         ended_at=numbers.format_minute(ended_at) if ended_at else "",
         age=numbers.format_time_span(now - ended_at) if ended_at else "",
         champion=_format_champion(publication.get("recommended") or {}),
-        published_at=published_at,
+        published_at=numbers.format_minute(published_at) if published_at else "",
+        published_age=numbers.format_time_span(now - published_at) if published_at else "",
         quality=quality,
         metric=shown.get("metric") or "",
         trend=draw_sparkline([night[1] for night in trend], label, [night[2] for night in trend]),

@@ -11,9 +11,10 @@ import polars as pl
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import anomalies, leaderboard
 from oneclass.tasks.errors import ModelsFailed, OneclassError
+from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.promotion_log import Decision, load_decisions
 from oneclass.tasks.run_diff import RunDiff, diff_with_previous
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import publications, warehouse
 from oneclass.tasks.stores.home import Home
 
 MIN_VISIBLE_CHANGE = 5e-5  # smallest change of a metric that four digits show
@@ -41,7 +42,7 @@ def summarize_success(
         late: its delay, in words, if it started late.
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        text = _format_summary(connection, run_id, home.dataset, _page_links(home, report_url))
+        text = _format_summary(connection, run_id, home, _page_links(home, report_url))
     if late:
         text = f"**Late**: it began {late} after it was due.\n\n{text}"
     return f"{text}\n\n## Partly failed\n\n```\n{error}\n```" if error else text
@@ -53,10 +54,16 @@ def summarize_failure(home: Home, run_id: str, flow: str, error: Exception) -> s
     sections = [
         f"# {home.dataset}: {flow} failed, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         f"```\n{message.strip()}\n```",
-        "The publication is unchanged. The same run, started again, continues from the stage that failed.",
+        f"{_describe_publication(home)}. The same run, started again, continues from the stage that failed.",
         f"- run {run_id}\n- home `{home.folder.resolve()}`",
     ]
     return "\n\n".join(sections)
+
+
+def _describe_publication(home: Home) -> str:
+    """Describe how old the published recommendations are."""
+    age = publications.find_age(home)
+    return f"published recommendations: {format_duration(age.total_seconds())} old" if age else "nothing is published"
 
 
 def _page_links(home: Home, report_url: str | None) -> str:
@@ -67,11 +74,12 @@ def _page_links(home: Home, report_url: str | None) -> str:
     return " · ".join([f"[Report]({report_url})"] * bool(report_url) + parts)
 
 
-def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: str, pages: str) -> str:
+def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, home: Home, pages: str) -> str:
     facts = warehouse.select(connection, "artifacts/facts", run_id=run_id).row(0, named=True)
     sections = [
-        f"# {dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
+        f"# {home.dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
         _format_facts(facts, anomalies.load_anomalies(connection, run_id), load_decisions(connection, run_id)),
+        f"- {_describe_publication(home)}",
         _format_funnel(warehouse.select(connection, "report/funnel", run_id=run_id)),
         pages,
         _describe_changes(diff_with_previous(connection, run_id), facts["code_version"]),

@@ -38,4 +38,10 @@ class PublishSettings(PromotionLimits):
     titles: str | None = Field(
         None, description="A table of item ids and titles, such as movies.csv; they are kept with what is published."
     )
+    max_age: float | None = Field(
+        None,
+        gt=0,
+        description="Days after which published recommendations are stale: a run that leaves older ones ends as "
+        "`stale`, and /health says so. By default never.",
+    )
     keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")

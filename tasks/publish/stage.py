@@ -134,7 +134,8 @@ def publish(
         candidate = asdict(assessment.challenger) if assessment else None
         if choice is None:  # the recommendations are unchanged
             candidate = publications.load_current(home).get("recommended")
-        facts = {"run_id": run_id, "fits": fits_of_run, "recommended": candidate, **sources}
+        facts = {"run_id": run_id, "fits": fits_of_run, "recommended": candidate, "max_age": settings.max_age}
+        facts |= sources
         publications.activate_publication(home, folder, facts, settings.keep)
         by = f" by {choice.model}" if choice else ""
         logger.info("%s recommendations%s, tables in %s", f"{recommendations:,}", by, home.published)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,7 @@ class Recommender:
     Attributes:
         publication: the id of the run that published it.
         published_at: time of the publication, in UTC.
+        max_age: the age from which it is stale, by the setting publish.max_age; None if never.
         model, score: the published model, and the score that orders items.
         fitted: the estimator.
         names: ids, titles and columns of the items.
@@ -57,6 +58,8 @@ class Recommender:
         self.publication: str = published.publication["run_id"]
         published_at = published.publication["published_at"]
         self.published_at = datetime.strptime(published_at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+        max_age = published.publication.get("max_age")
+        self.max_age = None if max_age is None else timedelta(days=max_age)
         self.model, self.score = published.model, published.score
         self.items, self.users = published.items, published.users
         self._histories = published.histories

@@ -1,6 +1,7 @@
 """Build the headline of the report, its KPI cards, and the sentences on the best model of each protocol."""
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import polars as pl
 from markupsafe import Markup
@@ -14,6 +15,7 @@ from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.report.changes import RunDiffSection
 from oneclass.tasks.report.plotting import Row, join_words
 
+NOTABLE_AGE = timedelta(days=1)  # from which the age of what is published is stated
 MODEL_CHOICE_NOTE = "A run chooses on validation users, never on these."
 
 
@@ -49,13 +51,18 @@ def describe_configuration(of_list: str) -> str:
 
 
 def build_headline(
-    main: dict[str, list[LeaderboardRow]], leads: list[Row], standing: Row | None, decision: Decision | None
+    main: dict[str, list[LeaderboardRow]],
+    leads: list[Row],
+    standing: Row | None,
+    decision: Decision | None,
+    started_at: datetime,
 ) -> Headline:
     """Build the headline by the first protocol's main metric.
 
     Args:
         leads: the leads of each protocol's best list over the others, rows of the query `report/against_best`.
         standing: the publication; None if there is none, or this run did not decide on it.
+        started_at: of the run, in UTC.
         decision: this run's promotion decision; None if it recommended nothing.
     """
     rows = next(iter(main.values()), [])
@@ -76,7 +83,7 @@ def build_headline(
         row,
         lead,
         _promotion_reason(decision),
-        _published_since(standing),
+        _published_since(standing, started_at),
     )
 
 
@@ -142,12 +149,16 @@ def _describe_difference(lead: Row, words: str) -> str:
 def _promotion_reason(decision: Decision) -> str:
     reason = numbers.replace_minus(decision.reason)
     if decision.promoted:
-        return f"Promoted: {reason}." if reason else "Promoted."
+        done = "Refitted" if decision.is_refit else "Promoted"
+        return f"{done}: {reason}." if reason else f"{done}."
     return f"Kept, and {describe_configuration(decision.challenger)} not promoted: {reason}."
 
 
-def _published_since(standing: Row) -> str:
+def _published_since(standing: Row, started_at: datetime) -> str:
+    age = started_at - standing["made_at"]
     made = f"Its recommendations were made on {numbers.format_minute(standing['made_at'])}"
+    if age >= NOTABLE_AGE:
+        made += f", {numbers.format_time_span(age)} before this run"
     if standing["publications"] < 2:
         return f"{made}."
     since = numbers.format_minute(standing["since"])

@@ -115,7 +115,7 @@ def _build_first_screen(
 ) -> tuple[Headline, dict[str, Any]]:
     decision = next(iter(load_decisions(tables.connection, tables.run_id)), None)
     standing = next(iter(tables.as_rows("standing")), None)
-    headline = build_headline(main, tables.as_rows("against_best"), standing, decision)
+    headline = build_headline(main, tables.as_rows("against_best"), standing, decision, overview["started_at"])
     changed = build_diff_section(run_diff.diff_with_previous(tables.connection, tables.run_id))
     row = headline.row
     nights = tables("quality", protocol=row.protocol, metric=next(iter(row.cells))) if row else None

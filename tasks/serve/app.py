@@ -50,7 +50,11 @@ class Answer(BaseModel):
 
 
 class Health(BaseModel):
-    """The served publication and its age; `error` says what prevents loading a newer one."""
+    """The served publication and its age.
+
+    `status` is `ok`, `behind` if a newer one cannot be loaded, for which `error` has the reason, or `stale` if it is
+    older than publish.max_age.
+    """
 
     status: str
     dataset: str
@@ -108,12 +112,14 @@ def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
     async def health() -> Any:
         """The served publication, and its age."""
         shop = watcher.shop
+        age = datetime.now(UTC) - shop.published_at
+        stale = shop.max_age is not None and age > shop.max_age
         return {
-            "status": "behind" if watcher.error else "ok",
+            "status": "behind" if watcher.error else "stale" if stale else "ok",
             "dataset": shop.dataset,
             "publication": shop.publication,
             "published_at": shop.published_at,
-            "age_seconds": (datetime.now(UTC) - shop.published_at).total_seconds(),
+            "age_seconds": age.total_seconds(),
             "model": shop.model,
             "score": shop.score,
             "items": len(shop.items),

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,12 @@ def load_current(home: Home) -> dict[str, Any]:
     if not home.published.is_symlink():
         return {}
     return checksums.find_facts(home.published.resolve(), MANIFEST_FILE)
+
+
+def find_age(home: Home) -> timedelta | None:
+    """Return the age of the current publication; None without one."""
+    published_at = load_current(home).get("published_at")
+    return datetime.now(UTC) - datetime.fromisoformat(published_at) if published_at else None
 
 
 def list_publications(home: Home) -> list[dict[str, Any]]:

@@ -286,6 +286,21 @@ def test_the_second_night_publishes_what_a_run_over_everything_does(prefect_serv
         assert of_whole and of_whole.items() <= of_nights.items()
 
 
+def test_a_night_without_the_published_model_publishes_it_again_on_new_events(after_first):
+    landing = after_first / "ml-latest-small" / "landing"
+    landing.mkdir(exist_ok=True)
+    new_user = "".join(f"999,{film},5,1000000200\n" for film in range(1, 12, 2))
+    (landing / "ratings-new.csv").write_text("userId,movieId,rating,timestamp\n" + new_user)
+    words = ["--home", str(after_first), "--models", "popularity", "--set", "publish.max_age=1e-9"]
+    (champion,) = query(after_first, "select challenger from operations.promotions")
+    assert commands.main("nightly_retrain", [*ML, *words]) == 0
+    promotions = "select champion, challenger, promoted from operations.promotions order by rowid desc limit 1"
+    assert champion != ("popularity/score",) and query(after_first, promotions) == [(*champion, *champion, True)]
+    assert query(after_first, "select count(*) from published.recommendations where user_id = '999'") == [(20,)]
+    summary = json.loads((after_first / "ml-latest-small" / "report" / "summary.json").read_text())
+    assert summary["ended"]["state"] == "stale"  # no publication is young enough for this limit
+
+
 @pytest.mark.slow
 def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_path, monkeypatch, capsys):
     def broken(self, interactions, options):

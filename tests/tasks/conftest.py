@@ -43,7 +43,7 @@ def split_once(tmp_path_factory):
     return home, digests[ALL_EDGES]
 
 
-def publish_model(home, digest, model, run_id):
+def publish_model(home, digest, model, run_id, **limits):
     fit = train(
         home,
         run_id,
@@ -53,7 +53,7 @@ def publish_model(home, digest, model, run_id):
         settings=MODELS[model].Settings(**SETTINGS[model]),
         seed=0,
     )
-    settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), keep=9)
+    settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), keep=9, **limits)
     choice = ChosenModel(model, MODELS[model].score_names[-1])
     publish(home, run_id, settings, choice=choice, model_digest=fit.digest, matrices_digest=digest)
 

@@ -5,6 +5,7 @@ from oneclass.tasks.publish.promotion.compare import (
     PROMOTION_PROTOCOL,
     ChallengerRun,
     assess_challenger,
+    assess_champion,
     observed_sizes,
 )
 from oneclass.tasks.publish.promotion.decision import (
@@ -22,6 +23,7 @@ __all__ = [
     "Candidate",
     "ChallengerRun",
     "assess_challenger",
+    "assess_champion",
     "check_recommendations",
     "load_champion",
     "observed_sizes",

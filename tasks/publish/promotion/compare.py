@@ -14,15 +14,14 @@ configuration's value with its value at the time of the current publication.
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from oneclass.models.evaluation.metrics import Mean, compare_paired, mean_and_error
-from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranking import rank_part_targets
+from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.publish.promotion import gates
 from oneclass.tasks.publish.promotion.decision import Assessment, Candidate, load_champion
@@ -36,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 PROMOTION_PROTOCOL = "strong_generalization"  # its validation users are compared on
 PROMOTION_METRIC = PROTOCOLS[PROMOTION_PROTOCOL].tuned_by
+CHAMPION_NOTE = "the configuration that stands, fitted to the edges of this run"
 
 
 @dataclass(frozen=True)
@@ -78,19 +78,36 @@ class _ValidationResult:
 
 def assess_challenger(home: Home, run: ChallengerRun, limits: PromotionLimits) -> Assessment:
     """Compare a run's choice with the champion, before the choice is fitted on every edge."""
+    settings = run.settings[run.model].model_dump(mode="json")
+    return _assess(home, run, Candidate(run.model, run.score, settings, **observed_sizes(home)), limits)
+
+
+def assess_champion(home: Home, run: ChallengerRun, refused: Decision, limits: PromotionLimits) -> Assessment | None:
+    """Assess the champion's configuration on this run's edges, to be published in place of a refused challenger.
+
+    Args:
+        refused: the decision on the challenger.
+
+    Returns:
+        None if the challenger was that configuration.
+    """
     champion = load_champion(home)
-    challenger = Candidate(
-        run.model, run.score, run.settings[run.model].model_dump(mode="json"), **observed_sizes(home)
-    )
-    split = _load_validation_split(home, run)
+    if champion is None or (champion.model, champion.score) == (run.model, run.score) and run.produced(champion):
+        return None
+    assessment = _assess(home, run, replace(champion, **observed_sizes(home)), limits)
+    return replace(assessment, note=f"{CHAMPION_NOTE}; {refused.challenger} was refused: {refused.reason}")
+
+
+def _assess(home: Home, run: ChallengerRun, challenger: Candidate, limits: PromotionLimits) -> Assessment:
+    champion, split = load_champion(home), _load_validation_split(home, run)
     result = _evaluate_on_validation(home, run, challenger, split) if split else _ValidationResult()
-    if result.value:
-        challenger = replace(
-            challenger,
-            value=result.value.value,
-            standard_error=result.value.standard_error,
-            validation_users=result.value.users,
-        )
+    mean = result.value
+    challenger = replace(
+        challenger,
+        value=mean and mean.value,
+        standard_error=mean and mean.standard_error,
+        validation_users=mean.users if mean else 0,
+    )
     assessment = Assessment(challenger, champion, limits.margin).with_objections(
         result.fault, gates.check_better_than_random(challenger.name, result.mean_rank) if result.mean_rank else None
     )
@@ -142,7 +159,7 @@ def _compare_with_champion(
     numbers = f"{PROMOTION_METRIC} {difference:+.4f} ± {error:.4f} against {champion.name}, {how}"
     assessment = replace(assessment, difference=difference, standard_error=error)
     if same:
-        return replace(assessment, note="the configuration that stands, fitted to the edges of this run")
+        return replace(assessment, note=CHAMPION_NOTE)
     if difference < -limits.margin * error and not run.manual:
         return assessment.with_objections(
             f"worse by more than publish.margin = {limits.margin:g} standard errors: {numbers}"
@@ -191,7 +208,7 @@ def _evaluate_on_validation(
 
 def _load_or_fit_candidate(home: Home, run: ChallengerRun, candidate: Candidate, split: SplitMatrices) -> str:
     assert run.matrices_digest is not None  # the split has been loaded
-    settings: Any = MODELS[candidate.model].Settings.from_saved(candidate.settings)
+    settings = candidate.load_settings()
     if settings.reads_order and split.recency_ranks is None:
         raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")
     logger.info("%s is published and is fitted for the comparison", candidate.name)

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 
 from oneclass.models.evaluation.metrics import Mean
+from oneclass.models.registry import MODELS
 from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.protocols import VALIDATION_METRIC
 from oneclass.tasks.publish.promotion import gates
@@ -43,6 +44,10 @@ class Candidate:
     def validation_summary(self) -> Mean | None:
         """The metric on validation."""
         return None if self.value is None else Mean(self.value, self.standard_error, self.validation_users)
+
+    def load_settings(self) -> Any:
+        """Build the model's settings, which an earlier version may have saved."""
+        return MODELS[self.model].Settings.from_saved(self.settings)
 
     def has_same_configuration(self, other: "Candidate") -> bool:
         """Whether both have the same model, score and settings."""

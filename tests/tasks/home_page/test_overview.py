@@ -45,6 +45,8 @@ def test_a_line_has_state_age_champion_and_trend(tmp_path):
     line = home_page.load_dataset_row(tmp_path, "shop", NOW)
     assert (line.state, line.age.replace("\N{NO-BREAK SPACE}", " "), line.champion) == ("completed", "5 h", "wmf")
     assert line.quality == "0.4321 ± 0.0123" and line.warnings == 2 and line.report == "shop/report/index.html"
+    line = home_page.load_dataset_row(tmp_path, "shop", datetime.now(UTC) + timedelta(hours=2, seconds=5))
+    assert line.published_age.replace("\N{NO-BREAK SPACE}", " ") == "2 h"
     assert line.trend.count(",") >= 3 and "ndcg@100 of 3 nights" in line.trend
 
 

@@ -3,6 +3,7 @@
 import html
 import importlib
 import re
+from datetime import datetime
 
 import duckdb
 import numpy as np
@@ -109,7 +110,7 @@ def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
         plain(2) == f"Significantly worse than a, the best of 3 lists: 0.2000 ± 0.0200 behind it (p < 0.001), {over}. "
         f"{MODEL_CHOICE_NOTE}"
     )
-    found = build_headline({"strong_generalization": rows}, leads, None, None)
+    found = build_headline({"strong_generalization": rows}, leads, None, None, datetime(2026, 11, 20, 3))
     assert (found.label, found.name, found.row) == ("Best", "a", rows[0])
 
 

@@ -102,6 +102,12 @@ def test_answers_are_those_of_python(served):
     assert [name for name, field in fields.items() if field.get("deprecated")] == ["trouble"]
 
 
+def test_a_publication_older_than_its_limit_is_stale(served, split_once):
+    home, address = served
+    publish_model(home, split_once[1], "mrf_dense", "old", max_age=1e-9)
+    assert until(address, {"publication": "old"})["status"] == "stale"
+
+
 @pytest.mark.parametrize(
     ("path", "query", "status", "words"),
     [

@@ -120,6 +120,21 @@ def test_where_the_champion_failed_its_value_of_its_own_night_is_held_against(ho
     assert stays(home, judged(home, "bad", digests, "popularity", {"popularity": fit}), "of the champion's own night")
 
 
+def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_refused_one(home, digests):
+    newer = changed(home, "insert into raw.events select 'new', item_id, 1, null, file_id, 10000 + line_number "
+                    "from raw.events where user_id = 'u0'")  # fmt: skip
+    refused = night(home, "bad", newer, "popularity")
+    assert stays(home, refused, "worse by more than publish.margin")
+    fits = {"mrf_dense": fitted(home, "bad", newer, PROTOCOL, "mrf_dense")}
+    tonight = promotion.ChallengerRun("popularity", "score", SETTINGS, fits, newer[PROTOCOL])
+    fresh = promotion.assess_champion(home, tonight, refused, PublishSettings())
+    assert fresh.challenger.name == "mrf_dense/score" and not fresh.keeps_champion
+    assert fresh.challenger.users == promotion.load_champion(home).users + 1
+    assert fresh.note.endswith(f"; popularity/score was refused: {refused.reason}")
+    own = promotion.ChallengerRun("mrf_dense", "score", SETTINGS, fits, newer[PROTOCOL])
+    assert promotion.assess_champion(home, own, refused, PublishSettings()) is None
+
+
 def test_a_champion_that_reads_an_order_which_tonights_split_lacks_is_not_fitted(home, digests, caplog):
     settings = SplitSettings(held_out_share=0.25, order=True)
     ordered = split(home, settings, "x", protocols=[PROTOCOL], seed=1).digests
