@@ -63,6 +63,8 @@ def _add_flag(parser: argparse.ArgumentParser, name: str, field: FieldInfo) -> N
     one_of = parser.add_mutually_exclusive_group()
     one_of.add_argument(flag, dest=name, **options)
     hidden = {**options, "help": argparse.SUPPRESS}
+    if options.get("action") == "extend":
+        hidden = {"type": _split_names, "default": [], "help": argparse.SUPPRESS}
     one_of.add_argument(old_name, dest=name, action=_DeprecatedFlag, replacement=flag, **hidden)
 
 

@@ -35,6 +35,7 @@ from oneclass.tasks.errors import InputError
 if TYPE_CHECKING:
     from oneclass.flows.settings import RunSettings
     from oneclass.tasks.ingest.sources import SourceScanner
+    from oneclass.tasks.recommend import Recommender
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +207,7 @@ def _sync_run_states(earlier: dict[str, str]) -> None:
 def _recommend(given: RecommendParameters) -> str:
     """Recommendations from what is published, for a user of the logs or for any history."""
     if (given.user is None) == (not given.history):
-        raise InputError("--user and --history: give one of them.")
+        raise InputError("--user and --item: give one of them.")
     if given.n < 1:
         raise InputError(f"--n {given.n}: must be at least 1.")
     from oneclass.tasks import datasets
@@ -215,13 +216,22 @@ def _recommend(given: RecommendParameters) -> str:
 
     root = home.resolve_root(given.home)
     shop = load(root, datasets.load_dataset(given.dataset, root).name)
-    filters = {"within": given.within or None, "without": given.without}
-    unknown = shop.unknown([*given.history, *given.within])
+    within, without = _split_lists(shop, "--within", given.within), _split_lists(shop, "--without", given.without)
+    filters = {"within": within or None, "without": without}
+    unknown = shop.unknown([*given.history, *within])
     if given.user is not None:
         found = shop.recommend_for(given.user, given.n, **filters)
     else:
         found = shop.recommend(given.history, given.n, **filters)
     return text.format_json(shop, found, unknown) if given.json_ else text.format_table(shop, found, unknown)
+
+
+def _split_lists(shop: "Recommender", flag: str, values: list[str]) -> list[str]:
+    """Split values `A,B` that are no items themselves but name some, the deprecated form of a flag."""
+    lists = {value for value in shop.unknown(values) if len(shop.unknown(value.split(","))) <= value.count(",")}
+    if lists:
+        print(f"{flag} A,B is deprecated: use {flag} A B", file=sys.stderr)
+    return [item for value in values for item in (value.split(",") if value in lists else [value])]
 
 
 def _explain(given: ExplainParameters) -> str:

@@ -23,7 +23,7 @@ class Flag:
         name: the flag, if it is not named like the parameter.
         comma_separated: whether a list is written as `A,B` instead of several words.
         optional: whether the value may be omitted, and is then empty.
-        deprecated: the flag's old name, which works with a `FutureWarning`.
+        deprecated: the flag's old name, which works with a `FutureWarning`; of a list, it takes it as `A,B`.
     """
 
     metavar: str | tuple[str, ...] = ""
@@ -232,14 +232,12 @@ class RecommendParameters(DatasetParameters):
     """Parameters of `flows.recommend`, which is not a flow."""
 
     user: Annotated[str | None, Flag("ID")] = Field(None, description="a user's id, as it stands in the logs")
-    history: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
+    history: Annotated[list[str], Flag("ID", name="--item", deprecated="--history")] = Field(
         [], description="items that somebody likes, the newest last, known to the logs or not, instead of --user"
     )
     n: Annotated[int, Flag("N")] = Field(20, description="how many items")
-    within: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
-        [], description="items to choose among; all by default"
-    )
-    without: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field([], description="items to leave out")
+    within: Annotated[list[str], Flag("ID")] = Field([], description="items to choose among; all by default")
+    without: Annotated[list[str], Flag("ID")] = Field([], description="items to leave out")
     json_: Annotated[bool, Flag(name="--json")] = Field(False, description="print JSON")
 
 

@@ -28,6 +28,7 @@ from oneclass.tasks.explain.item_lists import (
 )
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
 from oneclass.tasks.recommend.ranking import explain_score
+from oneclass.tasks.recommend.vocabulary import normalize_id
 from oneclass.tasks.stores import fits, matrices, publications, published_model
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
@@ -95,6 +96,7 @@ def explain_user(
             named but the run recommended nothing.
         Damaged: a file of the publication, a fit or its matrices does not match its checksum.
     """
+    user_id = normalize_id(user_id)
     with publications.open_published_tables(home) as connection:
         stored_fits = _find_fits(connection, home, models)
         user = _load_user(connection, home, user_id)

@@ -76,13 +76,13 @@ def explain_rank(recommender: Recommender, user_id: str, item_id: str, top: int)
         return (
             f"{item_id}: is not recommended to anybody; no user in {recommender.dataset} likes it, or the logs lack it."
         )
-    history = recommender.history(user_id)
+    column = recommender.names.column_index(item_id)
+    item_id, history = recommender.names.ids[column], recommender.history(user_id)
     if item_id in history:
         return f"{item_id}: is not recommended to {user_id}, who likes it: the items of a history are left out."
     scores = recommender.scores_for(user_id)
     candidates = np.ones(len(scores), dtype=bool)
     candidates[[recommender.names.column_index(liked) for liked in history]] = False
-    column = recommender.names.column_index(item_id)
     ahead = candidates & ((scores > scores[column]) | ((scores == scores[column]) & (np.arange(len(scores)) < column)))
     rank = 1 + int(np.count_nonzero(ahead))
     ranking = f"{recommender.model}/{recommender.score}"

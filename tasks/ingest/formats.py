@@ -3,7 +3,7 @@
 import csv
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,6 +49,7 @@ class LogFormat:
         types: role -> DuckDB's type of a Parquet column.
         has_row_numbers: whether a Parquet log has its own column `file_row_number`.
         item_lists: whether the item's field lists several items.
+        padded_ids: of `find_padded_ids`.
         decimal: the decimal mark of values with commas; the other mark separates thousands.
         time_formats: of `times.detect_time_formats`.
     """
@@ -63,6 +64,7 @@ class LogFormat:
     types: tuple[tuple[str, str], ...] = ()
     has_row_numbers: bool = False
     item_lists: bool = False
+    padded_ids: tuple[str, ...] = ()
     decimal: str = ""
     time_formats: tuple[str, ...] = ()
 
@@ -234,15 +236,20 @@ def _matching_share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:
 
 def _detect_values(path: str, layout: LogFormat, rows: Sequence[Sequence[str]], dataset: Dataset) -> LogFormat:
     """Add the forms of values and times, from sampled rows of fields."""
-    positions = {role: int(position) - 1 for role, position in layout.columns}
-    values = [row[positions["value"]] for row in rows] if "value" in positions else []
-    times = [row[positions["time"]] for row in rows] if "time" in positions else []
+    columns = {role: [row[int(position) - 1] for row in rows] for role, position in layout.columns}
     return replace(
         layout,
         item_lists=bool(dataset.item_separator),
-        decimal=_decimal_mark(path, values, dataset),
-        time_formats=detect_time_formats(path, times, dataset) if "time" in positions else (),
+        padded_ids=find_padded_ids(columns),
+        decimal=_decimal_mark(path, columns.get("value", []), dataset),
+        time_formats=detect_time_formats(path, columns["time"], dataset) if "time" in columns else (),
     )
+
+
+def find_padded_ids(columns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the roles, user or item, over half of whose sampled ids have blanks around them."""
+    padded = {role: sum(text != text.strip(" ") for text in columns.get(role, [])) for role in ("user", "item")}
+    return tuple(role for role, count in padded.items() if 2 * count > len(columns.get(role, [])))
 
 
 def _decimal_mark(path: str, values: Sequence[str], dataset: Dataset) -> str:
@@ -311,6 +318,7 @@ def _json_format(path: str, records: Sequence[dict[str, Any]], dataset: Dataset)
         fields=1,
         columns=tuple((role, f"${json_path}") for role, (json_path, _) in columns.items()),
         item_lists="[*]" in columns["item"][0],
+        padded_ids=find_padded_ids(values),
         decimal=_decimal_mark(path, values.get("value", []), dataset),
         time_formats=detect_time_formats(path, values["time"], dataset) if "time" in values else (),
     )

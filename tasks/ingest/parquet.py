@@ -6,7 +6,7 @@ import duckdb
 
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.formats import LogFormat, explain_lacking_columns, match_columns
+from oneclass.tasks.ingest.formats import LogFormat, explain_lacking_columns, find_padded_ids, match_columns
 from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.ingest.times import detect_time_formats
 
@@ -40,12 +40,10 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
             names = {role: columns[place - 1] for role, place in places.items()}
             role_types = {role: types[place - 1] for role, place in places.items()}
             times = []
+            text_ids = [role for role in ("user", "item") if role_types.get(role) == "VARCHAR"]
+            ids = {role: _sample_texts(scan, names[role]) for role in text_ids}
             if "time" in names and role_types["time"] in NUMBERS_AND_TEXT:
-                quoted = '"' + names["time"].replace('"', '""') + '"'
-                sample = scan.limit(SAMPLE_ROWS).project(
-                    f"if(typeof({quoted}) = 'DOUBLE', {quoted}::hugeint::varchar, {quoted}::varchar)"
-                )
-                times = [time or "" for (time,) in sample.fetchall()]
+                times = _sample_texts(scan, names["time"])
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: is not a complete Parquet file ({reason}). Fetch it again.") from error
@@ -64,6 +62,13 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
         "parquet",
         columns=tuple(names.items()),
         types=tuple(role_types.items()),
+        padded_ids=find_padded_ids(ids),
         has_row_numbers=any(name.lower() == "file_row_number" for name in columns),
         time_formats=detect_time_formats(str(path), times, dataset),
     )
+
+
+def _sample_texts(scan: duckdb.DuckDBPyRelation, column: str) -> list[str]:
+    quoted = '"' + column.replace('"', '""') + '"'
+    text = f"if(typeof({quoted}) = 'DOUBLE', {quoted}::hugeint::varchar, {quoted}::varchar)"
+    return [text or "" for (text,) in scan.limit(SAMPLE_ROWS).project(text).fetchall()]

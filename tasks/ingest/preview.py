@@ -194,6 +194,7 @@ def _describe_layout(path: str, layout: LogFormat, is_cut: bool) -> str:
     names = column_names(layout)
     for role, position in layout.columns:
         lines.append(f"    {role:<6} <- {names.get(role, f'field {position}')}")
+    lines += [f"    the blanks around most ids of the {role} are dropped" for role in layout.padded_ids]
     if layout.time_formats:
         lines.append(f"    times as {layout.time_formats[-1]}")
     return "\n".join(lines)

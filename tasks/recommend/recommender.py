@@ -13,7 +13,7 @@ from oneclass.models import registry
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import frames, ranking
 from oneclass.tasks.recommend.ranking import RankedItems
-from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids
+from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids, normalize_id
 from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.published_model import PublishedModel
@@ -134,6 +134,7 @@ class Recommender:
         names = users["user_id"].cast(pl.String).unique(maintain_order=True)
         if "item_id" in users.columns:
             likes = users.select(pl.col("user_id", "item_id").cast(pl.String))
+            likes = likes.with_columns(pl.col("item_id").str.strip_chars(" "))
             self.names.warn_unknown(likes["item_id"].unique(maintain_order=True), "item_id")
             histories, rows = self.names.histories(likes, names, in_order=self._reads_order), None
         else:
@@ -213,10 +214,10 @@ class Recommender:
 
     @functools.cached_property
     def _rows_by_user(self) -> dict[str, int]:
-        return {user_id: row for row, user_id in enumerate(self.users["user_id"].to_list())}
+        return {normalize_id(user_id): row for row, user_id in enumerate(self.users["user_id"].to_list())}
 
     def _user_row(self, user_id: str) -> int:
-        if (row := self._rows_by_user.get(str(user_id))) is None:
+        if (row := self._rows_by_user.get(normalize_id(user_id))) is None:
             some = ", ".join(self.users["user_id"].head(3).to_list())
             raise InputError(
                 f"user {user_id}: is not among the {len(self.users):,} users of {self.dataset} with likes, such as "

@@ -29,7 +29,7 @@ class ItemVocabulary:
         self.dataset = dataset
         self.ids: list[str] = items["item_id"].to_list()
         self.titles: list[str | None] = items["title"].to_list()
-        self._columns = {item_id: column for column, item_id in enumerate(self.ids)}
+        self._columns = {normalize_id(item_id): column for column, item_id in enumerate(self.ids)}
 
     def unknown(self, item_ids: Iterable[str]) -> list[str]:
         """Return the items that the publication does not have."""
@@ -41,7 +41,7 @@ class ItemVocabulary:
         Raises:
             InputError: no such item.
         """
-        if (column := self._columns.get(str(item_id))) is None:
+        if (column := self._columns.get(normalize_id(item_id))) is None:
             raise InputError(f"item {item_id}: no user in {self.dataset} likes it, or the logs lack it.")
         return column
 
@@ -85,7 +85,8 @@ class ItemVocabulary:
             in_order: with the order of likes, a user's last row the newest.
         """
         rows = pl.DataFrame({"user_id": users, "row": np.arange(len(users), dtype=np.int32)})
-        columns = pl.DataFrame({"item_id": self.ids, "column": np.arange(len(self.ids), dtype=np.int32)})
+        schema = {"item_id": pl.String, "column": pl.Int32}
+        columns = pl.DataFrame({"item_id": list(self._columns), "column": list(self._columns.values())}, schema=schema)
         edges = likes.with_row_index("mention").join(rows, on="user_id").join(columns, on="item_id")
         edges = edges.group_by("row", "column").agg(pl.col("mention").cast(pl.Int64).min()).sort("row", "column")
         counts = np.bincount(edges["row"].to_numpy(), minlength=len(users))
@@ -95,12 +96,17 @@ class ItemVocabulary:
         return csr_view(counts, edges["column"].to_numpy(), indptr, len(self.ids), newest_lowest)
 
 
+def normalize_id(id: object) -> str:
+    """Return an id as text, without the blanks around it, which no log keeps."""
+    return str(id).strip(" ")
+
+
 def check_ids(item_ids: Iterable[str], name: str) -> list[str]:
-    """Return ids as text.
+    """Return ids as text, without the blanks around them.
 
     Raises:
         TypeError: `item_ids` is a single string instead of a list.
     """
     if isinstance(item_ids, str):
         raise TypeError(f"{name}: give a list of item ids, such as [{item_ids!r}], not a single string")
-    return [item if type(item) is str else str(item) for item in item_ids]
+    return [normalize_id(item) for item in item_ids]

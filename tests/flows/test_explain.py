@@ -1,9 +1,13 @@
 """Explanations of a user from a small warehouse: tables read, fold-in, and errors."""
 
+import asyncio
+import json
 import re
 import shutil
 
+import httpx
 import numpy as np
+import polars as pl
 import pytest
 
 from oneclass.flows import commands
@@ -15,8 +19,11 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain import page as explanation_page
 from oneclass.tasks.explain.explanation import Explanation, ModelRecommendations, explain_user
+from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.publish.stage import ChosenModel, publish
+from oneclass.tasks.serve import reloader
+from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
@@ -232,6 +239,64 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_
     [page] = (home.report / "users").iterdir()
     text = page.read_text()
     assert "default-src 'none'" in text and "<img" not in text and not set(text) & set("\x1b\x07\u202e")
+
+
+def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
+    log_of_two_tastes(home)
+    user, items = 'O\'Neil, "Jo" & co', ["Tea, green", 'a 12" disc', "it's; 50 %", " kept with blanks "]
+    log_events([(user, item, 5) for item in items] + [("u1", item, 5) for item in items], file_id=2)
+    (home.root / "datasets").mkdir(parents=True)
+    (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
+    with runs.record_run(home, "run", "backfill", {}):
+        binarize(home, BinarizeSettings(threshold=4), "run")
+        digests = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests
+        settings = MODELS["mrf_dense"].Settings(**SETTINGS["mrf_dense"])
+        fits = {
+            protocol: train(
+                home,
+                "run",
+                protocol=protocol,
+                matrices_digest=digests[protocol],
+                model="mrf_dense",
+                settings=settings,
+                seed=0,
+            ).digest
+            for protocol in ("leave_one_out", ALL_EDGES)
+        }
+        choice = ChosenModel("mrf_dense", "score")
+        publish(
+            home,
+            "run",
+            PublishSettings(),
+            choice=choice,
+            model_digest=fits[ALL_EDGES],
+            matrices_digest=digests[ALL_EDGES],
+        )
+    arguments = ["--dataset", "small", "--home", str(home.root)]
+    for item in items:
+        assert commands.main("explain", [*arguments, "--user", f" {user} ", "--item", item.strip()]) == 0
+        assert f"{item}: is not recommended to {user}, who likes it" in capsys.readouterr().out
+    assert commands.main("recommend", [*arguments, "--user", user, "--json"]) == 0
+    of_user = json.loads(capsys.readouterr().out)["items"]
+    padded = [f"  {item}" for item in items]
+    rest = ["--within", *padded, "i1", "--without", items[2], "--json"]
+    assert commands.main("recommend", [*arguments, "--item", *items[:1], "--item", *padded[1:2], *rest]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["unknown"] == [] and {row["item_id"] for row in answer["items"]} == {items[3], "i1"}
+    with reloader.PublicationWatcher(home.root, "small") as watcher:
+        transport, shop = httpx.ASGITransport(create_app(watcher, home)), watcher.shop
+
+        async def get(path: str, **query) -> dict:
+            async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+                return (await client.get(path, params=query)).json()
+
+        assert asyncio.run(get("/recommend", user=f"{user} "))["items"] == of_user
+        answer = asyncio.run(get("/recommend", item=padded, within=[items[0], "i1"]))
+        assert answer["unknown"] == [] and [row["item_id"] for row in answer["items"]] == ["i1"]
+        assert asyncio.run(get("/similar", item=items[0]))["items"][0]["item_id"] in items
+    likes = pl.DataFrame({"user_id": ["x"] * 2, "item_id": [items[0], items[3].strip()]})
+    alone = shop.recommend([items[0], items[3]], n=3)["item_id"]
+    assert shop.recommend_many(likes, n=3)["item_id"].to_list() == alone.to_list()
 
 
 @pytest.mark.parametrize("user", ["../../x", "a/b", ".", "..", "x" * 400, "naïve <b>", "%2E"])

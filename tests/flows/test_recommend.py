@@ -32,7 +32,8 @@ def test_a_user_gets_the_published_list(asked, capsys):
 
 def test_a_history_of_known_and_unknown_items_is_answered(asked, capsys):
     arguments, _ = asked
-    given = ["--history", "1,3,no such film", "--n", "3", "--without", "5", "--within", "5,7,9,11,13"]
+    given = ["--item", "1", "3", "--item", "no such film", "--n", "3", "--without", "5"]
+    given += ["--within", "5", "7", "9", "11", "13"]
     assert commands.main("recommend", [*arguments, *given, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["unknown"] == ["no such film"]
@@ -41,12 +42,25 @@ def test_a_history_of_known_and_unknown_items_is_answered(asked, capsys):
     assert "Not known, left out: no such film" in capsys.readouterr().out
 
 
+def test_lists_with_commas_work_with_a_warning(asked, capsys):
+    arguments, _ = asked
+    current = ["--item", "1", "3", "none", "--within", "5", "7", "9", "--without", "5", "7"]
+    assert commands.main("recommend", [*arguments, *current, "--json"]) == 0
+    answer = capsys.readouterr()
+    former = ["--history", "1, 3,none", "--within", "5,7,9", "--without", "5,7"]
+    with pytest.warns(FutureWarning, match="--history is deprecated: use --item"):
+        assert commands.main("recommend", [*arguments, *former, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == answer.out and answer.err == ""
+    assert "--within A,B is deprecated: use --within A B" in printed.err and "--without A,B" in printed.err
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         (["--user", "nobody"], "user nobody: is not among the"),
-        (["--user", "7", "--history", "1"], "--user and --history: give one of them"),
-        ([], "--user and --history: give one of them"),
+        (["--user", "7", "--item", "1"], "--user and --item: give one of them"),
+        ([], "--user and --item: give one of them"),
         (["--user", "7", "--n", "0"], "--n 0: must be at least 1"),
         (["--user", "7", "--dataset", "ml-latest-smal"], "unknown. Did you mean ml-latest-small?"),
         (

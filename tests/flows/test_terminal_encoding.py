@@ -42,7 +42,7 @@ def run(prefect_server, tmp_path_factory):
 @pytest.mark.parametrize(
     ("encoding", "name", "arguments", "shown"),
     [
-        ("ascii", "recommend", ("--history", "item 0"), ("Lederg\\xfcrtel", "\\u70cf\\u9f8d\\u8336")),
+        ("ascii", "recommend", ("--item", "item 0"), ("Lederg\\xfcrtel", "\\u70cf\\u9f8d\\u8336")),
         ("ascii", "explain", ("--user", NAME), ("Andr\\xe9", "\\u70cf\\u9f8d\\u8336")),
         ("ascii", "inspect", ("--source", "FOLDER/log.csv"), ("Lederg\\xfcrtel", "\\u70cf\\u9f8d\\u8336", "+---")),
         ("ascii", "promote", (), ("popularity",)),
@@ -58,7 +58,7 @@ def test_a_terminal_shows_what_it_can(run, encoding, name, arguments, shown):
 
 
 def test_json_is_whole_on_any_terminal(run):
-    status, printed, _ = run("ascii", "recommend", "--history", "item 0", "--json")
+    status, printed, _ = run("ascii", "recommend", "--item", "item 0", "--json")
     titles = {row["item_id"]: row["title"] for row in json.loads(printed)["items"]}
     assert status == 0 and titles[LEATHER] == f"Titel \u2026 {LEATHER}" and TEA in titles
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from oneclass.tasks import datasets
@@ -219,3 +220,32 @@ def test_ids_in_another_encoding_are_quarantined_with_the_encoding_to_state(home
     result = ingest(home, dataset.model_copy(update={"encoding": encoding}), [], "run-2")
     items = rows(home, "select distinct item_id from raw.events where item_id <> 'x'")
     assert (result.events, items) == (20, [("Käse",)])
+
+
+PADDED = {
+    "log.csv": b"user_id,item_id\n" + b"".join(b"u%d , i%d\n" % (n, n) for n in range(5)) + b"u9,i9\n",
+    "log.jsonl": b'{"user_id": " u0", "item_id": "i0 "}\n{"user_id": "u1 ", "item_id": " i1"}\n',
+}
+
+
+@pytest.mark.parametrize("name", [*PADDED, "log.parquet"])
+def test_a_log_most_of_whose_ids_have_outer_blanks_is_named(home, tmp_path, caplog, name):
+    path = tmp_path / name
+    if name == "log.parquet":
+        pl.DataFrame({"user_id": ["  u0", "u1 "], "item_id": [" i0", " i1 "]}).write_parquet(path)
+    else:
+        path.write_bytes(PADDED[name])
+    ingest(home, Dataset(name="mine"), [path], "run")
+    for role in ("user", "item"):
+        assert f"{path}: over half of the ids of the {role} have blanks around them" in caplog.text
+    assert rows(home, "select user_id, item_id from raw.events order by all limit 2") == [("u0", "i0"), ("u1", "i1")]
+
+
+def test_a_few_outer_blanks_are_dropped_in_silence(home, tmp_path, caplog):
+    path = tmp_path / "mv_0000001.txt"
+    path.write_text("1:\n 5,3,2004-01-01\n6 ,4,2004-01-01\n7,4,2004-01-01\n  ,4,2004-01-01\n")
+    dataset = datasets.load_dataset("netflix", tmp_path).model_copy(update={"max_reject_share": 0.5})
+    ingest(home, dataset, [path], "run")
+    assert rows(home, "select user_id from raw.events order by all") == [("5",), ("6",), ("7",)]
+    assert rows(home, "select reason from raw.rejects") == [("names no user",)]
+    assert "blanks" not in caplog.text
