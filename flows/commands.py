@@ -250,7 +250,7 @@ def _explain(given: ExplainParameters) -> str:
         raise InputError(f"--top {given.top}: must be at least 1.")
     dataset_home = home.Home(root, dataset.name)
     explanation = explain_user(dataset_home, given.user, models=given.models, top=given.top, item_id=given.item)
-    titles = item_titles.read_titles(Path(given.titles), dataset.columns.item) if given.titles else explanation.titles
+    titles = item_titles.read_titles(Path(given.titles), dataset) if given.titles else explanation.titles
     return (
         f"{text.format_explanation(explanation, titles)}\n\nPage: "
         f"{page.write_user_page(dataset_home, explanation, titles)}"

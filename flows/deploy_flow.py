@@ -186,14 +186,14 @@ def deployment_parameters(given: DeployParameters) -> dict[str, Any]:
             "home": str(home.resolve_root(given.home).resolve()),
             "config": [str(Path(path).resolve()) for path in given.config],
         }
-        | _resolve_titles(given.settings)
+        | _resolve_titles(given)
     )
 
 
-def _resolve_titles(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with an absolute path to the table of titles, if they name one."""
-    name = "publish.titles"
-    return {"settings": {**settings, name: str(Path(settings[name]).resolve())}} if settings.get(name) else {}
+def _resolve_titles(given: DeployParameters) -> dict[str, Any]:
+    """Return an absolute path to the table of titles, if the flag or the setting names one."""
+    path = given.titles or given.settings.get("publish.titles")
+    return {"titles": str(Path(path).resolve())} if path else {}
 
 
 def deploy(given: DeployParameters) -> RunnerDeployment:

@@ -95,6 +95,14 @@ class _ModelsParameters(DatasetParameters):
     )
 
 
+class _TitlesParameters(DatasetParameters):
+    titles: Annotated[str | None, Flag("FILE")] = Field(
+        None,
+        description="titles of items, kept with what is published: a table whose columns [titles] in the data set's "
+        "file names; by default the file that it names",
+    )
+
+
 class _ClusterParameters(DatasetParameters):
     workers: Annotated[int | None, Flag("N")] = Field(
         None, description="fit and judge on a Dask cluster of N processes of this machine, which ends with the run"
@@ -114,7 +122,7 @@ class _ClusterParameters(DatasetParameters):
 
 
 class BackfillParameters(
-    RunParameters, _ModelsParameters, _SplitFilesParameters, _SourceParameters, _ClusterParameters
+    RunParameters, _ModelsParameters, _SplitFilesParameters, _SourceParameters, _TitlesParameters, _ClusterParameters
 ):
     """Parameters of the flow `backfill`."""
 
@@ -138,7 +146,7 @@ class ReplayParameters(BackfillParameters):
     )
 
 
-class NightlyRetrainParameters(RunParameters, _ModelsParameters, _ClusterParameters):
+class NightlyRetrainParameters(RunParameters, _ModelsParameters, _TitlesParameters, _ClusterParameters):
     """Parameters of `flows.nightly_retrain`."""
 
     dataset: Annotated[str, Flag("NAME")] = Field(
@@ -219,8 +227,8 @@ class ExplainParameters(DatasetParameters):
     )
     titles: Annotated[str | None, Flag("FILE")] = Field(
         None,
-        description="titles of items: a table whose header names the ids and the titles; by default those that were "
-        "published with publish.titles",
+        description="titles of items: a table whose columns [titles] in the data set's file names; by default those "
+        "that were published",
     )
     item: Annotated[str | None, Flag("ID")] = Field(
         None, description="an item: its rank in the published list, and why it is not higher"

@@ -70,7 +70,7 @@ def check_home(run: "RunSettings") -> None:
     if not named and not run.is_demo and not any(run.home.landing.glob("*")) and not _warehouse_has_events(run):
         raise InputError(describe_expected_sources(run.home, run.dataset))
     if run.publish.titles:
-        item_titles.read_titles(Path(run.publish.titles), run.dataset.columns.item, named_by="publish.titles")
+        item_titles.read_titles(Path(run.publish.titles), run.dataset)
     with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home):
         pass
 

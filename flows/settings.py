@@ -113,7 +113,11 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
     scanner = scanner or SourceScanner(datasets.load_dataset(given.dataset, root, with_logs=has_logs))
     declared = scanner.dataset
     defaults = {"ingest": declared.ingest, "binarize": declared.binarize, "split": declared.split, **declared.models}
-    overrides = functools.reduce(_merge_settings, [{}, *map(_read_config, given.config), nest_keys(given.settings)])
+    if declared.titles.file:
+        defaults["publish"] = {"titles": declared.titles.file}
+    by_flag = {"publish.titles": given.titles} if given.titles else {}
+    layers = [*map(_read_config, given.config), nest_keys({**given.settings, **by_flag})]
+    overrides = functools.reduce(_merge_settings, [{}, *layers])
     sections = functools.reduce(_merge_settings, [{}, defaults, overrides])
     model_names = given.models or list(declared.default_models)
     for name in model_names:

@@ -35,6 +35,19 @@ class Columns(BaseModel):
     """Empty if the times are to be left out; a log without such a column has none."""
 
 
+class Titles(BaseModel):
+    """The table of items' titles and its columns."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = ""
+    """In the folder of the data set's file unless the path is absolute; `--titles` names another."""
+    item: str = ""
+    """The column of item ids; by default one of the usual names."""
+    title: str = ""
+    """The column of titles; by default one of the usual names."""
+
+
 class Dataset(BaseModel):
     """Facts about a data set that are needed before its logs are read."""
 
@@ -54,6 +67,7 @@ class Dataset(BaseModel):
     layout: Literal["recognised", "adjacency", "counted_adjacency"] = "recognised"
     """`adjacency`: lines `user item ...`; `counted_adjacency`: lines `count item ...`, line n is user n."""
     columns: Columns = Columns()
+    titles: Titles = Titles()
     delimiter: str | None = Field(default=None, min_length=1)
     """Field separator; by default detected in the header."""
     fields: tuple[Role, ...] = ()
@@ -186,6 +200,9 @@ def _read_dataset(path: Path, name: str) -> Dataset:
         dataset = Dataset(**{"name": name, **declared})
     except ValidationError as error:
         raise InputError(f"{path}: {_first_error(error)}") from error
+    if dataset.titles.file:
+        titles = dataset.titles.model_copy(update={"file": str(path.parent / dataset.titles.file)})
+        dataset = dataset.model_copy(update={"titles": titles})
     if dataset.name != name:
         raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or correct `name`.")
     return dataset
@@ -195,7 +212,8 @@ def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(key.rpartition(".")[2], [*Dataset.model_fields, *Columns.model_fields], n=1)
+        known = [*Dataset.model_fields, *Columns.model_fields, *Titles.model_fields]
+        close = difflib.get_close_matches(key.rpartition(".")[2], known, n=1)
         return f"unknown key {key}." + (f" Did you mean {close[0]}?" if close else "")
     if first["type"] == "missing":
         return f"key {key} is missing."

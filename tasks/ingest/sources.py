@@ -162,7 +162,7 @@ class SourceScanner:
         result: list[LogFile] = []
         scans: dict[Path, list[LogFile]] = {}
         for path in paths:
-            with _check_readable(Path(path)):
+            with check_readable(Path(path)):
                 locations = expand_path(Path(path), self.dataset)
             for location in locations:
                 try:
@@ -186,7 +186,7 @@ class SourceScanner:
     def _scan_if_changed(
         self, location: Path, known: Mapping[str, int], scans: Mapping[Path, list[LogFile]]
     ) -> list[LogFile]:
-        with _check_readable(location):
+        with check_readable(location):
             signature = FileSignature.of(location)
             logs = scans.get(location) or self._scans.get(location) or []
             if not logs or logs[0].signature != signature:
@@ -241,7 +241,8 @@ def is_log_name(name: str, dataset: Dataset) -> bool:
 
 
 @contextmanager
-def _check_readable(path: Path) -> Iterator[None]:
+def check_readable(path: Path) -> Iterator[None]:
+    """Raise an `InputError` that names the file if it cannot be read in the block."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, zstd.ZstdError) as error:

@@ -68,8 +68,8 @@ def write_publication_model(
     """Write the published fit, with the ids and titles of its columns and the histories that it was fitted on."""
     item_titles_by_id: dict[str, str] = {}
     if titles:
-        columns = datasets.load_dataset(home.dataset, home.root, with_logs=True).columns
-        item_titles_by_id = item_titles.read_titles(Path(titles), columns.item, named_by="publish.titles")
+        dataset = datasets.load_dataset(home.dataset, home.root, with_logs=True)
+        item_titles_by_id = item_titles.read_titles(Path(titles), dataset)
     pairs = {"item_id": list(item_titles_by_id), "title": list(item_titles_by_id.values())}
     connection.register("item_titles", pl.DataFrame(pairs, schema={"item_id": pl.String, "title": pl.String}))
     published_model.write_published_model(

@@ -36,7 +36,7 @@ class PublishSettings(PromotionLimits):
     model: str | None = Field(None, description="The model to publish; by default the best validation nDCG@100.")
     top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
     titles: str | None = Field(
-        None, description="A table of item ids and titles, such as movies.csv; they are kept with what is published."
+        None, description="The table of item ids and titles that --titles names; they are kept with what is published."
     )
     max_age: float | None = Field(
         None,

@@ -1,6 +1,7 @@
 """Explanations of a user from a small warehouse: tables read, fold-in, and errors."""
 
 import asyncio
+import gzip
 import json
 import re
 import shutil
@@ -12,9 +13,10 @@ import pytest
 
 from oneclass.flows import commands
 from oneclass.models.registry import MODELS
-from oneclass.tasks import item_titles
+from oneclass.tasks import datasets, item_titles
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.datasets import Dataset, Titles
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain import page as explanation_page
@@ -30,6 +32,7 @@ from oneclass.tasks.stores import matrices, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.train import train
 from tests.conftest import home_in, log_into
+from tests.tasks.ingest.test_layouts import as_workbook
 
 SETTINGS = {
     "popularity": {},
@@ -319,7 +322,7 @@ def test_any_user_has_a_page_in_the_folder_of_users(home, user):
 def test_titles_are_found_by_their_header(tmp_path, text, found):
     path = tmp_path / "titles.csv"
     path.write_text(text)
-    assert item_titles.read_titles(path, ("sku",)) == found
+    assert item_titles.read_titles(path, Dataset(name="small")) == found
 
 
 @pytest.mark.parametrize(
@@ -327,19 +330,76 @@ def test_titles_are_found_by_their_header(tmp_path, text, found):
     [
         (None, "cannot be read"),
         (b"", "is empty"),
-        (b"what,title\n1,x\n", "line 1: no column of item ids among what, title. Name it one of item_id"),
-        (b"movieId,genres\n1,x\n", "line 1: no column of titles"),
+        (b"what,title\n1,x\n", r"line 1: has the columns what, title.*\n\[titles\]\nitem = \"COLUMN\""),
+        (b"movieId,genres\n1,x\n", r"line 1: has the columns movieId, genres.*\n\[titles\]\ntitle = "),
+        (gzip.compress(b"item_id,title\n1,x\n" * 99)[:-20], "the compressed file is cut short"),
+        (b'{"id": 1, "title": "x"}\n[]\n7\n', "line 3: is not a JSON object"),
+        (b"PAR1 and no more", "is not a complete Parquet file"),
+        (b'id,title\n1,"' + b"x" * 200_000, "line 2: field larger than field limit"),
     ],
 )
 def test_titles_that_cannot_be_read_are_reported(tmp_path, data, message):
     path = tmp_path / "titles.csv"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(InputError, match=f"--titles .*titles.csv.*{message}"):
-        item_titles.read_titles(path)
+    with pytest.raises(InputError, match=re.compile(f"titles.csv.*{message}", re.DOTALL)):
+        item_titles.read_titles(path, Dataset(name="small"))
 
 
 def test_latin_1_titles_are_read(tmp_path):
     path = tmp_path / "movies.dat"
     path.write_bytes("1::Misérables, Les::Drama\n".encode("latin-1"))
-    assert item_titles.read_titles(path) == {"1": "Misérables, Les"}
+    assert item_titles.read_titles(path, Dataset(name="small")) == {"1": "Misérables, Les"}
+
+
+TABLE = [
+    ("sku", "note", "Name"),
+    ("  7 ", "a", "Käse; alt"),
+    ("8.0", "b", "クール" * 9),
+    ("9", "c", ""),
+    ("x", "d", 'a "b"'),
+]
+NAMED = Dataset(name="small", titles=Titles(item="SKU", title="name"), encoding="shift-jis")
+
+
+def as_table(delimiter: str, head: str = "") -> bytes:
+    lines = [delimiter.join(f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in row) for row in TABLE]
+    return (head + "\r\n".join(lines) + "\r\n").encode()
+
+
+RECORDS = [dict(zip(TABLE[0], row, strict=True)) for row in TABLE[1:]]
+TABLES = {
+    "comma": as_table(","),
+    "semicolon": as_table(";"),
+    "pipe, comments and gzip": gzip.compress(as_table("|", "# products\n\n")),
+    "tab": "".join("\t".join(row) + "\n" for row in TABLE).encode(),
+    "UTF-16": as_table(";").decode().encode("utf-16"),
+    "byte order mark": b"\xef\xbb\xbf" + as_table(","),
+    "Shift-JIS": as_table(",").decode().replace("ä", "a").encode("shift-jis"),
+    "JSON lines": "".join(json.dumps(record) + "\n" for record in RECORDS).encode(),
+    "JSON array": json.dumps(RECORDS).encode(),
+    "workbook": as_workbook([[cell.replace('"', "&quot;") for cell in row] for row in TABLE]),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_titles_are_read_as_logs_are(tmp_path, name):
+    path = tmp_path / "products"
+    path.write_bytes(TABLES[name])
+    expected = {"7": "Kase; alt" if name == "Shift-JIS" else "Käse; alt", "8": "クール" * 9, "x": 'a "b"'}
+    assert item_titles.read_titles(path, NAMED) == expected
+
+
+def test_titles_in_parquet(tmp_path):
+    path = tmp_path / "products.parquet"
+    pl.DataFrame({"Name": ["A", None, "C"], "sku": [7.0, 8.0, 9.5]}).write_parquet(path)
+    assert item_titles.read_titles(path, NAMED) == {"7": "A", "9.5": "C"}
+
+
+def test_a_table_of_titles_lies_beside_the_data_sets_file(tmp_path):
+    (folder := tmp_path / "datasets").mkdir()
+    (folder / "shop.toml").write_text('[titles]\nfile = "products.csv"\nitem = "sku"\n')
+    assert datasets.load_dataset("shop", tmp_path).titles.file == str(folder / "products.csv")
+    (folder / "shop.toml").write_text('[titles]\nitems = "sku"\n')
+    with pytest.raises(InputError, match=r"unknown key titles.items. Did you mean item\?"):
+        datasets.load_dataset("shop", tmp_path)

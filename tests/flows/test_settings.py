@@ -29,6 +29,16 @@ def test_layers_override_one_another(tmp_path):
     assert resolve("ml-1m", home=tmp_path).binarize.threshold == 4  # the data set's own over the default
 
 
+def test_titles_are_those_of_the_flag_the_setting_or_the_data_sets_file(tmp_path):
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "shop.toml").write_text('[titles]\nfile = "products.csv"\n')
+    by_file, setting = tmp_path / "datasets" / "products.csv", {"publish.titles": "set.csv"}
+    assert resolve("shop", home=tmp_path).publish.titles == str(by_file)
+    assert resolve("shop", home=tmp_path, settings=setting).publish.titles == "set.csv"
+    assert resolve("shop", home=tmp_path, settings=setting, titles="flag.csv").publish.titles == "flag.csv"
+    assert resolve("ml-1m", home=tmp_path).publish.titles is None
+
+
 def test_a_deprecated_name_is_logged_once_and_overridden_by_the_current_one(tmp_path, caplog):
     config = tmp_path / "settings.toml"
     config.write_text("[wmf]\nconsidered_weight = 0.3\n[split]\nvalidation = 'line_end'\n")
