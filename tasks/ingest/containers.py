@@ -6,8 +6,11 @@ import csv
 import gzip
 import io
 import lzma
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import IO, Any, cast
@@ -30,13 +33,14 @@ SAMPLE_BYTES = 1 << 22
 
 
 def detect_container(path: Path) -> str:
-    """Return what a file is: a value of `MAGIC`, `xlsx`, `json_array`, or nothing for text.
+    """Return what a file is: a value of `MAGIC`, `xlsx`, or nothing for text; of a JSON array `json_array`, followed by
+    a blank and how it is compressed.
 
     Raises:
         InputError: it is a zip archive of several files.
     """
     with open(path, "rb") as raw:
-        head = raw.read(64)
+        head = raw.read(8)
     container = next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), "")
     if container == "zip":
         names = _list_zip(path)
@@ -44,9 +48,11 @@ def detect_container(path: Path) -> str:
             return "xlsx"
         if len(names) != 1:
             raise InputError(f"{path}: is a zip archive of {len(names)} files. Unpack it and name the logs inside.")
-    elif head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[":
-        return "json_array"
-    return container
+    if container == "parquet":
+        return container
+    with _decompress(path, container) as stream:
+        head = stream.read(64)
+    return f"json_array {container}" if head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[" else container
 
 
 def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
@@ -62,8 +68,9 @@ def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
     """
     if container == "xlsx":
         return cast("IO[bytes]", _IteratorStream(_read_workbook(path)))
-    if container == "json_array":
-        return cast("IO[bytes]", _IteratorStream(_read_json_array(path)))
+    kind, _, compression = container.partition(" ")
+    if kind == "json_array":
+        return cast("IO[bytes]", _IteratorStream(_read_json_array(path, compression)))
     stream = _decompress(path, container)
     mark = stream.read(2)
     stream.seek(0)
@@ -155,15 +162,28 @@ def _format_cell(cell: Any) -> str:
     return " ".join(str(cell).splitlines())  # a row is a line
 
 
-def _read_json_array(path: Path) -> Iterator[bytes]:
+def _read_json_array(path: Path, compression: str) -> Iterator[bytes]:
     """Yield the elements of a JSON array as lines, without holding them all."""
     query = "select json(json)::varchar from read_json_objects(?, format = 'array', maximum_object_size = ?)"
     try:
-        with duckdb.connect() as connection:
-            cursor = connection.execute(query, [str(path), MAX_JSON_BYTES])
+        with _unpack(path, compression) as plain, duckdb.connect() as connection:
+            cursor = connection.execute(query, [str(plain), MAX_JSON_BYTES])
             while rows := cursor.fetchmany(1000):
                 yield "".join(f"{row[0]}\n" for row in rows).encode()
     except duckdb.Error as error:
         raise InputError(
             f"{path}: is not a whole JSON array ({str(error).splitlines()[0]}). Fetch it again."
         ) from error
+
+
+@contextmanager
+def _unpack(path: Path, compression: str) -> Iterator[Path]:
+    """Yield the path of a file without compression: the file itself, or a temporary copy."""
+    if not compression:
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="oneclass-", suffix=".json") as copy:
+        with _decompress(path, compression) as stream:
+            shutil.copyfileobj(stream, copy)
+        copy.flush()
+        yield Path(copy.name)

@@ -19,7 +19,7 @@ from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.formats import LogFormat, split_line
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.settings import EVEN_SHARES, LARGE_SHARE
-from oneclass.tasks.ingest.sources import LogFile, SourceScanner, expand_path
+from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, expand_path
 from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.stores import warehouse
 
@@ -155,7 +155,8 @@ def _sample_logs(dataset: Dataset, paths: Iterable[str | Path], folder: Path) ->
     locations = [location for path in paths for location in expand_path(Path(path), dataset)]
     for number, location in enumerate(locations):
         sample = folder / f"{number}"
-        is_cut = _write_sample(location, sample)
+        with check_readable(location):
+            is_cut = _write_sample(location, sample)
         try:
             logs = SourceScanner(dataset).scan([sample if is_cut else location])
         except InputError as error:

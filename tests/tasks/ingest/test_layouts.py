@@ -325,6 +325,20 @@ PACKINGS = {
 }
 
 
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_a_large_json_array_is_read_however_it_is_packed(read, tmp_path, packing):
+    records = [{"user_id": f"u{n % 97}", "item_id": f"i{n}", "rating": n % 5} for n in range(30_000)]
+    records[20_000]["user_id"] = ""
+    content = PACKINGS[packing](json.dumps(records).encode())
+    events, rejects = read(content)
+    expected = [(record["user_id"], record["item_id"], record["rating"]) for record in records if record["user_id"]]
+    assert ([event[:3] for event in events], rejects) == (expected, 1)
+    if packing:
+        (tmp_path / "cut").write_bytes(content[: len(content) // 2])
+        with pytest.raises(InputError, match="cut: the (compressed file|zip archive) is cut short or damaged"):
+            read(tmp_path / "cut")
+
+
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(st.tuples(ID, ID, st.integers(1, 5).map(float),
