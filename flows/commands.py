@@ -72,11 +72,16 @@ def _backfill(given: ReplayParameters, run: "RunSettings") -> str:
 
 def _nightly_retrain(given: NightlyRetrainParameters, run: "RunSettings") -> str:
     """What the nightly deployment runs, once, from a terminal."""
+    from prefect.exceptions import CancelledRun
+
     from oneclass.flows.pipeline import format_result, nightly_retrain
     from oneclass.flows.prepare import hand_over
 
-    with hand_over(run):
-        return format_result(nightly_retrain(**given.model_dump()))
+    try:
+        with hand_over(run):
+            return format_result(nightly_retrain(**given.model_dump()))
+    except CancelledRun as error:
+        raise InputError(f"{run.dataset.name}: {error}") from error
 
 
 def _prepare_tune(given: TuneParameters) -> "RunSettings":

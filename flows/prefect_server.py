@@ -23,7 +23,7 @@ API_URL = "PREFECT_API_URL"
 ALLOW_SETTING = "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE"
 STOP_TIMEOUT_SECONDS = 5.0  # for the server to write its pending records
 _PROGRAM = """
-import gc, os, socket, sys, threading
+import fcntl, gc, os, socket, sys, threading
 
 gc.set_threshold(100_000)  # as the command's own
 
@@ -34,9 +34,19 @@ def end_with_the_run():
 threading.Thread(target=end_with_the_run, daemon=True).start()
 import uvicorn
 from prefect.server.api.server import create_app  # its plugins want no event loop at work yet
+from prefect.settings import get_current_settings
+
+class Server(uvicorn.Server):
+    async def startup(self, sockets=None):
+        # migrates the database in $PREFECT_HOME, which two processes must not do at once
+        home = get_current_settings().home
+        home.mkdir(parents=True, exist_ok=True)
+        with open(home / "oneclass-start.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            await super().startup(sockets)
 
 config = uvicorn.Config(create_app, factory=True, log_level="error", lifespan="on")
-uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
+Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
 """
 _SERVER_SETTINGS = {
     "PREFECT_UI_ENABLED": "0",

@@ -27,8 +27,9 @@ MAX_DELAY = timedelta(hours=1)
 def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
     """Publish the run's summary in Prefect and send notifications, whatever the outcome.
 
-    A completed run that leaves published recommendations older than `publish.max_age` has the state `stale`; one that
-    started late (`MAX_DELAY`), `late`; one that left files of the landing folder, `files unread`.
+    A completed run that found something damaged in the home has the state `alarm`; one that leaves published
+    recommendations older than `publish.max_age`, `stale`; one that started late (`MAX_DELAY`), `late`; one that left
+    files of the landing folder, `files unread`.
     """
     late = _describe_delay(flow_run.scheduled_start_time)
     url = run.notify.report_url and run.notify.report_url.replace("{dataset}", run.dataset.name)
@@ -49,6 +50,8 @@ def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[Non
 
 
 def _find_state(run: RunSettings, run_id: str, late: str) -> str:
+    if run_summary.has_alarms(run.home, run_id):
+        return "alarm"
     age, limit = publications.find_age(run.home), run.publish.max_age
     if age and limit is not None and age > timedelta(days=limit):
         return "stale"

@@ -6,6 +6,27 @@ where $run_id is null or run_id = $run_id
 order by rowid desc
 limit $rows
 
+-- name: last_promoted
+-- One row: the configuration that was promoted last, with the latest run that fitted and promoted it, and the number of
+-- users with recommendations; no row where nothing is known to be published.
+with standing as (
+    select challenger
+    from operations.promotions
+    where promoted
+    order by rowid desc
+    limit 1
+)
+select
+    promotions.run_id,
+    challenger,
+    (select count(distinct user_id) from published.recommendations) as users
+from operations.promotions
+join standing using (challenger)
+join operations.runs using (run_id)
+where promoted and (runs.settings -> 'models') is not null
+order by promotions.rowid desc
+limit 1
+
 -- name: lists
 -- One row: the lists in `ranked` compared with those published: `items` and `standing_items` count the distinct
 -- items among the first of every list, to the smaller depth of both.

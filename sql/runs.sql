@@ -1,10 +1,40 @@
 -- name: completed_since
--- One row: the newest run of a flow that began after a moment and was completed; no row if none was.
+-- One row: the newest run of a flow that began after a moment and was completed; no row if none was. A start in the
+-- future is that of a clock that was ahead, and says nothing.
 select run_id
 from operations.runs
-where state in ('completed', 'partly_failed') and flow = $flow and started_at > $moment
+where state in ('completed', 'partly_failed')
+  and flow = $flow
+  and started_at > $moment
+  and started_at <= $latest
 order by started_at desc
 limit 1
+
+-- name: in_future
+-- One row per run whose recorded start is after $latest, with a start in the middle between those of the runs that were
+-- recorded before and after it, or at that of the latter, or at $now, where there are none.
+with past as (
+    select rowid as place, started_at
+    from operations.runs
+    where started_at <= $latest
+), beside as (
+    select
+        runs.rowid as place,
+        run_id,
+        runs.started_at,
+        max(past.started_at) filter (where past.place < runs.rowid) as earlier,
+        coalesce(least(min(past.started_at) filter (where past.place > runs.rowid), $now), $now) as later
+    from operations.runs
+    left join past on true
+    where runs.started_at > $latest
+    group by all
+)
+select
+    run_id,
+    started_at,
+    case when earlier < later then earlier + (later - earlier) / 2 else later end as corrected
+from beside
+order by place
 
 -- name: backfilled_until
 -- One row per completed backfill that took the events up to the end of a day, in the order in which they were recorded,

@@ -33,8 +33,8 @@ class NotifySettings(BaseModel):
     )
     when: Literal["failure", "always"] = Field(
         "failure",
-        description="notify of runs that failed, were late, left files unread or stale recommendations, or were "
-        "cancelled; or of every run",
+        description="notify of runs that failed, raised an alarm, were late, left files unread or stale recommendations, "
+        "or were cancelled; or of every run",
     )
     report_url: str | None = Field(
         None,
@@ -48,10 +48,10 @@ def send_notifications(settings: NotifySettings, *, dataset: str, run_id: str, s
     """Send a run's outcome to all targets. An error is logged and does not change the outcome.
 
     Args:
-        state: `completed`, `stale` (completed, but what is published is older than `publish.max_age`), `late`
-            (completed, but started long after it was due), `files unread` (completed, but files of the landing folder
-            were set aside or match no name), `partly failed`, `failed`, or `cancelled` (a night without work, since
-            another run did it or is at work).
+        state: `completed`, `alarm` (completed, but something in the home was damaged or wrong), `stale` (completed, but
+            what is published is older than `publish.max_age`), `late` (completed, but started long after it was due),
+            `files unread` (completed, but files of the landing folder were set aside or match no name), `partly
+            failed`, `failed`, or `cancelled` (a night without work, since another run did it or is at work).
         text: the run's summary, Markdown.
     """
     if state == "completed" and settings.when == "failure":

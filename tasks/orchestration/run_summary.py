@@ -14,7 +14,7 @@ from oneclass.tasks.errors import ModelsFailed, OneclassError
 from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.promotion_log import Decision, load_decisions
 from oneclass.tasks.run_diff import RunDiff, diff_with_previous
-from oneclass.tasks.stores import publications, warehouse
+from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 
 MIN_VISIBLE_CHANGE = 5e-5  # smallest change of a metric that four digits show
@@ -30,6 +30,12 @@ def has_unread_files(home: Home, run_id: str) -> bool:
     """Whether the run left files of the landing folder, set aside or with names that do not match."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
         return not warehouse.select(connection, "report/unread_files", run_id=run_id).is_empty()
+
+
+def has_alarms(home: Home, run_id: str) -> bool:
+    """Whether the run found something damaged or wrong in the home."""
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return bool(runs.load_alarms(connection, run_id))
 
 
 def summarize_success(
@@ -78,6 +84,7 @@ def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, home: Ho
     facts = warehouse.select(connection, "artifacts/facts", run_id=run_id).row(0, named=True)
     sections = [
         f"# {home.dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
+        "\n".join(f"- **alarm**: {alarm}" for alarm in runs.load_alarms(connection, run_id)),
         _format_facts(facts, anomalies.load_anomalies(connection, run_id), load_decisions(connection, run_id)),
         f"- {_describe_publication(home)}",
         _format_funnel(warehouse.select(connection, "report/funnel", run_id=run_id)),

@@ -22,7 +22,7 @@ from oneclass.tasks.protocols import VALIDATION_METRIC
 from oneclass.tasks.publish import files, promotion, recommend_all
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.stores import checksums, publications, published_model, warehouse
+from oneclass.tasks.stores import checksums, publication_records, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import stage_output_digest
 
@@ -100,6 +100,7 @@ def publish(
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n}
     decision = cache = None
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
+        publication_records.forget_publication(connection, run_id)
         if choice is not None:
             unchanged = False
             if assessment is None or not assessment.keeps_champion:
@@ -133,10 +134,13 @@ def publish(
     if decision is None or decision.promoted:
         candidate = asdict(assessment.challenger) if assessment else None
         if choice is None:  # the recommendations are unchanged
-            candidate = publications.load_current(home).get("recommended")
+            champion = promotion.load_champion(home)
+            candidate = asdict(champion) if champion else None
         facts = {"run_id": run_id, "fits": fits_of_run, "recommended": candidate, "max_age": settings.max_age}
         facts |= sources
         publications.activate_publication(home, folder, facts, settings.keep)
+        with warehouse.open_warehouse(home) as connection:
+            publication_records.record_current(connection, home)
         by = f" by {choice.model}" if choice else ""
         logger.info("%s recommendations%s, tables in %s", f"{recommendations:,}", by, home.published)
     else:

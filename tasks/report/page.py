@@ -36,7 +36,7 @@ from oneclass.tasks.report.plotting import Figure, Row, group_rows, render_svg
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.report.tables import METRIC_LABELS, SCORE_LABELS, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
-from oneclass.tasks.stores import published_model
+from oneclass.tasks.stores import published_model, runs
 from oneclass.tasks.stores.home import Home
 
 
@@ -131,7 +131,13 @@ def _build_first_screen(
         "kpi_cards": [card for card in cards if card],
         "nights": [] if nights is None else nights.to_dicts(),
         "warnings": collect_warnings(
-            overview, tables.as_rows("broken_rules"), unusual, main, decision, tables.as_rows("unread_files")
+            overview,
+            tables.as_rows("broken_rules"),
+            unusual,
+            main,
+            decision,
+            tables.as_rows("unread_files"),
+            runs.load_alarms(tables.connection, tables.run_id),
         ),
         "examples": load_example_users(tables, home, ITEMS_PER_EXAMPLE) if decision else [],
         "changes": changed,

@@ -34,6 +34,7 @@ def collect_warnings(
     main: dict[str, list[LeaderboardRow]],
     decision: Decision | None,
     unread: Iterable[Row] = (),
+    alarms: Iterable[str] = (),
 ) -> list[RunWarning]:
     """Collect the warnings of a run, severe ones first.
 
@@ -41,6 +42,7 @@ def collect_warnings(
         broken: broken rules of contracts, with samples as JSON.
         unusual: sentences on the night's figures, which replace the warnings of their rules.
         unread: files of the landing folder that were not read, with the reasons.
+        alarms: what the run found damaged or wrong in the home.
     """
     weak = {sentence: rows[0].protocol for rows in main.values() for sentence in list_weaknesses(rows)}
     warnings = [RunWarning(text, f"main-{protocol}", severe="guessing" in text) for text, protocol in weak.items()]
@@ -48,6 +50,7 @@ def collect_warnings(
         samples = [sample for sample in json.loads(row["samples"]) if not _is_covered(sample, weak)]
         if samples or row["samples"] == "[]":
             warnings.append(RunWarning(_describe_rule(row, samples), "soundness", row["severity"] == "error"))
+    warnings += [RunWarning(alarm, "soundness", severe=True) for alarm in alarms]
     warnings += [RunWarning(f"{file['name']} was not read: {file['reason']}", "log", severe=True) for file in unread]
     warnings += [RunWarning(f"An unusual night: {text}", "soundness") for text in unusual]
     if decision and not decision.promoted:

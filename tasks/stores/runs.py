@@ -19,7 +19,7 @@ from typing import IO, Any
 import duckdb
 
 from oneclass.tasks.errors import InputError, ModelsFailed
-from oneclass.tasks.stores import checksums, publications, warehouse
+from oneclass.tasks.stores import checksums, clock, publication_records, publications, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,8 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
     """Lock the data set for one run and record it in `operations.runs`: running, then completed, partly_failed, failed
     or cancelled.
 
-    A killed run leaves its row at `running`; the next run marks it `crashed`.
+    A killed run leaves its row at `running`; the next run marks it `crashed`. Starts in the future and damaged
+    publications are corrected and repaired first; each is a row in `operations.alarms`.
 
     Yields:
         The state of each of the latest earlier runs, by id.
@@ -86,6 +87,8 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
     """
     with lock_data_set(home):
         with warehouse.open_warehouse(home) as connection:
+            alarms = clock.correct_future_starts(connection, _utc_now())
+            alarms += publication_records.repair_publications(connection, home)
             remove_partial_files(home)
             connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
             recent = "select run_id, state from operations.runs order by started_at desc limit ?"
@@ -101,6 +104,9 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
                     get_code_version(),
                 ],
             )
+            for alarm in alarms:
+                logger.warning("%s: %s", home.dataset, alarm)
+                connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
         try:
             yield dict(earlier)
         except ModelsFailed:
@@ -138,7 +144,7 @@ def _lock_path(home: Home) -> IO[str]:
 
 
 def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
-    """Return the newest completed run of a flow that started after `moment`, or None.
+    """Return the newest completed run of a flow that started after `moment`, and not in the future, or None.
 
     The caller holds the data set. The warehouse is opened for writing, since this may be the first access after a
     crash.
@@ -150,8 +156,15 @@ def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
         return None
     after = moment.astimezone(UTC).replace(tzinfo=None)
     with warehouse.open_warehouse(home) as connection:
-        found = warehouse.select(connection, "runs/completed_since", moment=after, flow=flow)
+        latest = _utc_now() + clock.MAX_SKEW
+        found = warehouse.select(connection, "runs/completed_since", moment=after, latest=latest, flow=flow)
     return found["run_id"].item() if len(found) else None
+
+
+def load_alarms(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[str]:
+    """Load what a run found damaged or wrong in the home, with what it did about it."""
+    rows = connection.execute("select alarm from operations.alarms where run_id = ? order by rowid", [run_id])
+    return [alarm for (alarm,) in rows.fetchall()]
 
 
 def find_latest_evaluated(connection: duckdb.DuckDBPyConnection) -> str | None:

@@ -4,6 +4,7 @@ Writers are short and one at a time; a stage's work becomes visible only after i
 """
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -45,13 +46,14 @@ def check_version(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
 def migrate_schema(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
     """Apply the missing migrations and create absent tables, in one transaction.
 
-    Does nothing if the same statements were applied before, since a run opens the warehouse dozens of times.
+    Does nothing if the same statements were applied before and the views are those that they made, since a run opens
+    the warehouse dozens of times. A program from before versions replaces views without a record.
 
     Raises:
         InputError: a newer version of this program wrote the tables.
     """
     version = check_version(connection, home)
-    if version == max(sql.migrations()) and _schema_digest(connection) == sql.schema_digest():
+    if version == max(sql.migrations()) and _recorded_digest(connection) == _schema_digest(connection):
         return
     connection.begin()
     try:
@@ -64,17 +66,23 @@ def migrate_schema(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
             if number > version:
                 row = [number, datetime.now(UTC).replace(tzinfo=None)]
                 connection.execute("insert into operations.schema_version (version, applied_at) values (?, ?)", row)
-        connection.execute("update operations.schema_version set statements = ?", [sql.schema_digest()])
+        connection.execute("update operations.schema_version set statements = ?", [_schema_digest(connection)])
         connection.commit()
     except BaseException:
         connection.rollback()
         raise
 
 
-def _schema_digest(connection: duckdb.DuckDBPyConnection) -> str:
-    """Return the digest of the schema statements that were last applied."""
+def _recorded_digest(connection: duckdb.DuckDBPyConnection) -> str:
+    """Return the `_schema_digest` after the schema statements were last applied."""
     [(digest,)] = connection.execute("select any_value(statements) from operations.schema_version").fetchall()
     return digest
+
+
+def _schema_digest(connection: duckdb.DuckDBPyConnection) -> str:
+    """Return the digest of this program's schema statements and of the views in the warehouse."""
+    views = connection.execute("select sql from duckdb_views() where not internal order by sql").fetchall()
+    return f"{sql.schema_digest()} {hashlib.sha256(repr(views).encode()).hexdigest()}"
 
 
 logger = logging.getLogger(__name__)

@@ -32,6 +32,8 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
         "operations.contract_results",
         "operations.stage_results",
         "operations.evaluations",
+        "operations.publications",
+        "operations.alarms",
     }
     assert tables - kept_by_the_flow == {contract.table for contract in load()} - {"fitted_arrays"}
 

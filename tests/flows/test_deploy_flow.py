@@ -2,6 +2,7 @@
 all.
 """
 
+import contextlib
 import os
 import pty
 import subprocess
@@ -18,7 +19,7 @@ from prefect.client.schemas.filters import ArtifactFilter, LogFilter
 from prefect.flow_engine import run_flow
 from prefect.states import AwaitingRetry, Running, Scheduled
 
-from oneclass.flows import commands, deploy_flow, pipeline, server_access
+from oneclass.flows import commands, deploy_flow, pipeline, prepare, server_access
 from oneclass.flows import signals as run_signals
 from oneclass.flows.parameters import BackfillParameters, DeployParameters
 from oneclass.flows.run_hooks import notify_outcome
@@ -177,6 +178,29 @@ def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(nigh
         state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "notified")}})
     assert state.is_cancelled() and "another run is at work" in state.message
     assert (tmp_path / "notified").read_text() == f"cancelled\n{state.message}"
+
+
+def test_a_cancelled_night_ends_the_command_with_2_and_its_reason(night, tmp_path, monkeypatch, capsys):
+    given, _ = night
+    with contextlib.ExitStack() as stack:  # another run begins after the command has checked the home
+        monkeypatch.setattr(prepare, "check_home", lambda run: stack.enter_context(runs.lock_data_set(run.home)))
+        assignments = [f"{name}={value}" for name, value in given["settings"].items()]
+        command = ["--dataset", "demo", "--home", str(tmp_path), "--models", "popularity", "--set", *assignments]
+        assert commands.main("nightly_retrain", command) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1] == (
+        "demo: another run is at work on this data set; nothing was done."
+    )
+
+
+def test_a_night_that_finds_damage_sends_an_alarm_and_reports_it(night, tmp_path):
+    given, home = night
+    assert ended(given).is_completed()
+    (home.published / "manifest.json").write_text("{}")
+    assert ended({**given, "settings": {**given["settings"], **telling(tmp_path / "notified")}}).is_completed()
+    state, _, summary = (tmp_path / "notified").read_text().partition("\n")
+    alarm = "manifest.json: was damaged or missing; it is restored from the warehouse"
+    assert state == "alarm" and f"- **alarm**: {home.publications}" in summary and alarm in summary
+    assert alarm in (home.report / "index.html").read_text()
 
 
 def test_a_night_whose_home_cannot_be_opened_is_reported(night, tmp_path):

@@ -164,6 +164,20 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
+def test_three_servers_start_at_once_on_a_fresh_prefect_home(tmp_path):
+    environment = {**os.environ, "PREFECT_HOME": str(tmp_path / "prefect")}
+    environment.pop("PREFECT_API_URL", None)
+    options = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for _ in range(3):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", SERVED], **options))
+            stack.callback(process.kill)
+            processes.append(process)
+        assert [process.stdout.readline() for process in processes] == [b"ready\n"] * 3
+
+
 def test_a_run_that_is_killed_leaves_no_server(prefect_home):
     environment = {**os.environ, "PREFECT_HOME": str(prefect_home)}
     environment.pop("PREFECT_API_URL", None)

@@ -1,5 +1,6 @@
 """Champion and challenger, the decision between them, and its row in `operations.promotions`."""
 
+import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.protocols import VALIDATION_METRIC
 from oneclass.tasks.publish.promotion import gates
 from oneclass.tasks.publish.settings import PromotionLimits
-from oneclass.tasks.stores import publications, warehouse
+from oneclass.tasks.stores import publication_records, publications, warehouse
 from oneclass.tasks.stores.home import Home
 
 
@@ -88,9 +89,34 @@ class Assessment:
 
 
 def load_champion(home: Home) -> Candidate | None:
-    """Load the published configuration; None if nothing is published, or its configuration is unknown."""
-    recorded = publications.load_current(home).get("recommended")
-    return Candidate(**recorded) if recorded else None
+    """Load the published configuration; None if nothing is published, or its configuration is unknown.
+
+    The warehouse's record of the publication is trusted before its manifest. Without both, the last promotion is taken,
+    whose number of edges is unknown.
+    """
+    current = publications.load_current(home)
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        recorded = publication_records.load_recorded_facts(connection)
+        if not current and not recorded:
+            return _load_last_promoted(connection)
+    facts = recorded if recorded and current.get("run_id") in (None, recorded["run_id"]) else current
+    return Candidate(**facts["recommended"]) if facts.get("recommended") else None
+
+
+def _load_last_promoted(connection: duckdb.DuckDBPyConnection) -> Candidate | None:
+    """Rebuild the last promoted configuration from the records of the run that made it."""
+    rows = warehouse.select(connection, "promotion/last_promoted").rows(named=True)
+    if not rows:
+        return None
+    row = rows[0]
+    model, _, score = row["challenger"].partition("/")
+    made = warehouse.select(
+        connection, "promotion/of_model", run_id=row["run_id"], model=model, metric=VALIDATION_METRIC
+    )
+    run = made.row(0, named=True)
+    settings = json.loads(run["settled"] or run["settings"])
+    settings = settings if run["settled"] else settings["models"].get(model, {})
+    return Candidate(model, score, settings, 0, row["users"], run["value"], run["standard_error"], run["users"] or 0)
 
 
 def check_recommendations(

@@ -14,7 +14,7 @@ from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import ChosenModel, Published, publish
 from oneclass.tasks.split.stage import store_all_edges
-from oneclass.tasks.stores import checksums, publications, published_model, runs, warehouse
+from oneclass.tasks.stores import checksums, publication_records, publications, published_model, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.train import train
 
@@ -90,11 +90,11 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     decision = promotion_log.Decision(run_id, decided, now, then, None, None, None, 0.0, True, reason)
     parameters = {"recommendations_made": False, "top_n": 0}
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
-        connection.execute("delete from published.recommendations")
-        path = publications.quote_path(folder / "recommendations.parquet")
-        connection.execute(f"insert into published.recommendations by name from read_parquet('{path}')")
+        publication_records.restore_recommendations(connection, folder)
         promotion_log.record_decision(connection, decision)
     publications.switch_link(home, folder)
+    with warehouse.open_warehouse(home) as connection:
+        publication_records.record_current(connection, home)
     logger.info("%s: %s", home.dataset, reason)
     return to
 

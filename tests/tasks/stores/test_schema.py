@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from oneclass import sql
+from oneclass.flows import commands
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
@@ -121,6 +122,42 @@ def test_a_newer_home_is_refused(home, read_only):
         warehouse.open_warehouse(home, read_only=read_only),
     ):
         pass
+
+
+def file_bytes(home):
+    return {path: path.read_bytes() for path in home.root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["backfill", "nightly_retrain", "tune", "promote"])
+def test_a_command_on_a_newer_home_ends_with_one_sentence_and_changes_no_byte(home, capsys, name):
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute("insert into operations.schema_version values (100, now()::timestamp, '')")
+        connection.execute(EVENTS)
+        connection.execute("insert into operations.log_files values (1, 'log', 'sha', 1, 12, 0, now()::timestamp)")
+    before = file_bytes(home)
+    more = {"tune": ["--model", "slim"], "promote": ["--rollback"]}.get(name, [])
+    declared = home.root / "datasets" / "small.toml"
+    declared.parent.mkdir()
+    declared.write_text('name = "small"\n')
+    assert commands.main(name, ["--dataset", "small", "--home", str(home.root), *more]) == 2
+    [sentence] = capsys.readouterr().err.strip().splitlines()
+    assert "was written by a newer version of this program" in sentence and sentence.endswith("choose another --home.")
+    declared.unlink()
+    (home.folder / ".lock").unlink(missing_ok=True)  # the only trace, which is empty
+    assert file_bytes(home) == before
+
+
+def test_a_view_that_an_older_program_replaced_is_made_again(home):
+    with warehouse.open_warehouse(home):
+        pass
+    found = "select sql from duckdb_views() where view_name = 'evaluated_runs'"
+    with duckdb.connect(str(home.warehouse)) as connection:
+        [(view,)] = connection.execute(found).fetchall()
+        connection.execute(BEFORE[BEFORE.index("create or replace view operations.evaluated_runs") :].partition(";")[0])
+        assert connection.execute(found).fetchall() != [(view,)]
+    with warehouse.open_warehouse(home) as connection:
+        assert connection.execute(found).fetchall() == [(view,)]
+        assert runs.find_latest_evaluated(connection) is None
 
 
 NEXT = "alter table if exists operations.log_files add column if not exists note varchar default 'none';"

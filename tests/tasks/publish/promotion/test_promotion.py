@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -187,6 +188,113 @@ def test_lists_of_few_items_or_one_score_are_not_promoted(home, digests):
     assert stays(
         home, night(home, "bad", digests, "popularity", PublishSettings(top_n=5, margin=1e9)), "different items"
     )
+
+
+def flip_a_bit(file):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def set_other_values(file):
+    """Write a sound manifest whose facts are wrong."""
+    facts, digests = checksums.parse_record(file.read_text(), "")
+    facts["recommended"] |= {"edges": 1, "users": 1}
+    file.write_text(checksums._format_record(facts, digests))
+
+
+DAMAGES = {
+    "flipped bit": flip_a_bit,
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-9]),
+    "empty": lambda file: file.write_bytes(b""),
+    "missing": lambda file: file.unlink(),
+    "other values": set_other_values,
+    "no digest": lambda file: file.write_text('{"facts": {}, "files": {}}'),
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+}
+every_damage = pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+
+
+def alarms_of_a_run(home, run_id="next"):
+    """What the next run finds wrong in the home."""
+    with runs.record_run(home, run_id, "backfill", {}), warehouse.open_warehouse(home, read_only=True) as connection:
+        return runs.load_alarms(connection, run_id)
+
+
+@every_damage
+def test_a_damaged_manifest_is_restored_with_an_alarm_and_the_gates_hold(home, digests, caplog, damage):
+    before = contents(home)
+    damage(home.published / "manifest.json")
+    [alarm] = alarms_of_a_run(home)
+    assert "manifest.json: was damaged or missing; it is restored from the warehouse" in alarm
+    assert f"small: {alarm}" in caplog.text
+    assert contents(home) == before
+    assert alarms_of_a_run(home, "after that") == []
+    fewer = changed(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
+    assert stays(home, night(home, "bad", fewer), "publish.min_size_ratio")
+
+
+@every_damage
+def test_damage_during_a_run_opens_no_gate(home, digests, damage):
+    damage(home.published / "manifest.json")
+    fewer = changed(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
+    champion = promotion.load_champion(home)
+    assert champion.name == "mrf_dense/score" and champion.users == 240
+    assert stays(home, night(home, "bad", fewer), "edges tonight")
+
+
+def test_without_a_record_the_gates_go_on_by_the_last_promotion(home, digests):
+    """As in a home whose publication is of a version that recorded none."""
+    sound = promotion.load_champion(home)
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute("delete from operations.publications")
+    flip_a_bit(home.published / "manifest.json")
+    [alarm] = alarms_of_a_run(home)
+    assert "manifest.json: is damaged" in alarm and "nothing is served until a run is promoted" in alarm
+    champion = promotion.load_champion(home)
+    assert replace(champion, edges=sound.edges, settings=sound.settings) == sound and champion.value
+    fewer = changed(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
+    decision = night(home, "bad", fewer)
+    assert not decision.promoted and "users tonight" in decision.reason
+
+
+def test_a_home_of_an_earlier_version_gets_its_record_from_the_next_run(home, digests):
+    with warehouse.open_warehouse(home) as connection:
+        recorded = connection.execute("from operations.publications").fetchall()
+        connection.execute("delete from operations.publications")
+    assert alarms_of_a_run(home) == []
+    with warehouse.open_warehouse(home) as connection:
+        assert connection.execute("from operations.publications").fetchall() == recorded
+
+
+@pytest.mark.parametrize("file", ["recommendations.parquet", "published.duckdb", "model/users.parquet"])
+def test_a_damaged_publication_gives_way_to_the_one_before(home, digests, file):
+    before = contents(home)
+    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    assert night(home, "second", digests, "popularity", wide).promoted
+    flip_a_bit(home.published / file)
+    [alarm] = alarms_of_a_run(home)
+    assert f"{file}: is damaged" in alarm and "run first is published again instead" in alarm
+    assert home.published.resolve().name == "first" and contents(home) == before
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        path = home.published / "recommendations.parquet"
+        differing = f"from published.recommendations except from read_parquet('{path}')"
+        assert connection.execute(differing).fetchall() == []
+        assert connection.execute("select run_id from operations.publications where is_current").fetchall() == [
+            ("first",)
+        ]
+    assert promotion.load_champion(home).name == "mrf_dense/score"
+    assert alarms_of_a_run(home, "after that") == []
+
+
+def test_a_lost_link_is_set_again_to_what_was_published(home, digests):
+    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+    assert night(home, "second", digests, "popularity", wide).promoted
+    manual.roll_back(home, "by hand")
+    home.published.unlink()
+    [alarm] = alarms_of_a_run(home)
+    assert "published: the link is lost. It points to run first again" in alarm
+    assert home.published.resolve().name == "first"
 
 
 def contents(home):

@@ -1,0 +1,78 @@
+"""Runs recorded while the machine's clock was ahead: never later than another, put right, and told."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from oneclass.tasks.stores import runs, warehouse
+
+NOW = datetime.now(UTC).replace(tzinfo=None)
+FLOW = "nightly-retrain"
+
+
+@pytest.fixture
+def nights(home):
+    """A home with a night two days ago, one recorded in 2031 with its other times, and one today."""
+    starts = {"before": NOW - timedelta(days=2), "ahead": datetime(2031, 5, 6, 3), "today": NOW - timedelta(hours=4)}
+    with warehouse.open_warehouse(home) as connection:
+        for run_id, start in starts.items():
+            row = [run_id, FLOW, start, start + timedelta(hours=1)]
+            connection.execute("insert into operations.runs values (?, ?, 'small', ?, ?, 'completed', '{}', '')", row)
+            night = [run_id, start.date()]
+            connection.execute("insert into operations.nights values (?, ?, 'events', 1, true, null, null, 0)", night)
+        connection.execute("insert into operations.log_files values (1, 'p', 's', 1, 1, 0, '2031-05-06')")
+        connection.execute(
+            "insert into operations.model_settings (run_id, model, origin, reason, settings, searched_on) "
+            "values ('ahead', 'slim', 'o', 'r', '{}', '2031-05-06')"
+        )
+    return home
+
+
+def rows(home, query):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_a_start_in_the_future_is_later_than_nothing(nights):
+    assert runs.find_completed_since(nights, datetime.now(UTC) - timedelta(hours=1), FLOW) is None
+    assert runs.find_completed_since(nights, datetime.now(UTC) - timedelta(hours=5), FLOW) == "today"
+
+
+def test_the_next_run_puts_it_right_and_tells_of_it(nights, caplog):
+    with runs.record_run(nights, "next", FLOW, {}):
+        pass
+    [(started, ended)] = rows(nights, "select started_at, ended_at from operations.runs where run_id = 'ahead'")
+    middle = NOW - timedelta(days=1, hours=2)
+    assert abs(started - middle) < timedelta(seconds=1)
+    assert ended <= datetime.now(UTC).replace(tzinfo=None)
+    assert rows(nights, "select night from operations.nights where run_id = 'ahead'") == [(started.date(),)]
+    assert rows(nights, "select max(ingested_at) < '2031-01-01' from operations.log_files") == [(True,)]
+    assert rows(nights, "select max(searched_on) < '2031-01-01' from operations.model_settings") == [(True,)]
+    [(alarm,)] = rows(nights, "select alarm from operations.alarms where run_id = 'next'")
+    assert "run ahead: was recorded as begun at 2031-05-06 03:00 UTC" in alarm and alarm in caplog.text
+    with runs.record_run(nights, "after that", FLOW, {}):
+        pass
+    assert rows(nights, "select count(*) from operations.alarms") == [(1,)]
+
+
+def test_a_first_run_in_the_future_is_set_to_the_time_at_which_it_is_found(home):
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute(
+            "insert into operations.runs values ('only', ?, 'small', '2031-05-06', null, 'completed', '{}', '')", [FLOW]
+        )
+    with runs.record_run(home, "next", FLOW, {}):
+        pass
+    [(only, following)] = rows(home, "select min(started_at), max(started_at) from operations.runs")
+    assert timedelta() <= following - only < timedelta(minutes=1)
+
+
+def test_clocks_that_differ_by_seconds_are_no_alarm(home):
+    soon = NOW + timedelta(seconds=20)
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute(
+            "insert into operations.runs values ('other', ?, 'small', ?, null, 'completed', '{}', '')", [FLOW, soon]
+        )
+    with runs.record_run(home, "next", FLOW, {}):
+        pass
+    assert rows(home, "select count(*) from operations.alarms") == [(0,)]
+    assert rows(home, "select started_at from operations.runs where run_id = 'other'") == [(soon,)]
