@@ -144,7 +144,7 @@ def _inspect(given: InspectParameters) -> str:
     """How logs would be read: their columns, first events and losses, and the data set's file to paste or write."""
     from oneclass.tasks import datasets
     from oneclass.tasks.ingest import preview
-    from oneclass.tasks.stores import home
+    from oneclass.tasks.stores import durable, home
 
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source))
@@ -155,8 +155,8 @@ def _inspect(given: InspectParameters) -> str:
         return f"{text}\n\nThe data set's file, {path} (--write writes it):\n\n{toml}"
     if path.exists():
         raise InputError(f"{path}: exists already. Edit it, or choose another --dataset.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(toml, encoding="utf-8")
+    durable.make_folder(path.parent)
+    durable.write_text(path.with_name(f".{path.name}"), path, toml)
     return f"{text}\n\nThe data set's file, written to {path}:\n\n{toml}"
 
 

@@ -23,7 +23,7 @@ select
 from operations.promotions
 join standing using (challenger)
 join operations.runs using (run_id)
-where promoted and (runs.settings -> 'models') is not null
+where promoted and json_extract(runs.settings -> 'models', split_part(challenger, '/', 1)) is not null
 order by promotions.rowid desc
 limit 1
 

@@ -16,7 +16,6 @@ Upper bounds at the default size and seed 1, with one like of every user with tw
 import hashlib
 import json
 import logging
-import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from oneclass.models.generator.hidden_graph import NotGraphical, draw_graph
 from oneclass.models.generator.likes import LikeFactors, draw_like_factors, draw_likes, draw_ratings, like_probabilities
 from oneclass.tasks.demo.netflix_writer import expand_items, partition_items_by_edges, write_ratings_log
 from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -226,16 +226,16 @@ def _install_files(home: Home, temporary: Path, written: dict[str, Any]) -> list
     """Move complete files into place. The settings file, which makes them valid, is removed first and written last."""
     earlier = set(_list_written_files(home).get("logs", ()))
     for folder in (home.landing, home.truth):
-        folder.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(folder)
     (home.truth / "settings.json").unlink(missing_ok=True)
     for name in written["truth"]:
-        os.replace(temporary / name, home.truth / name)
+        durable.install_file(temporary / name, home.truth / name)
     for name in written["logs"]:
-        os.replace(temporary / name, home.landing / name)
+        durable.install_file(temporary / name, home.landing / name)
     for name in earlier - set(written["logs"]):
         (home.landing / name).unlink(missing_ok=True)
-    (temporary / "settings.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary / "settings.json", home.truth / "settings.json")
+    text = json.dumps(written, indent=2) + "\n"
+    durable.write_text(temporary / "settings.json", home.truth / "settings.json", text)
     return [home.landing / name for name in written["logs"]]
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.explain.explanation import Explanation
 from oneclass.tasks.html.templates import load_template
+from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 
 MAX_FILE_NAME_LENGTH = 120
@@ -26,8 +27,8 @@ def write_user_page(home: Home, explanation: Explanation, titles: Mapping[str, s
     )
     try:
         with home.writing():
-            page.parent.mkdir(parents=True, exist_ok=True)
-            page.write_text(text, encoding="utf-8")
+            durable.make_folder(page.parent)
+            durable.write_text(page.with_name(f".{page.name}"), page, text)
     except OSError as error:
         raise OneclassError(f"{page}: cannot be written ({error.strerror}).") from error
     return page

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.sparkline import draw_sparkline
 from oneclass.tasks.html.templates import load_template
-from oneclass.tasks.stores import publications
+from oneclass.tasks.stores import durable, publications
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def store_run_facts(home: Home, **facts: Any) -> None:
         stored = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         stored = {}
-    file.parent.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(file.parent)
     _replace_file(home, file, json.dumps(stored | facts, indent=1, sort_keys=True) + "\n")
 
 
@@ -165,6 +165,4 @@ def _format_champion(recommended: dict[str, Any]) -> str:
 
 def _replace_file(home: Home, file: Path, text: str) -> None:
     """Write a file atomically."""
-    temporary = file.with_name(f".{home.dataset}-{file.name}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, file)
+    durable.write_text(file.with_name(f".{home.dataset}-{file.name}"), file, text)

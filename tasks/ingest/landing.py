@@ -6,12 +6,12 @@
 
 import filecmp
 import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from oneclass.tasks.ingest.scan import FileSignature
+from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,8 @@ def quarantine_files(home: Home, rejected: Iterable[RejectedFile]) -> None:
         target = _target_path(home, QUARANTINE, file.location)
         note = target.with_name(target.name + NOTE_SUFFIX)
         note.write_text(_write_note(home, file), encoding="utf-8")
-        os.replace(file.location, target)
+        durable.sync_path(note)
+        durable.install_file(file.location, target)
         logger.warning("%s: set aside; %s says why. %s", file.location, note, file.reason.splitlines()[0])
 
 
@@ -59,7 +60,7 @@ def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files
         return
     for location in locations:
         if keep_files == "move":
-            os.replace(location, _target_path(home, DONE, location))
+            durable.install_file(location, _target_path(home, DONE, location))
         else:
             location.unlink()
     done = f"moved to {home.landing / DONE}" if keep_files == "move" else "removed"
@@ -70,7 +71,7 @@ def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files
 def _target_path(home: Home, folder: str, location: Path) -> Path:
     """Return the target of a file inside `folder`: its own name, numbered if another file has it."""
     wanted = home.landing / folder / location.relative_to(home.landing)
-    wanted.parent.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(wanted.parent)
     return next(
         path for path in _unused_path(wanted) if not path.exists() or filecmp.cmp(path, location, shallow=False)
     )

@@ -33,8 +33,8 @@ class NotifySettings(BaseModel):
     )
     when: Literal["failure", "always"] = Field(
         "failure",
-        description="notify of runs that failed, raised an alarm, were late, left files unread or stale recommendations, "
-        "or were cancelled; or of every run",
+        description="notify of runs that failed, raised an alarm, were late, left files unread or stale "
+        "recommendations, or were cancelled; or of every run",
     )
     report_url: str | None = Field(
         None,

@@ -1,13 +1,12 @@
 """The report: one page that opens offline, rewritten after every run."""
 
-import os
 from pathlib import Path
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from oneclass.tasks import home_page
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home
 
 
@@ -24,7 +23,7 @@ def report(home: Home, run_id: str) -> None:
     with warehouse.open_warehouse(home, read_only=True) as connection, plotting.plot_style():
         page = build_page(RunTables(connection, run_id), home)
     figures = home.report / "figures"
-    figures.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(figures)
     for name, element in page.panels.items():
         _write(figures / f"{name}.svg", plotting.render_svg_file(element))
     _write(home.report / "index.html", page.text)
@@ -36,9 +35,7 @@ def report(home: Home, run_id: str) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Write a file atomically."""
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    durable.write_text(path.with_name(f".{path.name}"), path, text)
 
 
 report_task = task(name="report", task_run_name="report", cache_policy=NO_CACHE, persist_result=False)(report)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.stores import durable
 
 logger = logging.getLogger(__name__)
 
@@ -27,13 +28,16 @@ class DamagedFile(OneclassError):
 
 
 def write_manifest(folder: Path, name: str, facts: dict[str, Any]) -> None:
-    """Write the manifest `name` of a folder whose other files are complete.
+    """Write the manifest `name` of a folder whose other files are complete, after they are on the disk.
 
     Args:
         facts: plain data to store with it, returned by `load_facts`.
     """
     digests = {file: _hash_range(folder / file) for file in _list_files(folder) if file != name}
+    durable.sync_tree(folder)
     (folder / name).write_text(_format_record(facts, digests), encoding="utf-8")
+    durable.sync_path(folder / name)
+    durable.sync_path(folder)
 
 
 def load_facts(folder: Path, name: str) -> dict[str, Any]:

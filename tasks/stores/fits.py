@@ -25,7 +25,7 @@ from oneclass.models import fingerprint, registry
 from oneclass.models.base import Model
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import SharedStoreUnavailable
-from oneclass.tasks.stores import checksums, remote
+from oneclass.tasks.stores import checksums, durable, remote
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ def store_fit(
     """
     folder = fit_folder(home, estimator.name, digest)
     partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
-    partial.mkdir(parents=True)
+    durable.make_folder(partial)
     try:
         estimator.save(partial)
         fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, _folder_bytes(partial))
@@ -122,7 +122,7 @@ def store_fit(
             partial, RECORD_FILE, {name: value for name, value in asdict(fit).items() if name not in UNSTORED_FIELDS}
         )
         checksums.remove_path(folder)
-        partial.rename(folder)
+        durable.replace_path(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return fit

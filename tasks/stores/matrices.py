@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.sequential_histories import with_recency_ranks
-from oneclass.tasks.stores import checksums, remote
+from oneclass.tasks.stores import checksums, durable, remote
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ def store_split(home: Home, split: SplitMatrices) -> str:
     target = home.matrices / digest
     checksums.remove_path(target)
     partial = home.matrices / f"partial-{uuid.uuid4().hex}"
-    partial.mkdir(parents=True)
+    durable.make_folder(partial)
     try:
         for name, array in arrays.items():
             np.save(partial / f"{name}.npy", array, allow_pickle=False)
@@ -135,7 +135,7 @@ def store_split(home: Home, split: SplitMatrices) -> str:
             "numbering": split.numbering,
         }
         checksums.write_manifest(partial, RECORD_FILE, description)
-        partial.rename(target)
+        durable.replace_path(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return digest

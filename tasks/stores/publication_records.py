@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from oneclass.tasks.stores import checksums, publications
+from oneclass.tasks.stores import checksums, durable, publications
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.published_model import MANIFEST_FILE
 
@@ -82,8 +82,9 @@ def _restore_manifests(connection: duckdb.DuckDBPyConnection, home: Home) -> lis
     for run_id, manifest in _load_manifests(connection).items():
         path = home.publications / run_id / MANIFEST_FILE
         if path.parent.is_dir() and not _holds(path, manifest):
-            checksums.remove_path(path)
-            path.write_text(manifest, encoding="utf-8")
+            if path.is_dir():
+                checksums.remove_path(path)
+            durable.write_text(home.folder / ".published-next", path, manifest)
             alarms.append(f"{path}: was damaged or missing; it is restored from the warehouse")
     return alarms
 

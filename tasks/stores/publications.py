@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.stores import checksums, warehouse
+from oneclass.tasks.stores import checksums, durable, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.published_model import MANIFEST_FILE, MODEL_FOLDER
 
@@ -32,7 +32,7 @@ def create_publication(home: Home, run_id: str) -> Path:
     """Create an empty folder for the publication of a run."""
     folder = home.publications / run_id
     checksums.remove_path(folder)
-    folder.mkdir(parents=True)
+    durable.make_folder(folder)
     return folder
 
 
@@ -96,7 +96,7 @@ def switch_link(home: Home, folder: Path) -> None:
             "%s: is not a link, but a folder or file of its own; it is now called %s", home.published, aside.name
         )
         home.published.rename(aside)
-    os.replace(link, home.published)
+    durable.replace_path(link, home.published)
 
 
 def quote_path(path: Path) -> str:

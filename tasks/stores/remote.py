@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from oneclass.tasks.errors import InputError, OneclassError, SharedStoreUnavailable
-from oneclass.tasks.stores import checksums
+from oneclass.tasks.stores import checksums, durable
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -150,14 +150,15 @@ def download(home: Home, folder: Path, record: str) -> None:
                 text = system.cat_file(f"{source}/{record}")
             except FileNotFoundError:
                 return
-            partial.mkdir(parents=True)
+            durable.make_folder(partial)
             (partial / record).write_bytes(text)
             for name in checksums.load_file_hashes(partial, record):
                 (partial / name).parent.mkdir(parents=True, exist_ok=True)
                 system.get_file(f"{source}/{name}", str(partial / name))
         checksums.load_checked_facts(partial, record)
         checksums.remove_path(folder)
-        partial.rename(folder)
+        durable.sync_tree(partial)
+        durable.replace_path(partial, folder)
     except (checksums.DamagedFile, FileNotFoundError) as error:
         reason = str(error).replace(f"{partial}/", "")
         logger.warning("%s: is damaged, and counts as absent: %s", url_of(home, folder), reason)

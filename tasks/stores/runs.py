@@ -19,7 +19,7 @@ from typing import IO, Any
 import duckdb
 
 from oneclass.tasks.errors import InputError, ModelsFailed
-from oneclass.tasks.stores import checksums, clock, publication_records, publications, warehouse
+from oneclass.tasks.stores import checksums, clock, durable, publication_records, publications, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ def lock_data_set(home: Home) -> Iterator[None]:
 
 def _lock_path(home: Home) -> IO[str]:
     try:
-        home.folder.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(home.folder)
         return open(home.folder / ".lock", "w")
     except OSError as error:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error

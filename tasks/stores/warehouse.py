@@ -20,7 +20,7 @@ import polars as pl
 
 from oneclass import data_contracts, sql
 from oneclass.tasks.errors import InputError, OneclassError, ResourceExhausted
-from oneclass.tasks.stores import resources
+from oneclass.tasks.stores import durable, resources
 from oneclass.tasks.stores.home import Home
 
 
@@ -107,8 +107,11 @@ def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
 
     try:
         if not read_only:
-            home.folder.mkdir(parents=True, exist_ok=True)
+            durable.make_folder(home.folder)
+            created = not file.exists()
         connection = _retry_while_locked(once if read_only else lambda: _open_with_recovery(file, once), home)
+        if not read_only and created:
+            durable.sync_path(home.folder)
     except OSError as error:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
     except duckdb.Error as error:
@@ -207,7 +210,7 @@ def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyCo
 def _quarantine_wal(log: Path, reason: str) -> None:
     status = log.stat()
     aside = log.with_name(f"{log.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}.unreadable")
-    log.rename(aside)
+    durable.replace_path(log, aside)
     logger.warning(
         "%s: cannot be replayed, and was set aside as %s. Lost: %s bytes, all that was written to the warehouse after "
         "its last checkpoint until %s UTC. There is a checkpoint at the end of every stage, so that is the work of one "

@@ -7,7 +7,6 @@ settings.
 import dataclasses
 import functools
 import json
-import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from scipy.sparse import csr_matrix
 from sqlalchemy import URL
 
+from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.sampler import suggest, to_distribution
 from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, best_outcome
@@ -95,7 +95,7 @@ class Study:
 
 @functools.lru_cache(maxsize=1)
 def _open_storage(home: Home) -> optuna.storages.RDBStorage:
-    home.tuning.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(home.tuning)
     url = URL.create("sqlite", database=str(home.tuning.resolve() / "study.db"))
     return optuna.storages.RDBStorage(url.render_as_string())
 
@@ -123,9 +123,7 @@ def write_best_settings(
     lines += [f"[{search.model}]"]
     lines += [f"{name} = {json.dumps(best.settings[name])}" for name in names if best.settings[name] is not None]
     path = home.tuning / f"{search.model}.toml"
-    partial = path.with_suffix(".partial")
-    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    durable.write_text(path.with_suffix(".partial"), path, "\n".join(lines) + "\n")
     return path
 
 

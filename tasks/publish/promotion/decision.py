@@ -115,7 +115,7 @@ def _load_last_promoted(connection: duckdb.DuckDBPyConnection) -> Candidate | No
     )
     run = made.row(0, named=True)
     settings = json.loads(run["settled"] or run["settings"])
-    settings = settings if run["settled"] else settings["models"].get(model, {})
+    settings = settings if run["settled"] else settings["models"][model]
     return Candidate(model, score, settings, 0, row["users"], run["value"], run["standard_error"], run["users"] or 0)
 
 
