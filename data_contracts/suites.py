@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def rows_query(contract: Contract, values: Mapping[str, Any]) -> str:
     """Build the query of the rows to check."""
     query = f"select * from {contract.table}"
-    return f"{query} where {_fill(contract.only, values)}" if contract.only else query
+    return f"{query} where {fill_in(contract.only, values)}" if contract.only else query
 
 
 def build_suite(contract: Contract, values: Mapping[str, Any]) -> "gx.ExpectationSuite":
@@ -64,7 +64,7 @@ def columns_rule(contract: Contract) -> Rule:
 def _type_and_kwargs(contract: Contract, rule: Rule, values: Mapping[str, Any]) -> dict[str, Any]:
     if rule.type != UNEXPECTED_ROWS:
         return {"type": rule.type, "kwargs": {name: _argument(value, values) for name, value in rule.kwargs.items()}}
-    query = _fill(contract.rule_sql(rule), values)
+    query = fill_in(contract.rule_sql(rule), values)
     if rule.where is not None:
         query = f"select * from {{batch}} where {query}"
     if "{batch}" not in query:
@@ -79,7 +79,7 @@ def _argument(value: Any, values: Mapping[str, Any]) -> Any:
     return values[value["$PARAMETER"]] if isinstance(value, dict) and "$PARAMETER" in value else value
 
 
-def _fill(text: str, values: Mapping[str, Any]) -> str:
+def fill_in(text: str, values: Mapping[str, Any]) -> str:
     """Replace every `{name}` but `{batch}` by the SQL literal of its value."""
     for name in placeholders(text):
         text = text.replace("{" + name + "}", _literal(values[name]))
@@ -91,8 +91,12 @@ def _literal(value: Any) -> str:
         return "null"
     if isinstance(value, bool | int | float):
         return f"{value!r}::double" if isinstance(value, float) else str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, str | date | datetime):
         # Braces, colons and backslashes are special to Python's format and SQLAlchemy's text, which read the query.
         characters = (f"' || chr({ord(char)}) || '" if char in "{}:\\%'" else char for char in str(value))
         return "('" + "".join(characters) + "')"
-    raise ValueError(f"a contract's parameter must be text, a number, a date, a boolean or None, not {value!r}")
+    raise ValueError(
+        f"a contract's parameter must be text, a number, a date, a boolean, None or a list of them, not {value!r}"
+    )

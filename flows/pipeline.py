@@ -224,8 +224,9 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
         seed=run.seed,
         ids_are_numbers=run.dataset.id_order == "number",
         given_files=_split_train_and_test(ingested.file_ids) if run.split_files else None,
-        threshold=run.binarize.threshold,
+        likes=run.binarize,
         since=run.since,
+        until=run.until,
     )
     matrices.upload_splits(run.home, splits.digests.values())
     return splits

@@ -112,7 +112,12 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
     has_logs = bool(given.source or given.split_files)
     scanner = scanner or SourceScanner(datasets.load_dataset(given.dataset, root, with_logs=has_logs))
     declared = scanner.dataset
-    defaults = {"ingest": declared.ingest, "binarize": declared.binarize, "split": declared.split, **declared.models}
+    defaults = {
+        "ingest": declared.ingest,
+        "binarize": declared.binarize_settings,
+        "split": declared.split,
+        **declared.models,
+    }
     if declared.titles.file:
         defaults["publish"] = {"titles": declared.titles.file}
     by_flag = {"publish.titles": given.titles} if given.titles else {}

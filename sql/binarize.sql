@@ -1,16 +1,86 @@
 -- name: event_counts
--- One row: the events of all logs, those between $since and $until, and those of them that count as likes.
+-- One row: the events of all logs, those between $since and $until, and those of them that count: as likes, or,
+-- where values add up, with their weights.
 with counted as (
     select
-        value,
-        ($since is null or occurred_at >= $since) and ($until is null or occurred_at::date <= $until) as is_inside
+        ($since is null or occurred_at >= $since) and ($until is null or occurred_at::date <= $until) as is_inside,
+        {counts} as counts
     from raw.events
 )
 select
     count(*) as events,
     count(*) filter (where is_inside) as inside,
-    count(*) filter (where is_inside and value >= $threshold) as likes
+    count(*) filter (where is_inside and counts) as likes
 from counted
+
+-- name: events_at_threshold
+-- One row per event that counts as a like by its own value.
+select *, (file_id << 40) | line_number as position, null::decimal(38, 9) as weight
+from raw.events
+where value >= $threshold
+  and ($since is null or occurred_at >= $since)
+  and ($until is null or occurred_at::date <= $until)
+
+-- name: weighted_events
+-- weighted_events: one row per event whose weight counts: its kind's times its value, faded by the time until the log's last
+-- event in the period. Decimals add up exactly, in any order; the bounds keep their sums from overflowing.
+create or replace temp table weighted_events as
+with period as (
+    select
+        *,
+        if(len($kinds) = 0, 1, map($kinds::varchar[], $kind_weights::double[])[event]) as kind_weight
+    from raw.events
+    where ($since is null or occurred_at >= $since)
+      and ($until is null or occurred_at::date <= $until)
+)
+select
+    user_id,
+    item_id,
+    occurred_at,
+    (file_id << 40) | line_number as position,
+    greatest(-1e15, least(1e15, kind_weight * value * if(
+        $half_life_days is null,
+        1,
+        pow(0.5, (epoch_us((select max(occurred_at) from period)) - epoch_us(occurred_at)) / 86400e6 / $half_life_days)
+    )))::decimal(38, 9) as weight
+from period
+where kind_weight <> 0 and ($half_life_days is null or occurred_at is not null)
+
+-- name: weighted_pairs
+-- weighted_pairs: one row per (user, item) whose weights add up to the threshold: how many events, their sum, and when and
+-- where it came to be a like: at the event from which on the sum of all events so far was never below the threshold.
+create or replace temp table weighted_pairs as
+with running as (
+    select
+        *,
+        row_number() over in_time as turn,
+        sum(weight) over in_time as total
+    from weighted_events
+    window in_time as (
+        partition by user_id, item_id order by occurred_at nulls first, position rows unbounded preceding
+    )
+), liked as (
+    select
+        *,
+        turn > max(if(total < $threshold::decimal(38, 9), turn, 0)) over (partition by user_id, item_id) as is_liked
+    from running
+)
+select
+    user_id,
+    item_id,
+    count(*)::integer as event_count,
+    arg_max(total, turn)::double as weight,
+    min(occurred_at) filter (is_liked) as first_at,
+    max(occurred_at) as last_at,
+    arg_min(position, turn) filter (is_liked) as position
+from liked
+group by user_id, item_id
+having bool_or(is_liked)
+
+-- name: highest_sum
+-- One row: the highest sum of a pair's weights, null where no event counts.
+select max(total) as highest
+from (select sum(weight)::double as total from weighted_events group by user_id, item_id)
 
 -- name: codes
 -- One row per {side} that has a like, numbered from 0 in order of first appearance: a code that is cheaper than its id.
@@ -19,11 +89,8 @@ with likes as (
     select
         {side}_id,
         count(*) as events,
-        min((file_id << 40) | line_number) as position
-    from raw.events
-    where value >= $threshold
-      and ($since is null or occurred_at >= $since)
-      and ($until is null or occurred_at::date <= $until)
+        min(position) as position
+    from {likes}
     group by {side}_id
 )
 select
@@ -49,8 +116,25 @@ create or replace temp table edges (
     event_count integer,
     first_at bigint,
     last_at bigint,
-    position bigint
+    position bigint,
+    weight double
 )
+
+-- name: weighted_edges
+-- folded: one row per row of `weighted_pairs`, by codes and sorted by them, in the form of `edges`.
+create or replace temp table folded as
+select
+    users.code as user_code,
+    items.code as item_code,
+    event_count,
+    coalesce(epoch_us(first_at), $never::bigint) as first_at,
+    coalesce(epoch_us(last_at), $never::bigint) as last_at,
+    pairs.position,
+    weight
+from weighted_pairs as pairs
+join user_codes as users using (user_id)
+join item_codes as items using (item_id)
+order by user_code, item_code
 
 -- name: likes
 -- One row per event that counts as a like, of the users with the codes from $first on and below $end: its user's code, from 0,
@@ -59,14 +143,11 @@ select
     users.code - $first as user_code,
     items.code as item_code,
     coalesce(epoch_us(occurred_at), $never::bigint) as time,
-    (file_id << 40) | line_number as position
-from raw.events
+    position
+from {likes} as likes
 join user_codes as users using (user_id)
 join item_codes as items using (item_id)
-where value >= $threshold
-  and ($since is null or occurred_at >= $since)
-  and ($until is null or occurred_at::date <= $until)
-  and users.code >= $first
+where users.code >= $first
   and users.code < $end
 
 -- name: interactions
@@ -79,7 +160,8 @@ select
     make_timestamp(nullif(first_at, $never::bigint)) as first_at,
     make_timestamp(nullif(last_at, $never::bigint)) as last_at,
     position >> 40 as first_file_id,
-    position & 1099511627775 as first_line
+    position & 1099511627775 as first_line,
+    weight
 from {edges}
 
 -- name: indices
@@ -104,26 +186,31 @@ select
     event_count,
     first_at,
     last_at,
-    position
+    position,
+    weight
 from edges
 join user_indices as users on users.code = edges.user_code
 join item_indices as items on items.code = edges.item_code
 
+-- name: events_below_threshold
+-- One row per event that is no like by its own value.
+from raw.events
+where value < $threshold
+  and ($since is null or occurred_at >= $since)
+  and ($until is null or occurred_at::date <= $until)
+
 -- name: observed_negatives
--- indexed.observed_negatives: one row per pair of a kept user and a kept item with an event between $since and $until that is no
--- like, and no like before it: the user considered the item and did not like it, or not until later.
+-- indexed.observed_negatives: one row per pair of a kept user and a kept item with an event that is no like by itself (where
+-- values add up, any), and no like before it: the user considered the item and did not like it, or not until later.
 insert into indexed.observed_negatives
 select
     user_index,
     item_index,
     min(occurred_at) as first_at,
     any_value(likes.first_at) as liked_at
-from raw.events
+from {events} as events
 join indexed.users using (user_id)
 join indexed.items using (item_id)
 left join indexed.interactions as likes using (user_index, item_index)
-where value < $threshold
-  and ($since is null or occurred_at >= $since)
-  and ($until is null or occurred_at::date <= $until)
-  and (likes.first_line is null or occurred_at < likes.first_at)
+where (likes.first_line is null or occurred_at < likes.first_at)
 group by user_index, item_index

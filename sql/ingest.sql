@@ -81,7 +81,7 @@ select
     {user} as user_id,
     {item} as item_id,
     {value} as value,
-    {time} as time
+    {time} as time{event}
 from split
 
 -- name: parse
@@ -90,12 +90,12 @@ with named as (
     {named}
 ),
 single as (
-    select file_id, line_number, line, fields, user_id, {item} as item_id, {number} as value, time
+    select file_id, line_number, line, fields, user_id, {item} as item_id, {number} as value, time{kind}
     from named
 ),
 trimmed as (  -- the conditions cost a quarter of trimming every id
     select
-        file_id, line_number, line, fields, value, time,
+        file_id, line_number, line, fields, value, time{kind},
         if(ends_with(user_id, ' ') or starts_with(user_id, ' '), trim(user_id, ' '), user_id) as user_id,
         if(ends_with(item_id, ' ') or starts_with(item_id, ' '), trim(item_id, ' '), item_id) as item_id
     from single
@@ -105,17 +105,17 @@ typed as (
         file_id, line_number, line, fields, value,
         if(contains(user_id, '.0') and regexp_full_match(user_id, '-?\d+\.0+'), split_part(user_id, '.', 1), user_id) as user_id,
         if(contains(item_id, '.0') and regexp_full_match(item_id, '-?\d+\.0+'), split_part(item_id, '.', 1), item_id) as item_id,
-        {occurred_at} as occurred_at
+        {occurred_at} as occurred_at{kind}
     from trimmed
 )
 select
-    file_id, line_number, line, user_id, item_id, value, occurred_at,
+    file_id, line_number, line, user_id, item_id, value, occurred_at{kind},
     case
         when {damaged} then 'holds bytes that are not UTF-8, shown as U+FFFD'
         when fields = {fields} and ascii(user_id) > 32 and ascii(item_id) > 32 and isfinite(value)
             and not ({no_user}) and not ({no_item})
             and strlen(user_id) <= {longest_id} and strlen(item_id) <= {longest_id}
-            and not ({below} or {above}) and (not {has_time} or {dated}) and not {spoilt}
+            and not ({below} or {above}) and (not {has_time} or {dated}) and not {spoilt} and not {unknown_kind}
             then null  -- the common case, cheaply
         when trim(line) = '' then 'blank'
         when {spoilt} then 'is part of a quoted field of several lines'
@@ -132,6 +132,7 @@ select
         when {below} then 'value is below value_min = {value_min} of the data set''s file'
         when {above} then 'value is above value_max = {value_max} of the data set''s file'
         when {has_time} and not coalesce({dated}, false) then 'time is not a date or time in the form of the log'
+        when {unknown_kind} then {kind_reason}
     end as reason
 from typed
 
@@ -288,13 +289,13 @@ select
     {user} as user_id,
     {item} as item_id,
     {value} as value,
-    {time} as time
+    {time} as time{event}
 from read_parquet({path}, file_row_number = {numbered}, hive_partitioning = false) as log
 
 -- name: events
 -- raw.events: one row per line (per item of an adjacency line) that could be read.
-insert into raw.events
-select user_id, item_id, value, occurred_at, file_id, line_number
+insert into raw.events by name
+select user_id, item_id, value, occurred_at, file_id, line_number{kind}
 from ({parsed}) as parsed
 where reason is null
 
@@ -378,3 +379,9 @@ from operations.log_files
 left join ends using (file_id)
 left join firsts using (file_id)
 where file_id in $1
+
+-- name: stale_kinds
+-- One row: whether some event is of another kind than $kinds, or was rejected as of a kind that is now among them.
+select
+    exists (from raw.events where if(len($kinds) = 0, event is not null, coalesce(event not in $kinds, true)))
+    or exists (from raw.rejects where reason in $reasons) as stale

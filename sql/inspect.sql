@@ -18,8 +18,7 @@ select
 -- edges: one row per pair of a user and an item with a like, before the filters of binarize.
 create or replace temp table edges as
 select distinct user_id as user_code, item_id as item_code
-from raw.events
-where value >= $threshold
+from {likes}
 
 -- name: rejects
 -- One row per reason for which lines were rejected: how many, and the first of them.

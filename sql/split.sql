@@ -44,7 +44,7 @@ create or replace temp view active_edges as
 select
     user_index,
     item_index,
-    event_count,
+    coalesce(weight, event_count)::float as confidence,
     (first_file_id << 40) | first_line as position,
     part
 from indexed.interactions
@@ -129,7 +129,7 @@ select
     edges.user_index,
     edges.item_index,
     item_column,
-    event_count,
+    confidence,
     part,
     (case
         when item_column is null then 'dropped'
@@ -146,7 +146,7 @@ select
     user_index,
     item_index,
     item_column,
-    event_count,
+    confidence,
     part,
     'fit'::enum('fit', 'fold_in', 'target', 'dropped') as role
 from active_edges
@@ -168,7 +168,7 @@ select
     edges.user_index,
     edges.item_index,
     edges.item_index as item_column,
-    event_count,
+    coalesce(weight, event_count)::float as confidence,
     case
         when edges.item_index = left_out.item_index then 'held_out'::enum('train', 'held_out')
         else 'train'::enum('train', 'held_out')
@@ -181,7 +181,7 @@ left join left_out using (user_index)
 select quantile_disc(first_at::date, 1 - $share) as next_from from {edges}
 
 -- name: next_events
--- One row per curated edge with its role; `event_count` is of events before the cut, as no later one may be learned from.
+-- One row per curated edge with its role; `confidence` is of events before the cut, as no later one may be learned from.
 -- `position` is where the first of these was in the logs; null where that is the edge's own first line.
 create or replace temp table next_events_roles as
 with astride as (  -- edges with events on both sides of the cut
@@ -196,13 +196,12 @@ with astride as (  -- edges with events on both sides of the cut
     select
         user_index,
         item_index,
-        count(*)::integer as events,
-        min((file_id << 40) | line_number) as position
-    from raw.events
+        count(*) as events,
+        sum(weight)::double as sum_before,
+        min(position) filter (weight is null) as position
+    from {events} as events
     join astride using (user_id, item_id)
-    where value >= $threshold
-      and occurred_at < $next_from
-      and ($since is null or occurred_at >= $since)
+    where occurred_at < $next_from or (occurred_at is null and weight is not null)
     group by user_index, item_index
 ), known_users as (
     select distinct user_index, true as user_known from indexed.interactions where first_at < $next_from
@@ -216,7 +215,7 @@ select
     edges.user_index,
     edges.item_index,
     item_column,
-    coalesce(events, event_count) as event_count,
+    coalesce(sum_before, weight, events, event_count)::float as confidence,
     first_at,
     position,
     case
@@ -269,7 +268,7 @@ select
     edges.user_index,
     edges.item_index,
     edges.item_index as item_column,
-    event_count,
+    coalesce(weight, event_count)::float as confidence,
     case when in_train then 'train' else 'test' end as role,
     in_line is not null as has_place,
     first_at is not null as has_time,
@@ -360,7 +359,7 @@ with drawn as (
 select
     user_index,
     item_column,
-    1::integer as event_count,
+    1::float as confidence,
     case
         when draw < share then part
         when trained is null or trained then 'train'

@@ -108,19 +108,23 @@ def two_tastes(home: Home, users: int = 60, items: int = 20, likes: int = 12) ->
 
 
 def log_into(home: Home, events: Sequence[tuple], file_id: int = 1) -> None:
-    """Put (user, item, value) events into `raw.events`, one file a call, lines numbered from 1."""
+    """Put (user, item, value[, time[, kind]]) events into `raw.events`, one file a call, lines numbered from 1."""
     with warehouse.open_warehouse(home) as connection:
         columns = list(
             zip(
-                *[(str(user), str(item), float(value), (when or [None])[0]) for user, item, value, *when in events],
+                *[
+                    (str(user), str(item), float(value), *(*rest, None, None)[:2])
+                    for user, item, value, *rest in events
+                ],
                 strict=True,
             )
         )
-        kinds = (pa.string(), pa.string(), pa.float64(), pa.timestamp("us"))
-        names = ("user_id", "item_id", "value", "occurred_at")
+        kinds = (pa.string(), pa.string(), pa.float64(), pa.timestamp("us"), pa.string())
+        names = ("user_id", "item_id", "value", "occurred_at", "event")
         incoming = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
         connection.register("incoming", incoming)
-        connection.execute(f"insert into raw.events select *, {file_id}, row_number() over () from incoming")
+        numbered = f"select *, {file_id} as file_id, row_number() over () as line_number from incoming"
+        connection.execute(f"insert into raw.events by name {numbered}")
         connection.unregister("incoming")
         connection.execute(
             "insert into operations.log_files values (?, ?, ?, 1, ?, 0, now()::timestamp)",

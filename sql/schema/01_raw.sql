@@ -7,7 +7,8 @@ create table if not exists raw.events (
     value double not null,
     occurred_at timestamp,
     file_id bigint not null,
-    line_number bigint not null
+    line_number bigint not null,
+    event varchar
 );
 -- raw.rejects: one row per line that could not be read, with the reason.
 create table if not exists raw.rejects (

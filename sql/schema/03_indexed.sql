@@ -18,7 +18,8 @@ create table if not exists indexed.interactions (
     first_at timestamp,
     last_at timestamp,
     first_file_id bigint not null,
-    first_line bigint not null
+    first_line bigint not null,
+    weight double
 );
 -- indexed.strong_generalization: one row per edge of a user that the protocol keeps.
 create table if not exists indexed.strong_generalization (

@@ -11,7 +11,8 @@ select
     first_at,
     last_at,
     first_file_id,
-    first_line
+    first_line,
+    weight
 from indexed.interactions
 join indexed.users using (user_index)
 join indexed.items using (item_index);

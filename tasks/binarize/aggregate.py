@@ -21,6 +21,7 @@ BYTES_PER_EVENT = 24
 EDGE_SCHEMA = pa.schema(
     [("user_code", pa.int32()), ("item_code", pa.int32()), ("event_count", pa.int32())]
     + [(name, pa.int64()) for name in ("first_at", "last_at", "position")]
+    + [("weight", pa.float64())]
 )
 MIN_TIME, MAX_TIME = -(2**63), 2**63 - 1  # sentinels: the time of an event without one, and above all times
 
@@ -69,7 +70,9 @@ def _load_events(
     """
     next_free, events = starts[:-1].copy(), np.empty((int(starts[-1]), 3), dtype=np.int64)
     connection.complete()
-    likes = connection.sql(sql.statement("binarize/likes"), params={**values, "never": MIN_TIME})
+    selected = sql.statement("binarize/events_at_threshold")
+    statement = sql.statement("binarize/likes", likes=f"({selected})")
+    likes = connection.sql(statement, params={**values, "never": MIN_TIME})
     for batch in likes.to_arrow_reader(EVENTS_PER_BATCH):
         users, items, times, positions = (column.to_numpy() for column in batch.columns)
         put_events(next_free, users, items, times, positions, events)
@@ -102,4 +105,5 @@ def _aggregate_events(starts: np.ndarray, events: np.ndarray, first_user: int) -
         last_times,
         positions,
     ]
-    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=EDGE_SCHEMA)
+    without_weights = pa.nulls(len(edge_starts), pa.float64())
+    return pa.RecordBatch.from_arrays([*map(pa.array, columns), without_weights], schema=EDGE_SCHEMA)

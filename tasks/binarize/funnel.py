@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import polars as pl
 
+from oneclass import sql
+from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.stores import warehouse
 
 MAX_REASONS = 20
@@ -31,11 +33,24 @@ class FunnelStep(NamedTuple):
 
 
 def count_event_steps(
-    connection: duckdb.DuckDBPyConnection, threshold: float, since: date | None = None, until: date | None = None
+    connection: duckdb.DuckDBPyConnection,
+    settings: BinarizeSettings,
+    since: date | None = None,
+    until: date | None = None,
 ) -> list[FunnelStep]:
-    """Return the steps from lines to the events that count as likes."""
+    """Return the steps from lines to the events that count as likes or, where values add up, have weights."""
     period = {"since": since, "until": until}
-    events, inside, liked = warehouse.select(connection, "binarize/event_counts", threshold=threshold, **period).row(0)
+    counts: str = "value >= $threshold"
+    values: dict[str, Any] = {"threshold": settings.threshold}
+    if settings.adds_values:
+        counts = "(not $has_kinds or event in $counting) and (not $has_half_life or occurred_at is not null)"
+        values = {
+            "has_kinds": bool(settings.event_weights),
+            "counting": [kind for kind, weight in settings.event_weights.items() if weight],
+            "has_half_life": settings.half_life_days is not None,
+        }
+    statement = sql.statement("binarize/event_counts", counts=counts)
+    events, inside, counted = warehouse.fetch_row(connection, statement, {**values, **period})
     reasons = warehouse.select(connection, "inspect/rejects").select("reason", "lines").rows()
     if other := sum(lines for _, lines in reasons[MAX_REASONS:]):
         reasons = [*reasons[:MAX_REASONS], ("other reasons", other)]
@@ -47,12 +62,20 @@ def count_event_steps(
     if since or until:
         flags = " ".join(f"--{name} {day}" for name, day in period.items() if day)
         steps.append(FunnelStep("events", f"outside {flags}, or without a time", events - inside, inside))
-    return [*steps, FunnelStep("events", f"value below binarize.threshold = {threshold:g}", inside - liked, liked)]
+    reason = f"value below binarize.threshold = {settings.threshold:g}"
+    if settings.adds_values:
+        reason = "of a kind with the weight 0, or without the time that half_life_days needs"
+    return [*steps, FunnelStep("events", reason, inside - counted, counted)]
 
 
-def count_pairs(liked_events: int, likes: int, users: int, items: int) -> FunnelStep:
-    """Return the step from liked events to likes, pairs of a user and an item."""
-    return FunnelStep("likes", "repeat a like of the same user and item", liked_events - likes, likes, users, items)
+def count_pairs(settings: BinarizeSettings, events: int, likes: int, users: int, items: int) -> FunnelStep:
+    """Return the step from events that count to likes, pairs of a user and an item."""
+    reason = "repeat a like of the same user and item"
+    if settings.adds_values:
+        reason = (
+            f"of a pair whose weights add up to less than binarize.threshold = {settings.threshold:g}, or beside one"
+        )
+    return FunnelStep("likes", reason, events - likes, likes, users, items)
 
 
 def count_edges(connection: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:

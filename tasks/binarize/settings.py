@@ -1,10 +1,13 @@
 """The settings of the stage `binarize`."""
 
-from typing import ClassVar
+import math
+from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from oneclass.models.settings import Settings
+
+MIN_SUM = 1e-9  # weights are added up in steps of this
 
 
 class BinarizeSettings(Settings):
@@ -13,7 +16,26 @@ class BinarizeSettings(Settings):
     deprecated: ClassVar = {"observed_negatives": "explicit_negatives"}
 
     threshold: float = Field(
-        1.0, allow_inf_nan=False, description="An event is a like when its value is at least this."
+        1.0,
+        allow_inf_nan=False,
+        description="An event is a like when its value is at least this; where values add up, a pair whose sum is.",
+    )
+    sum_values: bool = Field(
+        False,
+        description="Add up the values of a pair's events, so that a negative one takes back what came before. The sum "
+        "is the pair's `weight`.",
+    )
+    event_weights: dict[str, float] = Field(
+        {},
+        description="What an event of each kind adds, times its value; 0 leaves the kind out. From `[events]` of the "
+        "data set's file; values then add up.",
+    )
+    half_life_days: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Days after which an event adds half as much, counted back from the last event of the period. From "
+        "`half_life_days` of the data set's file; values then add up.",
     )
     min_user_edges: int = Field(0, ge=0, description="Drop users with fewer edges, in one pass, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Drop items with fewer edges, in one pass.")
@@ -28,3 +50,25 @@ class BinarizeSettings(Settings):
         "`wmf.explicit_negative_weight`), which "
         "turn it on.",
     )
+
+    @property
+    def adds_values(self) -> bool:
+        """Whether a pair is judged by the sum of its events, not by each of them."""
+        return self.sum_values or bool(self.event_weights) or self.half_life_days is not None
+
+    @field_validator("event_weights")
+    @classmethod
+    def _weights_are_finite(cls, weights: dict[str, float]) -> dict[str, float]:
+        for kind, weight in weights.items():
+            if not math.isfinite(weight):
+                raise ValueError(f"the weight of {kind} is {weight}; give a finite number, 0 to leave the kind out")
+        return weights
+
+    @model_validator(mode="after")
+    def _sums_need_a_positive_threshold(self) -> Self:
+        if self.adds_values and self.threshold < MIN_SUM:
+            raise ValueError(
+                f"threshold = {self.threshold:g}: must be above 0 where values add up, since pairs whose events take "
+                "each other back have the sum 0"
+            )
+        return self

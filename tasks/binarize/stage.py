@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 
 from oneclass import sql
-from oneclass.tasks.binarize import aggregate, funnel
+from oneclass.tasks.binarize import aggregate, funnel, weights
 from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.errors import InputError
@@ -44,7 +44,8 @@ def binarize(
         InputError: no edge is left, or `since` or `until` is given and the logs have no times.
     """
     parameters = {**settings.model_dump(), "since": since, "until": until}
-    with warehouse.run_stage(home, run_id, "binarize", parameters) as connection:
+    contract_parameters = {**parameters, **weights.contract_parameters(settings)}
+    with warehouse.run_stage(home, run_id, "binarize", contract_parameters) as connection:
         cache = StageCache(
             connection,
             "binarize",
@@ -53,7 +54,7 @@ def binarize(
             parameters=parameters,
             tables=TABLES,
         )
-        steps = funnel.count_event_steps(connection, settings.threshold, since, until)
+        steps = funnel.count_event_steps(connection, settings, since, until)
         if stored := cache.lookup():
             result, edge_steps = Binarized(**stored["sizes"]), [FunnelStep(*step) for step in stored["steps"]]
         else:
@@ -71,10 +72,18 @@ def _rewrite_interactions(
     connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
 ) -> tuple[Binarized, list[FunnelStep]]:
     if since or until:
-        _require_times(connection)
+        _require_times(connection, "--since and --until need")
+    if settings.half_life_days is not None:
+        _require_times(connection, "half_life_days needs")
     values = {"threshold": settings.threshold, "since": since, "until": until}
+    if settings.adds_values:
+        weights.create_weighted_events(connection, settings, since, until)
+        connection.execute(sql.statement("binarize/weighted_pairs"), {"threshold": settings.threshold})
+        likes, like_values = "from weighted_pairs", None
+    else:
+        likes, like_values = sql.statement("binarize/events_at_threshold"), values
     for side in ("user", "item"):
-        connection.execute(sql.statement("binarize/codes", side=side), values)
+        connection.execute(sql.statement("binarize/codes", side=side, likes=f"({likes})"), like_values)
     for table in TABLES:
         connection.execute(f"delete from {table}")
     is_unfiltered = max(settings.min_user_edges, settings.min_item_edges, settings.k_core) < 2
@@ -83,18 +92,22 @@ def _rewrite_interactions(
             _store_vertices(connection, side, "code", f"{side}_codes")
     else:
         connection.execute(sql.statement("binarize/edges"))
-    for edges in aggregate.aggregate_edges(connection, values, resources.free_memory() // 3):
-        connection.register("folded", edges)
-        if is_unfiltered:
-            _store_edges(connection, "(select * rename (user_code as user_index, item_code as item_index) from folded)")
-        else:
-            connection.execute("insert into edges from folded")
-        connection.unregister("folded")
-    edge_steps = [_count_likes(connection, "indexed.interactions" if is_unfiltered else "edges")]
+    if settings.adds_values:
+        connection.execute(sql.statement("binarize/weighted_edges"), {"never": aggregate.MIN_TIME})
+        _insert_folded(connection, is_unfiltered)
+    else:
+        for edges in aggregate.aggregate_edges(connection, values, resources.free_memory() // 3):
+            connection.register("folded", edges)
+            _insert_folded(connection, is_unfiltered)
+            connection.unregister("folded")
+    edge_steps = [_count_likes(connection, settings, "indexed.interactions" if is_unfiltered else "edges")]
     if not is_unfiltered:
         edge_steps += _filter_active(connection, settings)
-    if settings.explicit_negatives:
-        connection.execute(sql.statement("binarize/observed_negatives"), values)
+    if settings.explicit_negatives and settings.adds_values:
+        connection.execute(sql.statement("binarize/observed_negatives", events="weighted_events"))
+    elif settings.explicit_negatives:
+        below = sql.statement("binarize/events_below_threshold")
+        connection.execute(sql.statement("binarize/observed_negatives", events=f"({below})"), values)
     # one row: how many edges, users and items the observed graph has
     sizes = """select
         (select count(*) from indexed.interactions) as edges,
@@ -107,21 +120,31 @@ def _rewrite_interactions(
     return result, edge_steps
 
 
-def _count_likes(connection: duckdb.DuckDBPyConnection, edges: str) -> FunnelStep:
-    # one row: how many events are likes, of how many pairs, users and items
+def _count_likes(connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, edges: str) -> FunnelStep:
+    events = (
+        "count(*) from weighted_events" if settings.adds_values else "coalesce(sum(events), 0)::bigint from user_codes"
+    )
+    # one row: how many events are likes, or have weights, of how many pairs, users and items
     sizes = f"""select
-        (select coalesce(sum(events), 0)::bigint from user_codes),
+        (select {events}),
         (select count(*) from {edges}), (select count(*) from user_codes), (select count(*) from item_codes)"""
-    return funnel.count_pairs(*warehouse.fetch_row(connection, sizes))
+    return funnel.count_pairs(settings, *warehouse.fetch_row(connection, sizes))
 
 
-def _require_times(connection: duckdb.DuckDBPyConnection) -> None:
+def _insert_folded(connection: duckdb.DuckDBPyConnection, is_unfiltered: bool) -> None:
+    if is_unfiltered:
+        _store_edges(connection, "(select * rename (user_code as user_index, item_code as item_index) from folded)")
+    else:
+        connection.execute("insert into edges from folded")
+
+
+def _require_times(connection: duckdb.DuckDBPyConnection, need: str) -> None:
     query = "select count(*) - count(occurred_at), count(*) from raw.events"
     without, events = warehouse.fetch_row(connection, query)
     if events and without == events:
-        raise InputError("--since and --until need the times of events, and these logs have none; leave them out.")
+        raise InputError(f"{need} the times of events, and these logs have none; leave them out.")
     if without:
-        logger.warning("%s events have no time, so --since and --until leave them out", f"{without:,}")
+        logger.warning("%s events have no time, which %s; they are left out", f"{without:,}", need)
 
 
 def _store_edges(connection: duckdb.DuckDBPyConnection, edges: str) -> None:
@@ -160,6 +183,12 @@ def _explain_empty_result(
             f"binarize: the activity filters leave none of {likes:,} likes (binarize.min_item_edges = "
             f"{settings.min_item_edges}, binarize.min_user_edges = {settings.min_user_edges}, binarize.k_core = "
             f"{settings.k_core}). Lower them."
+        )
+    if settings.adds_values:
+        highest = warehouse.fetch_row(connection, sql.statement("binarize/highest_sum"))[0]
+        return (
+            f"binarize: no pair of a user and an item reaches binarize.threshold = {settings.threshold:g}: the weights "
+            f"of its events add up to {highest or 0:g} at most. Lower it, or raise weights under [events]."
         )
     if since or until:
         inside, first, last = warehouse.fetch_row(

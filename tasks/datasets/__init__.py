@@ -13,7 +13,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from oneclass.tasks.errors import InputError
 
-Role = Literal["user", "item", "value", "time", "-"]
+Role = Literal["user", "item", "value", "time", "event", "-"]
+EVENT_COLUMNS = (
+    "event",
+    "event_type",
+    "event_name",
+    "action",
+    "action_type",
+    "behavior",
+    "behavior_type",
+    "interaction",
+)
+"""Accepted names of the column with the kind of event, where `[events]` is declared and `columns.event` is not."""
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "excel": 0}
 """The units of times in numbers: ticks in a second since 1970; `excel` counts days since 1899-12-30."""
 DATASET_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -33,6 +44,8 @@ class Columns(BaseModel):
     """Empty if the log has no values: every event then counts 1."""
     time: tuple[str, ...] = ("timestamp", "occurred_at", "ordered_at", "time", "date")
     """Empty if the times are to be left out; a log without such a column has none."""
+    event: tuple[str, ...] = ()
+    """Of the kind of event, with `[events]`; by default one of `EVENT_COLUMNS`."""
 
 
 class Titles(BaseModel):
@@ -85,6 +98,11 @@ class Dataset(BaseModel):
     """Ids that stand for a missing one: their lines are rejected."""
     item_separator: str = ""
     """Of the items in a cell that lists several: each is an event of its own."""
+    events: dict[str, float] = {}
+    """What an event of each kind adds to its pair of a user and an item, times its value; 0 leaves the kind out. Lines
+    of other kinds are rejected."""
+    half_life_days: float | None = None
+    """Days after which an event adds half as much, counted back from the last event of the period."""
     value_min: float | None = None
     value_max: float | None = None
     """Lines with values outside these bounds are rejected."""
@@ -125,6 +143,33 @@ class Dataset(BaseModel):
         if not self.title:
             object.__setattr__(self, "title", self.name)
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _half_life_is_no_kind(cls, given: Any) -> Any:
+        # In TOML a key below [events] belongs to that table.
+        if isinstance(events := given.get("events"), dict) and "half_life_days" in events:
+            events = dict(events)
+            given = {**given, "half_life_days": events.pop("half_life_days"), "events": events}
+        return given
+
+    @model_validator(mode="after")
+    def _events_have_a_column(self) -> Self:
+        if (self.columns.event or "event" in self.fields) and not self.events:
+            raise ValueError("columns.event names the kind of event: state what each kind adds under [events]")
+        if self.events and (self.layout != "recognised" or (self.fields and "event" not in self.fields)):
+            raise ValueError("[events] needs a column with the kind of event: place `event` among the fields")
+        if self.events and not self.columns.event:
+            object.__setattr__(self, "columns", self.columns.model_copy(update={"event": EVENT_COLUMNS}))
+        return self
+
+    @property
+    def binarize_settings(self) -> dict[str, Any]:
+        """The settings of `[binarize]`, with those of `[events]` and `half_life_days` among them."""
+        declared: dict[str, Any] = {"event_weights": self.events} if self.events else {}
+        if self.half_life_days is not None:
+            declared["half_life_days"] = self.half_life_days
+        return {**self.binarize, **declared}
 
     @field_validator("timezone")
     @classmethod

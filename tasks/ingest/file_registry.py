@@ -13,6 +13,7 @@ import duckdb
 import polars as pl
 
 from oneclass import sql
+from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.landing import DONE, QUARANTINE, RejectedFile
@@ -141,6 +142,14 @@ def load_known_files(home: Home) -> list[KnownFile]:
     with warehouse.open_warehouse(home) as connection:  # for writing, to migrate an older warehouse
         rows = connection.execute(sql.statement("ingest/known_files")).fetchall()
     return [KnownFile(file_id, name or known_name(home, path), path, *rest) for file_id, name, path, *rest in rows]
+
+
+def has_stale_kinds(home: Home, dataset: Dataset) -> bool:
+    """Whether logs in the warehouse were read by other kinds of events than the data set's file declares."""
+    with warehouse.open_warehouse(home) as connection:
+        reasons = [f"unknown kind of event {kind}" for kind in dataset.events]
+        values = {"kinds": list(dataset.events), "reasons": reasons}
+        return warehouse.fetch_row(connection, sql.statement("ingest/stale_kinds"), values)[0]
 
 
 def known_name(home: Home, path: str) -> str:

@@ -44,8 +44,8 @@ class LogFormat:
         header: the header itself; where it is repeated, it is skipped.
         comments: whether lines that begin with `#` are skipped.
         fields: the number of fields of a line.
-        columns: role ("user", "item", "value", "time") -> position of its field, from 1; in Parquet its name; in JSON
-            its path.
+        columns: role ("user", "item", "value", "time", "event") -> position of its field, from 1; in Parquet its name;
+            in JSON its path.
         types: role -> DuckDB's type of a Parquet column.
         has_row_numbers: whether a Parquet log has its own column `file_row_number`.
         item_lists: whether the item's field lists several items.
@@ -109,12 +109,13 @@ def match_columns(header: Sequence[str], columns: Columns) -> tuple[dict[str, in
     """
     lowered = [name.strip().lower() for name in header]
     positions = {}
-    for role in ROLES:
+    for role in (*ROLES, "event"):
         accepted = [name.lower() for name in getattr(columns, role)]
         if match := next((name for name in accepted if name in lowered), None):
             positions[role] = lowered.index(match) + 1
     named = sum(bool(name) for name in lowered)  # an index column has no name
     needed = ["user", "item", *(["value"] if columns.value and len(positions) < named else [])]
+    needed += ["event"] if columns.event else []
     return positions, [role for role in needed if role not in positions]
 
 
@@ -140,7 +141,10 @@ def suggest_columns(names: Sequence[str], dataset: Dataset) -> str:
     for role in ("user", "item"):
         free = [name for name in names if name.strip() and name not in chosen.values()]
         chosen.setdefault(role, next(iter(free), "COLUMN"))
-    lines = [f"{role} = [{json.dumps(chosen[role].strip(), ensure_ascii=False)}]" for role in ROLES if role in chosen]
+    if dataset.events:
+        chosen.setdefault("event", "COLUMN")
+    roles = [role for role in (*ROLES, "event") if role in chosen]
+    lines = [f"{role} = [{json.dumps(chosen[role].strip(), ensure_ascii=False)}]" for role in roles]
     if "value" not in chosen:
         lines.append("value = []    # every line counts 1")
     return "\n".join(["[columns]", *lines])
@@ -156,6 +160,7 @@ def split_line(line: str, layout: LogFormat) -> list[str]:
 def _is_netflix(filled: Sequence[str], dataset: Dataset) -> bool:
     return (
         not dataset.fields
+        and not dataset.events
         and any(MOVIE_HEADER.fullmatch(line) for line in filled)
         and _matching_share(filled, MOVIE_HEADER, NETFLIX_RATING) >= MIN_MATCH
     )

@@ -79,7 +79,7 @@ def _load_batch(connection: duckdb.DuckDBPyConnection, prepared: Sequence[Prepar
         return
     for file in prepared:
         parsed = statements.parse_parquet(file.path, file.file_id, layout, dataset, bounds)
-        _insert_events(connection, parsed, with_rejects=True)
+        _insert_events(connection, parsed, dataset, with_rejects=True)
 
 
 def _check_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
@@ -185,15 +185,18 @@ def _load_text(
     else:
         parsed = sql.statement(f"ingest/{layout.statement}", damaged=damaged, **bounds)
         connection.execute(sql.statement("ingest/places", parsed=parsed))
-    events = _insert_events(connection, parsed)
+    events = _insert_events(connection, parsed, dataset)
     one_each = layout.statement in ("netflix", "delimited") and not layout.item_lists
     if not one_each or events < filled - without_event:
         connection.execute(sql.statement("ingest/rejects", parsed=parsed))
     connection.execute("drop table ingest_text")
 
 
-def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, with_rejects: bool = False) -> int:
-    events = fetch_row(connection, sql.statement("ingest/events", parsed=parsed))[0]
+def _insert_events(
+    connection: duckdb.DuckDBPyConnection, parsed: str, dataset: Dataset, with_rejects: bool = False
+) -> int:
+    kind = ", event" if dataset.events else ""
+    events = fetch_row(connection, sql.statement("ingest/events", parsed=parsed, kind=kind))[0]
     if with_rejects:
         connection.execute(sql.statement("ingest/rejects", parsed=parsed))
     return events

@@ -9,10 +9,13 @@ from typing import Any
 
 import duckdb
 import polars as pl
+from pydantic import ValidationError
 
 from oneclass import sql
 from oneclass.tasks.binarize import funnel
 from oneclass.tasks.binarize.funnel import FunnelStep
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.weights import create_weighted_events
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import containers
@@ -98,12 +101,22 @@ def format_preview(preview: Preview) -> str:
 
 def _count_steps(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> list[FunnelStep]:
     """Count what the settings of binarize would leave of the events in `raw`."""
-    threshold = dataset.binarize.get("threshold", 1.0)
-    steps = funnel.count_event_steps(connection, threshold)
-    connection.execute(sql.statement("inspect/edges"), {"threshold": threshold})
-    filters = {name: dataset.binarize.get(name, 0) for name in ("min_item_edges", "min_user_edges", "k_core")}
-    likes = funnel.count_pairs(steps[-1].remaining, *funnel.count_edges(connection))
-    return [*steps, likes, *funnel.filter_edges(connection, **filters)]
+    try:
+        settings = BinarizeSettings(**dataset.binarize_settings)
+    except ValidationError as error:
+        raise InputError(f"data set {dataset.name}, [binarize]: {error.errors()[0]['msg']}.") from error
+    steps = funnel.count_event_steps(connection, settings)
+    if settings.adds_values:
+        create_weighted_events(connection, settings, None, None)
+        connection.execute(sql.statement("binarize/weighted_pairs"), {"threshold": settings.threshold})
+        connection.execute(sql.statement("inspect/edges", likes="weighted_pairs"))
+    else:
+        likes = sql.statement("binarize/events_at_threshold")
+        values = {"threshold": settings.threshold, "since": None, "until": None}
+        connection.execute(sql.statement("inspect/edges", likes=f"({likes})"), values)
+    pairs = funnel.count_pairs(settings, steps[-1].remaining, *funnel.count_edges(connection))
+    filters = {name: getattr(settings, name) for name in ("min_item_edges", "min_user_edges", "k_core")}
+    return [*steps, pairs, *funnel.filter_edges(connection, **filters)]
 
 
 def format_toml(preview: Preview) -> str:

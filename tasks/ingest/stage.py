@@ -94,7 +94,8 @@ def ingest(
     known = {} if replace else {one.sha256: one.size for one in known_files}
     logs = (scanner or SourceScanner(dataset)).scan(paths, known, rejected)
     is_nightly = not named and not replace
-    replace = replace and {log.sha256 for log in logs} != {one.sha256 for one in known_files}
+    if replace and {log.sha256 for log in logs} == {one.sha256 for one in known_files}:
+        replace = file_registry.has_stale_kinds(home, dataset)
     while True:
         if rejected and not logs and not known_files:
             landing.quarantine_files(home, rejected)
@@ -153,6 +154,7 @@ def _write_events(
         "value_min": dataset.value_min,
         "value_max": dataset.value_max,
         "max_reject_share": dataset.max_reject_share,
+        "kinds": list(dataset.events),
         "fresh_within_hours": settings.fresh_within_hours,
         "large_share": LARGE_SHARE,
         "even_shares": EVEN_SHARES,

@@ -60,7 +60,7 @@ def parse_text(
         "ingest/fields",
         header_lines=str(layout.header_lines),
         is_data=" and ".join(conditions) or "true",
-        **{"value": "'1'", "time": "null::varchar"} | fields,
+        **{"value": "'1'", "time": "null::varchar", "event": ""} | fields,
     )
     return sql.statement(
         "ingest/parse",
@@ -73,6 +73,7 @@ def parse_text(
         spoilt=quoted_field_condition,
         occurred_at=times.to_utc(layout.time_formats, dataset.timezone),
         **_id_conditions(dataset),
+        **_kind_conditions(dataset),
         **_time_condition(layout),
         **bounds,
     )
@@ -90,6 +91,7 @@ def parse_parquet(path: Path, file_id: int, layout: LogFormat, dataset: Dataset,
         item=_as_text(columns["item"], types["item"]),
         value=columns.get("value", "1"),
         time=_as_time_or_text(columns["time"], types["time"]) if "time" in columns else "null::timestamp",
+        event=f", trim({columns['event']}::varchar, ' ') as event" if "event" in columns else "",
         row_number="row_number() over ()" if layout.has_row_numbers else "file_row_number + 1",
         numbered=str(not layout.has_row_numbers).lower(),
     )
@@ -109,6 +111,7 @@ def parse_parquet(path: Path, file_id: int, layout: LogFormat, dataset: Dataset,
         if is_instant
         else times.to_utc(layout.time_formats, dataset.timezone),
         **_id_conditions(dataset),
+        **_kind_conditions(dataset),
         **_time_condition(layout),
         **bounds,
     )
@@ -124,6 +127,8 @@ def _delimited_fields(layout: LogFormat, dataset: Dataset) -> dict[str, str]:
         pattern = _quote_literal(f'{escaped}("(?:[^"]|"")*"|[^"{escaped}][^{escaped}]*|)')
         split = sql.statement("ingest/quoted_fields", delimiter=delimiter, pattern=pattern)
     columns = {role: f"field[{place}]" for role, place in layout.columns}
+    if "event" in columns:
+        columns["event"] = f", trim({columns['event']}, ' ') as event"
     if layout.item_lists:
         columns["item"] = f"string_split({columns['item']}, {_quote_literal(dataset.item_separator)})"
     return {"split": split, **columns}
@@ -131,9 +136,10 @@ def _delimited_fields(layout: LogFormat, dataset: Dataset) -> dict[str, str]:
 
 def _json_fields(layout: LogFormat) -> dict[str, str]:
     columns = {role: f"json_extract_string(line, {_quote_literal(str(path))})" for role, path in layout.columns}
-    return {"split": "if(json_valid(line), [line], null)"} | {
-        role: f"if(json_valid(line), {column}, null)" for role, column in columns.items()
-    }
+    columns = {role: f"if(json_valid(line), {column}, null)" for role, column in columns.items()}
+    if "event" in columns:
+        columns["event"] = f", trim({columns['event']}, ' ') as event"
+    return {"split": "if(json_valid(line), [line], null)", **columns}
 
 
 def _as_number(decimal: str) -> str:
@@ -177,6 +183,18 @@ def _id_conditions(dataset: Dataset) -> dict[str, str]:
     listed = ", ".join(map(_quote_literal, missing))
     first = ", ".join(sorted({str(ord(text[0])) for text in missing if text}))
     return {f"no_{role}": f"ascii({role}_id) in ({first}) and {role}_id in ({listed})" for role in ("user", "item")}
+
+
+def _kind_conditions(dataset: Dataset) -> dict[str, str]:
+    """Return the condition that the data set's file does not name an event's kind, and the reason to reject it."""
+    if not dataset.events:
+        return {"kind": "", "unknown_kind": "false", "kind_reason": "null"}
+    return {
+        "kind": ", event",
+        "unknown_kind": f"coalesce(event not in ({', '.join(map(_quote_literal, dataset.events))}), true)",
+        "kind_reason": "if(coalesce(event, '') = '', 'names no kind of event', "
+        "'unknown kind of event ' || left(event, 100))",
+    }
 
 
 def escape_path(path: Path) -> str:

@@ -23,14 +23,14 @@ def load_csr(
     columns: int,
     users: np.ndarray | None = None,
     *,
-    value: str = "event_count",
+    value: str = "confidence",
 ) -> tuple[np.ndarray, csr_matrix]:
     """Load the edges of a relation as (users, CSR); row i belongs to the i-th of `users`, by default all users in it.
 
     Edges are placed batch by batch, so that memory holds only the matrix.
 
     Args:
-        value: the column of the entries, an INTEGER without NULLs, below 2^24.
+        value: the column of the entries, an INTEGER below 2^24 or a FLOAT, without NULLs.
     """
     # one row per user, by index: how many edges it has
     degrees_by_user = f"select user_index, count(*) from {edges} group by user_index order by user_index"

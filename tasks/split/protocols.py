@@ -17,6 +17,8 @@ from scipy.sparse import csr_matrix
 from oneclass import sql
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.numerics.md5 import select_lowest_md5
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.weights import create_weighted_events
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.matrix import insert_table, load_csr, store_roles
 from oneclass.tasks.split.settings import SplitSettings
@@ -44,16 +46,25 @@ def find_cut_day(connection: duckdb.DuckDBPyConnection, settings: SplitSettings)
 
 
 def make_next_events(
-    connection: duckdb.DuckDBPyConnection, next_from: date, threshold: float, since: date | None
+    connection: duckdb.DuckDBPyConnection,
+    next_from: date,
+    likes: BinarizeSettings,
+    since: date | None,
+    until: date | None,
 ) -> SplitMatrices:
     """Fill `indexed.next_events` and return its matrices; test users are training users.
 
     Args:
         next_from: the first day of the targets, of `find_cut_day`.
-        threshold, since: by which `binarize` selected likes; only these are counted.
+        likes, since, until: by which `binarize` selected likes; only these are counted.
     """
-    values = {"next_from": next_from, "threshold": threshold, "since": since}
-    connection.execute(sql.statement("split/next_events"), values)
+    events, values = "from weighted_events", {}
+    if likes.adds_values:
+        create_weighted_events(connection, likes, since, until)
+    else:
+        events = sql.statement("binarize/events_at_threshold")
+        values = {"threshold": likes.threshold, "since": since, "until": until}
+    connection.execute(sql.statement("split/next_events", events=f"({events})"), {"next_from": next_from, **values})
     store_roles(connection, "next_events", "next_events_roles")
     items = select(connection, "split/next_items")["item_index"].to_numpy()
     everyone, train = load_csr(connection, "next_events_roles where role = 'train'", len(items))

@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 
 from oneclass import sql
+from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import TABLES
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
@@ -79,8 +80,9 @@ def split(
     seed: int,
     ids_are_numbers: bool = True,
     given_files: tuple[Sequence[int], Sequence[int]] | None = None,
-    threshold: float = 1.0,
+    likes: BinarizeSettings | None = None,
     since: date | None = None,
+    until: date | None = None,
 ) -> Splits:
     """Rewrite the protocols' tables of `indexed` and store the matrices; tables of other protocols are emptied.
 
@@ -91,15 +93,16 @@ def split(
         seed: of the hashes; liang2018 uses its published one.
         ids_are_numbers: whether liang2018 sorts users numerically or as text.
         given_files: `file_id`s of the train and of the test files, for `given`.
-        threshold, since: by which `binarize` selected likes, for the counts of `next_events`.
+        likes, since, until: by which `binarize` selected likes, for the counts and weights of `next_events`.
 
     Raises:
         InputError: liang2018 with too few users for `split.held_out_users`, next_events of logs without times, or
             `split.validation = latest` of a given split without an order.
     """
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
-    by_time, like_values = "next_events" in protocols, {"threshold": threshold, "since": since}
-    arguments = _SplitArguments(protocols, seed, ids_are_numbers, given_files, threshold, since)
+    by_time, likes = "next_events" in protocols, likes or BinarizeSettings()
+    like_values = {**likes.model_dump(), "since": since, "until": until}
+    arguments = _SplitArguments(protocols, seed, ids_are_numbers, given_files, likes, since, until)
     parameters = {
         **settings.model_dump(),
         "seed": seed,
@@ -142,8 +145,9 @@ class _SplitArguments:
     seed: int
     ids_are_numbers: bool
     given_files: tuple[Sequence[int], Sequence[int]] | None
-    threshold: float
+    likes: BinarizeSettings
     since: date | None
+    until: date | None
 
 
 def _rewrite_splits(
@@ -183,7 +187,7 @@ def _rewrite_splits(
         warehouse.drop_temporary(connection)
     if "next_events" in arguments.protocols:
         day = protocols.find_cut_day(connection, settings)
-        split_matrices = protocols.make_next_events(connection, day, arguments.threshold, arguments.since)
+        split_matrices = protocols.make_next_events(connection, day, arguments.likes, arguments.since, arguments.until)
         split_matrices, messages["next_events"] = validation.split_latest_days(connection, split_matrices, settings)
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed, day))
         drawn["next_from"] = str(day)
@@ -257,8 +261,8 @@ def _build_split(connection: duckdb.DuckDBPyConnection, protocol: str, roles: st
 
 def _build_all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     # one row per curated edge, its item's column the item's index
-    view = "create or replace temp view all_edges as select *, item_index as item_column from indexed.interactions"
-    connection.execute(view)
+    columns = "*, item_index as item_column, coalesce(weight, event_count)::float as confidence"
+    connection.execute(f"create or replace temp view all_edges as select {columns} from indexed.interactions")
     items = select(connection, "split/sizes")["items"].item()
     users, train = load_csr(connection, "all_edges where true", items)
     return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))

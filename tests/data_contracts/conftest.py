@@ -18,11 +18,11 @@ insert into operations.arrivals values
     ('ml-1m 10:02:03', timestamp '2026-01-02', 'c.csv', 'c.csv', 'set aside', null, null, 0, 0, 0, 0, 'is empty'),
     ('before', timestamp '2026-01-01', 'a.csv', 'a.csv', 'new', 1, 'd0', 12, 0, 0, 0, null);
 insert into raw.events values
-    ('u1', 'i1', 5, null, 1, 1), ('u1', 'i2', 5, null, 1, 2), ('u1', 'i3', 1, null, 1, 4),
-    ('u2', 'i1', 4, null, 1, 5), ('u2', 'i2', 4, null, 1, 6), ('u3', 'i1', 5, null, 1, 7),
-    ('u3', 'i3', 5, null, 2, 1), ('u3', 'i2', 5, null, 2, 2);
+    ('u1', 'i1', 5, null, 1, 1, null), ('u1', 'i2', 5, null, 1, 2, null), ('u1', 'i3', 1, null, 1, 4, null),
+    ('u2', 'i1', 4, null, 1, 5, null), ('u2', 'i2', 4, null, 1, 6, null), ('u3', 'i1', 5, null, 1, 7, null),
+    ('u3', 'i3', 5, null, 2, 1, null), ('u3', 'i2', 5, null, 2, 2, null);
 insert into raw.events
-    select 'u' || u, 'i' || i, 5, null, 1, 10 * u + i from range(1, 4) as users(u), range(4, 7) as items(i);
+    select 'u' || u, 'i' || i, 5, null, 1, 10 * u + i, null from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into raw.places values (2, 1, 1, 'i3'), (2, 2, 1, 'i2');
 insert into raw.rejects values (1, 3, 'u1,i9', 'too few columns');
 insert into operations.funnel values
@@ -34,11 +34,11 @@ insert into operations.funnel values
 insert into indexed.users select u - 1, 'u' || u from range(1, 4) as users(u);
 insert into indexed.items select i - 1, 'i' || i from range(1, 7) as items(i);
 insert into indexed.interactions values
-    (0, 0, 1, null, null, 1, 1), (0, 1, 1, null, null, 1, 2),
-    (1, 0, 1, null, null, 1, 5), (1, 1, 1, null, null, 1, 6),
-    (2, 0, 1, null, null, 1, 7), (2, 2, 1, null, null, 2, 1), (2, 1, 1, null, null, 2, 2);
+    (0, 0, 1, null, null, 1, 1, null), (0, 1, 1, null, null, 1, 2, null),
+    (1, 0, 1, null, null, 1, 5, null), (1, 1, 1, null, null, 1, 6, null),
+    (2, 0, 1, null, null, 1, 7, null), (2, 2, 1, null, null, 2, 1, null), (2, 1, 1, null, null, 2, 2, null);
 insert into indexed.interactions
-    select u - 1, i - 1, 1, null, null, 1, 10 * u + i from range(1, 4) as users(u), range(4, 7) as items(i);
+    select u - 1, i - 1, 1, null, null, 1, 10 * u + i, null from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into indexed.observed_negatives values (0, 2, null, null);
 insert into indexed.strong_generalization values
     (0, 0, 'train', 'fit'), (0, 1, 'train', 'fit'),

@@ -185,7 +185,7 @@ def test_checks_that_overlap_ask_their_own_connections(tmp_path):
 
 
 def test_the_message_of_a_breach_names_stage_table_and_rule_and_shows_rows(good, parameters):
-    good.execute("insert into raw.events select 'u' || i, 'i1', 9, null, 1, i + 10 from range(12) as lines(i)")
+    good.execute("insert into raw.events select 'u' || i, 'i1', 9, null, 1, i + 10, null from range(12) as lines(i)")
     results = check(good, "ingest", parameters)
     with pytest.raises(ContractBroken) as error:
         raise_if_broken("ingest", results)
@@ -212,7 +212,7 @@ def test_a_stage_that_breaks_its_contract_is_taken_back_and_its_results_are_kept
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     values = {name: parameters[name] for name in ("value_min", "value_max", "max_reject_share")}
     with pytest.raises(ContractBroken), warehouse.run_stage(home, "run-1", "ingest", values) as connection:
-        connection.execute("insert into raw.events values ('u1', 'i1', 'nan', null, 1, 1)")
+        connection.execute("insert into raw.events values ('u1', 'i1', 'nan', null, 1, 1, null)")
     with warehouse.open_warehouse(home, read_only=True) as connection:
         assert connection.execute("select count(*) from raw.events").fetchone() == (0,)
         kept = connection.execute(
@@ -228,7 +228,7 @@ def test_a_stage_that_keeps_its_contract_is_committed_with_its_results(tmp_path,
         connection.execute(
             "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, current_timestamp::timestamp)"
         )
-        connection.execute("insert into raw.events values ('u1', 'i1', 5, null, 1, 1)")
+        connection.execute("insert into raw.events values ('u1', 'i1', 5, null, 1, 1, null)")
     with warehouse.open_warehouse(home, read_only=True) as connection:
         assert connection.execute("select count(*) from raw.events").fetchone() == (1,)
         assert connection.execute(

@@ -20,26 +20,27 @@ RATIOS = "update diagnostics.hidden_graph_ratios set"
 NIGHT = "update operations.nights set value ="
 SETTLED = "update operations.model_settings set "
 FIT = f"insert into operations.model_fits values ({RUN}, 'given',"
-SPREAD = "insert into TABLE select 'u' || i, 'i' || i, 5, null, 1, 100 + i from range(50) as r(i)"
+SPREAD = "insert into TABLE select 'u' || i, 'i' || i, 5, null, 1, 100 + i, null from range(50) as r(i)"
 LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
 
 # table: its rules, each with the change of the good rows that breaks it; TABLE stands for the table's name
 BREACHES = {
     "raw.events": [
-        ("user_named", "insert into TABLE values ('', 'i1', 5, null, 1, 9)"),
-        ("item_named", "insert into TABLE values ('u1', '', 5, null, 1, 9)"),
+        ("user_named", "insert into TABLE values ('', 'i1', 5, null, 1, 9, null)"),
+        ("item_named", "insert into TABLE values ('u1', '', 5, null, 1, 9, null)"),
         ("value_finite", "update TABLE set value = 'nan' where line_number = 1"),
         ("value_in_range", "update TABLE set value = 5.5 where line_number = 1"),
+        ("kind_known", "update TABLE set event = if(line_number = 1, 'gift', 'order')"),
         ("value_in_range", "update TABLE set value = 0.5 where line_number = 1"),
-        ("file_known", "insert into TABLE values ('u1', 'i1', 5, null, 3, 1)"),
+        ("file_known", "insert into TABLE values ('u1', 'i1', 5, null, 3, 1, null)"),
         ("times_plausible", "update TABLE set occurred_at = timestamp '1970-08-23' where line_number = 1"),
         (
             "events_spread",
-            f"{SPREAD}; insert into TABLE select '-1', 'i' || i, 5, null, 1, 200 + i from range(25) r(i)",
+            f"{SPREAD}; insert into TABLE select '-1', 'i' || i, 5, null, 1, 200 + i, null from range(25) r(i)",
         ),
         (
             "events_spread",
-            f"{SPREAD}; insert into TABLE select 'u' || i, '-1', 5, null, 1, 200 + i from range(25) r(i)",
+            f"{SPREAD}; insert into TABLE select 'u' || i, '-1', 5, null, 1, 200 + i, null from range(25) r(i)",
         ),
         ("columns", "alter table TABLE drop column occurred_at"),
         ("columns", "alter table TABLE add column device varchar"),
@@ -439,6 +440,7 @@ CASES = [(table, rule, breach.replace("TABLE", table)) for table, rows in BREACH
 
 # values of a stage under which a rule binds
 BINDING = {
+    "kind_known": {"kinds": ["order"]},
     "only_where_asked": {"explicit_negatives": False},
     "active_stay": {"min_user_edges": 5},
     "parts_sized": {"scheme": "liang2018", "held_out_users": 1},
@@ -501,7 +503,7 @@ def test_a_table_that_is_not_there_breaks_its_contract(good, parameters):
 
 def test_few_users_and_items_have_large_shares_and_the_largest_is_named(good, parameters):
     assert "events_spread" not in broken(good, "raw.events", parameters)  # each of three users has a third
-    insert = "insert into raw.events select {}, 'i' || i, 5, null, 1, 1000 + i from range({}) as r(i)"
+    insert = "insert into raw.events select {}, 'i' || i, 5, null, 1, 1000 + i, null from range({}) as r(i)"
     good.execute(insert.format("'u' || i % 999", 400_000))
     good.execute(insert.format("'-1'", 100_100))
     [sample] = broken(good, "raw.events", parameters)["events_spread"].samples
@@ -556,13 +558,13 @@ def test_one_edge_in_place_of_another_is_seen(good, parameters):
 
 
 def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edges(good, parameters):
-    good.execute("insert into indexed.interactions values (0, 2, 1, null, null, 1, 3)")
+    good.execute("insert into indexed.interactions values (0, 2, 1, null, null, 1, 3, null)")
     assert set(broken(good, "published.recommendations", parameters)) == {"nothing_seen", "everybody_served"}
     assert broken(good, "published.recommendations", {**parameters, "recommendations_made": False}) == {}
 
 
 def test_the_count_is_of_all_rows_and_the_samples_are_some(good, parameters):
-    good.execute("insert into raw.events select '', 'i1', 5, null, 1, i from range(1000) as lines(i)")
+    good.execute("insert into raw.events select '', 'i1', 5, null, 1, i, null from range(1000) as lines(i)")
     result = broken(good, "raw.events", parameters)["user_named"]
     assert result.observed == "1,000 of 1,017 rows"
     assert 0 < len(result.samples) < 100

@@ -23,7 +23,7 @@ def curate(home, edges):
         connection.execute("insert into indexed.users select distinct u, u::varchar from incoming")
         connection.execute("insert into indexed.items select distinct i, i::varchar from incoming")
         connection.execute(
-            "insert into indexed.interactions select u, i, 1, null, null, 1, row_number() over () from incoming"
+            "insert into indexed.interactions select u, i, 1, null, null, 1, row_number() over (), null from incoming"
         )
         connection.unregister("incoming")
 

@@ -63,14 +63,14 @@ def test_every_step_loses_what_plain_python_counts(events, threshold, filters, d
         connection.execute(sql.schema()[0])  # the tables of `raw`
         for line, (user, item, value, day) in enumerate(events, 1):
             row = [user, item, value, day and datetime(2024, 1, day, 12), line]
-            connection.execute("insert into raw.events values (?, ?, ?, ?, 1, ?)", row)
+            connection.execute("insert into raw.events values (?, ?, ?, ?, 1, ?, null)", row)
         for line, reason in enumerate(rejects, 100):
             connection.execute("insert into raw.rejects values (1, ?, 'x', ?)", [line, reason])
-        steps = funnel.count_event_steps(connection, threshold, since, until)
+        steps = funnel.count_event_steps(connection, BinarizeSettings(threshold=threshold), since, until)
         connection.execute("create temp table edges (user_code varchar, item_code varchar)")
         for pair in set(likes):
             connection.execute("insert into edges values (?, ?)", pair)
-        steps.append(funnel.count_pairs(steps[-1].remaining, *funnel.count_edges(connection)))
+        steps.append(funnel.count_pairs(BinarizeSettings(), steps[-1].remaining, *funnel.count_edges(connection)))
         steps += funnel.filter_edges(connection, **filters)
     assert steps[0] == ("lines", steps[0].reason, 0, len(events) + len(rejects), None, None)
     assert {step.reason: step.lost for step in steps[1:] if step.unit == "lines"} == Counter(rejects)

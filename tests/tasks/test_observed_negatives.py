@@ -46,10 +46,9 @@ def disliked(events):
 
 
 def split_home(home, *, observed=True):
-    binarize(home, BinarizeSettings(threshold=THRESHOLD, explicit_negatives=observed), "run")
-    return split(
-        home, SplitSettings(held_out_share=0.2), "run", protocols=PROTOCOLS, seed=1, threshold=THRESHOLD
-    ).digests
+    likes = BinarizeSettings(threshold=THRESHOLD, explicit_negatives=observed)
+    binarize(home, likes, "run")
+    return split(home, SplitSettings(held_out_share=0.2), "run", protocols=PROTOCOLS, seed=1, likes=likes).digests
 
 
 def pairs(home, matrix, users, items):
@@ -229,8 +228,9 @@ def entries(home, matrix, users, items):
 
 
 def split_log(home, settings=SplitSettings(), since=None, protocols=("next_events",)):  # noqa: B008  (frozen)
-    binarize(home, BinarizeSettings(threshold=MIN_VALUE), "run", since=since)
-    return split(home, settings, "run", protocols=protocols, seed=1, threshold=MIN_VALUE, since=since)
+    likes = BinarizeSettings(threshold=MIN_VALUE)
+    binarize(home, likes, "run", since=since)
+    return split(home, settings, "run", protocols=protocols, seed=1, likes=likes, since=since)
 
 
 @pytest.mark.slow

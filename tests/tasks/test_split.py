@@ -280,7 +280,7 @@ def test_a_matrix_is_that_of_scipy_whatever_the_batches(monkeypatch, chosen):
     user, item = pairs[:, rng.permutation(pairs.shape[1])]
     count = rng.integers(1, 5, len(user))
     with duckdb.connect() as connection:
-        rows = pl.DataFrame({"user_index": user, "item_column": item, "event_count": count}).cast(pl.Int32)
+        rows = pl.DataFrame({"user_index": user, "item_column": item, "confidence": count}).cast(pl.Int32)
         matrix_of_edges.insert_table(connection, "edges", rows)
         users, found = matrix_of_edges.load_csr(
             connection, "edges where true", 70, None if chosen is None else np.array(chosen)

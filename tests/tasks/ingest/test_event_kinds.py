@@ -1,0 +1,102 @@
+"""Logs with a column of the kind of event, in every format, from file to recommendations."""
+
+import json
+
+import polars as pl
+import pytest
+
+from oneclass.tasks.datasets import load_dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.stores import warehouse
+
+EVENTS = [
+    {"user_id": "ada", "item_id": "mug", "action": "view", "timestamp": "2026-03-01 09:00:00"},
+    {"user_id": "ada", "item_id": "mug", "action": " purchase ", "timestamp": "2026-03-02 09:00:00"},
+    {"user_id": "ben", "item_id": "mug", "action": "gift", "timestamp": "2026-03-02 10:00:00"},
+    {"user_id": "ben", "item_id": "pot", "action": "", "timestamp": "2026-03-02 11:00:00"},
+    {"user_id": "ben", "item_id": "pan", "action": "view", "timestamp": "2026-03-03 11:00:00"},
+]
+TOML = "max_reject_share = 0.5\n{0}\n[events]\npurchase = 5\nview = 0.5\n"
+
+
+def write_csv(path):
+    path.write_text("\n".join([",".join(EVENTS[0]), *(",".join(event.values()) for event in EVENTS)]) + "\n")
+
+
+def write_headerless(path):
+    path.write_text("\n".join("\t".join(event.values()) for event in EVENTS) + "\n")
+
+
+def write_json(path):
+    path.write_text("\n".join(json.dumps(event) for event in EVENTS) + "\n")
+
+
+def write_parquet(path):
+    pl.DataFrame(EVENTS).write_parquet(path)
+
+
+def declare(home, text):
+    (home.root / "datasets").mkdir(parents=True, exist_ok=True)
+    (home.root / "datasets" / "small.toml").write_text(text)
+    return load_dataset("small", home.root)
+
+
+def rows(home, query):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("write", "more"),
+    [
+        (write_csv, ""),
+        (write_json, ""),
+        (write_parquet, ""),
+        (write_headerless, 'delimiter = "\\t"\nfields = ["user", "item", "event", "time"]'),
+    ],
+)
+def test_kinds_are_read_and_unknown_ones_rejected(home, tmp_path, write, more):
+    write(log := tmp_path / "log")
+    ingest(home, declare(home, TOML.format(more)), [log], "run")
+    assert rows(home, "select user_id, item_id, event, value from raw.events order by line_number") == [
+        ("ada", "mug", "view", 1), ("ada", "mug", "purchase", 1), ("ben", "pan", "view", 1),
+    ]  # fmt: skip
+    assert rows(home, "select reason from raw.rejects order by line_number") == [
+        ("unknown kind of event gift",),
+        ("names no kind of event",),
+    ]
+
+
+def test_a_log_without_the_column_of_kinds_is_refused(home, tmp_path):
+    (log := tmp_path / "log.csv").write_text("user_id,item_id\nada,mug\n")
+    with pytest.raises(InputError, match=r"none of them is known as event(?s:.*)\[columns\](?s:.*)event = "):
+        ingest(home, declare(home, TOML.format("")), [log], "run")
+
+
+def test_a_kind_taken_out_later_breaks_the_contract(home, tmp_path):
+    write_csv(log := tmp_path / "log.csv")
+    ingest(home, declare(home, TOML.format("")), [log], "run")
+    fewer = declare(home, "max_reject_share = 0.7\n[events]\nview = 1\n")
+    with pytest.raises(Exception, match="kind_known"):
+        ingest(home, fewer, [log], "again")
+    ingest(home, fewer, [log], "anew", replace=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[columns]\nevent = ["what"]', "state what each kind adds under"),
+        ('layout = "adjacency"\n[events]\nview = 1', "needs a column with the kind"),
+        ("[events]\nview = 'much'", "events.view"),
+    ],
+)
+def test_a_data_set_s_file_that_cannot_be_is_refused(home, text, message):
+    with pytest.raises(InputError, match=message):
+        declare(home, text)
+
+
+def test_half_life_days_may_stand_below_events(home):
+    dataset = declare(home, "[events]\nview = 1\nhalf_life_days = 30\n")
+    assert (dataset.events, dataset.half_life_days) == ({"view": 1.0}, 30)
+    assert dataset.binarize_settings == {"event_weights": {"view": 1.0}, "half_life_days": 30}

@@ -1,0 +1,225 @@
+"""Kinds of events with weights, against sums of fractions in plain Python."""
+
+from collections import defaultdict
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from oneclass import sql
+from oneclass.data_contracts.contracts import load
+from oneclass.data_contracts.suites import fill_in
+from oneclass.tasks.binarize import weights
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
+from oneclass.tasks.stores import matrices, warehouse
+
+KINDS = {"purchase": 5.0, "cart": 2.5, "view": 0.1, "return": -5.0, "search": 0.0}
+ORDERS = [  # user, item, value, time, kind
+    ("ada", "mug", 1, datetime(2026, 3, 1, 9), "view"),
+    ("ada", "mug", 1, datetime(2026, 3, 2, 9), "cart"),
+    ("ada", "mug", 1, datetime(2026, 3, 3, 9), "purchase"),
+    ("ada", "pot", 2, datetime(2026, 3, 3, 9), "purchase"),
+    ("ada", "pot", 1, datetime(2026, 3, 9, 9), "return"),
+    ("ada", "pan", 1, datetime(2026, 3, 4, 9), "purchase"),
+    ("ada", "pan", 1, datetime(2026, 3, 8, 9), "return"),
+    ("ada", "pan", 1, datetime(2026, 3, 12, 9), "purchase"),
+    ("ben", "mug", 1, datetime(2026, 3, 5, 9), "purchase"),
+    ("ben", "mug", 1, datetime(2026, 3, 6, 9), "return"),
+    ("ben", "pot", 7, datetime(2026, 3, 6, 9), "view"),
+    ("ben", "pot", 3, datetime(2026, 3, 7, 9), "view"),
+    ("ben", "pan", 9, datetime(2026, 3, 7, 9), "view"),
+    ("ben", "pan", 4, datetime(2026, 3, 7, 9), "search"),
+    ("eve", "pan", 2, datetime(2026, 3, 13, 9), "cart"),
+]
+
+
+def edges(home, columns="user_id, item_id, event_count, weight, first_at, last_at, first_line"):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute(
+            f"select {columns} from curated.interactions order by user_index, item_index"
+        ).fetchall()
+
+
+def added_up(events, settings, until=datetime.max):
+    """(user, item) -> (events, sum, first time as a like, last time, line) of each pair that is a like."""
+    latest = max((when for *_, when, _ in events if when and when <= until), default=None)
+    pairs = defaultdict(list)
+    for line, (user, item, value, when, kind) in enumerate(events, 1):
+        weight = Fraction(settings.event_weights.get(kind, 0)) if settings.event_weights else Fraction(1)
+        added = weight.limit_denominator(10**6) * Fraction(str(value))
+        if weight == 0 or (settings.half_life_days and when is None) or (when and when > until):
+            continue
+        if settings.half_life_days:
+            age = (latest - when) / timedelta(days=1)
+            added *= Fraction(2.0 ** (-age / settings.half_life_days))
+        pairs[user, item].append((when or datetime.min, line, Decimal(round(added * 10**9)) / 10**9))
+    likes = {}
+    for pair, own in pairs.items():
+        own.sort()
+        totals = [sum(added for *_, added in own[: end + 1]) for end in range(len(own))]
+        if totals[-1] < Decimal(str(settings.threshold)):
+            continue
+        first = max((n + 1 for n, total in enumerate(totals) if total < Decimal(str(settings.threshold))), default=0)
+        times = [when for when, *_ in own[first:] if when > datetime.min]
+        likes[pair] = (len(own), float(totals[-1]), min(times, default=None), max(times, default=None), own[first][1])
+    return likes
+
+
+def assert_agrees(rows, events, settings, until=datetime.max):
+    expected = added_up(events, settings, until)
+    found = {row[:2]: row[2:] for row in rows}
+    assert {pair: row[:1] + row[2:] for pair, row in found.items()} == {
+        pair: row[:1] + row[2:] for pair, row in expected.items()
+    }
+    assert {pair: row[1] for pair, row in found.items()} == pytest.approx(
+        {pair: row[1] for pair, row in expected.items()}, rel=1e-9, abs=1e-8
+    )
+
+
+def test_weights_of_an_orders_log_add_up(home, log_events):
+    log_events(ORDERS)
+    binarize(home, BinarizeSettings(event_weights=KINDS), "run")
+    day = lambda number: datetime(2026, 3, number, 9)
+    assert edges(home) == [
+        ("ada", "mug", 3, 7.6, day(2), day(3), 2),  # a view is too little, and the cart makes it a like
+        ("ada", "pot", 2, 5.0, day(3), day(9), 4),  # one of two came back
+        ("ada", "pan", 3, 5.0, day(12), day(12), 8),  # came back, and was bought once more
+        ("ben", "pot", 2, 1.0, day(7), day(7), 12),  # ten views of 0.1 are exactly 1
+        ("eve", "pan", 1, 5.0, day(13), day(13), 15),
+    ]
+    assert_agrees(edges(home), ORDERS, BinarizeSettings(event_weights=KINDS))
+
+
+def test_a_half_life_fades_weights_from_the_last_event_of_the_period(home, log_events):
+    settings = BinarizeSettings(event_weights=KINDS, half_life_days=4.5, threshold=1.5)
+    log_events(ORDERS)
+    binarize(home, settings, "run")
+    assert_agrees(edges(home), ORDERS, settings)
+    binarize(home, settings, "run", until=date(2026, 3, 7))
+    assert_agrees(edges(home), ORDERS, settings, until=datetime(2026, 3, 8))
+    (weight,) = next(row for row in edges(home, "weight, user_id, item_id") if row[1:] == ("ada", "pan"))[:1]
+    assert weight == pytest.approx(5 * 2 ** (-3 / 4.5), abs=1e-9)
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from(["x", "y"]),
+        st.sampled_from([1, 2, 0.1, 0.7, -1, 3.25]),
+        st.one_of(st.none(), st.integers(0, 40).map(lambda hours: datetime(2026, 1, 1) + timedelta(hours=hours))),
+        st.sampled_from([*KINDS]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """A database with the warehouse's tables alone."""
+    with duckdb.connect() as connection:
+        for statement in sql.schema():
+            connection.execute(statement)
+        yield connection
+
+
+@hypothesis_settings(max_examples=80, deadline=None)
+@given(
+    events=EVENTS,
+    threshold=st.sampled_from([0.1, 1, 2.6]),
+    half_life=st.sampled_from([None, 0.5, 3]),
+    has_kinds=st.booleans(),
+)
+def test_any_stream_of_events_agrees_with_sums_of_fractions(tables, events, threshold, half_life, has_kinds):
+    """The stage's statements do, and those by which the contract recomputes them."""
+    settings = BinarizeSettings(
+        event_weights=KINDS if has_kinds else {},
+        sum_values=not has_kinds,
+        half_life_days=half_life,
+        threshold=threshold,
+    )
+    tables.execute("delete from raw.events")
+    rows = [(*event[:4], 1, line, event[4]) for line, event in enumerate(events, 1)]
+    tables.executemany("insert into raw.events values (?, ?, ?, ?, ?, ?, ?)", rows)
+    weights.create_weighted_events(tables, settings, None, None)
+    tables.execute(sql.statement("binarize/weighted_pairs"), {"threshold": threshold})
+    columns = "user_id, item_id, event_count, weight, first_at, last_at, position & 1099511627775"
+    by_stage = tables.execute(f"select {columns} from weighted_pairs order by all").fetchall()
+    assert_agrees(by_stage, events, settings)
+    values = {**settings.model_dump(), **weights.contract_parameters(settings), "since": None, "until": None}
+    (interactions,) = (one for one in load() if one.table == "indexed.interactions")
+    likes = fill_in(interactions.relations["likes"], values)
+    by_contract = tables.execute(
+        "select user_id, item_id, count(*), any_value(weight), min(liked_at), max(occurred_at), "
+        f"min(position) & 1099511627775 from ({likes}) group by all order by all"
+    ).fetchall()
+    assert by_contract == by_stage
+
+
+def test_what_is_known_before_the_cut_of_next_events_holds_no_later_event(home, log_events):
+    """The pan came back before the cut and was bought again after it, so it is a target; the mug's second purchase
+    after the cut adds nothing.
+    """
+    later = ("ada", "mug", 1, datetime(2026, 3, 20, 9), "purchase")
+    log_events([*ORDERS, later, ("ada", "tap", 2, datetime(2026, 3, 3, 9), "cart")])
+    log_events([("eve", item, 1, datetime(2026, 3, 1, 9), "purchase") for item in ("mug", "pan", "pot")], file_id=2)
+    likes = BinarizeSettings(event_weights=KINDS, explicit_negatives=True)
+    binarize(home, likes, "run")
+    settings = SplitSettings(next_from=date(2026, 3, 11))
+    stored = matrices.load_split(
+        home, split(home, settings, "run", protocols=["next_events"], seed=1, likes=likes).digests["next_events"]
+    )
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        roles = connection.execute("select user_id, item_id, role from splits.next_events order by all").fetchall()
+        names = [
+            row[0] for row in connection.execute("select item_id from indexed.items order by item_index").fetchall()
+        ]
+        negatives = connection.execute(
+            "select user_id, item_id, liked_at from indexed.observed_negatives join indexed.users using (user_index) "
+            "join indexed.items using (item_index) order by all"
+        ).fetchall()
+    assert roles == [
+        ("ada", "mug", "train"), ("ada", "pan", "next"), ("ada", "pot", "train"), ("ada", "tap", "train"),
+        ("ben", "pot", "train"), ("eve", "mug", "train"), ("eve", "pan", "train"), ("eve", "pot", "train"),
+    ]  # fmt: skip
+    items = [names[item] for item in stored.items]
+    first = dict(zip([items[column] for column in stored.train[0].indices], stored.train[0].data.tolist(), strict=True))
+    assert first == pytest.approx({"mug": 7.6, "pot": 5.0, "tap": 5.0})
+    assert negatives == [
+        ("ada", "mug", datetime(2026, 3, 2, 9)), ("ada", "pan", datetime(2026, 3, 12, 9)),
+        ("ben", "mug", None), ("ben", "pan", None), ("ben", "pot", datetime(2026, 3, 7, 9)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sum_values": True, "threshold": 0}, "threshold = 0: must be above 0 where values add up"),
+        ({"event_weights": {"view": float("inf")}}, "the weight of view is inf"),
+        ({"half_life_days": 0}, "half_life_days"),
+    ],
+)
+def test_settings_that_cannot_add_up_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        BinarizeSettings(**given)
+
+
+def test_sums_that_reach_no_threshold_are_reported(home, log_events):
+    log_events(ORDERS)
+    with pytest.raises(InputError, match=r"reaches binarize.threshold = 9: .* add up to 7.6 at most"):
+        binarize(home, BinarizeSettings(event_weights=KINDS, threshold=9), "run")
+
+
+def test_a_half_life_needs_times(home, log_events):
+    log_events([("a", "x", 1)])
+    with pytest.raises(InputError, match="half_life_days needs the times of events"):
+        binarize(home, BinarizeSettings(half_life_days=3), "run")
