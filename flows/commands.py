@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HOST = "127.0.0.1"  # no authentication; expose it by a proxy
-
 
 def _prepare_run(given: RunParameters) -> "RunSettings":
     from oneclass.flows.prepare import prepare_run
@@ -263,30 +261,38 @@ def _explain(given: ExplainParameters) -> str:
 
 
 def _serve(given: ServeParameters) -> str:
-    """What is published, over HTTP on the loopback: /recommend, /similar, /health, /docs and /report/."""
-    import uvicorn
-
+    """What is published, over HTTP, by default on the loopback: /recommend, /similar, /health, /docs and /report/."""
     from oneclass.tasks import datasets
-    from oneclass.tasks.serve import reloader
+    from oneclass.tasks.serve import access, reloader, server
     from oneclass.tasks.serve.app import create_app
     from oneclass.tasks.stores import home
 
+    if given.host not in access.LOOPBACK and given.api_key_file is None:
+        raise InputError(f"--host {given.host}: other machines reach it, so it needs --api-key-file FILE.")
+    rules = access.AccessRules(
+        frozenset({*access.LOOPBACK, *(name.lower() for name in (given.host, *given.host_names))}),
+        access.load_key_hashes(given.api_key_file) if given.api_key_file else (),
+    )
+    server.check_certificate(given.certificate, given.private_key)
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root).name
-    dataset_home = home.Home(root, dataset)
-    with reloader.PublicationWatcher(root, dataset) as watcher, _open_socket(given.port) as server_socket:
-        address = f"http://{HOST}:{server_socket.getsockname()[1]}"
+    with (
+        reloader.PublicationWatcher(root, dataset) as watcher,
+        _open_socket(given.host, given.port) as server_socket,
+    ):
+        scheme, host = "https" if given.certificate else "http", f"[{given.host}]" if ":" in given.host else given.host
+        address = f"{scheme}://{host}:{server_socket.getsockname()[1]}"
         print(f"{dataset}, publication {watcher.shop.publication}: {address}/docs; Ctrl-C ends it", flush=True)
-        settings = uvicorn.Config(create_app(watcher, dataset_home), log_level="warning", access_log=False)
-        uvicorn.Server(settings).run(sockets=[server_socket])
+        app = create_app(watcher, home.Home(root, dataset), rules)
+        server.build_server(app, given.certificate, given.private_key).run(sockets=[server_socket])
     return "Ended."
 
 
-def _open_socket(port: int) -> socket.socket:
+def _open_socket(host: str, port: int) -> socket.socket:
     try:
-        server_socket = socket.create_server((HOST, port))
+        server_socket = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
-        raise InputError(f"--port {port}: cannot be listened on ({error}). Choose another.") from error
+        raise InputError(f"--host {host} --port {port}: cannot be listened on ({error}). Choose another.") from error
     # As asyncio does for its own sockets; without it a response waits for 40 ms.
     server_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return server_socket

@@ -264,7 +264,20 @@ class InspectParameters(DatasetParameters):
 class ServeParameters(DatasetParameters):
     """Parameters of `flows.serve`, which is not a flow."""
 
-    port: Annotated[int, Flag("N")] = Field(8765, description="on 127.0.0.1; 0 for any free port")
+    host: Annotated[str, Flag("ADDRESS")] = Field(
+        "127.0.0.1", description="the address to listen on; one that other machines reach needs --api-key-file"
+    )
+    port: Annotated[int, Flag("N")] = Field(8765, description="0 for any free port")
+    host_names: Annotated[list[str], Flag("NAME")] = Field(
+        [], description="further names under which clients ask, such as recommendations.shop.example"
+    )
+    api_key_file: Annotated[str | None, Flag("FILE")] = Field(
+        None, description="SHA-256 hashes of keys, one per line; requests must send one as `Authorization: Bearer KEY`"
+    )
+    certificate: Annotated[str | None, Flag("FILE")] = Field(None, description="of TLS, in PEM")
+    private_key: Annotated[str | None, Flag("FILE")] = Field(
+        None, description="of the certificate, if it is not in the same file"
+    )
 
 
 def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:

@@ -218,11 +218,9 @@ class Recommender:
 
     def _user_row(self, user_id: str) -> int:
         if (row := self._rows_by_user.get(normalize_id(user_id))) is None:
-            some = ", ".join(self.users["user_id"].head(3).to_list())
             raise InputError(
-                f"user {user_id}: is not among the {len(self.users):,} users of {self.dataset} with likes, such as "
-                f"{some}. "
-                "For a new user, give a history."
+                f"user {user_id}: is not among the {len(self.users):,} users of {self.dataset} with likes. For a new "
+                "user, give a history."
             )
         return row
 

@@ -10,16 +10,19 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
 from pydantic import BaseModel, Field
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import UnknownItems, text
 from oneclass.tasks.serve import description
+from oneclass.tasks.serve.access import AccessControl, AccessRules
 from oneclass.tasks.serve.reloader import PublicationWatcher
 from oneclass.tasks.stores.home import Home
 
 MAX_ITEMS = 1000
+KEY_NEEDED = "Each request sends a key as `Authorization: Bearer KEY`."
+NO_KEY_NEEDED = "It has no authentication: use it on this machine only, or start it with --api-key-file."
 Ids = list[str] | None
 Count = Annotated[int, Query(ge=1, le=MAX_ITEMS, description="how many items")]
 
@@ -69,16 +72,18 @@ class Health(BaseModel):
     trouble: str | None = Field(deprecated="use error")
 
 
-def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
-    """Create the application."""
-    dataset = home.dataset
+def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | None = None) -> FastAPI:
+    """Create the application; by default it answers everybody who asks under a name of the loopback."""
+    rules = rules or AccessRules()
     app = FastAPI(
-        title=f"Recommendations for {dataset}",
-        description="It has no authentication: use it on this machine only, or behind a proxy that adds it.",
+        title=f"Recommendations for {home.dataset}",
+        description=KEY_NEEDED if rules.key_hashes else NO_KEY_NEEDED,
         version="1",
         docs_url=None,  # FastAPI's pages load scripts from a public host
         redoc_url=None,
     )
+
+    app.add_middleware(AccessControl, rules=rules)
 
     @app.exception_handler(InputError)
     async def _not_there(request: Request, error: InputError) -> JSONResponse:
@@ -135,6 +140,10 @@ def create_app(watcher: PublicationWatcher, home: Home) -> FastAPI:
         if not page.exists():
             raise InputError(f"{page}: does not exist; any run writes it.")
         return page
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> RedirectResponse:
+        return RedirectResponse("/docs")
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     async def docs() -> str:

@@ -1,9 +1,14 @@
 """What is published, over HTTP: a real server on a port of its own answers, and follows the link with nothing lost."""
 
+import contextlib
+import hashlib
 import html
 import json
 import re
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 import urllib.error
@@ -11,11 +16,13 @@ import urllib.parse
 import urllib.request
 
 import pytest
-import uvicorn
 
+from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import load
+from oneclass.tasks.serve.access import AccessRules, load_key_hashes
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.serve.reloader import PublicationWatcher
+from oneclass.tasks.serve.server import LimitedProtocol, build_server, check_certificate
 from oneclass.tasks.stores import publications
 from tests.tasks.conftest import publish_model
 
@@ -23,13 +30,20 @@ from tests.tasks.conftest import publish_model
 @pytest.fixture
 def served(copied, split_once):
     """(the home, the address of what serves it): mrf_dense published before, random_graph now."""
-    following = PublicationWatcher(copied.root, "small", seconds=0.05)
+    with serving(copied) as address:
+        yield copied, address
+
+
+@contextlib.contextmanager
+def serving(home, rules=None, **tls):
+    """The address of a server of a home."""
+    following = PublicationWatcher(home.root, "small", seconds=0.05)
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(following, copied), log_level="warning"))
+    server = build_server(create_app(following, home, rules), **tls)
     thread = threading.Thread(target=server.run, args=([listening],))
     with following:
         thread.start()
-        yield copied, f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield f"http{'s' * bool(tls)}://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
         thread.join()
 
@@ -159,3 +173,99 @@ def test_a_publication_that_cannot_be_read_leaves_the_old_one_answering(served, 
     assert get(address, "/recommend", user="u7")[0] == 200
     publish_model(home, split_once[1], "mrf_dense", "mended")
     assert until(address, {"status": "ok"})["publication"] == "mended"
+
+
+def status_of(address, method="GET", context=None, **headers):
+    """(status, body) of a request with these headers."""
+    request = urllib.request.Request(address, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1:8765", 200), ("LOCALHOST", 200), ("[::1]:80", 200), ("rebound.example", 421), ("", 421)],
+)
+def test_only_requests_under_a_name_of_the_server_are_answered(served, host, status):
+    assert status_of(f"{served[1]}/health", Host=host)[0] == status
+
+
+def test_head_has_no_body_and_the_root_leads_to_the_documentation(served):
+    _, address = served
+    assert status_of(f"{address}/health", "HEAD") == (200, b"")
+    assert b"GET /recommend<" in status_of(address)[1]
+
+
+def test_no_answer_names_a_user_who_was_not_asked_for(served):
+    home, address = served
+    _, answer = get(address, "/recommend", user="nobody")
+    users = load(home.root, "small").users["user_id"]
+    assert not [user for user in users if re.search(rf"\b{user}\b", answer["detail"])]
+
+
+def test_requests_need_one_of_the_keys(copied, tmp_path):
+    keys = tmp_path / "keys.txt"
+    keys.write_text("# the shop's\n" + "".join(f"{hashlib.sha256(key).hexdigest()}  -\n" for key in (b"one", b"two")))
+    with serving(copied, AccessRules(key_hashes=load_key_hashes(keys))) as address:
+        sent = ("Bearer one", "bearer two", "Bearer three", "Basic one", "")
+        assert [status_of(f"{address}/health", Authorization=key)[0] for key in sent] == [200, 200, 401, 401, 401]
+
+
+@pytest.mark.parametrize(("text", "words"), [("one", "line 1: does not begin with a SHA-256"), ("#\n", "has no key")])
+def test_a_file_of_keys_that_is_none_is_refused(tmp_path, text, words):
+    (tmp_path / "keys.txt").write_text(text)
+    with pytest.raises(InputError, match=words):
+        load_key_hashes(tmp_path / "keys.txt")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed, to make a certificate")
+def test_tls_by_a_certificate(copied, tmp_path):
+    pem = tmp_path / "server.pem"
+    words = [
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=x",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
+    subprocess.run(
+        ["openssl", "req", *words, "-keyout", pem, "-out", tmp_path / "c.pem"], check=True, capture_output=True
+    )
+    pem.write_text(pem.read_text() + (tmp_path / "c.pem").read_text())
+    check_certificate(str(pem), None)
+    with serving(copied, certificate=str(pem)) as address:
+        trusted = ssl.create_default_context(cafile=tmp_path / "c.pem")
+        assert status_of(f"{address}/health", context=trusted)[0] == 200
+    for files, words in (
+        ((None, str(pem)), "needs --certificate"),
+        ((str(tmp_path / "c.pem"), None), "cannot be used"),
+    ):
+        with pytest.raises(InputError, match=words):
+            check_certificate(*files)
+
+
+def test_connections_without_a_request_are_closed_and_more_than_the_limit_too(served, monkeypatch, caplog):
+    address = urllib.parse.urlsplit(served[1])
+    monkeypatch.setattr("oneclass.tasks.serve.server.REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(LimitedProtocol, "max_connections", 5)
+    with contextlib.ExitStack() as stack:
+        half_open = [
+            stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=10))
+            for _ in range(9)
+        ]
+        for connection in half_open[:5]:
+            connection.sendall(b"GET /health HTTP/1.1\r\n")  # and no more
+        for connection in half_open:
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(1) == b""  # the server has closed it
+    assert status_of(f"{served[1]}/health")[0] == 200
+    assert sum("5 connections are open" in line for line in caplog.messages) == 1

@@ -1,0 +1,93 @@
+"""Who may ask: the names under which the server is asked, and the keys of its clients."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from oneclass.tasks.errors import InputError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+HASH = re.compile(r"[0-9a-f]{64}(\s|$)")
+
+
+@dataclass(frozen=True)
+class AccessRules:
+    """What a request must have to be answered.
+
+    Attributes:
+        hosts: the names that its `Host` header may have, against pages that resolve a name of their own to this server
+            (DNS rebinding).
+        key_hashes: SHA-256 of the keys, one of which it must send as `Authorization: Bearer KEY`; none means that
+            everybody may ask.
+    """
+
+    hosts: frozenset[str] = frozenset(LOOPBACK)
+    key_hashes: tuple[bytes, ...] = ()
+
+
+def load_key_hashes(file: str | Path) -> tuple[bytes, ...]:
+    """Read the SHA-256 hashes of the keys, one per line in hexadecimal; what follows a hash is a note.
+
+    Raises:
+        InputError: the file cannot be read, has no hash, or has another line.
+    """
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--api-key-file {file}: cannot be read ({error}).") from error
+    hashes = []
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.startswith("#"):
+            if not HASH.match(line):
+                raise InputError(
+                    f"--api-key-file {file}, line {number}: does not begin with a SHA-256 in 64 hexadecimal digits, "
+                    "such as `sha256sum` prints."
+                )
+            hashes.append(line[:64].encode())
+    if not hashes:
+        raise InputError(f"--api-key-file {file}: has no key, so nobody could ask.")
+    return tuple(hashes)
+
+
+class AccessControl:
+    """ASGI middleware that refuses requests which break the rules, and answers HEAD as GET without a body."""
+
+    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+        self._app, self._rules = app, rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "http":
+            headers = dict(scope["headers"])
+            if (host := _host_name(headers.get(b"host", b"").decode("latin-1"))) not in self._rules.hosts:
+                detail = f"the Host header {host!r} is not a name of this server; see --host-names"
+                await JSONResponse({"detail": detail}, 421)(scope, receive, send)
+                return
+            if self._rules.key_hashes and not _has_key(headers.get(b"authorization", b""), self._rules.key_hashes):
+                response = JSONResponse({"detail": "send a key as `Authorization: Bearer KEY`"}, 401)
+                response.headers["WWW-Authenticate"] = "Bearer"
+                await response(scope, receive, send)
+                return
+            if scope["method"] == "HEAD":  # uvicorn sends no body to it
+                scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
+
+
+def _host_name(header: str) -> str:
+    """Return the name of a Host header, without port and brackets, in lower case."""
+    name = header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0]
+    return name.lower()
+
+
+def _has_key(authorization: bytes, key_hashes: Iterable[bytes]) -> bool:
+    """Compare a key with all hashes, in a time that does not depend on the key."""
+    scheme, _, key = authorization.partition(b" ")
+    digest = hashlib.sha256(key.strip()).hexdigest().encode()
+    matches = [hmac.compare_digest(digest, stored) for stored in key_hashes]
+    return scheme.lower() == b"bearer" and any(matches)
