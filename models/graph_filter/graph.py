@@ -19,6 +19,7 @@ from oneclass.models.numerics.matmul import tall_times
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.sparse_products import SparseTable, gram_times_vector, sparse_table, times_vector
 from oneclass.models.numerics.threads import single_threaded_blas
+from oneclass.models.numerics.validation import row_sums
 
 COLUMNS = 64  # of a block that goes through the graph at a time: a row of it is four cache lines
 CHUNK = 8192  # rows whose products are added up at a time, in float64
@@ -69,11 +70,13 @@ class NormalizedGraph:
 
     @classmethod
     def of(cls, pattern: csr_matrix, user_exponent: float, item_exponent: float) -> Self:
-        """D_u^-user_exponent R D_i^-item_exponent; R is the (users, items) matrix read as zeros and ones."""
-        user_degrees = np.diff(pattern.indptr)
-        item_degrees = np.bincount(pattern.indices, minlength=pattern.shape[1])
-        of_user, of_item = degree_powers(user_degrees, -user_exponent), degree_powers(item_degrees, -item_exponent)
-        values = np.repeat(of_user, user_degrees) * of_item[pattern.indices]
+        """D_u^-user_exponent R D_i^-item_exponent; R is the (users, items) matrix."""
+        of_user, of_item = (
+            degree_powers(degrees, -exponent)
+            for degrees, exponent in zip(weighted_degrees(pattern), (user_exponent, item_exponent), strict=True)
+        )
+        values = np.repeat(of_user, np.diff(pattern.indptr)) * of_item[pattern.indices]
+        values *= pattern.data.astype(np.float32)
         whole = csr_matrix((values, pattern.indices, pattern.indptr), shape=pattern.shape)
         return cls(whole, whole.T.tocsr())
 
@@ -116,7 +119,7 @@ class DenseSquare:
 
     @classmethod
     def of(cls, pattern: csr_matrix, user_exponent: float, item_exponent: float, threads: int) -> Self:
-        """The square of `NormalizedGraph.of` these, summed in float64."""
+        """The square of `NormalizedGraph.of` these, summed in float64; the matrix is read as zeros and ones."""
         items = pattern.shape[1]
         of_users = exact_degree_weights(np.diff(pattern.indptr), 2 * user_exponent)
         of_items = degree_powers(np.bincount(pattern.indices, minlength=items), -item_exponent)
@@ -144,6 +147,13 @@ class DenseSquare:
         with single_threaded_blas(), ThreadPoolExecutor(self.threads) as pool:
             list(pool.map(multiply, range(0, len(out), WIDE)))
         return out
+
+
+def weighted_degrees(edges: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+    """The sums of the entries of each row and of each column: of ones in int8, their numbers."""
+    if edges.dtype == np.int8:
+        return np.diff(edges.indptr), np.bincount(edges.indices, minlength=edges.shape[1])
+    return row_sums(edges.indptr, edges.data), np.bincount(edges.indices, edges.data, minlength=edges.shape[1])
 
 
 def degree_powers(degrees: np.ndarray, exponent: float) -> np.ndarray:

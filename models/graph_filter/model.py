@@ -1,7 +1,8 @@
 """Graph filters: scores are a user's row, filtered by the normalised graph of users and items.
 
 R are the edges, D_u and D_i the degrees, x is a user's row of zeros and ones, or of the weights of their places
-(`recency_exponent`). With
+(`recency_exponent`). With `use_weights` the entries of R and x are roots of the edges' weights, so that a few large
+ones do not outweigh the rest, and the degrees are sums of them. With
 
     W = D_u^(-du/2) R D_i^(-(in+out)/2),    S = W'W / its largest eigenvalue,    A = D_i^-delta S D_i^delta,
     delta = (in - out) / 2,    V the top right singular vectors of W
@@ -43,6 +44,7 @@ from oneclass.models.graph_filter.graph import (
     NormalizedGraph,
     degree_powers,
     top_eigenvectors,
+    weighted_degrees,
 )
 from oneclass.models.graph_filter.polynomials import Product, apply_chebyshev, apply_decay, plateau_coefficients
 from oneclass.models.graph_filter.settings import GraphFilterSettings
@@ -76,13 +78,18 @@ def uses_dense_square(items: int, edges: int) -> bool:
     return forms_filter(items, edges) and WALK * edges > items**2
 
 
+def _roots(weights: np.ndarray) -> np.ndarray:
+    return np.sqrt(weights, dtype=np.float32)
+
+
 class GraphFilter(Model[GraphFilterSettings]):
     """Filter histories by a polynomial of the normalised graph of users and items, and by its low-pass.
 
     Contains LinkProp, GF-CF (Shen et al. 2021), ChebyCF (Kim et al. 2025) and BSPM (Choi et al. 2023) as settings.
 
     Attributes:
-        edges: (users, items) CSR, the pattern of the training edges.
+        edges: (users, items) CSR, R: the training edges as ones in int8, or with `use_weights` the roots of their
+            weights, float32.
         graph: W over the root of `eigenvalue`; None if the filter is formed, which suffices for scoring.
         eigenvalue: the largest eigenvalue of W'W; 1 if nothing depends on it.
         vectors: float32 (items, k), V; k is 0 without a low-pass, and at most the rank of W.
@@ -111,10 +118,10 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen = perf_counter(), self.params
-        ones = np.ones(interactions.nnz, dtype=np.int8)
-        self.edges = csr_matrix((ones, interactions.indices, interactions.indptr), shape=interactions.shape)
+        entries = _roots(interactions.data) if chosen.use_weights else np.ones(interactions.nnz, dtype=np.int8)
+        self.edges = csr_matrix((entries, interactions.indices, interactions.indptr), shape=interactions.shape)
         self.eigenvalue, self.vectors = 1.0, np.zeros((self.item_count, 0), dtype=np.float32)
-        graph = self._paths(uses_dense_square(self.item_count, interactions.nnz))
+        graph = self._paths(uses_dense_square(self.item_count, interactions.nnz) and not chosen.use_weights)
         assert chosen.vectors is not None  # by `resolve`
         wanted = chosen.vectors if chosen.low_pass else 0
         if wanted or chosen.sharpening or chosen.polynomial == "plateau":
@@ -132,7 +139,7 @@ class GraphFilter(Model[GraphFilterSettings]):
 
         Their sum is the score, unless all are zero.
         """
-        of_entries = recency_weights(history, self.params.recency_exponent)[:, None]
+        of_entries = self._entry_weights(history)[:, None]
         if len(self.weights):
             return of_entries * self.weights[history.indices[:, None], items]
         before, _ = self._low_pass()
@@ -185,7 +192,7 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         if len(self.weights):
-            of_entries = recency_weights(histories, self.params.recency_exponent)
+            of_entries = self._entry_weights(histories)
             with kernel_threads(self.threads):
                 scores = pattern_times(histories, self.weights, of_entries)
         else:
@@ -203,13 +210,18 @@ class GraphFilter(Model[GraphFilterSettings]):
             for start in range(0, histories.shape[0], width):
                 some = histories if len(scores) <= width else histories[start : start + width]
                 block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
-                of_entries = recency_weights(some, self.params.recency_exponent)
+                of_entries = self._entry_weights(some)
                 rows = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) if len(scores) > 1 else 0
                 block[some.indices, rows] = of_entries
                 of_block = self._sharpen(self._apply_between(self._polynomial, block, 1), 1).T
                 low = pattern_times(some, self.vectors, of_entries * before[some.indices, 0])
                 np.add(of_block, dense_times(low, after), out=scores[start : start + width])
         return scores
+
+    def _entry_weights(self, histories: csr_matrix) -> np.ndarray:
+        """Return x at the entries of the histories, float32."""
+        of_order = recency_weights(histories, self.params.recency_exponent)
+        return of_order * _roots(histories.data) if self.params.use_weights else of_order
 
     def _low_pass(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the sharpened low-pass as two factors: D^-gamma, (items, 1), before V, and alpha V' D^gamma times
@@ -263,11 +275,14 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _degree_powers(self, exponent: float) -> np.ndarray:
         """Return powers of the item degrees, float32 (items, 1)."""
-        return self.cached(f"degrees to the {exponent}", lambda: degree_powers(self.item_degrees, exponent)[:, None])
+        return self.cached(
+            f"degrees to the {exponent}", lambda: degree_powers(weighted_degrees(self.edges)[1], exponent)[:, None]
+        )
 
     def _arrays(self) -> dict[str, np.ndarray]:
         edges, eigenvalue = self.edges, np.array(self.eigenvalue)
-        return {
+        entries = {"entries": edges.data} if self.params.use_weights else {}
+        return entries | {
             "indptr": edges.indptr,
             "indices": edges.indices,
             "vectors": self.vectors,
@@ -277,7 +292,7 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         indptr, indices = arrays["indptr"], arrays["indices"]
-        parts = np.ones(len(indices), dtype=np.int8), indices, indptr
+        parts = arrays.get("entries", np.ones(len(indices), dtype=np.int8)), indices, indptr
         self.edges = csr_matrix(parts, shape=(len(indptr) - 1, self.item_count), copy=False)
         self.eigenvalue, self.vectors = float(arrays["eigenvalue"]), arrays["vectors"]
         self.weights = arrays.get("weights", NOT_FORMED)  # absent in early fits

@@ -86,6 +86,11 @@ class GraphFilterSettings(RecencySettings):
     sharpening_terms: int = Field(
         1, ge=1, le=16, description="Terms of the sharpening's series: 1 for a step of Euler's, 4 of Runge-Kutta's."
     )
+    use_weights: bool = Field(
+        False,
+        description="R and x are the roots of the weights of edges, or of their numbers of events where values do not "
+        "add up, instead of ones; degrees are sums of these roots.",
+    )
     passes: int = Field(6, ge=2, description="Passes of the randomized singular value decomposition.")
     oversampling: int = Field(
         16, ge=0, description="Vectors that these passes carry beside the wanted ones; with more they are exacter."

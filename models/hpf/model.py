@@ -37,9 +37,9 @@ The bound, with phi at its maximum:
           g = gamma_shp, k = kappa_shp = K a + a', E xi = k / kappa_rte; R_i alike.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -87,7 +87,11 @@ class HPFSettings(ModelSettings):
     c: float = Field(0.3, ge=0.05, description="Shape of an item's attributes.")
     c_prime: float = Field(0.3, gt=0, description="c', the shape of an item's popularity.")
     d_prime: float = Field(1.0, gt=0, description="d'; the rate of the popularity is c'/d'.")
-    binarize_counts: bool = Field(True, description="Take every count as one; otherwise counts are used as they are.")
+    use_weights: bool = Field(
+        False,
+        description="Take the weight of an edge, or its number of events where values do not add up, as its count y; "
+        "by default every count is one.",
+    )
     starts: int = Field(
         1,
         ge=1,
@@ -103,6 +107,21 @@ class HPFSettings(ModelSettings):
         ge=0,
         description="Stop when no preference of an unseen user changes by more than this share of the largest.",
     )
+
+    @classmethod
+    def replace_deprecated(cls, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Replace `binarize_counts` by its opposite, `use_weights`, and others as the base does.
+
+        Raises:
+            ValueError: both are given.
+        """
+        current, messages = super().replace_deprecated(given)
+        if "binarize_counts" in current:
+            if "use_weights" in current:
+                raise ValueError("binarize_counts: is the deprecated opposite of use_weights; give one of them")
+            current["use_weights"] = not current.pop("binarize_counts")
+            messages.append("binarize_counts is deprecated: use use_weights, its opposite")
+        return current, messages
 
     @property
     def user_prior(self) -> Prior:
@@ -152,7 +171,7 @@ class HPF(Model[HPFSettings]):
             self.user_shape, self.user_rate, self.activity_rate = users.posterior
             self.item_shape, self.item_rate, self.popularity_rate = self._items.posterior
             with kernel_threads(self.threads):
-                ascent = Ascent(interactions, self.params.binarize_counts, users, self._items)
+                ascent = Ascent(interactions, not self.params.use_weights, users, self._items)
                 bounds = np.array(list(self._run_ascent(ascent, (number, starts), options.on_epoch)))
             if best is None or bounds[-1] > best[0][-1]:
                 best = bounds, self.user_posterior, self._items
@@ -206,7 +225,7 @@ class HPF(Model[HPFSettings]):
         """Find E theta, float32 (users, K), by coordinate ascent on gamma and kappa with fixed items."""
         settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
-        history = to_edge_arrays(self._known(histories), settings.binarize_counts)
+        history = to_edge_arrays(self._known(histories), not settings.use_weights)
         with kernel_threads(self.threads):
             kernels.fold_in(
                 history,

@@ -11,7 +11,9 @@ where d is the number of edges of a user or an item. The first is the loss of Re
 "Revisiting the performance of iALS on item recommendation benchmarks", 2021; the second is eq. 3 of Hu, Koren and
 Volinsky, "Collaborative filtering for implicit feedback datasets", 2008. All terms of a user may be weighted by a power
 of the user's degree, as in `models.mrf.dense`; an item's d and `users` are then sums of these weights. What was
-considered and not liked may be in S too, with (u'v - explicit_negative_weight)^2.
+considered and not liked may be in S too, with (u'v - explicit_negative_weight)^2. With `use_weights` the squares of S
+in rendle2021 are weighted by alpha sqrt(weight), 1 on average; the root keeps a few large weights from outweighing the
+rest.
 
 A good alpha0 and lambda depend on the density of the log; their ratios do not. Settings that are left out come from
 
@@ -55,7 +57,7 @@ from oneclass.models.wmf.normal_equations import (
 )
 
 UNOBSERVED, SHRINKAGE, LEAST = 12.0, 0.08, 2.8  # of the default loss; the last in edges
-HU_REGULARIZATION = 0.007  # of hu2008, which no rule has been learned for
+HU_REGULARIZATION, HU_ALPHA = 0.007, 5.0  # of hu2008, which no rule has been learned for
 EXACT = SolverSettings(0, 1 << 16)  # one block of all factors
 
 
@@ -108,7 +110,17 @@ class WMFSettings(ModelSettings):
         "log "
         "tells of any.",
     )
-    alpha: float = Field(5.0, gt=0, description="Confidence that one event adds to an edge; for hu2008.")
+    use_weights: bool = Field(
+        False,
+        description="Weigh the squares of observed pairs by alpha sqrt(weight), where the weight is the number of "
+        "events if values do not add up; for rendle2021. hu2008 always weighs, by 1 + alpha weight.",
+    )
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        description="Confidence that one event, or a weight of one, adds to an edge: 5 by default for hu2008; with "
+        "`use_weights` by default such that the mean edge weighs 1.",
+    )
     solver: Literal["cg", "cholesky", "blocks"] = Field(
         "cg",
         description="cg: conjugate gradients from the factors of the last pass; cholesky: the exact solution; "
@@ -145,10 +157,12 @@ class WMFSettings(ModelSettings):
     def _check_explicit_negatives(self) -> Self:
         if self.explicit_negative_weight and self.loss == "hu2008":
             raise ValueError("explicit_negative_weight: hu2008 weighs by counts of likes; take loss = rendle2021")
+        if self.explicit_negative_weight and self.use_weights:
+            raise ValueError("explicit_negative_weight: these pairs have no weight; take use_weights = false")
         return self
 
     def resolve(self, interactions: csr_matrix) -> Self:
-        """Derive alpha0 and lambda from the data."""
+        """Derive alpha0, lambda and alpha from the data."""
         users, items = interactions.shape
         density = interactions.nnz / (users * items)
         weight = UNOBSERVED * density if self.unobserved_weight is None else self.unobserved_weight
@@ -157,7 +171,12 @@ class WMFSettings(ModelSettings):
             penalty = HU_REGULARIZATION
         elif penalty is None:
             penalty = max(SHRINKAGE, LEAST / mean_degree(interactions)) / (1 + weight / density)
-        return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty})
+        alpha = self.alpha
+        if alpha is None and self.loss == "hu2008":
+            alpha = HU_ALPHA
+        elif alpha is None and self.use_weights:
+            alpha = 1 / float(np.sqrt(interactions.data, dtype=np.float64).mean())
+        return self.model_copy(update={"unobserved_weight": weight, "regularization": penalty, "alpha": alpha})
 
 
 class WMF(Model[WMFSettings]):
@@ -248,9 +267,13 @@ class WMF(Model[WMFSettings]):
         chosen, regularization = self.params, self.params.regularization
         assert regularization is not None  # by `resolve`
         if chosen.loss == "hu2008":
+            assert chosen.alpha is not None
             return Loss(1.0, 1.0, chosen.alpha, regularization, 0.0)
         assert chosen.unobserved_weight is not None
-        return Loss(chosen.unobserved_weight, 0.0, 0.0, regularization, chosen.regularization_exponent)
+        alpha = chosen.alpha if chosen.use_weights and chosen.alpha else 0.0
+        return Loss(
+            chosen.unobserved_weight, 0.0, alpha, regularization, chosen.regularization_exponent, count_power=0.5
+        )
 
     def _solver(self) -> SolverSettings:
         chosen = self.params

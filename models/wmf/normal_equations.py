@@ -65,9 +65,10 @@ class Loss:
     Attributes:
         unobserved: weight of every pair, observed or not.
         base: 1 for hu2008, where an observed pair has the weight 1 + a; 0 for rendle2021.
-        alpha: a = alpha count; if it is 0, a = 1.
+        alpha: a = alpha count^count_power; if it is 0, a = 1.
         regularization, exponent: lambda and nu of a row's penalty.
         targets: whether the values of the matrix are p, and not counts.
+        count_power: of the counts in a.
     """
 
     unobserved: float
@@ -76,12 +77,16 @@ class Loss:
     regularization: float
     exponent: float
     targets: bool = False
+    count_power: float = 1.0
 
     def terms(self, matrix: csr_matrix, others: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """w a and w (base + a) p of every edge, float64; w is the weight of its column's vertex, 1 where `others` is
         None.
         """
-        squares = self.alpha * matrix.data.astype(np.float64) if self.alpha > 0 else np.ones(matrix.nnz)
+        squares = np.ones(matrix.nnz)
+        if self.alpha > 0:
+            counts = matrix.data.astype(np.float64)
+            squares = self.alpha * (counts if self.count_power == 1 else counts**self.count_power)
         pulls = self.base + squares
         if self.targets:
             pulls *= matrix.data

@@ -96,6 +96,20 @@ def test_gf_cf_adds_an_ideal_low_pass(likes):
 
 
 @pytest.mark.usefixtures("formed")
+def test_weights_of_edges_take_the_place_of_ones(likes, tmp_path):
+    """GF-CF, where R and x are the roots of the weights, and degrees are their sums."""
+    weights = likes * np.random.default_rng(2).uniform(0.2, 9, likes.shape)
+    roots = np.sqrt(weights)
+    r, degrees = normalized(roots), roots.sum(axis=0)
+    low = power(degrees, -0.5) @ top_vectors(r, 6) @ power(degrees, 0.5)
+    model = fit(weights, low_pass=0.3, vectors=6, low_pass_exponent=0.5, use_weights=True)
+    assert_agrees(model, weights, roots @ r.T @ r + 0.3 * roots @ low)
+    model.save(tmp_path)
+    loaded, asked = GraphFilter.load(tmp_path), csr_matrix(weights)
+    np.testing.assert_array_equal(loaded.scores(asked), model.scores(asked))
+
+
+@pytest.mark.usefixtures("formed")
 def test_chebycf_interpolates_the_plateau(likes):
     """Kim et al. 2025: Chebyshev polynomials of L~ = I - 2 R~'R~, by their own recurrence."""
     order, flatness, beta, alpha = 8, 1.5, 0.4, 0.2

@@ -11,9 +11,7 @@ from oneclass.models.hpf.ascent import Ascent, draw_initial_posterior
 from oneclass.models.hpf.kernels import digamma_and_log_gamma
 from oneclass.models.hpf.model import HPF, HPFSettings
 
-SETTINGS = HPFSettings(
-    factors=4, a=0.4, a_prime=0.5, b_prime=0.8, c=0.3, c_prime=0.6, d_prime=1.5, binarize_counts=False
-)
+SETTINGS = HPFSettings(factors=4, a=0.4, a_prime=0.5, b_prime=0.8, c=0.3, c_prime=0.6, d_prime=1.5, use_weights=True)
 BLOCKS = ("phi", "gamma", "kappa", "lambda", "tau")
 
 
@@ -28,7 +26,7 @@ def counts(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 
 
 def ascent(matrix: csr_matrix, settings: HPFSettings = SETTINGS, seed: int = 3) -> Ascent:
     users, items = HPF(settings, seed=seed)._initial_posterior(matrix.shape, None)
-    return Ascent(matrix, settings.binarize_counts, users, items)
+    return Ascent(matrix, not settings.use_weights, users, items)
 
 
 class Dense:
@@ -174,7 +172,7 @@ def test_every_block_is_a_stationary_point_of_the_bound():
 
 def test_a_fit_on_counts_differs_from_one_on_ones():
     matrix = counts()
-    ones = HPF(SETTINGS.model_copy(update={"binarize_counts": True})).fit(matrix)
+    ones = HPF(SETTINGS.model_copy(update={"use_weights": False})).fit(matrix)
     pattern = csr_matrix((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
     np.testing.assert_array_equal(ones.item_shape, HPF(SETTINGS).fit(pattern).item_shape)
     assert not np.allclose(ones.item_shape, HPF(SETTINGS).fit(matrix).item_shape, rtol=0.01)
@@ -276,7 +274,7 @@ def test_started_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
     ids=["all ones", "diagonal", "one edge", "user and item without an edge"],
 )
 def test_odd_matrices_give_finite_scores(matrix):
-    model = HPF(HPFSettings(factors=7, binarize_counts=False)).fit(csr_matrix(matrix))
+    model = HPF(HPFSettings(factors=7, use_weights=True)).fit(csr_matrix(matrix))
     users = np.arange(len(matrix))
     for scores in (model.scores(csr_matrix(matrix)), model.scores(csr_matrix(matrix), users=users)):
         assert np.isfinite(scores).all() and (scores >= 0).all()
@@ -289,3 +287,11 @@ def test_a_checkerboard_is_learned():
     model = HPF(HPFSettings(factors=2)).fit(csr_matrix(history))
     for scores in (model.scores(csr_matrix(history)), model.scores(csr_matrix(history), users=np.arange(40))):
         assert scores[board == 1].min() > scores[board == 0].max()
+
+
+def test_the_deprecated_opposite_of_use_weights_still_works():
+    with pytest.warns(FutureWarning, match="binarize_counts is deprecated: use use_weights, its opposite"):
+        assert HPFSettings(binarize_counts=False).use_weights
+    assert HPFSettings.from_saved({"binarize_counts": True}) == HPFSettings()
+    with pytest.raises(ValueError, match="give one of them"):
+        HPFSettings(binarize_counts=False, use_weights=True)

@@ -21,9 +21,12 @@ from oneclass.models.wmf.normal_equations import (
 EXACT, TWO_STEPS, BLOCKS = SolverSettings(0, 1 << 16), SolverSettings(2, 0), SolverSettings(0, 16)
 RENDLE = Loss(0.1, 0.0, 0.0, 0.005, 0.8)
 HU = Loss(1.0, 1.0, 3.0, 4.0, 0.0)
+WEIGHED = Loss(0.1, 0.0, 1.5, 0.005, 0.8, count_power=0.5)
 TARGETS = Loss(0.1, 0.0, 0.0, 0.005, 0.8, targets=True)  # the values of the matrix are the targets
 
-losses = pytest.mark.parametrize("loss", [RENDLE, HU, TARGETS], ids=["rendle2021", "hu2008", "weak likes"])
+losses = pytest.mark.parametrize(
+    "loss", [RENDLE, HU, TARGETS, WEIGHED], ids=["rendle2021", "hu2008", "weak likes", "weights"]
+)
 solvers = pytest.mark.parametrize("solver", [EXACT, TWO_STEPS, BLOCKS], ids=["cholesky", "cg", "blocks"])
 
 
@@ -58,6 +61,11 @@ class Problem:
         of_users = self.weights * penalty * (liked.sum(axis=1) + alpha0 * liked.shape[1]) ** nu
         return of_users, penalty * ((weights * liked).sum(axis=0) + alpha0 * self.weights.sum()) ** nu
 
+    def squares(self):
+        """The weights of the squares of S: ones, or alpha times the roots of the counts."""
+        counts = self.counts.toarray().astype(float)
+        return self.loss.alpha * np.sqrt(counts) if self.loss.alpha else counts > 0
+
     def total(self):
         """The loss in the docstring of models.wmf."""
         counts, liked = self.counts.toarray().astype(float), self.counts.toarray() > 0
@@ -66,7 +74,7 @@ class Problem:
             terms = (1 + self.loss.alpha * counts) * (liked - u @ v.T) ** 2
         else:
             target = counts if self.loss.targets else 1.0
-            terms = liked * (u @ v.T - target) ** 2 + self.loss.unobserved * (u @ v.T) ** 2
+            terms = self.squares() * (u @ v.T - target) ** 2 + self.loss.unobserved * (u @ v.T) ** 2
         of_users, of_items = self.penalties()
         return (self.weights[:, None] * terms).sum() + of_users @ (u**2).sum(axis=1) + of_items @ (v**2).sum(axis=1)
 
@@ -75,8 +83,14 @@ class Problem:
         counts, liked = self.counts.toarray().astype(float), self.counts.toarray() > 0
         v = factor_view(self.of_items, self.factors).astype(float)
         ridges = self.penalties()[0] / self.weights
-        confidence = 1 + self.loss.alpha * counts if self.loss.base else self.loss.unobserved + liked
-        target = counts if self.loss.targets else (1 + self.loss.alpha * counts if self.loss.base else 1.0) * liked
+        confidence = 1 + self.loss.alpha * counts if self.loss.base else self.loss.unobserved + self.squares()
+        target = (
+            counts
+            if self.loss.targets
+            else (1 + self.loss.alpha * counts) * liked
+            if self.loss.base
+            else self.squares()
+        )
         return np.stack(
             [
                 np.linalg.solve(v.T @ (c[:, None] * v) + ridge * np.eye(self.factors), v.T @ t)
@@ -250,3 +264,21 @@ def test_a_fit_by_rule_is_the_fit_of_the_numbers_and_keeps_them(long_tailed, tmp
     loaded = WMF.load(tmp_path)
     assert loaded.settings == model.settings != model.params == loaded.params
     np.testing.assert_array_equal(loaded.fold_in(long_tailed[:9]), model.fold_in(long_tailed[:9]))
+
+
+def test_weights_of_one_are_no_weights_and_larger_ones_pull_more():
+    rng = np.random.default_rng(3)
+    liked = csr_matrix((rng.random((30, 20)) < 0.3).astype(np.float32))
+    weighed = WMF(WMF.Settings(factors=4, use_weights=True)).fit(liked)
+    np.testing.assert_array_equal(weighed.item_factors, WMF(WMF.Settings(factors=4)).fit(liked).item_factors)
+    heavy = liked.copy()
+    heavy.data[heavy.indices == 3] = 25.0
+    model = WMF(WMF.Settings(factors=4, use_weights=True)).fit(heavy)
+    users = np.flatnonzero(liked[:, [3]].toarray())
+    assert model.scores(heavy)[users, 3].mean() > weighed.scores(liked)[users, 3].mean()
+    assert model.params.alpha == pytest.approx(1 / np.sqrt(heavy.data).mean())
+
+
+def test_explicit_negatives_have_no_weights():
+    with pytest.raises(ValueError, match="explicit_negative_weight: these pairs have no weight"):
+        WMF.Settings(use_weights=True, explicit_negative_weight=0.2)
