@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,15 @@ from oneclass.tasks.stores import warehouse
 SAMPLE_BYTES = 1 << 24
 SAMPLE_ROWS = 200_000
 SHOWN_EVENTS = 10
+MAX_KINDS = 12
+"""A column called `event` or the like with more different texts is none of kinds."""
+USUAL_WEIGHTS = {
+    **dict.fromkeys(("return", "refund", "cancel"), -5.0),
+    **dict.fromkeys(("purchase", "order", "buy", "bought", "sale", "transaction"), 5.0),
+    **dict.fromkeys(("cart", "basket", "wish", "favo"), 3.0),
+}
+"""Parts of the names of kinds, and the weights proposed for these; others get 1."""
+UNKNOWN_KIND = "unknown kind of event "
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class Preview:
     Attributes:
         layouts: (path, layout, whether only its beginning was read) of each log.
         counts: the row of `inspect/counts`.
+        kinds: one row per kind of event that is declared or found: `event`, `events` and `weight`.
         funnel: the steps from lines to the likes that the filters leave.
         events: the first events.
         rejects: one row a reason: `reason`, `lines`, and the first `line` with its `line_number`.
@@ -47,6 +58,7 @@ class Preview:
     dataset: Dataset
     layouts: list[tuple[str, LogFormat, bool]]
     counts: dict[str, Any]
+    kinds: pl.DataFrame
     funnel: list[FunnelStep]
     events: pl.DataFrame
     rejects: pl.DataFrame
@@ -56,27 +68,66 @@ class Preview:
 def preview_logs(dataset: Dataset, paths: Iterable[str | Path]) -> Preview:
     """Read the beginning of each log into a database in memory.
 
+    If the data set declares no kinds of events and the logs have a column of them, the preview proposes weights.
+
     Raises:
         InputError: a path has no log, or a log is unreadable.
     """
+    paths = list(paths)
+    if not dataset.events and (weights := _propose_weights(dataset, paths)):
+        dataset = _with_events(dataset, weights)
+    shown = "select * exclude (file_id)" if dataset.events else "select * exclude (file_id, event)"
+    with _loaded_sample(dataset, paths) as (connection, logs):
+        return Preview(
+            dataset,
+            [(log.path, log.layout or LogFormat(""), is_cut) for log, is_cut in logs],
+            warehouse.select(connection, "inspect/counts").row(0, named=True),
+            _count_kinds(connection, dataset),
+            _count_steps(connection, dataset),
+            warehouse.query(connection, f"{shown} from raw.events order by file_id, line_number limit {SHOWN_EVENTS}"),
+            warehouse.select(connection, "inspect/rejects"),
+            warehouse.select(connection, "inspect/largest"),
+        )
+
+
+@contextmanager
+def _loaded_sample(
+    dataset: Dataset, paths: Sequence[str | Path]
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[tuple[LogFile, bool]]]]:
+    """Load the beginning of each log; yields the database, and (log, whether only its beginning was read) of each."""
     with tempfile.TemporaryDirectory(prefix="oneclass-inspect-") as folder, duckdb.connect() as connection:
         connection.execute("set TimeZone = 'UTC'")
         connection.execute(sql.schema()[0])  # the tables of `raw`
         logs = list(_sample_logs(dataset, paths, Path(folder)))
         (scratch := Path(folder) / "scratch").mkdir()
         load_logs(connection, [(number, log) for number, (log, _) in enumerate(logs, 1)], scratch, dataset)
-        return Preview(
-            dataset,
-            [(log.path, log.layout or LogFormat(""), is_cut) for log, is_cut in logs],
-            warehouse.select(connection, "inspect/counts").row(0, named=True),
-            _count_steps(connection, dataset),
-            warehouse.query(
-                connection,
-                f"select * exclude (file_id) from raw.events order by file_id, line_number limit {SHOWN_EVENTS}",
-            ),
-            warehouse.select(connection, "inspect/rejects"),
-            warehouse.select(connection, "inspect/largest"),
-        )
+        yield connection, logs
+
+
+def _with_events(dataset: Dataset, weights: dict[str, float]) -> Dataset:
+    return Dataset(**{**dataset.model_dump(), "events": weights})
+
+
+def _propose_weights(dataset: Dataset, paths: Sequence[str | Path]) -> dict[str, float]:
+    """Return a weight for each kind in a column with a usual name for kinds; none if there is no such column."""
+    if dataset.layout != "recognised" or dataset.fields:
+        return {}
+    try:
+        # No line is of this kind, so that the reasons of the rejects list all kinds.
+        with _loaded_sample(_with_events(dataset, {"": 1.0}), paths) as (connection, _):
+            reasons = warehouse.select(connection, "inspect/rejects")["reason"].to_list()
+    except InputError:
+        return {}
+    kinds = [reason.removeprefix(UNKNOWN_KIND) for reason in reasons if reason.startswith(UNKNOWN_KIND)]
+    if len(kinds) > MAX_KINDS or all(kind.replace(".", "").isdigit() for kind in kinds):
+        return {}
+    return {kind: next((w for part, w in USUAL_WEIGHTS.items() if part in kind.lower()), 1.0) for kind in kinds}
+
+
+def _count_kinds(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> pl.DataFrame:
+    counts = dict(connection.execute("select event, count(*) from raw.events group by event").fetchall())
+    rows = [(kind, counts.get(kind, 0), weight) for kind, weight in dataset.events.items()]
+    return pl.DataFrame(rows, schema={"event": pl.String, "events": pl.Int64, "weight": pl.Float64}, orient="row")
 
 
 def format_preview(preview: Preview) -> str:
@@ -93,6 +144,8 @@ def format_preview(preview: Preview) -> str:
             f"values from {counts['lowest']} to {counts['highest']}; {counts['pairs']:,} pairs of a user and an item"
         )
         sections.append("\n".join(["From lines to likes:", *funnel.format_steps(preview.funnel)]))
+        if len(preview.kinds):
+            sections.append(f"Kinds of events, and what an event of each adds:\n{preview.kinds}")
         if len(preview.rejects):
             sections.append(f"Rejected lines, by reason:\n{preview.rejects}")
         sections += _describe_largest(preview)
@@ -127,6 +180,8 @@ def format_toml(preview: Preview) -> str:
         value = getattr(dataset, name)
         if value and value != "UTC":
             lines.append(f"{name} = {json.dumps(value)}")
+    if dataset.half_life_days is not None:
+        lines.append(f"half_life_days = {dataset.half_life_days:g}")
     if layout.time_formats:
         lines.append(f"time_format = {json.dumps(layout.time_formats[-1])}")
     if layout.statement == "delimited" and not layout.header:
@@ -142,6 +197,9 @@ def format_toml(preview: Preview) -> str:
             *(f"{role} = [{json.dumps(name, ensure_ascii=False)}]" for role, name in names.items()),
         ]
         lines += [f"{role} = []" for role in ("value", "time") if role not in names]
+    if dataset.events:
+        lines += ["", "[events]    # what an event of each kind adds to its pair; 0 leaves the kind out"]
+        lines += [f"{json.dumps(kind, ensure_ascii=False)} = {weight:g}" for kind, weight in dataset.events.items()]
     lines += [
         "",
         "[binarize]",
