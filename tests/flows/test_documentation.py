@@ -82,9 +82,9 @@ def test_the_documented_data_set_is_taken(tmp_path):
 
 
 def test_the_documented_kinds_of_events_are_taken(tmp_path):
-    shown = page("docs/how-to/datasets.md").split("## Kinds of events")[1].split("- An event adds")[0]
+    shown = indented(page("docs/how-to/datasets.md").split("## Kinds of events")[1])[0]
     (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "shop.toml").write_text("\n".join(line[4:] for line in shown.splitlines()))
+    (tmp_path / "datasets" / "shop.toml").write_text(shown)
     dataset = datasets.load_dataset("shop", tmp_path)
     assert (dataset.events["return"], dataset.half_life_days, dataset.columns.event) == (-5, 90, ("action",))
 
