@@ -147,7 +147,10 @@ def _inspect(given: InspectParameters) -> str:
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source))
     shown = preview.preview_logs(dataset, given.source or [home.Home(root, dataset.name).landing])
-    text, toml = preview.format_preview(shown), preview.format_toml(shown)
+    text = preview.format_preview(shown)
+    if dataset.join:
+        return text
+    toml = preview.format_toml(shown)
     path = root / "datasets" / f"{dataset.name}.toml"
     if not given.write:
         return f"{text}\n\nThe data set's file, {path} (--write writes it):\n\n{toml}"

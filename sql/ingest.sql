@@ -299,6 +299,20 @@ select user_id, item_id, value, occurred_at, file_id, line_number{kind}
 from ({parsed}) as parsed
 where reason is null
 
+-- name: orders
+-- raw.parts: one row per line of an orders file that could be read.
+insert into raw.parts
+select 'orders', item_id, user_id, value, occurred_at, file_id, line_number
+from ({parsed}) as parsed
+where reason is null
+
+-- name: order_lines
+-- raw.parts: one row per line of an order that could be read.
+insert into raw.parts
+select 'lines', user_id, item_id, value, occurred_at, file_id, line_number
+from ({parsed}) as parsed
+where reason is null
+
 -- name: places
 -- raw.places: one row per item of a line that could be read, with its place in the line.
 insert into raw.places
@@ -310,7 +324,7 @@ where reason is null
 -- raw.rejects: one row per line that is no event; of a long one its beginning. (`coalesce` keeps DuckDB from pushing the
 -- condition into the parsing, which fails over its lambdas.)
 insert into raw.rejects
-select file_id, line_number, left(line, 1000), reason
+select file_id, line_number, left(line, 1000), {reason}
 from ({parsed}) as parsed
 where coalesce(reason, 'blank') <> 'blank'
 
@@ -368,16 +382,23 @@ firsts as (
     from raw.rejects
     where file_id in $1
     group by file_id
+),
+parts as (
+    select file_id, count(distinct line_number) as parts
+    from raw.parts
+    where file_id in $1
+    group by file_id
 )
 select
     file_id,
     rejects,
-    rejects + least(events, coalesce(last_line, events)) as lines,
+    rejects + greatest(least(events, coalesce(last_line, events)), coalesce(parts, 0)) as lines,
     first_line,
     first_reason
 from operations.log_files
 left join ends using (file_id)
 left join firsts using (file_id)
+left join parts using (file_id)
 where file_id in $1
 
 -- name: stale_kinds

@@ -39,8 +39,8 @@ def read_titles(path: Path, dataset: Dataset) -> dict[str, str]:
             with containers.open_text(path, container) as stream:
                 text = _decode(stream.read(), dataset.encoding)
             names, rows = _split_text(path, text)
-    declared = dataset.titles
-    item_columns = (declared.item,) if declared.item else (*dataset.columns.item, *ITEM_COLUMNS)
+    declared, log_columns = dataset.titles, dataset.join.lines.columns if dataset.join else dataset.columns
+    item_columns = (declared.item,) if declared.item else (*log_columns.item, *ITEM_COLUMNS)
     item = _find_column(path, names, item_columns, "item", dataset)
     title = _find_column(path, names, (declared.title,) if declared.title else TITLE_COLUMNS, "title", dataset)
     filled = (row for row in rows if len(row) > max(item, title) and row[title] not in (None, ""))

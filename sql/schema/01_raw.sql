@@ -25,3 +25,13 @@ create table if not exists raw.places (
     place integer not null,
     item_id varchar not null
 );
+-- raw.parts: one row per line of an orders file or of a file of their lines, in a data set with `[join]`.
+create table if not exists raw.parts (
+    part varchar not null,
+    key varchar not null,
+    id varchar not null,
+    value double not null,
+    occurred_at timestamp,
+    file_id bigint not null,
+    line_number bigint not null
+);

@@ -2,6 +2,7 @@
 
 import codecs
 import difflib
+import functools
 import re
 import tomllib
 from importlib.resources import files
@@ -47,6 +48,58 @@ class Columns(BaseModel):
     event: tuple[str, ...] = ()
     """Of the kind of event, with `[events]`; by default one of `EVENT_COLUMNS`."""
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _one_name_is_a_list(cls, names: object) -> object:
+        return (names,) if isinstance(names, str) else names
+
+
+class OrderColumns(Columns):
+    """The columns of an orders file; a value is read only if it is named."""
+
+    item: tuple[str, ...] = Field((), max_length=0)
+    value: tuple[str, ...] = ()
+
+
+class LineColumns(Columns):
+    """The columns of a file of lines; a time is read only if it is named, and the value is the order's if that is."""
+
+    user: tuple[str, ...] = Field((), max_length=0)
+    time: tuple[str, ...] = ()
+
+
+class OrderFiles(BaseModel):
+    """Files with a line for each order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    files: tuple[str, ...] = Field(min_length=1)
+    columns: OrderColumns = OrderColumns()
+
+
+class LineFiles(BaseModel):
+    """Files with a line for each item of an order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    files: tuple[str, ...] = Field(min_length=1)
+    columns: LineColumns = LineColumns()
+
+
+class Join(BaseModel):
+    """Orders and their lines, in files of their own, with the accepted names of the column that both have."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: tuple[str, ...] = Field(min_length=1)
+    orders: OrderFiles
+    lines: LineFiles
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _one_name_is_a_list(cls, names: object) -> object:
+        return (names,) if isinstance(names, str) else names
+
 
 class Titles(BaseModel):
     """The table of items' titles and its columns."""
@@ -81,6 +134,8 @@ class Dataset(BaseModel):
     """`adjacency`: lines `user item ...`; `counted_adjacency`: lines `count item ...`, line n is user n."""
     columns: Columns = Columns()
     titles: Titles = Titles()
+    join: Join | None = None
+    """For logs in two kinds of files that belong together, instead of `files` and `columns`."""
     delimiter: str | None = Field(default=None, min_length=1)
     """Field separator; by default detected in the header."""
     fields: tuple[Role, ...] = ()
@@ -140,6 +195,10 @@ class Dataset(BaseModel):
         roles = [role for role in self.fields if role != "-"]
         if len(roles) != len(set(roles)):
             raise ValueError("fields place a column twice")
+        if self.join and (self.model_fields_set & {"files", "columns", "fields"} or self.layout != "recognised"):
+            raise ValueError("join: its files have columns of their own; leave out files, columns, fields and layout")
+        if self.join:
+            object.__setattr__(self, "files", (*self.join.orders.files, *self.join.lines.files))
         if not self.title:
             object.__setattr__(self, "title", self.name)
         return self
@@ -157,6 +216,8 @@ class Dataset(BaseModel):
     def _events_have_a_column(self) -> Self:
         if (self.columns.event or "event" in self.fields) and not self.events:
             raise ValueError("columns.event names the kind of event: state what each kind adds under [events]")
+        if self.events and self.join:
+            raise ValueError("[events] and [join]: give one of them; files of orders and lines have one kind of event")
         if self.events and (self.layout != "recognised" or (self.fields and "event" not in self.fields)):
             raise ValueError("[events] needs a column with the kind of event: place `event` among the fields")
         if self.events and not self.columns.event:
@@ -170,6 +231,20 @@ class Dataset(BaseModel):
         if self.half_life_days is not None:
             declared["half_life_days"] = self.half_life_days
         return {**self.binarize, **declared}
+
+    @functools.cached_property
+    def parts(self) -> "dict[str, Part]":
+        """How the files of each part of `join` are read: an order names a user and a key, a line a key and an item."""
+        if not self.join:
+            return {}
+        orders, lines, key = self.join.orders, self.join.lines, self.join.key
+        order_columns = {**dict(orders.columns), "item": key, **({"time": ()} if lines.columns.time else {})}
+        line_columns = {**dict(lines.columns), "user": key, **({"value": ()} if orders.columns.value else {})}
+        rest = {name: value for name, value in self if name not in ("join", "files", "columns")}
+        return {
+            "orders": Part(**rest, part="orders", files=orders.files, columns=Columns(**order_columns)),
+            "lines": Part(**rest, part="lines", files=lines.files, columns=Columns(**line_columns)),
+        }
 
     @field_validator("timezone")
     @classmethod
@@ -195,6 +270,12 @@ class Dataset(BaseModel):
             if text not in TIME_UNITS and "%" not in text:
                 raise ValueError(f"{text!r} is none of {', '.join(TIME_UNITS)}, and no format of strptime")
         return formats
+
+
+class Part(Dataset):
+    """One of the two kinds of files of a data set with `[join]`."""
+
+    part: str
 
 
 def list_datasets(root: Path) -> list[str]:
@@ -257,7 +338,7 @@ def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        known = [*Dataset.model_fields, *Columns.model_fields, *Titles.model_fields]
+        known = [name for kind in (Dataset, Columns, Titles, Join, OrderFiles) for name in kind.model_fields]
         close = difflib.get_close_matches(key.rpartition(".")[2], known, n=1)
         return f"unknown key {key}." + (f" Did you mean {close[0]}?" if close else "")
     if first["type"] == "missing":

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from oneclass.tasks.datasets import Columns, Dataset
+from oneclass.tasks.datasets import Columns, Dataset, Part
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.times import MIN_MATCH, NUMBER, detect_time_formats
 
@@ -122,6 +122,14 @@ def match_columns(header: Sequence[str], columns: Columns) -> tuple[dict[str, in
 def explain_lacking_columns(source: str, names: Sequence[str], lacking: Sequence[str], dataset: Dataset) -> str:
     """Return the refusal of a log whose columns lack roles, with the lines of a data set's file that help."""
     shown = ", ".join(name.strip() for name in names if name.strip())[:300]
+    if isinstance(dataset, Part):
+        key = "item" if dataset.part == "orders" else "user"
+        roles = ["key" if role == key else f"{dataset.part}.columns.{role}" for role in lacking]
+        return (
+            f"{source}: has the columns {shown}, and none of them is known as {' or '.join(roles)}. State "
+            f"{' and '.join(roles)} under [join] in the data set's file, datasets/{dataset.name}.toml in the home"
+            + ("; `value = []` where every line counts 1." if "value" in lacking else ".")
+        )
     return (
         f"{source}: has the columns {shown}, and none of them is known as {' or '.join(lacking)}. State which is which "
         "in "

@@ -72,14 +72,17 @@ def load_logs(
 
 
 def _load_batch(connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile], dataset: Dataset) -> None:
-    layout, bounds = prepared[0].log.layout, statements.event_bounds(dataset)
+    layout, part = prepared[0].log.layout, prepared[0].log.part
     assert layout is not None  # a log that is loaded was scanned
+    dataset = dataset.parts.get(part, dataset)
+    bounds = statements.event_bounds(dataset)
     if layout.statement != "parquet":
         _load_text(connection, layout, prepared, dataset, bounds)
         return
     for file in prepared:
         parsed = statements.parse_parquet(file.path, file.file_id, layout, dataset, bounds)
-        _insert_events(connection, parsed, dataset, with_rejects=True)
+        _insert_events(connection, parsed, dataset, part)
+        _insert_rejects(connection, parsed, part)
 
 
 def _check_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
@@ -107,7 +110,7 @@ def _iterate_batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tupl
 
 def _batch_key(log: LogFile) -> tuple:
     damaged = log.text is not None and not log.text_scan.utf8
-    return log.layout, damaged, log.container, log.encoding, log.location if log.member else None
+    return log.layout, log.part, damaged, log.container, log.encoding, log.location if log.member else None
 
 
 def _prepare_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[PreparedFile]:
@@ -185,21 +188,26 @@ def _load_text(
     else:
         parsed = sql.statement(f"ingest/{layout.statement}", damaged=damaged, **bounds)
         connection.execute(sql.statement("ingest/places", parsed=parsed))
-    events = _insert_events(connection, parsed, dataset)
+    part = prepared[0].log.part
+    events = _insert_events(connection, parsed, dataset, part)
     one_each = layout.statement in ("netflix", "delimited") and not layout.item_lists
     if not one_each or events < filled - without_event:
-        connection.execute(sql.statement("ingest/rejects", parsed=parsed))
+        _insert_rejects(connection, parsed, part)
     connection.execute("drop table ingest_text")
 
 
-def _insert_events(
-    connection: duckdb.DuckDBPyConnection, parsed: str, dataset: Dataset, with_rejects: bool = False
-) -> int:
-    kind = ", event" if dataset.events else ""
-    events = fetch_row(connection, sql.statement("ingest/events", parsed=parsed, kind=kind))[0]
-    if with_rejects:
-        connection.execute(sql.statement("ingest/rejects", parsed=parsed))
-    return events
+def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, dataset: Dataset, part: str) -> int:
+    """Insert the lines that could be read, into `raw.parts` if they are parts of events, and return their number."""
+    name = {"orders": "orders", "lines": "order_lines"}.get(part, "events")
+    values = {} if part else {"kind": ", event" if dataset.events else ""}
+    return fetch_row(connection, sql.statement(f"ingest/{name}", parsed=parsed, **values))[0]
+
+
+def _insert_rejects(connection: duckdb.DuckDBPyConnection, parsed: str, part: str) -> None:
+    # A line names its order where other logs name the user, and an order itself where they name the item.
+    role = {"lines": "user", "orders": "item"}.get(part, "")
+    reason = f"regexp_replace(reason, '^(names no|the) {role}', '\\1 order')" if role else "reason"
+    connection.execute(sql.statement("ingest/rejects", parsed=parsed, reason=reason))
 
 
 def _create_line_view(connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile]) -> int:

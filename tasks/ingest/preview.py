@@ -17,13 +17,13 @@ from oneclass.tasks.binarize import funnel
 from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.weights import create_weighted_events
-from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets import Dataset, Part
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers
+from oneclass.tasks.ingest import containers, join
 from oneclass.tasks.ingest.formats import LogFormat, split_line
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.settings import EVEN_SHARES, LARGE_SHARE
-from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, expand_path
+from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, choose_part, expand_path
 from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.stores import warehouse
 
@@ -101,6 +101,9 @@ def _loaded_sample(
         logs = list(_sample_logs(dataset, paths, Path(folder)))
         (scratch := Path(folder) / "scratch").mkdir()
         load_logs(connection, [(number, log) for number, (log, _) in enumerate(logs, 1)], scratch, dataset)
+        if dataset.join:
+            join.join_parts(connection, dataset.join, range(1, len(logs) + 1), every_file=True)
+            join.reject_unmatched(connection)
         yield connection, logs
 
 
@@ -110,7 +113,7 @@ def _with_events(dataset: Dataset, weights: dict[str, float]) -> Dataset:
 
 def _propose_weights(dataset: Dataset, paths: Sequence[str | Path]) -> dict[str, float]:
     """Return a weight for each kind in a column with a usual name for kinds; none if there is no such column."""
-    if dataset.layout != "recognised" or dataset.fields:
+    if dataset.layout != "recognised" or dataset.fields or dataset.join:
         return {}
     try:
         # No line is of this kind, so that the reasons of the rejects list all kinds.
@@ -133,7 +136,7 @@ def _count_kinds(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> pl.
 def format_preview(preview: Preview) -> str:
     """Format a preview for a terminal."""
     counts = preview.counts
-    sections = ["\n".join(_describe_layout(*log) for log in preview.layouts)]
+    sections = ["\n".join(_describe_layout(preview.dataset, *log) for log in preview.layouts)]
     with pl.Config(
         tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=60
     ):
@@ -229,7 +232,8 @@ def _sample_logs(dataset: Dataset, paths: Iterable[str | Path], folder: Path) ->
         with check_readable(location):
             is_cut = _write_sample(location, sample)
         try:
-            logs = SourceScanner(dataset).scan([sample if is_cut else location])
+            scanner = SourceScanner(choose_part(location, dataset))
+            logs = scanner.scan([sample if is_cut else location])
         except InputError as error:
             raise InputError(str(error).replace(str(sample), str(location))) from error
         for log in logs:
@@ -253,7 +257,9 @@ def _write_sample(path: Path, sample: Path) -> bool:
     return is_cut
 
 
-def _describe_layout(path: str, layout: LogFormat, is_cut: bool) -> str:
+def _describe_layout(dataset: Dataset, path: str, layout: LogFormat, is_cut: bool) -> str:
+    part = choose_part(Path(path), dataset)
+    key = {"orders": "item", "lines": "user"}[part.part] if isinstance(part, Part) else ""
     kinds = {
         "netflix": "Netflix Prize: ratings under MOVIE: headers",
         "json": "JSON lines",
@@ -265,7 +271,7 @@ def _describe_layout(path: str, layout: LogFormat, is_cut: bool) -> str:
     lines = [f"{path}: {kinds[layout.statement]}" + ("; the beginning of it is read here" if is_cut else "")]
     names = column_names(layout)
     for role, position in layout.columns:
-        lines.append(f"    {role:<6} <- {names.get(role, f'field {position}')}")
+        lines.append(f"    {'key' if role == key else role:<6} <- {names.get(role, f'field {position}')}")
     lines += [f"    the blanks around most ids of the {role} are dropped" for role in layout.padded_ids]
     if layout.time_formats:
         lines.append(f"    times as {layout.time_formats[-1]}")

@@ -14,7 +14,7 @@ from oneclass import sql
 from oneclass.tasks import anomalies
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest import file_registry, landing
+from oneclass.tasks.ingest import file_registry, join, landing
 from oneclass.tasks.ingest.file_registry import IngestPlan
 from oneclass.tasks.ingest.landing import RejectedFile
 from oneclass.tasks.ingest.load import load_logs
@@ -160,13 +160,17 @@ def _write_events(
         "even_shares": EVEN_SHARES,
     }
     with warehouse.run_stage(home, run_id, "ingest", parameters) as connection:
-        for table in ("raw.events", "raw.places", "raw.rejects", "operations.log_files"):
+        for table in ("raw.events", "raw.parts", "raw.places", "raw.rejects", "operations.log_files"):
             if replace:
                 connection.execute(f"delete from {table}")
             elif plan.before:
                 connection.execute(f"delete from {table} where file_id in ?", [[one.file_id for one in plan.before]])
         if plan.new:
             _load_files(connection, home.spill, dataset, plan.new)
+        if dataset.join and (plan.new or plan.before):
+            file_ids = [file_id for file_id, _ in plan.new]
+            join.join_parts(connection, dataset.join, file_ids, every_file=bool(plan.before))
+            join.count_rows(connection)
         if rejected is not None:
             file_registry.check_reject_limit(connection, plan.new, dataset.max_reject_share)
         reason = f"its name matches none of the patterns {', '.join(dataset.files)}"
