@@ -31,11 +31,6 @@ join orders using (key)
 where lines.part = 'lines' and lines.file_id in (from join_files)
 order by lines.file_id, lines.line_number
 
--- name: former_repeats
--- Delete the rejects of repeated orders, which a deleted file may have made the first.
-delete from raw.rejects
-where starts_with(reason, 'repeats the order ') and file_id in (select file_id from raw.parts where part = 'orders')
-
 -- name: repeats
 -- raw.rejects: one row per order that an earlier line has.
 insert into raw.rejects
@@ -56,7 +51,7 @@ from numbered
 where (file_id, line_number) <> (first_file, first_line)
 
 -- name: counts
--- operations.log_files: the counts of joined files, whose events may come later.
+-- operations.log_files: one row per joined file, with its counts, which later files change.
 update operations.log_files as files
 set
     events = (select count(*) from raw.events as events where events.file_id = files.file_id),

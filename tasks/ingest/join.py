@@ -28,7 +28,8 @@ def join_parts(connection: duckdb.DuckDBPyConnection, join: Join, file_ids: Sequ
     value = "orders.value" if join.orders.columns.value else "lines.value"
     time = "lines.occurred_at" if join.lines.columns.time else "orders.occurred_at"
     connection.execute(sql.statement("join/events", value=value, time=time))
-    connection.execute(sql.statement("join/former_repeats"))
+    # A deleted file may have made a repeated order the first.
+    connection.execute("delete from raw.rejects where starts_with(reason, 'repeats the order ')")
     connection.execute(sql.statement("join/repeats"))
 
 

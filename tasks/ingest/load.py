@@ -198,9 +198,9 @@ def _load_text(
 
 def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, dataset: Dataset, part: str) -> int:
     """Insert the lines that could be read, into `raw.parts` if they are parts of events, and return their number."""
-    name = {"orders": "orders", "lines": "order_lines"}.get(part, "events")
+    statement = {"orders": "ingest/orders", "lines": "ingest/order_lines"}.get(part, "ingest/events")
     values = {} if part else {"kind": ", event" if dataset.events else ""}
-    return fetch_row(connection, sql.statement(f"ingest/{name}", parsed=parsed, **values))[0]
+    return fetch_row(connection, sql.statement(statement, parsed=parsed, **values))[0]
 
 
 def _insert_rejects(connection: duckdb.DuckDBPyConnection, parsed: str, part: str) -> None:

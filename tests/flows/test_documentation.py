@@ -340,7 +340,7 @@ def test_the_tutorial(prefect_server, tmp_path, monkeypatch, free_port):
     assert re.findall(r"^ +\d +(sku-\d+) +(?:Tea|Coffee) no\. \d+", for_user, flags=re.MULTILINE) == best
     assert "Not known, left out: sku-1000" in for_basket
     assert len(re.findall(r"^ +\d +sku-\d+ +Tea no\.", for_basket, flags=re.MULTILINE)) == 5
-    assert "sku-79: place " in why
+    assert "sku-79: rank " in why
     command = [sys.executable, "-c", asker]
     answers = subprocess.run(command, capture_output=True, text=True, check=True, env=ELSEWHERE).stdout
     assert answers.count("shape: (5, ") == 3

@@ -122,7 +122,7 @@ def test_where_the_champion_failed_its_value_of_its_own_night_is_held_against(ho
 
 
 def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_refused_one(home, digests):
-    newer = changed(home, "insert into raw.events select 'new', item_id, 1, null, file_id, 10000 + line_number "
+    newer = changed(home, "insert into raw.events select 'new', item_id, 1, null, file_id, 10000 + line_number, null "
                     "from raw.events where user_id = 'u0'")  # fmt: skip
     refused = night(home, "bad", newer, "popularity")
     assert stays(home, refused, "worse by more than publish.margin")
