@@ -146,7 +146,10 @@ def _inspect(given: InspectParameters) -> str:
 
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source))
-    shown = preview.preview_logs(dataset, given.source or [home.Home(root, dataset.name).landing])
+    if dataset.source and dataset.source.query and not given.source:
+        shown = preview.preview_query(dataset, dataset.source)
+    else:
+        shown = preview.preview_logs(dataset, given.source or [home.Home(root, dataset.name).landing])
     text = preview.format_preview(shown)
     if dataset.join:
         return text

@@ -67,7 +67,8 @@ def check_home(run: "RunSettings") -> None:
     from oneclass.tasks.stores import runs, warehouse
 
     named = run.split_files or run.sources
-    if not named and not run.is_demo and not any(run.home.landing.glob("*")) and not _warehouse_has_events(run):
+    has_input = named or run.is_demo or run.dataset.source or any(run.home.landing.glob("*"))
+    if not has_input and not _warehouse_has_events(run):
         raise InputError(describe_expected_sources(run.home, run.dataset))
     if run.publish.titles:
         item_titles.read_titles(Path(run.publish.titles), run.dataset)

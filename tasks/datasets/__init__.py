@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
 
 Role = Literal["user", "item", "value", "time", "event", "-"]
@@ -182,6 +183,8 @@ class Dataset(BaseModel):
         "blend",
     )
     """Models of a run without `--models`."""
+    source: Source | None = None
+    """Where new logs are taken from before the landing folder is read."""
     ingest: dict[str, Any] = {}
     binarize: dict[str, Any] = {}
     split: dict[str, Any] = {}
@@ -197,8 +200,12 @@ class Dataset(BaseModel):
             raise ValueError("fields place a column twice")
         if self.join and (self.model_fields_set & {"files", "columns", "fields"} or self.layout != "recognised"):
             raise ValueError("join: its files have columns of their own; leave out files, columns, fields and layout")
+        if self.join and self.source and self.source.query:
+            raise ValueError("join: is of files; join the tables in the query of [source]")
         if self.join:
             object.__setattr__(self, "files", (*self.join.orders.files, *self.join.lines.files))
+        if self.source and self.source.query and LANDED_FILES not in self.files:
+            object.__setattr__(self, "files", (*self.files, LANDED_FILES))
         if not self.title:
             object.__setattr__(self, "title", self.name)
         return self
@@ -334,12 +341,14 @@ def _read_dataset(path: Path, name: str) -> Dataset:
     return dataset
 
 
+KNOWN_KEYS = [name for section in (Dataset, Columns, Titles, Source, Join, OrderFiles) for name in section.model_fields]
+
+
 def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        known = [name for kind in (Dataset, Columns, Titles, Join, OrderFiles) for name in kind.model_fields]
-        close = difflib.get_close_matches(key.rpartition(".")[2], known, n=1)
+        close = difflib.get_close_matches(key.rpartition(".")[2], KNOWN_KEYS, n=1)
         return f"unknown key {key}." + (f" Did you mean {close[0]}?" if close else "")
     if first["type"] == "missing":
         return f"key {key} is missing."

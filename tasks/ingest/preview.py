@@ -18,8 +18,9 @@ from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.weights import create_weighted_events
 from oneclass.tasks.datasets import Dataset, Part
+from oneclass.tasks.datasets.source import Source
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers, join
+from oneclass.tasks.ingest import containers, database, join
 from oneclass.tasks.ingest.formats import LogFormat, split_line
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.settings import EVEN_SHARES, LARGE_SHARE
@@ -39,6 +40,7 @@ USUAL_WEIGHTS = {
 }
 """Parts of the names of kinds, and the weights proposed for these; others get 1."""
 UNKNOWN_KIND = "unknown kind of event "
+QUERY_NAME = "[source] query"
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,19 @@ def _count_kinds(connection: duckdb.DuckDBPyConnection, dataset: Dataset) -> pl.
     counts = dict(connection.execute("select event, count(*) from raw.events group by event").fetchall())
     rows = [(kind, counts.get(kind, 0), weight) for kind, weight in dataset.events.items()]
     return pl.DataFrame(rows, schema={"event": pl.String, "events": pl.Int64, "weight": pl.Float64}, orient="row")
+
+
+def preview_query(dataset: Dataset, source: Source) -> Preview:
+    """Read the first rows of a data set's query, as `preview_logs` reads logs."""
+    with tempfile.TemporaryDirectory(prefix="oneclass-inspect-") as folder:
+        rows = Path(folder) / "query"
+        with database.open_cursor(source) as cursor:
+            database.fetch_rows(cursor, source, rows, limit=SAMPLE_ROWS)
+        try:
+            shown = preview_logs(dataset, [rows])
+        except InputError as error:
+            raise InputError(str(error).replace(str(rows), QUERY_NAME)) from error
+    return replace(shown, layouts=[(QUERY_NAME, *layout[1:]) for layout in shown.layouts])
 
 
 def format_preview(preview: Preview) -> str:

@@ -205,6 +205,7 @@ def describe_expected_sources(home: Home, dataset: Dataset) -> str:
         f"They are called {', '.join(dataset.files)}.",
     ]
     lines += [f"They come from {url}" for url in dataset.urls]
+    lines += ["[source] of the data set's file gave none."] if dataset.source else []
     lines += [f"sha256 of {name}: {digest}" for name, digest in dataset.sha256.items()]
     lines += [f"Licence: {dataset.licence}"] if dataset.licence else []
     return "\n".join([*lines, "Fetch and unpack them, put them there, or name them with --source."])

@@ -14,7 +14,7 @@ from oneclass import sql
 from oneclass.tasks import anomalies
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest import file_registry, join, landing
+from oneclass.tasks.ingest import file_registry, join, landing, object_source, query_source
 from oneclass.tasks.ingest.file_registry import IngestPlan
 from oneclass.tasks.ingest.landing import RejectedFile
 from oneclass.tasks.ingest.load import load_logs
@@ -82,6 +82,9 @@ def ingest(
         ContractBroken: the logs have more rejects than the data set allows.
     """
     settings, named = settings or IngestSettings(), list(sources)
+    if dataset.source and not named:
+        land_new_logs = query_source.land_query if dataset.source.query else object_source.land_objects
+        land_new_logs(home, dataset, dataset.source)
     known_files = file_registry.load_known_files(home)
     waiting = landing.list_landing_files(home.landing) if home.landing.is_dir() and not named else []
     unmatched = [] if any(is_log_name(path.name, dataset) for path in waiting) else waiting

@@ -3,8 +3,8 @@
 Below `<url>/<dataset>/` they are laid out as in the home (`matrices/<digest>/`, `models/<model>/<digest>/`), on any
 file system that fsspec knows, such as `s3://bucket/prefix`, with the credentials in the environment. A folder is
 uploaded file by file and its record last, so that a partial upload counts as absent. A download is verified against the
-sha256 in the record and moved into the local home, a worker's cache. No other module handles URLs. A damaged folder at
-the URL loses its record, so that a process with a whole copy uploads it again.
+sha256 in the record and moved into the local home, a worker's cache. No other module handles this URL. A
+damaged folder at the URL loses its record, so that a process with a whole copy uploads it again.
 """
 
 import contextlib

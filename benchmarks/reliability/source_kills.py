@@ -1,0 +1,146 @@
+"""Landings of a SQL query that get `kill -9`: every row must be landed once, with rows that are committed late.
+
+    python -m benchmarks.reliability.source_kills [--kills 100] [--seed 1]
+
+A PostgreSQL of its own gets orders from two processes without a pause. One keeps its transactions open for up to half a
+second, so that rows with lower marks appear after higher ones. Meanwhile processes land the new rows, one after
+another. Half of them are killed before a drawn change of files, half at a drawn time within that of a landing. At the
+end one more landing runs, and the landed rows are held against those of the database. Prints the killed landings by
+what they left.
+
+Exit status: 0 where each row was landed once, else 1.
+"""
+
+import argparse
+import itertools
+import logging
+import multiprocessing
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import duckdb
+
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.ingest.query_source import LANDED, PARTIAL, TAKEN, land_query
+from oneclass.tasks.stores.home import Home
+from tests import postgres_server
+from tests.killed_process import ends_before_change
+
+CONTEXT = multiprocessing.get_context("fork")
+MAX_OPEN_SECONDS = 0.05, 0.5
+TABLE = "create table orders (user_id int, item_id int, ordered_at timestamptz default clock_timestamp())"
+INSERT = "insert into orders (user_id, item_id) select n, {item} from generate_series(1, 5) as n"
+DATASET = Dataset(
+    name="shop",
+    columns={"value": [], "time": ["ordered_at"]},  # pyright: ignore[reportArgumentType]
+    source={  # pyright: ignore[reportArgumentType]
+        "query": "select * from orders",
+        "url_env": "SHOP_URL",
+        "high_water_mark": "ordered_at",
+        "overlap": "1m",
+    },
+)
+
+
+def land(home: Home) -> None:
+    assert DATASET.source is not None
+    land_query(home, DATASET, DATASET.source)
+
+
+def insert_orders(url: str, number: int, open_seconds: float, stop: Event) -> None:
+    """Insert five orders at a time, in transactions that stay open after the marks were given."""
+    from adbc_driver_postgresql import dbapi
+
+    drawn, item = random.Random(number), 1_000_000 * number
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        while not stop.is_set():
+            item += 1
+            cursor.execute(INSERT.format(item=item))
+            time.sleep(drawn.uniform(0, open_seconds))
+            connection.commit()
+
+
+def kill_landings(home: Home, kills: int, drawn: random.Random) -> Counter:
+    """Kill landings until so many were killed, and count what they left."""
+    began = time.monotonic()
+    changes = next(number for number in itertools.count(1) if ends_before_change(number, lambda: land(home)))
+    seconds, left = (
+        (time.monotonic() - began) / changes,
+        Counter({"of the first landing, before each change of files": changes - 1}),
+    )
+    while left.total() < kills:
+        if left.total() % 2:
+            ended = ends_before_change(drawn.randint(1, changes), lambda: land(home))
+        else:
+            process = CONTEXT.Process(target=land, args=[home])
+            process.start()
+            process.join(drawn.uniform(0, 1.5 * seconds))
+            ended = process.exitcode is not None
+            process.kill()
+            process.join()
+        if not ended:
+            left[describe_rest(home)] += 1
+    return left
+
+
+def describe_rest(home: Home) -> str:
+    names = {path.name for path in home.landing.glob("*")}
+    landed = max((match[1] for name in names if (match := LANDED.fullmatch(name))), default="")
+    copied = max((match[1] for name in names if (match := TAKEN.fullmatch(name))), default="")
+    if landed > copied:
+        return "a landed file that the copy of taken rows lacks"
+    return "a part of a file" if any(name.startswith(PARTIAL) for name in names) else "nothing"
+
+
+def count_differences(url: str, home: Home) -> tuple[int, int]:
+    """Return the rows of the database, and how many are landed less or more often than once."""
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute("select user_id, item_id from orders")
+        expected = Counter(cursor.fetchall())
+    files = [str(path) for path in home.landing.glob("source-*.parquet")]
+    with duckdb.connect() as connection:
+        landed = Counter(connection.read_parquet(files).select("user_id, item_id").fetchall())
+    return expected.total(), ((expected - landed) + (landed - expected)).total()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    logging.disable()
+    with postgres_server.started() as url, tempfile.TemporaryDirectory() as folder:
+        os.environ["SHOP_URL"] = url
+        home, stop = Home(Path(folder), "shop"), CONTEXT.Event()
+        postgres_server.execute(url, TABLE)
+        writers = [
+            CONTEXT.Process(target=insert_orders, args=[url, number, seconds, stop])
+            for number, seconds in enumerate(MAX_OPEN_SECONDS)
+        ]
+        for writer in writers:
+            writer.start()
+        try:
+            left = kill_landings(home, given.kills, random.Random(given.seed))
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join()
+        land(home)
+        rows, different = count_differences(url, home)
+    print(
+        "| left behind | landings |", "|---|---|", *(f"| {what} | {count} |" for what, count in left.items()), sep="\n"
+    )
+    print(f"{rows:,} rows, {different:,} of them not landed exactly once")
+    return int(different > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
