@@ -3,14 +3,16 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from fastapi.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from oneclass.tasks.errors import InputError
+
+Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]  # of ASGI
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HASH = re.compile(r"[0-9a-f]{64}(\s|$)")
@@ -58,10 +60,10 @@ def load_key_hashes(file: str | Path) -> tuple[bytes, ...]:
 class AccessControl:
     """ASGI middleware that refuses requests which break the rules, and answers HEAD as GET without a body."""
 
-    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+    def __init__(self, app: Application, rules: AccessRules) -> None:
         self._app, self._rules = app, rules
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer a request."""
         if scope["type"] == "http":
             headers = dict(scope["headers"])

@@ -100,7 +100,7 @@ def split(
             `split.validation = latest` of a given split without an order.
     """
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
-    by_time, likes = "next_events" in protocols, likes or BinarizeSettings()
+    by_time, likes = "next_events" in protocols, likes or BinarizeSettings.model_validate({})
     like_values = {**likes.model_dump(), "since": since, "until": until}
     arguments = _SplitArguments(protocols, seed, ids_are_numbers, given_files, likes, since, until)
     parameters = {

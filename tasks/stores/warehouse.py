@@ -108,9 +108,9 @@ def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     try:
         if not read_only:
             durable.make_folder(home.folder)
-            created = not file.exists()
+        is_new = not read_only and not file.exists()
         connection = _retry_while_locked(once if read_only else lambda: _open_with_recovery(file, once), home)
-        if not read_only and created:
+        if is_new:
             durable.sync_path(home.folder)
     except OSError as error:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
