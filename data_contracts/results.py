@@ -29,14 +29,19 @@ class RuleResult:
 
 
 class ContractBroken(Exception):
-    """A rule of severity `error` does not hold. The message names it, shows rows, and says what to do."""
+    """A rule of severity `error` does not hold. The message names it, shows rows, and says what to do.
+
+    Args:
+        explanation: what the stage knows of the cause; the message begins with it.
+    """
 
     exit_status = 1
 
-    def __init__(self, stage: str, broken: Sequence[RuleResult]) -> None:
+    def __init__(self, stage: str, broken: Sequence[RuleResult], explanation: str = "") -> None:
         self.stage = stage
         self.broken = list(broken)
-        super().__init__("\n".join([*(_describe(stage, result) for result in broken), _advice(stage, broken)]))
+        described = [_describe(stage, result) for result in broken]
+        super().__init__("\n".join([*([explanation, ""] if explanation else []), *described, _advice(stage, broken)]))
 
 
 def raise_if_broken(stage: str, results: Sequence[RuleResult]) -> None:

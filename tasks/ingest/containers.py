@@ -83,7 +83,9 @@ def guess_encoding(path: Path, container: str) -> str:
     with open_text(path, container) as stream:
         lines = [line for line in stream.read(SAMPLE_BYTES).splitlines() if not line.isascii()]
     best = charset_normalizer.from_bytes(b"\n".join(lines[:500])).best()
-    return best.encoding if best else ""
+    if best is None:
+        return ""
+    return "windows-1252" if "cp1252" in best.could_be_from_charset else best.encoding
 
 
 class _Utf8Stream(io.RawIOBase):

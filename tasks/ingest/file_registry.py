@@ -15,7 +15,7 @@ import polars as pl
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers
+from oneclass.tasks.ingest import reject_advice
 from oneclass.tasks.ingest.landing import DONE, QUARANTINE, RejectedFile
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile
@@ -57,28 +57,11 @@ def check_reject_limit(
         rejects, lines = sum(log[1] for log in logs), sum(log[2] for log in logs)
         if rejects > share * lines:
             worst, _, _, line, reason = max(logs, key=lambda log: log[1])
-            rejected.append(RejectedFile(location, _reject_reason(worst, rejects, lines, line, reason, share)))
+            rejected.append(
+                RejectedFile(location, reject_advice.explain_rejects(worst, rejects, lines, line, reason, share))
+            )
     if rejected:
         raise RejectLimitExceeded(rejected)
-
-
-def _reject_reason(log: LogFile, rejects: int, lines: int, line: int, reason: str, share: float) -> str:
-    advice = (
-        "Mend the lines; or, where they are as they should be, raise max_reject_share, or widen value_min and "
-        "value_max where the "
-        "values are out of range."
-    )
-    if (
-        "not UTF-8" in reason
-        and not log.member
-        and (encoding := containers.guess_encoding(log.location, log.container))
-    ):
-        advice = f'State the encoding in the data set\'s file, which may be\n\nencoding = "{encoding}"'
-    return (
-        f"{log.path}, line {line}: {reason}. In all {rejects:,} of {lines:,} lines could not be taken in "
-        f"({rejects / lines:.1%}), "
-        f"more than max_reject_share = {share:g} of the data set's file allows. {advice}"
-    )
 
 
 @dataclass(frozen=True)

@@ -250,12 +250,17 @@ def _matching_share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:
 def _detect_values(path: str, layout: LogFormat, rows: Sequence[Sequence[str]], dataset: Dataset) -> LogFormat:
     """Add the forms of values and times, from sampled rows of fields."""
     columns = {role: [row[int(position) - 1] for row in rows] for role, position in layout.columns}
+    names = split_line(layout.header, layout) if layout.header else []
+    sources = {
+        role: f"{path}, column {names[int(position) - 1 - layout.fields].strip() if names else position}"
+        for role, position in layout.columns
+    }
     return replace(
         layout,
         item_lists=bool(dataset.item_separator),
         padded_ids=find_padded_ids(columns),
-        decimal=_decimal_mark(path, columns.get("value", []), dataset),
-        time_formats=detect_time_formats(path, columns["time"], dataset) if "time" in columns else (),
+        decimal=_decimal_mark(sources.get("value", path), columns.get("value", []), dataset),
+        time_formats=detect_time_formats(sources["time"], columns["time"], dataset) if "time" in columns else (),
     )
 
 
@@ -321,9 +326,11 @@ def _json_format(path: str, records: Sequence[dict[str, Any]], dataset: Dataset)
     columns = {role: fields[names[position - 1]] for role, position in positions.items()}
     for role, (json_path, _) in columns.items():
         if "[*]" in json_path and role != "item":
+            name = names[positions[role] - 1]
+            others = [other for other in names if "[*]" not in fields[other][0]]
             raise InputError(
-                f"{path}, line 1: the {role}'s field {names[positions[role] - 1]} is a list. Name one with single "
-                "values."
+                f"{path}, line 1: the {role}'s field {name} is a list. Name one with single values in the data set's "
+                f"file:\n\n{suggest_columns(others, dataset)}"
             )
     values = {role: ["" if one is None else str(one) for one in found] for role, (_, found) in columns.items()}
     return LogFormat(
@@ -339,11 +346,10 @@ def _json_format(path: str, records: Sequence[dict[str, Any]], dataset: Dataset)
 
 def _explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset) -> str:
     line = lines[0]
+    if line.lstrip().lower().startswith(("<!doctype", "<html", "<?xml")):
+        return f"{path}, line 1: is a page of HTML or XML, not a log: {line.strip()[:80]!r}. Fetch the log itself."
     if "\ufffd" in line:
-        return (
-            f"{path}, line 1: is neither UTF-8 text nor Parquet. Name its `encoding` in the data set's file, or "
-            "another log."
-        )
+        return f"{path}, line 1: is neither UTF-8 text nor Parquet. Name its `encoding`, or another log."
     delimiter = max(_delimiters(dataset), key=lambda mark: (line.count(mark), len(mark)))
     names = split_line(line, LogFormat("delimited", delimiter))
     if len(names) < 2 or not line.replace("\t", " ").isprintable():
@@ -352,9 +358,16 @@ def _explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset) -
             "Netflix "
             "Prize and MovieLens; an adjacency list needs `layout` in the data set's file."
         )
-    if not any(NUMBER.fullmatch(name) or any(letter.isdigit() for letter in name) for name in names):
-        return explain_lacking_columns(f"{path}, line 1", names, ("user", "item"), dataset)
     roles = [role for role in ROLES[: len(names)]] + ["-"] * (len(names) - len(ROLES))
+    if not any(NUMBER.fullmatch(name) or any(letter.isdigit() for letter in name) for name in names):
+        explained = explain_lacking_columns(f"{path}, line 1", names, ("user", "item"), dataset)
+        if any(hint in name.lower() for name in names for role in ROLES for hint in HINTS[role]):
+            return explained
+        roles = [*ROLES[:2], *["-"] * (len(names) - 2)]
+        return (
+            f"{explained}\n\nIf line 1 is no header, state the fields in their order (`-` for one to ignore):\n\n"
+            f"delimiter = {json.dumps(delimiter)}\nfields = {json.dumps(roles)}"
+        )
     return (
         f"{path}, line 1: is not a header, and the fields {', '.join(names)[:200]} do not say what they are. State "
         "their roles in "

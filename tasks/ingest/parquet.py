@@ -1,5 +1,7 @@
 """Recognise the columns of a Parquet log."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -50,13 +52,15 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
     if empty:
         raise InputError(f"{path}: is empty. Give a log with at least one row, or leave it out.")
     if lacking:
-        raise InputError(explain_lacking_columns(str(path), columns, lacking, dataset))
+        raise InputError(
+            explain_lacking_columns(str(path), columns, lacking, dataset) + _explain_structs(columns, types)
+        )
     for role, duckdb_type in role_types.items():
         if duckdb_type.endswith("]") or duckdb_type.startswith(NESTED_OR_BINARY):
             raise InputError(
                 f"{path}: the column {names[role]} of the {role} has the type {duckdb_type}; single numbers or texts "
-                "are needed. "
-                "Write one row for each of its elements, or name another column under [columns]."
+                f"are needed. Name another column under [columns], or write a flat copy, in DuckDB's SQL:\n\n"
+                f"{_flatten_column(path, names[role], duckdb_type)}"
             )
     return LogFormat(
         "parquet",
@@ -72,3 +76,22 @@ def _sample_texts(scan: duckdb.DuckDBPyRelation, column: str) -> list[str]:
     quoted = '"' + column.replace('"', '""') + '"'
     text = f"if(typeof({quoted}) = 'DOUBLE', {quoted}::hugeint::varchar, {quoted}::varchar)"
     return [text or "" for (text,) in scan.limit(SAMPLE_ROWS).project(text).fetchall()]
+
+
+def _explain_structs(columns: Sequence[str], types: Sequence[str]) -> str:
+    structs = [name for name, duckdb_type in zip(columns, types, strict=True) if duckdb_type.startswith("STRUCT(")]
+    if not structs:
+        return ""
+    return f"\n\nColumns inside {', '.join(structs)} are not read: write them as columns of their own."
+
+
+def _flatten_column(path: Path, name: str, duckdb_type: str) -> str:
+    """Return the statement that writes a copy in which the values of a nested or binary column can be read."""
+    column = '"' + name.replace('"', '""') + '"'
+    field = re.match(r'STRUCT\(("(?:[^"]|"")*"|\w+)', duckdb_type)
+    flat = f"{column}.{field[1]}" if field else f"decode({column})" if duckdb_type == "BLOB" else f"{column}::varchar"
+    flat = f"unnest({column})" if duckdb_type.endswith("]") else flat
+    return (
+        f"copy (select * replace ({flat} as {column}) from read_parquet('{path}'))\n"
+        f"to '{path.with_name(f'{path.stem}_flat.parquet')}'"
+    )

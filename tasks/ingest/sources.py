@@ -40,6 +40,19 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 MAX_LINE_BYTES = 1 << 26
 LOG_PATTERNS = ("mv_*.txt", "combined_data_*.txt")
 PACKED_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
+MIN_UTF16_ZEROS = 0.5
+"""Share of one half of the bytes that are NUL in UTF-16 text of a Latin script."""
+OTHER_KINDS = {
+    b"\xd0\xcf\x11\xe0": "a workbook of old Excel (.xls). Save it as .xlsx or CSV",
+    b"PK\x05\x06": "a zip archive without a file. Name a log",
+    b"%PDF": "a PDF document. Fetch the log itself",
+    b"ORC": "an ORC file. Write it as Parquet",
+    b"Obj\x01": "an Avro file. Write it as Parquet",
+    b"ARROW1": "an Arrow or Feather file. Write it as Parquet",
+    b"SQLite format 3": "an SQLite database. Write its table as CSV or Parquet",
+    b"7z\xbc\xaf": "a 7z archive. Unpack it and name the logs inside",
+}
+"""First bytes -> what a file that is no log is, and what to do."""
 TAR_HEADER_BYTES = 512
 TAR_MAGIC = slice(257, 262)
 
@@ -335,23 +348,53 @@ def _scan_archive_members(
 
 def _with_format(log: LogFile, text: FileScan, dataset: Dataset, known: Mapping[str, int]) -> LogFile:
     """Add the layout to a log, and drop the head of its text to save memory, as there may be thousands of logs."""
-    layout = None if log.sha256 in known else _detect_layout(log.path, text, dataset)
+    layout = None if log.sha256 in known else _detect_layout(log, text, dataset)
     return replace(log, layout=layout, text=replace(text, head=b""))
 
 
-def _detect_layout(path: str, text: FileScan, dataset: Dataset) -> LogFormat:
+def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> LogFormat:
+    path = log.path
     if text.size == 0:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
+    if text.nul_line is not None or not text.utf8:
+        for kind in (kind for magic, kind in OTHER_KINDS.items() if text.head.startswith(magic)):
+            raise InputError(f"{path}: is {kind}.")
     if text.nul_line is not None:
-        raise InputError(
-            f"{path}: is a binary file, not a log: byte {text.nul_line} is NUL. Name a text or Parquet file."
-        )
-    lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
-    whole = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
+        raise InputError(_explain_binary(path, text))
     if text.max_line_bytes > MAX_LINE_BYTES:
         raise InputError(
             f"{path}, line {text.longest_line}: has {text.max_line_bytes:,} bytes, more than the {MAX_LINE_BYTES:,} of "
-            "the longest "
-            "line that is read. Line ends may be missing there: break the line, or take it out."
+            "the longest line that is read. Line ends may be missing there: break the line, or take it out."
         )
-    return detect_format(path, whole[:1000], dataset)
+    try:
+        return detect_format(path, _first_lines(text, "utf-8-sig"), dataset)
+    except InputError as error:
+        encoding = "" if text.utf8 or log.member else containers.guess_encoding(log.location, log.container)
+        if not encoding:
+            raise
+        explained = (
+            f'{path}: is neither UTF-8 text nor Parquet. State its encoding, which may be:\n\nencoding = "{encoding}"'
+        )
+        try:
+            detect_format(path, _first_lines(text, encoding), dataset)
+        except InputError as of_columns:
+            explained += f"\n\nThen: {of_columns}"
+        raise InputError(explained) from error
+
+
+def _first_lines(text: FileScan, encoding: str) -> list[str]:
+    """Return the first whole lines of a log."""
+    lines = LINE_END.split(text.head.decode(encoding, errors="replace"))
+    whole = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
+    return whole[:1000]
+
+
+def _explain_binary(path: str, text: FileScan) -> str:
+    """Return the refusal of a file with NUL bytes, which UTF-16 text without its mark has too."""
+    for encoding, zeros in (("utf-16-le", text.head[1::2]), ("utf-16-be", text.head[::2])):
+        shown = text.head[:200].decode(encoding, "replace")
+        if zeros.count(0) > MIN_UTF16_ZEROS * len(zeros) and all(
+            char.isprintable() or char.isspace() for char in shown
+        ):
+            return f'{path}: is UTF-16 text without a mark. State its encoding:\n\nencoding = "{encoding}"'
+    return f"{path}: is a binary file, not a log: byte {text.nul_line} is NUL. Name a text or Parquet file."

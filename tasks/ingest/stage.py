@@ -11,10 +11,11 @@ from typing import Any
 import duckdb
 
 from oneclass import sql
+from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import anomalies
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest import file_registry, join, landing, object_source, query_source
+from oneclass.tasks.ingest import file_registry, join, landing, object_source, query_source, reject_advice
 from oneclass.tasks.ingest.file_registry import IngestPlan
 from oneclass.tasks.ingest.landing import RejectedFile
 from oneclass.tasks.ingest.load import load_logs
@@ -121,6 +122,8 @@ def ingest(
             rejected = [*(rejected or []), *error.rejected]
             rejected_locations = {one.location for one in rejected}
             logs = [log for log in logs if log.location not in rejected_locations]
+        except ContractBroken as error:
+            raise _with_explanation(error, plan, dataset) from None
     landing.quarantine_files(home, rejected or [])
     if not named:
         landing.archive_files(home, {log.location: log.signature for log in logs}, settings.keep_files)
@@ -181,6 +184,17 @@ def _write_events(
         file_registry.record_changes(connection, home, run_id, plan, rejected or [], unread)
         if record_batch:
             anomalies.record_batch_stats(connection, run_id)
+
+
+def _with_explanation(error: ContractBroken, plan: IngestPlan, dataset: Dataset) -> ContractBroken:
+    """Return the error of too many rejects with the lines of the data set's file that may help; others as they are."""
+    samples = [sample for result in error.broken if result.rule == "share_of_rejects" for sample in result.samples]
+    for sample in samples:
+        for log in (log for _, log in plan.new if log.path == sample["file_with_most"]):
+            counts = [sample[name] for name in ("rejects", "lines", "line_number", "first_reason")]
+            explained = reject_advice.explain_rejects(log, *counts, dataset.max_reject_share)
+            return ContractBroken(error.stage, error.broken, explained)
+    return error
 
 
 def _load_files(
