@@ -334,7 +334,7 @@ insert into operations.log_files
 with logs as (
     select
         unnest($file_ids) as file_id, unnest($paths) as path,
-        unnest($digests) as sha256, unnest($sizes) as bytes
+        unnest($digests) as sha256, unnest($sizes) as bytes, unnest($contents) as content_sha256
 ),
 events as (
     select file_id, count(*) as events
@@ -348,7 +348,8 @@ rejects as (
     where file_id in $file_ids
     group by file_id
 )
-select file_id, path, sha256, bytes, coalesce(events, 0), coalesce(rejects, 0), now() at time zone 'UTC'
+select
+    file_id, path, sha256, bytes, coalesce(events, 0), coalesce(rejects, 0), now() at time zone 'UTC', content_sha256
 from logs
 left join events using (file_id)
 left join rejects using (file_id)
@@ -364,7 +365,7 @@ select
         where arrivals.file_id = log_files.file_id and arrivals.sha256 = log_files.sha256
             and outcome in ('new', 'changed')
     ) as name,
-    path, sha256, bytes, events, rejects
+    path, sha256, bytes, events, rejects, coalesce(content_sha256, sha256) as content_sha256
 from operations.log_files
 order by file_id
 

@@ -7,7 +7,8 @@ create table if not exists operations.log_files (
     bytes bigint not null,
     events bigint not null,
     rejects bigint not null,
-    ingested_at timestamp not null
+    ingested_at timestamp not null,
+    content_sha256 varchar -- of what it holds, once unpacked and in UTF-8; null where an older version read it in
 );
 -- operations.runs: one row per run of a flow.
 create table if not exists operations.runs (

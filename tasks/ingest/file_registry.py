@@ -75,6 +75,7 @@ class KnownFile:
     size: int
     events: int
     rejects: int
+    content_sha256: str
 
 
 @dataclass(frozen=True)
@@ -151,19 +152,21 @@ def plan_ingest(
     """Decide which logs are new, and which replace logs in the warehouse.
 
     A log that replaces another takes over its file_id, so that the tables equal those of the later bytes alone. A log
-    whose bytes are still among the run's logs, under any name, is not replaced: its file was renamed.
+    whose content is still among the run's logs, under any name, packed or not, is not replaced: its file was renamed or
+    packed anew.
 
     Raises:
         InputError: a log changed, and `ingest.changed_file` is `refuse`.
     """
-    digests = {log.sha256 for log in logs}
+    digests, contents = {log.sha256 for log in logs}, {log.content_sha256 for log in logs}
     ids: dict[str, int] = {}
+    ids_by_content: dict[str, int] = {}
     by_name: defaultdict[str, list[KnownFile]] = defaultdict(list)
     for known in known_files:
         ids[known.sha256] = known.file_id
-        if known.sha256 not in digests:
+        ids_by_content[known.content_sha256] = known.file_id
+        if known.sha256 not in digests and known.content_sha256 not in contents:
             by_name[known.name].append(known)
-    ids_by_content = dict(ids)
     next_id = max(ids.values(), default=0) + 1
     changes, skipped = [], []
     for log in logs:

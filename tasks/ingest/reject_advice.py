@@ -5,12 +5,13 @@ import math
 from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.sources import LogFile
 
+BOUNDS = "If such values are as they should be, widen value_min and value_max, or leave them out."
 MAX_SUGGESTED_SHARE = 0.5
 """Where more lines are rejected, the log is misread rather than damaged."""
 ADVICE = {
     "value is not a number": "Name a column of numbers as value, or let every line count 1:\n\n[columns]\nvalue = []",
-    "value is below value_min": "If such values are as they should be, lower the bound:\n\nvalue_min = 0",
-    "value is above value_max": "If such values are as they should be, raise the bound, value_max.",
+    "value is below value_min": BOUNDS,
+    "value is above value_max": BOUNDS,
     "time is not": (
         "State the form of the times, or one of several after another:\n\n"
         'time_format = ["%Y-%m-%d", "%d.%m.%Y"]\n\nor leave the times out:\n\n[columns]\ntime = []'

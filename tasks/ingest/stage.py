@@ -216,6 +216,7 @@ def _load_files(
             "paths": [log.path for _, log in files],
             "digests": [log.sha256 for _, log in files],
             "sizes": [log.size for _, log in files],
+            "contents": [log.content_sha256 for _, log in files],
         },
     )
 

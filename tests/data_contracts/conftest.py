@@ -10,8 +10,8 @@ from oneclass.tasks.ingest.settings import EVEN_SHARES, LARGE_SHARE
 
 GOOD_ROWS = """
 insert into operations.log_files values
-    (1, 'a.csv', 'd1', 10, 15, 1, timestamp '2026-01-02'),
-    (2, 'b.csv', 'd2', 10, 2, 0, timestamp '2026-01-02');
+    (1, 'a.csv', 'd1', 10, 15, 1, timestamp '2026-01-02', 'c1'),
+    (2, 'b.csv', 'd2', 10, 2, 0, timestamp '2026-01-02', null);
 insert into operations.arrivals values
     ('ml-1m 10:02:03', timestamp '2026-01-02', 'a.csv', 'a.csv', 'changed', 1, 'd1', 15, 1, 12, 0, null),
     ('ml-1m 10:02:03', timestamp '2026-01-02', 'b.csv', 'b.csv', 'new', 2, 'd2', 2, 0, 0, 0, null),

@@ -226,7 +226,7 @@ def test_a_stage_that_keeps_its_contract_is_committed_with_its_results(tmp_path,
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     with warehouse.run_stage(home, "run-1", "ingest", parameters) as connection:
         connection.execute(
-            "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, current_timestamp::timestamp)"
+            "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, current_timestamp::timestamp, null)"
         )
         connection.execute("insert into raw.events values ('u1', 'i1', 5, null, 1, 1, null)")
     with warehouse.open_warehouse(home, read_only=True) as connection:

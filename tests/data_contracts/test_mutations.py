@@ -230,7 +230,7 @@ MUTATIONS = {
         "= "
         "2")),
     "a file twice": ("operations.log_files", "sha256_unique", ("insert into operations.log_files select max(file_id) + "
-        "1, any_value(path), min(sha256), 1, 0, 0, now()::timestamp from operations.log_files")),
+        "1, any_value(path), min(sha256), 1, 0, 0, now()::timestamp, null from operations.log_files")),
     "a loss of the funnel too small": ("operations.funnel", "losses_add_up", ("update operations.funnel set lost = "
         "lost - 1 where step = 1")),
     "a step of the funnel lost": ("operations.funnel", "losses_add_up", "delete from operations.funnel where step = 1"),
@@ -238,6 +238,9 @@ MUTATIONS = {
         "= remaining - 1, lost = if(step = 1, lost - 1, lost)")),
     "a funnel to another graph": ("operations.funnel", "ends_in_the_graph", ("update operations.funnel set items = "
         "items + 1 where items is not null")),
+    "a content twice": ("operations.log_files", "content_unique", ("insert into operations.log_files select "
+        "max(file_id) + 1, any_value(path), 'other', 1, 0, 0, now()::timestamp, min(content_sha256) from "
+        "operations.log_files")),
     "a reject that no file has": ("raw.rejects", "file_known", "insert into raw.rejects values (999, 1, 'x', 'y')"),
     # curated
     "an edge deleted": (GRAPH, "events_folded", f"delete from indexed.interactions where {EDGE}"),

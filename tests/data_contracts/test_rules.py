@@ -65,6 +65,7 @@ BREACHES = {
     "operations.log_files": [
         ("file_id_unique", "update TABLE set file_id = 1"),
         ("sha256_unique", "update TABLE set sha256 = 'd1'"),
+        ("content_unique", "update TABLE set content_sha256 = 'c1'"),
         ("events_counted", "delete from raw.events where file_id = 2"),
         ("rejects_counted", "delete from raw.rejects"),
     ],

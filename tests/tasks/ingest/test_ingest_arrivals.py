@@ -208,6 +208,50 @@ def test_the_same_content_packed_and_plain_counts_once(home, dataset, tmp_path, 
     assert result.file_ids == (1, 1, 1) and f"{plain} and 1 more: skipped" in caplog.text
 
 
+@pytest.mark.parametrize("packed_first", [True, False])
+def test_content_that_comes_again_packed_otherwise_counts_once(home, dataset, tmp_path, caplog, packed_first):
+    plain = csv(tmp_path / "orders.csv", "a,x,5", "b,y,4")
+    (archive := tmp_path / "orders.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    first, second = (archive, plain) if packed_first else (plain, archive)
+    ingest(home, dataset, [first], "run-1")
+    before = rows(home, EVENTS)
+    with caplog.at_level(logging.INFO):
+        result = ingest(home, dataset, [second], "run-2")
+    assert (result.new, result.skipped, result.file_ids) == ((), (str(second),), (1,))
+    assert rows(home, EVENTS) == before and f"{second}: skipped, because the warehouse holds the same" in caplog.text
+
+
+def test_a_file_that_is_packed_anew_under_its_name_keeps_its_events(home, dataset, tmp_path):
+    content = csv(tmp_path / "orders.csv", "a,x,5", "b,y,4").read_bytes()
+    (archive := tmp_path / "orders.csv.gz").write_bytes(gzip.compress(content, 9, mtime=1))
+    ingest(home, dataset, [archive], "run-1")
+    archive.write_bytes(gzip.compress(content, 1, mtime=2))
+    result = ingest(home, dataset, [archive], "run-2")
+    assert (result.total_events, result.new, result.changed, result.skipped) == (2, (), (), (str(archive),))
+    archive.write_bytes(gzip.compress(content + b"c,z,3\n"))
+    assert ingest(home, dataset, [archive], "run-3").total_events == 3
+
+
+def test_a_name_that_goes_over_to_other_content_while_its_own_comes_packed(home, dataset, tmp_path):
+    plain = csv(tmp_path / "orders.csv", "a,x,5", "b,y,4")
+    ingest(home, dataset, [plain], "run-1")
+    (archive := tmp_path / "orders.1.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    csv(plain, "c,z,3")
+    result = ingest(home, dataset, [plain, archive], "run-2")
+    assert (result.total_events, result.new, result.skipped) == (3, (str(plain),), (str(archive),))
+
+
+def test_logs_of_an_older_home_are_known_by_their_bytes(home, dataset, tmp_path):
+    plain = csv(tmp_path / "orders.csv", "a,x,5", "b,y,4")
+    other = csv(tmp_path / "other.csv", "c,z,3")
+    (packed_other := tmp_path / "other.csv.gz").write_bytes(gzip.compress(other.read_bytes()))
+    ingest(home, dataset, [plain, packed_other], "run-1")
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute("update operations.log_files set content_sha256 = null")
+    (archive := tmp_path / "orders.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    assert ingest(home, dataset, [archive, packed_other], "run-2").total_events == 3  # of plain text the bytes are it
+
+
 def test_ids_in_another_encoding_are_quarantined_with_the_encoding_to_state(home, dataset):
     lines = "user_id,item_id,rating\n" + "".join(f"Müller{n},Käse,5\n" for n in range(20))
     home.landing.mkdir(parents=True)
