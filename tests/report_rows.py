@@ -60,10 +60,13 @@ def _log(random: np.random.Generator) -> dict[str, list[tuple]]:
     ratios = [(r, item, 1 + item, int(random.poisson(1 + item * r))) for r in (0.5, 1.0) for item in range(30)]
     return {
         "operations.log_files": [
-            (1, "/logs/<first>.csv", "a" * 64, 1_234_567, 900, 0, BEGAN - timedelta(days=1)),
-            (2, "/logs/second.csv", "b" * 64, 7_000, 12_345, 3, BEGAN + timedelta(minutes=1)),
+            (1, "/logs/<first>.csv", "a" * 64, 1_234_567, 900, 0, BEGAN - timedelta(days=1), None),
+            (2, "/logs/second.csv", "b" * 64, 7_000, 12_345, 3, BEGAN + timedelta(minutes=1), "c" * 64),
         ],
         "raw.rejects": [(2, line, "x", "value: no number") for line in (4, 9, 11)],
+        "operations.arrivals": [
+            (RUN, BEGAN, "orders.csv", "/logs/orders.csv", "set aside", None, None, 0, 0, 0, 0, "is <empty>\n\nmore"),
+        ],
         "operations.funnel": [
             (RUN, 0, "lines", "lines, or items of lines that list several", 0, 13_248, None, None),
             (RUN, 1, "lines", "value: no number", 3, 13_245, None, None),

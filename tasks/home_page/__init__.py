@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 _write_lock = threading.Lock()
 
 SUMMARY_FILE = "summary.json"
+MAX_NAMES = 3  # of files that were not read
 STATE_MOODS = {
     "completed": "good",
     "late": "good",
@@ -50,6 +51,7 @@ class DatasetRow:
         metric: name of that metric.
         trend: sparkline of the metric over the last nights.
         warnings: number of warnings in its report.
+        unread: the first files of the landing folder that its last run did not read, and how many more.
         error: why the data set cannot be read; empty if it can.
     """
 
@@ -65,6 +67,7 @@ class DatasetRow:
     metric: str = ""
     trend: Markup = field(default_factory=Markup)
     warnings: int = 0
+    unread: str = ""
     error: str = ""
 
     @property
@@ -153,7 +156,13 @@ def _build_dataset_row(home: Home, now: datetime, report: str | None) -> Dataset
         metric=shown.get("metric") or "",
         trend=draw_sparkline([night[1] for night in trend], label, [night[2] for night in trend]),
         warnings=shown.get("look", 0),
+        unread=_format_unread(shown.get("unread") or []),
     )
+
+
+def _format_unread(names: list[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def _format_champion(recommended: dict[str, Any]) -> str:

@@ -251,8 +251,9 @@ def _detect_values(path: str, layout: LogFormat, rows: Sequence[Sequence[str]], 
     """Add the forms of values and times, from sampled rows of fields."""
     columns = {role: [row[int(position) - 1] for row in rows] for role, position in layout.columns}
     names = split_line(layout.header, layout) if layout.header else []
+    by_position = dict(zip(range(layout.fields, 0, -1), reversed(names), strict=False))  # R leaves out the first name
     sources = {
-        role: f"{path}, column {names[int(position) - 1 - layout.fields].strip() if names else position}"
+        role: f"{path}, column {by_position.get(int(position), str(position)).strip()}"
         for role, position in layout.columns
     }
     return replace(

@@ -10,7 +10,7 @@ from oneclass.tasks.report.warnings import describe_broken_rules
 
 
 def build_log_tables(tables: RunTables) -> dict[str, Table]:
-    """Build the tables of the funnel, log files and rejected lines."""
+    """Build the tables of unread files, the funnel, log files and rejected lines."""
     funnel = Table(
         "funnel", "From the lines of all logs to the likes that models are trained on", "operations.funnel",
         [Column("reason", "what was lost, and why", "prose"), Column("lost", "lost", "count"),
@@ -32,7 +32,12 @@ def build_log_tables(tables: RunTables) -> dict[str, Table]:
          Column("first_line", "first line", "count")],
         tables("reject_reasons"), empty="Every line could be read.",
     )  # fmt: skip
-    return {"funnel": funnel, "log_files": files, "reject_reasons": reasons}
+    unread = Table(
+        "unread_files", "Files of the landing folder that were not read", "operations.arrivals",
+        [Column("name", "file"), Column("outcome", "outcome"), Column("reason", "why", "prose")],
+        tables("unread_files"), empty="Every file was read.",
+    )  # fmt: skip
+    return {"unread_files": unread, "funnel": funnel, "log_files": files, "reject_reasons": reasons}
 
 
 def build_contract_tables(tables: RunTables) -> dict[str, Table]:

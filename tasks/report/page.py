@@ -125,7 +125,7 @@ def _build_first_screen(
         build_contracts_card(tables("contracts")),
         build_volume_card(overview, tables("events_by_night"), tables("likes_by_day")),
     ]
-    unusual = anomalies.load_anomalies(tables.connection, tables.run_id)
+    unusual, unread = anomalies.load_anomalies(tables.connection, tables.run_id), tables.as_rows("unread_files")
     return headline, {
         "headline": headline,
         "kpi_cards": [card for card in cards if card],
@@ -136,9 +136,10 @@ def _build_first_screen(
             unusual,
             main,
             decision,
-            tables.as_rows("unread_files"),
+            unread,
             runs.load_alarms(tables.connection, tables.run_id),
         ),
+        "unread": [file["name"] for file in unread],
         "examples": load_example_users(tables, home, ITEMS_PER_EXAMPLE) if decision else [],
         "changes": changed,
     }
@@ -218,6 +219,7 @@ def build_summary(headline: Headline, first_screen: dict[str, Any]) -> dict[str,
         "value": value,
         "standard_error": error,
         "look": len(first_screen["warnings"]),
+        "unread": first_screen["unread"],
         "trend": [[str(row["night"]), row["value"], row["standard_error"]] for row in first_screen["nights"]],
     }
 

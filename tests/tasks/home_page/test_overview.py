@@ -17,6 +17,7 @@ SHOWN = {
     "value": 0.4321,
     "standard_error": 0.0123,
     "look": 2,
+    "unread": ["a.csv", "b.csv", "c.csv", "d.csv", "e.csv"],
     "trend": [["2026-11-20", 0.42, 0.01], ["2026-11-21", 0.43, 0.01], ["2026-11-22", 0.4321, 0.0123]],
 }
 
@@ -43,8 +44,11 @@ def rows(root):
 def test_a_line_has_state_age_champion_and_trend(tmp_path):
     data_set(tmp_path, "shop")
     line = home_page.load_dataset_row(tmp_path, "shop", NOW)
+    home_page.write_home_page(Home(tmp_path, "shop", Limits(threads=1, memory=1 << 30)))
+    assert "not read: a.csv, b.csv, c.csv and 2 more" in rows(tmp_path)[0]
     assert (line.state, line.age.replace("\N{NO-BREAK SPACE}", " "), line.champion) == ("completed", "5 h", "wmf")
     assert line.quality == "0.4321 ± 0.0123" and line.warnings == 2 and line.report == "shop/report/index.html"
+    assert line.unread == "a.csv, b.csv, c.csv and 2 more"
     line = home_page.load_dataset_row(tmp_path, "shop", datetime.now(UTC) + timedelta(hours=2, seconds=5))
     assert line.published_age.replace("\N{NO-BREAK SPACE}", " ") == "2 h"
     assert line.trend.count(",") >= 3 and "ndcg@100 of 3 nights" in line.trend

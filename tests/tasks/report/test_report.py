@@ -29,6 +29,7 @@ CHANGED = f"""
     where (protocol, metric) in (('strong_generalization', 'ndcg@100'), ('leave_one_out', 'mean_rank'))"""
 ORDER = ("ndcg@100", "recall@20", "recall@50", "mean_rank", "mean_rank_midtie", "median_rank", "validation_ndcg@100")
 EXPECTED = {
+    "unread_files": "values ('orders.csv', 'set aside', 'is <empty>')",
     "funnel": "select reason, if(step = 0, null, lost), remaining, users, items from operations.funnel "
     f"where run_id = '{RUN}'",
     "log_files": "select parse_filename(path), events, rejects, bytes, sha256[:12], ingested_at "
