@@ -96,7 +96,12 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
     )
     day = localise("try_strptime(time, '%Y%m%d')", timezone)
     naive = localise("try_cast(time as timestamp)", timezone)
+    # Seconds in ten digits, the common case, cheaply: neither 0x10 nor 5_0 passes.
+    seconds = "try_cast(time as bigint)"
+    in_seconds = f"{seconds} between 1000000000 and {LAST_SECOND} and strlen(time) = 10"
     return f"""case
+        when {in_seconds} and not starts_with(time, '0') and not contains(time, '_')
+            then make_timestamp({seconds} * 1000000)
         when {whole} is not null then case
             when contains(time, '.') and {whole} between {FIRST_SECOND} and {LAST_SECOND}
                 then make_timestamp(({decimal} * 1e6)::bigint)
