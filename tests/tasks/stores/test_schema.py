@@ -20,8 +20,8 @@ from oneclass.tasks.stores import matrices, runs, warehouse
 BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()
 RUN = "insert into operations.runs values (?, 'backfill', 'small', ?, null, 'completed', '{}', '0')"
 EVENTS = (
-    "insert into raw.events select 'u' || u, 'i' || i, 1, null, 1, row_number() over () from range(4) u(u), range(3) "
-    "i(i)"
+    "insert into raw.events (user_id, item_id, value, occurred_at, file_id, line_number) "
+    "select 'u' || u, 'i' || i, 1, null, 1, row_number() over () from range(4) u(u), range(3) i(i)"
 )
 
 
@@ -135,7 +135,9 @@ def test_a_command_on_a_newer_home_ends_with_one_sentence_and_changes_no_byte(ho
     with warehouse.open_warehouse(home) as connection:
         connection.execute("insert into operations.schema_version values (100, now()::timestamp, '')")
         connection.execute(EVENTS)
-        connection.execute("insert into operations.log_files values (1, 'log', 'sha', 1, 12, 0, now()::timestamp)")
+        connection.execute(
+            "insert into operations.log_files values (1, 'log', 'sha', 1, 12, 0, now()::timestamp, null)"
+        )
     before = file_bytes(home)
     more = {"tune": ["--model", "slim"], "promote": ["--rollback"]}.get(name, [])
     declared = home.root / "datasets" / "small.toml"
