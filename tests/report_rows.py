@@ -42,7 +42,7 @@ def fill(connection: duckdb.DuckDBPyConnection) -> None:
 def _log(random: np.random.Generator) -> dict[str, list[tuple]]:
     share = np.arange(1, 31) ** -0.8 / (np.arange(1, 31) ** -0.8).sum()
     edges = [
-        (user, int(item), 1, BEGAN, BEGAN, 1, 1)
+        (user, int(item), 1, BEGAN, BEGAN, 1, 1, None)
         for user in range(60)
         for item in sorted(random.choice(30, size=int(random.integers(1, 12)), replace=False, p=share))
     ]
