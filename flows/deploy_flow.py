@@ -51,16 +51,14 @@ NOTIFICATIONS = {  # name of the automation: (state, text) of the notification
         "crashed",
         (
             "the process of a night ended without a word. What was published before stays as it was; the next night, "
-            "or "
-            "the same run again, goes on from there."
+            "or the same run again, goes on from there."
         ),
     ),
     "failed before it could tell": (
         "failed",
         (
             "a night failed before its first stage: its parameters or settings are wrong. Its page has the message; "
-            "run "
-            "`python -m flows.deploy` again with better ones."
+            "run `python -m flows.deploy` again with better ones."
         ),
     ),
 }

@@ -116,8 +116,7 @@ class _ClusterParameters(DatasetParameters):
     store: Annotated[str | None, Flag("URL")] = Field(
         None,
         description="a place such as s3://BUCKET/PREFIX, by which workers that do not see the home get matrices and "
-        "fits "
-        "(--dask, --workers); one home, one URL",
+        "fits (--dask, --workers); one home, one URL",
     )
 
 

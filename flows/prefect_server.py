@@ -101,8 +101,7 @@ def wait_until_ready() -> None:
     except OSError as error:
         raise OneclassError(
             f"Prefect's temporary server did not start ({error}). Its own words are above; is there room for its "
-            "database "
-            "in $PREFECT_HOME? With PREFECT_API_URL a run uses a server that is there."
+            "database in $PREFECT_HOME? With PREFECT_API_URL a run uses a server that is there."
         ) from error
 
 

@@ -86,8 +86,7 @@ def explain_exhaustion(error: Exception, what: str) -> str | None:
     if isinstance(error, MemoryError):
         return (
             f"{what}: ran out of memory ({_error_text(error)}): {resources.describe_free_memory()}. Give it more, or "
-            "end "
-            "what else runs on the machine; the same command goes on from here."
+            "end what else runs on the machine; the same command goes on from here."
         )
     number, file = getattr(error, "errno", None), getattr(error, "filename", None)
     if number in (errno.ENOSPC, errno.EDQUOT) or (number is None and DISK_FULL_MESSAGES.search(str(error))):

@@ -37,8 +37,7 @@ class TrainSettings(BaseModel):
     warm_start: bool = Field(
         False,
         description="Begin at the fit of the latest run where a model can; results then depend on it, and not on the "
-        "log, "
-        "the settings and the seed alone.",
+        "log, the settings and the seed alone.",
     )
 
 

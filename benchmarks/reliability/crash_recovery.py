@@ -103,8 +103,7 @@ def _at_moments(given: argparse.Namespace, folder: Path, server: OwnServer, unti
     print(
         f"{len(results)} of {len(run.homes)} homes recovered, {wrong} of them not to equal rows, bytes and states; "
         f"{unknown} knew nothing yet of the run that was killed; each took {cpu / len(results):.1f} s of processor "
-        "time, "
-        f"{wall / len(results):.1f} s by the clock; {time.monotonic() - began:.0f} s in all on {len(beside)} jobs"
+        f"time, {wall / len(results):.1f} s by the clock; {time.monotonic() - began:.0f} s in all on {len(beside)} jobs"
     )
     return int(wrong > 0)
 

@@ -91,8 +91,7 @@ def loaded(home: Home, connections: int, seconds: float) -> None:
     answers = sum((client.answers for client in clients), Counter())
     p50, p99 = np.percentile(took, [50, 99]) * 1e3
     print(f"{connections} connections, {seconds:.0f} s: {len(took) / seconds:,.0f} requests a second, p50 {p50:.2f} "
-          "ms, "
-          f"p99 {p99:.2f} ms, longest {took.max() * 1e3:.0f} ms")  # fmt: skip
+          f"ms, p99 {p99:.2f} ms, longest {took.max() * 1e3:.0f} ms")  # fmt: skip
     print("answered by: " + ", ".join(f"{word} {count:,}" for word, count in answers.most_common()))
     lost = sum(count for word, count in answers.items() if word not in {folder.name for folder in names})
     print(f"lost: {lost}")

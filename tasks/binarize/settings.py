@@ -45,10 +45,8 @@ class BinarizeSettings(Settings):
     explicit_negatives: bool = Field(
         False,
         description="Keep what users considered and did not like, pairs with events and no like among them, to judge "
-        "`like` "
-        "by, and for models whose settings take them (`random_graph.explicit_negatives`, "
-        "`wmf.explicit_negative_weight`), which "
-        "turn it on.",
+        "`like` by, and for models whose settings take them (`random_graph.explicit_negatives`, "
+        "`wmf.explicit_negative_weight`), which turn it on.",
     )
 
     @property

@@ -194,24 +194,21 @@ def _explain_empty_result(
         inside, first, last = warehouse.fetch_row(
             connection,
             "select count(*) filter ((occurred_at >= $since or $since is null) and (occurred_at::date <= $until or "
-            "$until is "
-            "null)), min(occurred_at)::date, max(occurred_at)::date from raw.events",
+            "$until is null)), min(occurred_at)::date, max(occurred_at)::date from raw.events",
             {"since": since, "until": until},
         )
         period = " and ".join([f"from {since} on"] * bool(since) + [f"up to {until}"] * bool(until))
         if not inside:
             return (
                 f"binarize: of {events:,} events none lies {period}: they go from {first} to {last} (UTC). Widen "
-                "--since and "
-                "--until."
+                "--since and --until."
             )
         events, period = inside, f" {period}"
     else:
         period = ""
     return (
         f"binarize: none of {events:,} events{period} has a value of at least binarize.threshold = "
-        f"{settings.threshold:g} (the "
-        f"highest of all is {highest:g}). Lower it."
+        f"{settings.threshold:g} (the highest of all is {highest:g}). Lower it."
     )
 
 

@@ -147,14 +147,12 @@ class _Call:
             except KilledWorker as error:
                 raise OneclassError(
                     f"{self._label}: the worker died in each of {error.allowed_failures + 1} attempts. If it ran out "
-                    "of "
-                    "memory, give each worker more, or start fewer workers per machine."
+                    "of memory, give each worker more, or start fewer workers per machine."
                 ) from error
             except LOST as error:
                 raise ClusterUnavailable(
                     f"{self._label}: the cluster's scheduler does not answer any more. Finished fits are stored; the "
-                    "same "
-                    "command continues from there."
+                    "same command continues from there."
                 ) from error
 
 
@@ -274,8 +272,7 @@ def _check_address(address: str, unencrypted: bool, tls: distributed.Security) -
     if scheme != "tls" and not unencrypted and not _is_loopback(host):
         raise InputError(
             f"--dask {address}: is on another machine, and tcp is not encrypted: anyone who can reach that port can "
-            "run "
-            "code on every worker. Use tls://, or --dask-unencrypted on a private network."
+            "run code on every worker. Use tls://, or --dask-unencrypted on a private network."
         )
 
 
@@ -305,8 +302,7 @@ def _check_workers(client: distributed.Client, option: str, context: worker.Work
         if info["nthreads"] != 1:
             raise InputError(
                 f"{option}: worker {address} has {info['nthreads']} Dask threads; start it with --nthreads 1. Each "
-                "call "
-                "uses all cores."
+                "call uses all cores."
             )
     descriptions: Any = client.run(worker.describe, context, on_error="return")
     for address, description in descriptions.items():

@@ -132,8 +132,7 @@ def explain_lacking_columns(source: str, names: Sequence[str], lacking: Sequence
         )
     return (
         f"{source}: has the columns {shown}, and none of them is known as {' or '.join(lacking)}. State which is which "
-        "in "
-        f"the data set's file, datasets/{dataset.name}.toml in the home:\n\n{suggest_columns(names, dataset)}"
+        f"in the data set's file, datasets/{dataset.name}.toml in the home:\n\n{suggest_columns(names, dataset)}"
     )
 
 
@@ -356,8 +355,7 @@ def _explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset) -
     if len(names) < 2 or not line.replace("\t", " ").isprintable():
         return (
             f"{path}, line 1: is not in a known format: {line[:80]!r}. Known are delimited text, JSON lines, Parquet, "
-            "Netflix "
-            "Prize and MovieLens; an adjacency list needs `layout` in the data set's file."
+            "Netflix Prize and MovieLens; an adjacency list needs `layout` in the data set's file."
         )
     roles = [role for role in ROLES[: len(names)]] + ["-"] * (len(names) - len(ROLES))
     if not any(NUMBER.fullmatch(name) or any(letter.isdigit() for letter in name) for name in names):
@@ -371,8 +369,6 @@ def _explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset) -
         )
     return (
         f"{path}, line 1: is not a header, and the fields {', '.join(names)[:200]} do not say what they are. State "
-        "their roles in "
-        f"the data set's file, datasets/{dataset.name}.toml in the home, in their order (`-` for a field to "
-        "ignore):\n\n"
-        f"delimiter = {json.dumps(delimiter)}\nfields = {json.dumps(roles)}"
+        f"their roles in the data set's file, datasets/{dataset.name}.toml in the home, in their order (`-` for a "
+        f"field to ignore):\n\ndelimiter = {json.dumps(delimiter)}\nfields = {json.dumps(roles)}"
     )

@@ -296,8 +296,7 @@ def _describe_layout(dataset: Dataset, path: str, layout: LogFormat, is_cut: boo
 def _describe_largest(preview: Preview) -> Sequence[str]:
     return [
         f"The {row['side']} {row['id']!r} has {row['events'] / preview.counts['events']:.0%} of all events. If it "
-        "stands for a "
-        "missing id, add it to missing_ids in the data set's file."
+        "stands for a missing id, add it to missing_ids in the data set's file."
         for row in preview.largest.iter_rows(named=True)
         if row["events"] > preview.counts["events"] * max(LARGE_SHARE, EVEN_SHARES / preview.counts[f"{row['side']}s"])
     ]

@@ -34,16 +34,14 @@ class SplitSettings(Settings):
     validation: Literal["auto", "random", "latest"] = Field(
         "auto",
         description="What settings are chosen by under given and next_events, a part of the training edges. `random`: "
-        "a "
-        "fifth of each user's. `latest`: under given the last fifth of each user's, by their places in the lines of "
+        "a fifth of each user's. `latest`: under given the last fifth of each user's, by their places in the lines of "
         "adjacency lists, or by time; under next_events those of the last days. `auto`: latest, under given where a "
         "test finds that items drift along the lines, under next_events where 50 users or more can judge by it.",
     )
     order: bool = Field(
         False,
         description="Keep with the matrices in which order each user came to like the items: by time, else by the "
-        "lines of "
-        "the logs. A run with a model whose recency_exponent is above 0 sets it.",
+        "lines of the logs. A run with a model whose recency_exponent is above 0 sets it.",
     )
     next_from: date | None = Field(None, description="next_events: the first day to be found, instead of by the share.")
 

@@ -88,10 +88,8 @@ def explain_failure(home: Home, error: BaseException) -> str:
     """The message for a URL that cannot be used."""
     return (
         f"{home.store}: cannot be used ({type(error).__name__}: {error}). Check that the bucket exists, that the "
-        "server "
-        "answers, and that the credentials in the environment may list, read, write and delete there. Fits that were "
-        "made "
-        "are kept; the same command goes on from there."
+        "server answers, and that the credentials in the environment may list, read, write and delete there. Fits "
+        "that were made are kept; the same command goes on from there."
     )
 
 

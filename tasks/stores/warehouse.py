@@ -126,8 +126,7 @@ def explain_database_error(home: Home, error: duckdb.Error) -> OneclassError | N
         return ResourceExhausted(
             f"{home.warehouse}: DuckDB needs more memory than there is. It may take "
             f"{resources.format_size(home.limits.memory)} (--memory), and {resources.describe_free_memory()}. Give it "
-            "more of "
-            f"what is short, then run again.\n{text.splitlines()[0]}"
+            f"more of what is short, then run again.\n{text.splitlines()[0]}"
         )
     if "no space left" in text.lower() or "could not write" in text.lower():
         return ResourceExhausted(

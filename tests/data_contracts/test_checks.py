@@ -210,8 +210,7 @@ def test_a_warning_does_not_raise():
 
 def test_a_stage_that_breaks_its_contract_is_taken_back_and_its_results_are_kept(tmp_path, parameters):
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
-    values = {name: parameters[name] for name in ("value_min", "value_max", "max_reject_share")}
-    with pytest.raises(ContractBroken), warehouse.run_stage(home, "run-1", "ingest", values) as connection:
+    with pytest.raises(ContractBroken), warehouse.run_stage(home, "run-1", "ingest", parameters) as connection:
         connection.execute("insert into raw.events values ('u1', 'i1', 'nan', null, 1, 1, null)")
     with warehouse.open_warehouse(home, read_only=True) as connection:
         assert connection.execute("select count(*) from raw.events").fetchone() == (0,)

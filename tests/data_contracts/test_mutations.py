@@ -227,8 +227,7 @@ MUTATIONS = {
     "an event without an item": ("raw.events", "item_named", ("update raw.events set item_id = '' where line_number = "
         "2")),
     "events of an unknown file": ("raw.events", "file_known", ("update raw.events set file_id = 999 where line_number "
-        "= "
-        "2")),
+        "= 2")),
     "a file twice": ("operations.log_files", "sha256_unique", ("insert into operations.log_files select max(file_id) + "
         "1, any_value(path), min(sha256), 1, 0, 0, now()::timestamp, null from operations.log_files")),
     "a loss of the funnel too small": ("operations.funnel", "losses_add_up", ("update operations.funnel set lost = "
@@ -284,12 +283,11 @@ MUTATIONS = {
     "a split emptied": (STRONG, "everybody_there", f"delete from {STRONG}"),
     "a held-out user lost": (STRONG, "everybody_there", f"delete from {STRONG} where user_index = {HELD_OUT}"),
     "a target in the fold-in too": (STRONG, "edges_agree", (f"insert into {STRONG} select user_index, item_index, "
-        "part, "
-                                                           f"'fold_in' from {STRONG} where role = 'target' limit 1")),
+        f"part, 'fold_in' from {STRONG} where role = 'target' limit 1")),
     "a held-out user in training": (STRONG, "user_in_one_part", (f"update {STRONG} set part = 'train', role = 'fit' "
         f"where user_index = {HELD_OUT} and role = 'target'")),
-    "another edge left "
-    "out": (ONE_OUT, "held_out_as_drawn", f"""update {ONE_OUT} set role = if(role = 'train', 'held_out', 'train')
+    "another edge left out": (
+        ONE_OUT, "held_out_as_drawn", f"""update {ONE_OUT} set role = if(role = 'train', 'held_out', 'train')
         where user_index = {BUSY} and (role = 'held_out' or item_index = (select min(item_index) from {ONE_OUT} where
         user_index = {BUSY} and role = 'train'))"""),
     "nothing left out": (ONE_OUT, "one_held_out", f"update {ONE_OUT} set role = 'train' where user_index = {BUSY}"),
@@ -323,8 +321,7 @@ MUTATIONS = {
     "a comparison's sides swapped": (COMPARED, "difference_agrees", (f"update {COMPARED} set model = other_model, "
         "other_model = model, score = other_score, other_score = score where metric = 'mean_rank'")),
     "a comparison lost": (COMPARED, "pairs_complete", (f"delete from {COMPARED} where metric = 'recall@50' and "
-                                                       "protocol "
-                                                      "= 'leave_one_out' and other_score = 'like'")),
+                                                       "protocol = 'leave_one_out' and other_score = 'like'")),
     "an empty bin of degrees": (BINS, "edges_positive", f"update {BINS} set edges = 0 where side = 'item'"),
     "edges moved between cells": (CELLS, "margins_agree", f"update {CELLS} set user_degree_low = user_degree_low + 1"),
     "like judged on fewer edges": (LIKES, "edges_agree", (f"delete from {LIKES} where degree_low = (select "
@@ -338,8 +335,7 @@ MUTATIONS = {
         select max(score) + min(score) from {LISTS} where user_id = {BUSY_ID} and rank <= 2) - score
         where user_id = {BUSY_ID} and rank <= 2"""),
     "an item that the user has seen": (LISTS, "nothing_seen", (f"update {LISTS} set item_id = (select min(item_id) "
-        "from "
-        f"curated.interactions where user_id = {BUSY_ID}) where user_id = {BUSY_ID} and rank = 3")),
+        f"from curated.interactions where user_id = {BUSY_ID}) where user_id = {BUSY_ID} and rank = 3")),
     "an unknown item": (LISTS, "ids_curated", f"update {LISTS} set item_id = 'x' where rank = 1"),
 }  # fmt: skip
 
@@ -365,8 +361,7 @@ FALSE_STATISTICS = {
         f"from {LAWS} as other where other.family = {LAWS}.family and other.side <> {LAWS}.side)")),
     "cut-offs doubled": (LAWS, "laws_agree", f"update {LAWS} set cutoff = 2 * cutoff"),
     "likelihoods moved with AIC": (LAWS, "laws_agree", (f"update {LAWS} set log_likelihood = log_likelihood + 10, aic "
-                                                        "= "
-                                                       "aic - 20")),
+                                                        "= aic - 20")),
     "KS distances halved": (LAWS, "laws_agree", f"update {LAWS} set ks = ks / 2"),
     "KS distances of families exchanged": (LAWS, "laws_agree", (f"update {LAWS} set ks = (select ks from {LAWS} as "
         f"other where other.side = {LAWS}.side and other.family = 'exponential')")),
@@ -375,8 +370,7 @@ FALSE_STATISTICS = {
     "hidden negatives halved": (HIDDEN, "negatives_counted", f"update {HIDDEN} set negatives = negatives // 2"),
     "hidden negatives lost": (HIDDEN, "negatives_counted", f"update {HIDDEN} set negatives = 0 where item_index = 3"),
     "hidden negatives of one item": (HIDDEN, "negatives_spread", (f"update {HIDDEN} set negatives = if(item_index % 2 "
-        "= "
-        "0, 0, 2 * negatives)")),
+        "= 0, 0, 2 * negatives)")),
     "observed equal to predicted": (CALIBRATION, "observed_measured", f"update {CALIBRATION} set observed = mean_like"),
     "calibration errors halved": (CALIBRATION, "error_possible", (f"update {CALIBRATION} set standard_error = "
         "standard_error / 2")),
@@ -398,11 +392,9 @@ FALSE_STATISTICS = {
     "a log loss halved": (CONSIDERED, "auc_possible", (f"update {CONSIDERED} set value = value / 2 where metric = "
                                                       "'considered_log_loss'")),
     "a calibration error halved": (CONSIDERED, "calibration_error_agrees", (f"update {CONSIDERED} set value = value / "
-        "2 "
-        "where metric = 'considered_calibration_error'")),
+        "2 where metric = 'considered_calibration_error'")),
     "an AUC's error ten times as large": (CONSIDERED, "auc_error_possible", (f"update {CONSIDERED} set standard_error "
-        "= "
-        "10 * standard_error where metric = 'considered_auc'")),
+        "= 10 * standard_error where metric = 'considered_auc'")),
     "standard errors halved": (METRICS, "standard_error_agrees", (f"update {METRICS} set standard_error = "
         "standard_error / 2")),
     "standard errors of recall doubled": (METRICS, "standard_error_agrees", (f"update {METRICS} set standard_error = 2 "
@@ -428,8 +420,7 @@ FALSE_STATISTICS = {
     "percentiles of bins lowered": (BINS, "percentiles_agree", f"update {BINS} set {LOWEST_PLACES}"),
     "percentiles of bins all the highest": (BINS, "percentiles_agree", f"update {BINS} set {HIGH_PLACES}"),
     "the overall median lowered": (BINS, "percentiles_add_up", (f"update {METRICS} set value = value / 2 where metric "
-        "= "
-        "'median_rank'")),
+        "= 'median_rank'")),
     "coverage halved": (BEYOND, "coverage_counted", (f"update {BEYOND} set value = value / 2 where starts_with(metric, "
                                                     "'coverage')")),
     "coverage lowered by a third": (BEYOND, "coverage_counted", (f"update {BEYOND} set value = value / 3 where "
@@ -462,8 +453,8 @@ FILTERED_MUTATIONS = {
     "validation relabelled test": (STRONG, "parts_sized", MUTATIONS["validation relabelled test"][2]),
     "a validation user relabelled": (STRONG, "parts_sized", (f"update {STRONG} set part = 'test' where user_index = "
         f"(select min(user_index) from {STRONG} where part = 'validation')")),
-    "a validation and a test user "
-    "exchanged": (STRONG, "drawn_as_published", f"""update {STRONG} set part = if(part = 'test', 'validation', 'test')
+    "a validation and a test user exchanged": (
+        STRONG, "drawn_as_published", f"""update {STRONG} set part = if(part = 'test', 'validation', 'test')
         where user_index in (select min(user_index) from {STRONG} where part <> 'train' group by part)"""),
     "a training and a test user exchanged": (STRONG, "drawn_as_published", f"""update {STRONG}
         set part = if(part = 'test', 'train', 'test'), role = if(part = 'test', 'fit', 'fold_in')

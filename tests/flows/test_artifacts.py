@@ -71,8 +71,7 @@ def test_the_summary_says_what_changed_since_the_last_run(two_runs):
     with warehouse.open_warehouse(two_runs, read_only=True) as connection:
         values = connection.execute(
             "select value, standard_error from evaluation.metrics join operations.runs using (run_id) where model = "
-            "'mrf_dense' "
-            "and metric = 'ndcg@100' and protocol = 'strong_generalization' order by started_at"
+            "'mrf_dense' and metric = 'ndcg@100' and protocol = 'strong_generalization' order by started_at"
         ).fetchall()
     first, second = summaries(two_runs)
     assert "This is the first run of this data set that was evaluated." in first

@@ -183,8 +183,7 @@ def table(flow: str, run: Stopped, results: dict[str, dict[str, Any]]) -> list[s
     lines = [
         (
             f"| `{flow}`, at work | changes of files | commits | within writes | moments tried | ended with equal rows "
-            "and "
-            "bytes |"
+            "and bytes |"
         ),
         "|---|---|---|---|---|---|",
     ]

@@ -38,8 +38,7 @@ EXPECTED = {
     "contracts": "select stage, contract, 1, 0, (not success)::int from operations.contract_results "
     f"where run_id = '{RUN}'",
     "broken_rules": "select severity, stage, contract, rule, observed, 'mrf_dense, leave_one_out, mean_rank: value "
-    "0.5123, "
-    f"popularity 0.6200' from operations.contract_results where run_id = '{RUN}' and not success",
+    f"0.5123, popularity 0.6200' from operations.contract_results where run_id = '{RUN}' and not success",
     "costs": "select protocol, model, seconds, peak_bytes, saved_bytes from operations.model_fits where run_id = "
     f"'{RUN}'",
     "laws": "from diagnostics.power_law_fits",
