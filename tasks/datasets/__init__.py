@@ -58,14 +58,14 @@ class Columns(BaseModel):
 class OrderColumns(Columns):
     """The columns of an orders file; a value is read only if it is named."""
 
-    item: tuple[str, ...] = Field((), max_length=0)
+    item: tuple[str, ...] = Field(default=(), max_length=0)
     value: tuple[str, ...] = ()
 
 
 class LineColumns(Columns):
     """The columns of a file of lines; a time is read only if it is named, and the value is the order's if that is."""
 
-    user: tuple[str, ...] = Field((), max_length=0)
+    user: tuple[str, ...] = Field(default=(), max_length=0)
     time: tuple[str, ...] = ()
 
 

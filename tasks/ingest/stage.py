@@ -191,8 +191,14 @@ def _with_explanation(error: ContractBroken, plan: IngestPlan, dataset: Dataset)
     samples = [sample for result in error.broken if result.rule == "share_of_rejects" for sample in result.samples]
     for sample in samples:
         for log in (log for _, log in plan.new if log.path == sample["file_with_most"]):
-            counts = [sample[name] for name in ("rejects", "lines", "line_number", "first_reason")]
-            explained = reject_advice.explain_rejects(log, *counts, dataset.max_reject_share)
+            explained = reject_advice.explain_rejects(
+                log,
+                rejects=sample["rejects"],
+                lines=sample["lines"],
+                line=sample["line_number"],
+                reason=sample["first_reason"],
+                share=dataset.max_reject_share,
+            )
             return ContractBroken(error.stage, error.broken, explained)
     return error
 
