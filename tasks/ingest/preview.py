@@ -12,7 +12,7 @@ import duckdb
 import polars as pl
 from pydantic import ValidationError
 
-from oneclass import sql
+from oneclass import data_contracts, sql
 from oneclass.tasks.binarize import funnel
 from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -23,7 +23,6 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import containers, database, join
 from oneclass.tasks.ingest.formats import LogFormat, split_line
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.settings import EVEN_SHARES, LARGE_SHARE
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, choose_part, expand_path
 from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.stores import warehouse
@@ -294,9 +293,12 @@ def _describe_layout(dataset: Dataset, path: str, layout: LogFormat, is_cut: boo
 
 
 def _describe_largest(preview: Preview) -> Sequence[str]:
+    bounds = next(one.defaults for one in data_contracts.for_stage("ingest") if one.table == "raw.events")
+    events = preview.counts["events"]
     return [
-        f"The {row['side']} {row['id']!r} has {row['events'] / preview.counts['events']:.0%} of all events. If it "
-        "stands for a missing id, add it to missing_ids in the data set's file."
+        f"The {row['side']} {row['id']!r} has {row['events'] / events:.0%} of all events. If it stands for a missing "
+        "id, add it to missing_ids in the data set's file."
         for row in preview.largest.iter_rows(named=True)
-        if row["events"] > preview.counts["events"] * max(LARGE_SHARE, EVEN_SHARES / preview.counts[f"{row['side']}s"])
+        if row["events"]
+        > events * max(bounds["large_share"], bounds["even_shares"] / preview.counts[f"{row['side']}s"])
     ]

@@ -4,10 +4,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-LARGE_SHARE, EVEN_SHARES = 0.2, 4.0
-"""A user or item may stand for a missing id if it has more than this share of all events, and more than so many times
-an even share: of 10 users, one has often a fifth."""
-
 
 class IngestSettings(BaseModel):
     """How to handle changed logs and ingested landing files, and how recent a night's events must be."""

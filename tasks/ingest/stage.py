@@ -19,7 +19,7 @@ from oneclass.tasks.ingest import file_registry, join, landing, object_source, q
 from oneclass.tasks.ingest.file_registry import IngestPlan
 from oneclass.tasks.ingest.landing import RejectedFile
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.settings import EVEN_SHARES, LARGE_SHARE, IngestSettings
+from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, describe_expected_sources, is_log_name
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
@@ -162,8 +162,6 @@ def _write_events(
         "max_reject_share": dataset.max_reject_share,
         "kinds": list(dataset.events),
         "fresh_within_hours": settings.fresh_within_hours,
-        "large_share": LARGE_SHARE,
-        "even_shares": EVEN_SHARES,
     }
     with warehouse.run_stage(home, run_id, "ingest", parameters) as connection:
         for table in ("raw.events", "raw.parts", "raw.places", "raw.rejects", "operations.log_files"):

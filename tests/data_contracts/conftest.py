@@ -6,7 +6,6 @@ import duckdb
 import pytest
 
 from oneclass import sql
-from oneclass.tasks.ingest.settings import EVEN_SHARES, LARGE_SHARE
 
 GOOD_ROWS = """
 insert into operations.log_files values
@@ -172,8 +171,6 @@ def parameters():
         "value_max": 5.0,
         "max_reject_share": 0.25,
         "fresh_within_hours": 24.0,
-        "large_share": LARGE_SHARE,
-        "even_shares": EVEN_SHARES,
         "threshold": 4.0,
         "since": None,
         "until": None,
