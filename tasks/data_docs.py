@@ -27,7 +27,8 @@ def build_data_docs(home: Home, dataset: Dataset) -> Path:
     """
     if not home.warehouse.exists():
         raise InputError(f"{home.warehouse}: no such warehouse. Run the backfill of {dataset.name} first.")
-    with home.writing(), warehouse.open_warehouse(home, read_only=True) as connection:
+    # Opened for writing, which migrates the tables of an earlier version.
+    with home.writing(), warehouse.open_warehouse(home) as connection:
         run_id = runs.find_latest_evaluated(connection)
         chosen = "select settings from operations.runs where run_id = ?"
         (settings,) = warehouse.fetch_row(connection, chosen, [run_id]) if run_id else ("{}",)

@@ -78,11 +78,18 @@ def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
     return cast("IO[bytes]", _Utf8Stream(stream, encoding)) if encoding else stream
 
 
+GUESSED_ENCODINGS = [
+    "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "shift_jis", "cp932", "euc_jp",
+    "big5", "gb18030", "euc_kr", "cp949",
+]  # fmt: skip
+"""Encodings that exports have; of all that Python knows, a few umlauts would fit dozens."""
+
+
 def guess_encoding(path: Path, container: str) -> str:
     """Return the likely encoding of text that is not UTF-8; nothing without a guess."""
     with open_text(path, container) as stream:
         lines = [line for line in stream.read(SAMPLE_BYTES).splitlines() if not line.isascii()]
-    best = charset_normalizer.from_bytes(b"\n".join(lines[:500])).best()
+    best = charset_normalizer.from_bytes(b"\n".join(lines[:500]), cp_isolation=GUESSED_ENCODINGS).best()
     if best is None:
         return ""
     return "windows-1252" if "cp1252" in best.could_be_from_charset else best.encoding

@@ -16,6 +16,11 @@ ROWS = "Müller;Käse;1\nJörg;Wurst;1\nÄnne;Öl;2\n" * 10
 PASTED = {
     "an encoding": (("user;item;value\n" + ROWS).encode("cp1252"), 30, ("Müller", "Käse", 1.0)),
     "an encoding and columns": (("顧客,商品\n" + "山田,りんご\n" * 9).encode("shift_jis"), 9, ("山田", "りんご", 1.0)),
+    "one umlaut in all lines": (
+        ("Kunde;Artikel;Menge\n" + "Käufer;Tee;2\n" * 30).encode("cp1252"),
+        30,
+        ("Käufer", "Tee", 2.0),
+    ),
     "UTF-16 without a mark": ("user,item\na,x\nb,y\n".encode("utf-16-le"), 2, ("a", "x", 1.0)),
     "big-endian UTF-16 without a mark": ("user,item\na,x\nb,y\n".encode("utf-16-be"), 2, ("a", "x", 1.0)),
     "words as values": (b"user,item,rating\n" + b"a,x,good\n" * 9, 9, ("a", "x", 1.0)),
