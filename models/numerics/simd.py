@@ -1,8 +1,7 @@
 """SIMD vectors as values in numba code: short vectors that a kernel loads, adds, multiplies and stores in one step.
 
 numba cannot know that two arrays do not overlap, so a plain loop over a few dozen factors keeps no running sum in a
-register, and spends more time on tests and on the rest of the last vector than on arithmetic. Here a kernel names its
-vectors:
+register, and spends more time on tests and the rest of the last vector than on arithmetic. A kernel names its vectors:
 
     total = total + load(table, at) * load(own, 0)
 
