@@ -290,7 +290,7 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
         transport, shop = httpx.ASGITransport(create_app(watcher, home)), watcher.shop
 
         async def get(path: str, **query) -> dict:
-            async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return (await client.get(path, params=query)).json()
 
         assert asyncio.run(get("/recommend", user=f"{user} "))["items"] == of_user

@@ -20,7 +20,7 @@ def nights(home):
             connection.execute("insert into operations.runs values (?, ?, 'small', ?, ?, 'completed', '{}', '')", row)
             night = [run_id, start.date()]
             connection.execute("insert into operations.nights values (?, ?, 'events', 1, true, null, null, 0)", night)
-        connection.execute("insert into operations.log_files values (1, 'p', 's', 1, 1, 0, '2031-05-06')")
+        connection.execute("insert into operations.log_files values (1, 'p', 's', 1, 1, 0, '2031-05-06', null)")
         connection.execute(
             "insert into operations.model_settings (run_id, model, origin, reason, settings, searched_on) "
             "values ('ahead', 'slim', 'o', 'r', '{}', '2031-05-06')"
