@@ -265,7 +265,7 @@ def test_the_commands_of_the_readme_and_the_guides_run(after_the_pages):
             assert "mrf_dense" in text and "Tables: var/" in text
     recommended = printed["python -m flows.recommend --dataset demo --user 42"]
     assert len(re.findall(r"^ +\d+ +\d+ ", recommended, flags=re.MULTILINE)) == 20
-    assert "Film no. " in printed["python -m flows.explain --dataset ml-1m --user 42 --titles movies.csv"]
+    assert "Film no. " in printed["python -m flows.explain --dataset mine --user 42 --titles movies.csv"]
     assert "Film no." in pl.read_parquet(folder / "var/ml-latest-small/published/model/items.parquet")["title"][0]
 
 
