@@ -106,3 +106,12 @@ from operations.contract_results
 where run_id = $run_id and stage = $stage
 qualify row_number() over (partition by contract, rule order by rowid desc) = 1
 order by success, contract, rule
+
+-- name: fits
+-- One row per fit of the run and of the run whose evaluation is published.
+select distinct
+    model,
+    digest
+from operations.model_fits
+where run_id in ($run_id, $evaluated)
+order by all

@@ -11,8 +11,8 @@ order by started_at desc
 limit 1
 
 -- name: in_future
--- One row per run whose recorded start is after $latest, with a start in the middle between those of the runs that were
--- recorded before and after it, or at that of the latter, or at $now, where there are none.
+-- One row per run that starts after $latest, with the start to record instead: the middle between the starts of the runs
+-- before and after it ($now if none is after it), or the latter if none is before it.
 with past as (
     select rowid as place, started_at
     from operations.runs

@@ -127,17 +127,13 @@ def publish(
                 assert matrices_digest is not None
                 recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
                 files.write_publication_model(connection, home, folder, recommends, matrices_digest, settings.titles)
-        # one row per fit of the run and of the run whose evaluation is published
-        text = """select distinct model, digest from operations.model_fits
-            where run_id in ($run_id, $evaluated) order by all"""
-        fits_of_run = warehouse.query(connection, text, **run_ids).rows()
+        fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
     if decision is None or decision.promoted:
         candidate = asdict(assessment.challenger) if assessment else None
         if choice is None:  # the recommendations are unchanged
             champion = promotion.load_champion(home)
             candidate = asdict(champion) if champion else None
-        facts = {"run_id": run_id, "fits": fits_of_run, "recommended": candidate, "max_age": settings.max_age}
-        facts |= sources
+        facts = {"run_id": run_id, "fits": fits, "recommended": candidate, "max_age": settings.max_age} | sources
         publications.activate_publication(home, folder, facts, settings.keep)
         with warehouse.open_warehouse(home) as connection:
             publication_records.record_current(connection, home)

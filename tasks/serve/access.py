@@ -1,4 +1,4 @@
-"""Who may ask: the names under which the server is asked, and the keys of its clients."""
+"""Check the `Host` header and the API key of requests."""
 
 import hashlib
 import hmac

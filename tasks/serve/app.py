@@ -14,7 +14,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from pydantic import BaseModel, Field
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.recommend import UnknownItems, text
+from oneclass.tasks.recommend import Recommender, UnknownItems, text
 from oneclass.tasks.serve import description
 from oneclass.tasks.serve.access import AccessControl, AccessRules
 from oneclass.tasks.serve.reloader import PublicationWatcher
@@ -116,22 +116,7 @@ def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | Non
     @app.get("/health", response_model=Health)
     async def health() -> Any:
         """The served publication, and its age."""
-        shop = watcher.shop
-        age = datetime.now(UTC) - shop.published_at
-        stale = shop.max_age is not None and age > shop.max_age
-        return {
-            "status": "behind" if watcher.error else "stale" if stale else "ok",
-            "dataset": shop.dataset,
-            "publication": shop.publication,
-            "published_at": shop.published_at,
-            "age_seconds": age.total_seconds(),
-            "model": shop.model,
-            "score": shop.score,
-            "items": len(shop.items),
-            "users": len(shop.users),
-            "error": watcher.error,
-            "trouble": watcher.error,
-        }
+        return _describe_health(watcher.shop, watcher.error)
 
     @app.get("/report/", response_class=FileResponse)
     async def report() -> Any:
@@ -150,3 +135,22 @@ def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | Non
         return description.render_api_page(app.openapi(), watcher.shop)
 
     return app
+
+
+def _describe_health(shop: Recommender, error: str | None) -> dict[str, Any]:
+    """Return the fields of `Health`."""
+    age = datetime.now(UTC) - shop.published_at
+    is_stale = shop.max_age is not None and age > shop.max_age
+    return {
+        "status": "behind" if error else "stale" if is_stale else "ok",
+        "dataset": shop.dataset,
+        "publication": shop.publication,
+        "published_at": shop.published_at,
+        "age_seconds": age.total_seconds(),
+        "model": shop.model,
+        "score": shop.score,
+        "items": len(shop.items),
+        "users": len(shop.users),
+        "error": error,
+        "trouble": error,
+    }

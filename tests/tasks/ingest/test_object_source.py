@@ -39,10 +39,10 @@ def land(home: Home, url: str, **more) -> dict[str, str]:
     """The landing folder's files after new objects were landed."""
     dataset = Dataset(name="shop", source={"url": url}, **more)
     land_objects(home, dataset, dataset.source)
-    return found(home.landing)
+    return read_landed(home.landing)
 
 
-def found(landing: Path) -> dict[str, str]:
+def read_landed(landing: Path) -> dict[str, str]:
     files = (path for path in landing.rglob("[!.]*") if path.is_file())
     return {path.relative_to(landing).as_posix(): path.read_text() for path in files}
 
@@ -86,7 +86,7 @@ def test_a_landing_that_is_killed_before_any_change_of_files_has_every_object_wh
             objects[name] = HEADER + f"u{number},i\n" * 1000
             (tmp_path / "bucket" / name).write_text(objects[name])
         whole = ends_before_change(number, lambda: land(home, f"file://{tmp_path}/bucket"))
-        left = found(home.landing) if home.landing.exists() else {}
+        left = read_landed(home.landing) if home.landing.exists() else {}
         assert not [name for name, text in left.items() if text.count("\n") != 1001]
     assert number > 5 and left == objects
 
