@@ -15,7 +15,7 @@ from oneclass.models.fit_options import FitOptions, Start
 from oneclass.models.numerics.partition import partition_evenly
 
 SETTINGS = BinaryMatrixSettings(
-    factors=3, user_variance=0.7, item_variance=0.4, z_variance=5.0, passes=30, least_batch=50, start_scale=0.5
+    factors=3, user_variance=0.7, item_variance=0.4, z_variance=5.0, passes=30, least_batch=50, initial_scale=0.5
 )
 
 
