@@ -248,9 +248,7 @@ def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared]
 
 
 def run_without_prefect(command: Callable[[], str], *, debug: bool) -> int:
-    """Run a command that has no flow, as `run_command` does, without loading Prefect; signals act as in any Python
-    program.
-    """
+    """Run a command that has no flow, as `run_command` does, without loading Prefect or changing signals."""
     _restore_signals()
     try:
         with warnings.catch_warnings():

@@ -105,9 +105,7 @@ def _build_triggers(deployment: UUID) -> dict[str, EventTrigger]:
 
 
 def _build_trigger(deployment: UUID, messages: Sequence[str] = (), **more) -> EventTrigger:
-    """Build a trigger for the runs of one deployment, each by itself; with `messages`, only for states with one of
-    these.
-    """
+    """Build a trigger for each run of one deployment; with `messages`, for states with one of them only."""
     state_match = {"prefect.state-message": list(messages)} if messages else {}
     return EventTrigger(
         match={"prefect.resource.id": "prefect.flow-run.*", **state_match},
@@ -158,16 +156,12 @@ DEPLOYMENT_FIELDS = {"cron", "timezone", "pool"}
 
 
 def places() -> dict[str, str]:
-    """Build step of `prefect.yaml`: return the home of `$ONECLASS_HOME` or of the current folder, as an absolute
-    path.
-    """
+    """Build step of `prefect.yaml`: return the absolute path of the home."""
     return {"home": str(home.resolve_root().resolve())}
 
 
 def deployment_name(dataset: str) -> str:
-    """Return the deployment's name: `nightly-retrain` for the demo, as in `prefect.yaml`, else
-    `nightly-retrain-NAME`.
-    """
+    """Return the deployment's name: `nightly-retrain` for the demo, else `nightly-retrain-NAME`."""
     return (
         NIGHTLY_DEPLOYMENT
         if dataset == DeployParameters.model_fields["dataset"].default

@@ -82,9 +82,7 @@ NIGHTLY_DEPLOYMENT = "nightly-retrain"
 
 
 def format_run_name() -> str:
-    """Return the name of a flow run, such as `ml-1m 2026-11-20`: the data set and the last day of events, by default
-    today.
-    """
+    """Return a flow run's name, such as `ml-1m 2026-11-20`: data set and last day of events, by default today."""
     return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()}"
 
 

@@ -57,9 +57,7 @@ _servers: list[subprocess.Popen] = []
 
 
 def start_server() -> None:
-    """Start a temporary server and set `PREFECT_API_URL`; do nothing if a server is configured or Prefect's settings
-    decide.
-    """
+    """Start a temporary server and set `PREFECT_API_URL`, unless Prefect's settings name or forbid one."""
     if "prefect" in sys.modules or os.environ.get(API_URL) or ALLOW_SETTING in os.environ or has_configured_server():
         return
     with socket.create_server(("127.0.0.1", 0)) as listening:  # early clients wait in its queue

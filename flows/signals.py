@@ -151,9 +151,7 @@ def _force_exit(number: int) -> NoReturn:
 
 
 def _record_outcome() -> None:
-    """Record the active runs as cancelled: in the warehouse, on the home page and, if its server answers, in
-    Prefect.
-    """
+    """Record the active runs as cancelled: in the warehouse, on the home page and in Prefect."""
     for home, run_id in _active_runs:
         from prefect.client.orchestration import get_client
         from prefect.states import Cancelled

@@ -122,9 +122,7 @@ class DaskExecutor:
 
 
 class _Call:
-    """A call on the cluster. Dask reruns it if its worker dies; it is sent again if an incompatible worker refused
-    it.
-    """
+    """A call on the cluster, run again if its worker dies or is incompatible."""
 
     def __init__(self, executor: DaskExecutor, label: str, pickled: bytes, memory: int, priority: int) -> None:
         self._label, self._exclude = label, executor.exclude
@@ -197,9 +195,7 @@ def open_cluster(
 
 @contextlib.contextmanager
 def _sentinel(home: Home) -> Iterator[str]:
-    """Create a file in the home and at its URL, by which workers check that they access the same store; yield its
-    name.
-    """
+    """Create a file in the home and at its URL, and yield its name; workers check by it that the store is the same."""
     home.spill.mkdir(parents=True, exist_ok=True)
     name = f"cluster-{uuid.uuid4().hex}"
     if home.store is not None:

@@ -130,9 +130,7 @@ def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Ite
 
 
 def lru_cache_last(function: Callable[..., Any]) -> Any:
-    """Cache the last result of a function; of concurrent calls only one computes it. `cache_clear` empties the
-    cache.
-    """
+    """Cache the last result of a function; of concurrent calls only one computes it."""
     lock, cached = threading.Lock(), functools.lru_cache(maxsize=1)(function)
 
     @functools.wraps(function)

@@ -25,9 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def evaluation_digest(home: Home, protocol: str, matrices_digest: str, fit_digests: Mapping[str, str]) -> str:
-    """Return the digest of everything an evaluation depends on, including the order of the models and the demo's
-    truth.
-    """
+    """Return the digest of all an evaluation depends on: the models in their order, and the demo's truth, too."""
     source = [fingerprint.fingerprint_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
     versions = [importlib.metadata.version(name) for name in LIBRARIES]
     record = home.truth / "settings.json"  # which has the sha256 of every file of the truth

@@ -47,9 +47,7 @@ class ModelRecommendations:
 
 
 def load_published_list(recommender: Recommender, user_id: str, top: int) -> ModelRecommendations:
-    """Load the first `top` items of a user's published recommendations; the model ranks on past the published
-    number.
-    """
+    """Load a user's first `top` items: those published, then those that the model ranks next."""
     users = dict(zip(recommender.items["item_id"], recommender.items["users"], strict=True))
     recommended = recommender.recommend_for(user_id, n=top)
     items = [
@@ -69,9 +67,7 @@ def load_published_list(recommender: Recommender, user_id: str, top: int) -> Mod
 
 
 def explain_rank(recommender: Recommender, user_id: str, item_id: str, top: int) -> str:
-    """Describe an item's rank for a user, the score that it lacks, and the items of the history that contributed
-    most.
-    """
+    """Describe an item's rank for a user, the score that it lacks, and what contributed most."""
     if recommender.unknown([item_id]):
         return (
             f"{item_id}: is not recommended to anybody; no user in {recommender.dataset} likes it, or the logs lack it."

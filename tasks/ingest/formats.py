@@ -217,9 +217,7 @@ def _shift_row_names(layout: LogFormat, lines: Sequence[str]) -> LogFormat:
 
 
 def _has_header(lines: Sequence[str], layout: LogFormat) -> bool:
-    """Whether the first line of a log read by position is a header: it has no number where the lines below have
-    numbers.
-    """
+    """Whether the first line of a log read by position is a header: it lacks the numbers of the lines below."""
     rows = [split_line(line, layout) for line in lines if line.strip()]
     positions = [int(position) - 1 for role, position in layout.columns if role in ("value", "time")]
     first, below = rows[0], [row for row in rows[1:] if len(row) == layout.fields]

@@ -129,9 +129,7 @@ def _prepare_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[
 
 
 def _is_read_directly(log: LogFile) -> bool:
-    """Whether DuckDB reads the file itself: UTF-8 text with line ends of one kind, plain or in a gzip without
-    padding.
-    """
+    """Whether DuckDB reads the file itself: UTF-8 with uniform line ends, plain or in a gzip without padding."""
     text = log.text_scan
     is_plain = text.size == log.size if not log.container else log.container == "gzip" and not _has_gzip_padding(log)
     return is_plain and not log.encoding and text.utf8 and text.uniform_line_ends

@@ -31,9 +31,7 @@ def event_bounds(dataset: Dataset) -> dict[str, str]:
 
 
 def find_multiline_quotes(layout: LogFormat) -> str:
-    """Return the statement that creates ingest_unpaired: lines where a quoted field over several lines may begin or
-    end.
-    """
+    """Return the statement that creates ingest_unpaired: lines where a quoted field may begin or end."""
     escaped = re.escape(layout.delimiter)
     return sql.statement(
         "ingest/unpaired",

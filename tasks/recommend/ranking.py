@@ -67,9 +67,7 @@ def rank_items(
 
 
 def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:
-    """Return (column, contribution to an item's score) of the items of a history with the largest positive
-    contributions.
-    """
+    """Return (column, contribution) of a history's items that contribute most to an item's score."""
     contributions = model.contributions(history, np.array([column], dtype=np.int32))
     if contributions is None:
         return []

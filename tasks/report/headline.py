@@ -234,9 +234,7 @@ def build_contracts_card(contracts: pl.DataFrame) -> KpiCard:
 
 
 def build_volume_card(overview: Row, nights: pl.DataFrame, days: pl.DataFrame) -> KpiCard:
-    """Build the card of the last night's events, or of the number of likes if no nights are recorded; with a
-    sparkline.
-    """
+    """Build the card of the last night's events, or of the likes if no nights are recorded."""
     likes = f"{overview['edges']:,} likes of {overview['users']:,} users and {overview['items']:,} items"
     if len(nights):
         values, usual = nights["value"].to_list(), nights["usual"][-1]

@@ -98,9 +98,7 @@ def build_settings_table(choices: pl.DataFrame) -> Table:
 def build_pivot_tables(
     name: str, caption: str, source: str, values: pl.DataFrame, order: dict[str, list[LeaderboardRow]]
 ) -> dict[str, Table]:
-    """Build a table per protocol, with a row per model and score in the leaderboard's order, and a column per
-    metric.
-    """
+    """Build a table per protocol, a row per model and score in the leaderboard's order."""
     tables_by_protocol = {}
     for protocol in PROTOCOLS:
         chosen = values.filter(protocol=protocol)

@@ -40,9 +40,7 @@ class Item(BaseModel):
 
 
 class Answer(BaseModel):
-    """Items, best first, and the publication that answered; `unknown` are items of the request that it does not
-    know.
-    """
+    """Items, best first, and the publication that answered; `unknown` are the request's unknown items."""
 
     dataset: str
     publication: str

@@ -68,9 +68,7 @@ class PublicationWatcher:
         return None
 
     def _load_publication(self) -> Recommender:
-        """Load the publication and make a request of each kind, so that the first client is served as fast as
-        others.
-        """
+        """Load the publication and warm it up by a request of each kind."""
         shop = load(self._root, self._dataset, threads=self._threads)
         shop.recommend_for(shop.users["user_id"][0])
         shop.recommend(shop.items["item_id"].head(1))

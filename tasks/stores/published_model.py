@@ -163,9 +163,7 @@ def _csr_template(rows: int, width: int) -> dict[str, Any]:
 def csr_view(
     counts: np.ndarray, columns: np.ndarray, indptr: np.ndarray, width: int, recency_ranks: np.ndarray | None = None
 ) -> csr_matrix:
-    """Build a CSR view over arrays of sorted columns, without copying or checking; `SequentialHistories` if ranks are
-    given.
-    """
+    """Build a CSR view over arrays of sorted columns, unchecked; with ranks, `SequentialHistories`."""
     matrix = object.__new__(csr_matrix)
     vars(matrix).update(_csr_template(len(indptr) - 1, width), data=counts, indices=columns, indptr=indptr)
     return with_recency_ranks(matrix, recency_ranks)

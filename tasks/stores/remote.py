@@ -190,9 +190,7 @@ def list_folders(home: Home) -> set[str]:
 
 
 def delete_others(home: Home, kept: Collection[str]) -> None:
-    """Delete from the home's URL, if it has one, every stored folder except `kept` (of `list_folders`); failures are
-    logged.
-    """
+    """Delete every folder at the home's URL except `kept` (of `list_folders`); failures are logged."""
     if home.store is None:
         return
     try:

@@ -33,9 +33,7 @@ def find_latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
 
 
 def build_start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> Start | None:
-    """Build a start from the earlier fit for a fit of the estimator on a split; None, with a warning, if it is
-    unusable.
-    """
+    """Build a start from the earlier fit for a fit on a split; None, with a warning, if it is unusable."""
     try:
         before = matrices.load_split(home, previous.matrices, parts=())
     except checksums.DamagedFile as error:

@@ -96,9 +96,7 @@ def _split_training_edges(split: SplitMatrices, seed: int) -> ValidationData:
 
 
 def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> ValidationData:
-    """Sample the training users, keep the items most of them have, and at most MAX_VALIDATION_USERS validation
-    users.
-    """
+    """Sample users, keep the items most of them have, and at most MAX_VALIDATION_USERS validation users."""
     generator, users = np.random.default_rng(seed), whole.train.shape[0]
     trained = _draw_rows(generator, np.arange(users), max(1, round(users * edges / whole.train.nnz)))
     train, part = whole.train[trained], whole.part

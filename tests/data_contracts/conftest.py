@@ -205,9 +205,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def filled(file):
-    """An open warehouse with the rows that keep every contract, for tests that change it in transactions of their
-    own.
-    """
+    """An open warehouse with the rows that keep every contract, for tests that change it and roll back."""
     path = shutil.copy(file, file.with_name("filled.duckdb"))
     with duckdb.connect(str(path)) as connection:
         connection.execute(GOOD_ROWS)

@@ -78,9 +78,7 @@ class Assessment:
 
     @property
     def keeps_champion(self) -> bool:
-        """Whether the champion stays published. Without a champion, as on the first night, the challenger is
-        promoted.
-        """
+        """Whether the champion stays published; without one, the challenger is promoted."""
         return bool(self.refusals) and self.champion is not None and not self.manual
 
     def with_objections(self, *reasons: str | None) -> "Assessment":
