@@ -107,9 +107,7 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
-        """Return `item_matrices` of a fit with this number of items and edges; each block of scores reads one of
-        them.
-        """
+        """Return `item_matrices` of a fit with this number of items and edges; every block of scores reads one."""
         return cls.item_matrices
 
     @classmethod

@@ -63,8 +63,7 @@ class BPRSettings(ModelSettings):
         ge=0,
         lt=1,
         description="Of a log of two million edges and more, 10,000 are left out of training. When the loss on them "
-        "has "
-        "fallen by no more than this share within ten passes, the rate falls to zero within half as many passes as "
+        "has fallen by no more than this share within ten passes, the rate falls to zero within half as many passes as "
         "there were. 0 makes all passes, on all edges, as a smaller log does.",
     )
     learning_rate: float = Field(

@@ -72,8 +72,7 @@ LIST_METRICS = {
     ),
     f"gini@{TOP_K}": Definition(
         "sum_k (2k - n - 1) x_(k) / (n sum x), where x_(1) ≤ ... ≤ x_(n) are how often each training item is shown, "
-        "items "
-        "that are never shown included: 0 if all are shown alike, near 1 if a few items are shown almost always",
+        "items that are never shown included: 0 if all are shown alike, near 1 if a few items are shown almost always",
         "the Gini index",
     ),
 }

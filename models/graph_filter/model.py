@@ -72,9 +72,7 @@ def forms_filter(items: int, edges: int) -> bool:
 
 
 def uses_dense_square(items: int, edges: int) -> bool:
-    """Whether to form the filter from S, with 2 items^3 operations in BLAS, and not by 4 walks over the edges per
-    item.
-    """
+    """Whether to form the filter from S, 2 items^3 operations in BLAS, not by 4 walks over the edges per item."""
     return forms_filter(items, edges) and WALK * edges > items**2
 
 

@@ -1,6 +1,4 @@
-"""Polynomials p(S) of a symmetric matrix S with eigenvalues from 0 to 1, applied to a block by products with S
-alone.
-"""
+"""Polynomials p(S) of a symmetric matrix S with eigenvalues from 0 to 1, applied by products with S alone."""
 
 from collections.abc import Callable
 

@@ -15,9 +15,7 @@ FROM_HISTORIES = {"low_pass": (3.0, 1.0), "low_pass_exponent": (0.4, 0.1), "shar
 
 
 class GraphFilterSettings(RecencySettings):
-    """The defaults were chosen on validation users of seven logs; the papers' are in
-    `benchmarks.accuracy.graph_filter`.
-    """
+    """The defaults are chosen on validation users of seven logs; `benchmarks.accuracy.graph_filter` has the papers'."""
 
     search_space: ClassVar[SearchSpace] = {
         "polynomial": Choice(("linear", "plateau"), manual_only=True),
@@ -65,23 +63,20 @@ class GraphFilterSettings(RecencySettings):
         None,
         ge=1,
         description="Singular vectors of the low-pass. By default 2 sqrt(items), rounded; where a mean user has fewer "
-        "than "
-        "25 likes, (likes / 25)^1.5 of that.",
+        "than 25 likes, (likes / 25)^1.5 of that.",
     )
     low_pass_exponent: float | None = Field(
         None,
         ge=-1,
         le=3,
         description="gamma: the low-pass divides the items of a history by degree^gamma, and multiplies scores by it. "
-        "By "
-        "default 0.1, or 0.4 where a mean user has 5 likes or fewer, as for `low_pass`.",
+        "By default 0.1, or 0.4 where a mean user has 5 likes or fewer, as for `low_pass`.",
     )
     sharpening: float | None = Field(
         None,
         ge=0,
         description="h, the time of the sharpening; 0 to leave it out. By default 0.4, or 0 where a mean user has 5 "
-        "likes "
-        "or fewer, as for `low_pass`.",
+        "likes or fewer, as for `low_pass`.",
     )
     sharpening_terms: int = Field(
         1, ge=1, le=16, description="Terms of the sharpening's series: 1 for a step of Euler's, 4 of Runge-Kutta's."

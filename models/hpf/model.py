@@ -96,8 +96,7 @@ class HPFSettings(ModelSettings):
         1,
         ge=1,
         description="Random starts, those of the seed and of the next ones; each is followed to its end, and the fit "
-        "whose "
-        "bound is highest is kept.",
+        "whose bound is highest is kept.",
     )
     max_iterations: int = Field(500, ge=1, description="Largest number of passes over the edges from a start.")
     tolerance: float = Field(1e-5, ge=0, description="Stop when the relative change of the bound falls below this.")

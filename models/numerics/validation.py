@@ -79,8 +79,7 @@ def check_entries(matrix: csr_matrix, name: str, first: int = 0) -> None:
         row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
         raise ValueError(
             f"{name}: user {first + row} (row), item {matrix.indices[entry]}: the count {counts[entry]} is not a "
-            "positive "
-            "finite number; leave out what is not a like, and call eliminate_zeros()"
+            "positive finite number; leave out what is not a like, and call eliminate_zeros()"
         )
 
 

@@ -70,8 +70,7 @@ def explicit_negative_edges(interactions: csr_matrix, explicit_negatives: csr_ma
     if explicit_negatives.shape != interactions.shape:
         raise ValueError(
             f"observed negatives: come as a matrix of {explicit_negatives.shape}, and the likes as one of "
-            f"{interactions.shape}; "
-            "give both the same users and items"
+            f"{interactions.shape}; give both the same users and items"
         )
     both = csr_matrix(explicit_negatives.astype(bool).multiply(interactions.astype(bool))).nnz
     if both:

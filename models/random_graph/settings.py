@@ -44,8 +44,7 @@ class RandomGraphSettings(ModelSettings):
     fill_negatives: bool = Field(
         True,
         description="With explicit_negatives: draw random ones up to d_m beside them; otherwise the explicit ones are "
-        "all, "
-        "so that `like` is of items that the log says were considered.",
+        "all, so that `like` is of items that the log says were considered.",
     )
     user_biases: bool = Field(False, description="Learn user biases; the paper clamps them at zero (section 6).")
     joint_bias: bool = Field(
@@ -67,8 +66,7 @@ class RandomGraphSettings(ModelSettings):
         1,
         ge=1,
         description="Blocks of users that are fitted apart and whose messages to the items are added (section 5.2); 1 "
-        "fits "
-        "all users as one.",
+        "fits all users as one.",
     )
     refreshed: int = Field(
         0,

@@ -105,10 +105,8 @@ class WMFSettings(ModelSettings):
         ge=0,
         le=1,
         description="w: the value that a pair of a user and an item that the user considered and did not like is "
-        "fitted to, "
-        "where a like is fitted to 1; 0 leaves such pairs out; for rendle2021. Above 0, a run keeps them, where the "
-        "log "
-        "tells of any.",
+        "fitted to, where a like is fitted to 1; 0 leaves such pairs out; for rendle2021. Above 0, a run keeps them, "
+        "where the log tells of any.",
     )
     use_weights: bool = Field(
         False,
