@@ -6,7 +6,6 @@ Each function imports what it needs, so that `--help` answers at once.
 import inspect
 import logging
 import os
-import socket
 import sys
 import uuid
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from oneclass.flows.parameters import (
     ExplainParameters,
     InspectParameters,
     NightlyRetrainParameters,
+    NotifyParameters,
     PromoteParameters,
     RecommendParameters,
     ReplayParameters,
@@ -41,17 +41,19 @@ logger = logging.getLogger(__name__)
 
 
 def _prepare_run(given: RunParameters) -> "RunSettings":
-    from oneclass.flows.prepare import prepare_run
+    from oneclass.flows.prepare import notify_startup_failure, prepare_run
 
-    return prepare_run(given.to_backfill())
+    with notify_startup_failure(given):
+        return prepare_run(given.to_backfill())
 
 
 def _prepare_backfill(given: ReplayParameters) -> "RunSettings | str":
     if given.every is None and not given.dry_run:
         return _prepare_run(given)
-    from oneclass.flows.replay import prepare_replay
+    from oneclass.flows import prepare, replay
 
-    return prepare_replay(given)
+    with prepare.notify_startup_failure(given):
+        return replay.prepare_replay(given)
 
 
 def _backfill(given: ReplayParameters, run: "RunSettings") -> str:
@@ -174,6 +176,21 @@ def _data_docs(given: DatasetParameters) -> str:
     return f"Data Docs: {data_docs.build_data_docs(home.Home(root, dataset.name), dataset)}"
 
 
+def _notify(given: NotifyParameters) -> str:
+    """Where a run's outcome is sent, without addresses and arguments; with --test, send a message there."""
+    from oneclass.flows import settings
+    from oneclass.tasks import datasets
+    from oneclass.tasks.orchestration import notifications
+    from oneclass.tasks.stores import home
+
+    dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home)).name
+    targets = settings.resolve_notify_settings(given)
+    if given.test:
+        return notifications.send_test(targets, dataset)
+    notifications.warn_of_missing_program(targets)
+    return f"{dataset}: notifies by {' and '.join(notifications.list_targets(targets))}; --test sends a message."
+
+
 def _promote(given: PromoteParameters) -> str:
     """Without --model and --rollback: show the current publication, the others, and the last decisions."""
     from oneclass.tasks import datasets, home_page
@@ -284,7 +301,7 @@ def _serve(given: ServeParameters) -> str:
     dataset = datasets.load_dataset(given.dataset, root).name
     with (
         reloader.PublicationWatcher(root, dataset) as watcher,
-        _open_socket(given.host, given.port) as server_socket,
+        server.open_socket(given.host, given.port) as server_socket,
     ):
         scheme, host = "https" if given.certificate else "http", f"[{given.host}]" if ":" in given.host else given.host
         address = f"{scheme}://{host}:{server_socket.getsockname()[1]}"
@@ -292,16 +309,6 @@ def _serve(given: ServeParameters) -> str:
         app = create_app(watcher, home.Home(root, dataset), rules)
         server.build_server(app, given.certificate, given.private_key).run(sockets=[server_socket])
     return "Ended."
-
-
-def _open_socket(host: str, port: int) -> socket.socket:
-    try:
-        server_socket = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, OverflowError) as error:
-        raise InputError(f"--host {host} --port {port}: cannot be listened on ({error}). Choose another.") from error
-    # As asyncio does for its own sockets; without it a response waits for 40 ms.
-    server_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return server_socket
 
 
 @dataclass(frozen=True)
@@ -338,11 +345,10 @@ COMMANDS = {
     ),
     "promote": Command("show the publications, publish another model, or roll back", PromoteParameters, _promote),
     "tune": Command("search a model's settings", TuneParameters, _tune, _prepare_tune),
-    "sweep": Command(
-        "refit models for the report's figures that vary a setting", SweepParameters, _sweep, _prepare_sweep
-    ),
+    "sweep": Command("refit models for the figures that vary a setting", SweepParameters, _sweep, _prepare_sweep),
     "nightly_retrain": Command("the nightly run, once", NightlyRetrainParameters, _nightly_retrain, _prepare_run),
     "deploy": Command("the nightly run of a data set on the Prefect server", DeployParameters, _deploy),
+    "notify": Command("where outcomes are sent, and a test of it", NotifyParameters, _notify, needs_prefect=False),
     "data_docs": Command("Great Expectations' Data Docs of the contracts", DatasetParameters, _data_docs),
 }
 

@@ -31,6 +31,7 @@ from oneclass.flows.run_hooks import MAX_DELAY
 from oneclass.flows.settings import resolve_settings
 from oneclass.tasks.errors import SettingsError
 from oneclass.tasks.orchestration.artifacts import artifact_key
+from oneclass.tasks.orchestration.notifications import warn_of_missing_program
 from oneclass.tasks.stores import home
 
 STARTED_STATES = ("Pending", "Running", "Completed", "Failed", "Crashed", "Cancelling", "Cancelled")
@@ -197,6 +198,7 @@ def deploy(given: DeployParameters) -> RunnerDeployment:
         InputError: a parameter is wrong, or no Prefect server answers.
     """
     notices = resolve_settings(given.to_backfill()).notify
+    warn_of_missing_program(notices)
     server_access.require_server()
     with get_client(sync_client=True) as client:
         try:

@@ -46,8 +46,8 @@ class DatasetParameters(BaseModel):
     )
 
 
-class RunParameters(DatasetParameters):
-    """Parameters of every flow."""
+class SettingsParameters(DatasetParameters):
+    """Parameters that set the settings of stages and models."""
 
     config: Annotated[list[str], Flag("FILE")] = Field(
         [], description="files of settings in TOML: [stage or model] name = value; a later one overrides an earlier one"
@@ -57,6 +57,11 @@ class RunParameters(DatasetParameters):
         description="single settings, such as binarize.threshold=4 mrf_dense.l2=500 (in Prefect's UI "
         '{"binarize.threshold": 4, "mrf_dense.l2": 500}); they override all files',
     )
+
+
+class RunParameters(SettingsParameters):
+    """Parameters of every flow."""
+
     seed: Annotated[int, Flag("N")] = Field(0, description="the seed of every random draw; equal seeds give equal bits")
     threads: Annotated[int | None, Flag("N")] = Field(
         None, description="cores to use; all available ones by default, which is also the maximum"
@@ -204,6 +209,12 @@ class TuneParameters(RunParameters, _SplitFilesParameters, _SourceParameters, _C
         by_default = [] if self.split_files else ["strong_generalization"]
         protocols = [self.protocol] if self.protocol else by_default
         return super().to_backfill(models=[self.model], protocols=protocols, **more)
+
+
+class NotifyParameters(SettingsParameters):
+    """Parameters of `flows.notify`, which is not a flow."""
+
+    test: Annotated[bool, Flag()] = Field(False, description="send a message to every target")
 
 
 class PromoteParameters(DatasetParameters):

@@ -16,15 +16,15 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from oneclass.flows import run_hooks, signals
-from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, flow_with_parameters
-from oneclass.flows.prepare import check_run, prepared_run
+from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, RunParameters, flow_with_parameters
+from oneclass.flows.prepare import check_run, notify_startup_failure, prepared_run
 from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import publish_run, train_models
 from oneclass.tasks import cluster, leaderboard, memory_errors
 from oneclass.tasks.binarize.stage import binarize_task
 from oneclass.tasks.demo.story import make_demo
 from oneclass.tasks.diagnose import diagnose_task
-from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError, SettingsError
+from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError
 from oneclass.tasks.evaluate.stage import evaluate_task
 from oneclass.tasks.ingest.stage import ingest_task
 from oneclass.tasks.orchestration import artifacts, reconcile
@@ -90,7 +90,7 @@ def format_run_name() -> str:
 @flow_with_parameters(BackfillParameters)
 def backfill(given: BackfillParameters) -> Published:
     """Turn raw logs into published tables."""
-    return run_pipeline(prepared_run() or resolve_settings(given), "backfill")
+    return run_pipeline(prepared_run() or _resolve_settings(given), "backfill")
 
 
 @flow(name=NIGHTLY_DEPLOYMENT, description=NIGHTLY, flow_run_name=format_run_name)
@@ -101,10 +101,7 @@ def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
     One run at a time works on a data set, across all deployments: the data set's lock guarantees it and is released
     when a process dies. A run that is late, or finds the lock taken, ends as cancelled.
     """
-    try:
-        run = prepared_run() or resolve_settings(given.to_backfill())
-    except InputError as error:
-        raise SettingsError(str(error)) from error
+    run = prepared_run() or _resolve_settings(given)
     if why := _reason_to_skip(run):
         logger.warning("%s: %s", run.dataset.name, why)
         send_notifications(
@@ -112,6 +109,11 @@ def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
         )
         return Cancelled(message=why)
     return run_pipeline(run, NIGHTLY_DEPLOYMENT)
+
+
+def _resolve_settings(given: RunParameters) -> RunSettings:
+    with notify_startup_failure(given, reconcile.current_run_id()):
+        return resolve_settings(given.to_backfill())
 
 
 def _reason_to_skip(run: RunSettings) -> str | None:

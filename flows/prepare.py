@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oneclass.flows.parameters import BackfillParameters
+from oneclass.flows.parameters import BackfillParameters, RunParameters
 from oneclass.tasks import datasets, item_titles
-from oneclass.tasks.errors import InputError
+from oneclass.tasks.errors import InputError, SettingsError
 from oneclass.tasks.ingest.sources import SourceScanner, describe_expected_sources
 from oneclass.tasks.stores import home
 
@@ -33,6 +33,36 @@ def prepare_run(given: BackfillParameters) -> "RunSettings":
     run = resolve_settings(given, scanner)
     check_home(run)
     return run
+
+
+@contextlib.contextmanager
+def notify_startup_failure(given: RunParameters, run_id: str = "") -> Iterator[None]:
+    """Notify of an error in the block, before a run knows its settings, if its parameters name a readable target.
+
+    Raises:
+        SettingsError: instead of an `InputError` of which nobody was notified.
+    """
+    try:
+        yield
+    except Exception as error:
+        if _send_startup_failure(given, run_id, error) or not isinstance(error, InputError):
+            raise
+        raise SettingsError(str(error)) from error
+
+
+def _send_startup_failure(given: RunParameters, run_id: str, error: Exception) -> bool:
+    """Notify of an error and return whether a target took the message."""
+    if not (given.config or given.settings):
+        return False  # without loading the models, which takes seconds
+    from oneclass.flows.settings import find_notify_settings
+    from oneclass.tasks.orchestration import notifications
+    from oneclass.tasks.stores import runs
+
+    text = f"# {given.dataset}: the run ended before its first stage\n\n```\n{error}\n```"
+    state = "cancelled" if isinstance(error, runs.DataSetLocked) else "failed"
+    settings = find_notify_settings(given)
+    outcomes = notifications.deliver(settings, dataset=given.dataset, run_id=run_id, state=state, text=text)
+    return not all(outcomes.values())
 
 
 def scan_sources(given: BackfillParameters) -> SourceScanner:

@@ -1,5 +1,6 @@
 """Resolve the settings of a run in layers: the data set's own, the files of `--config`, `--set`, then the flags."""
 
+import contextlib
 import functools
 import logging
 import tomllib
@@ -9,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from oneclass.flows.parameters import BackfillParameters, TuneParameters
+from oneclass.flows.parameters import BackfillParameters, SettingsParameters, TuneParameters
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.cluster import ClusterSettings
@@ -159,6 +160,30 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         replace=given.replace,
         scanner=scanner,
     )
+
+
+def resolve_notify_settings(given: SettingsParameters) -> NotifySettings:
+    """Resolve the settings of notifications alone.
+
+    Raises:
+        InputError: naming the setting or file that is wrong.
+    """
+    layers = [*map(_read_config, given.config), nest_keys(given.settings)]
+    return validate_settings("notify", functools.reduce(_merge_settings, [{}, *layers]).get("notify", {}))
+
+
+def find_notify_settings(given: SettingsParameters) -> NotifySettings:
+    """Return the settings of notifications that can be read, of a run whose settings cannot be resolved."""
+    found: dict[str, Any] = {}
+    readers = [functools.partial(_read_config, path) for path in given.config]
+    for read in (*readers, functools.partial(nest_keys, given.settings)):
+        with contextlib.suppress(InputError):
+            section = read().get("notify")
+            for name, value in section.items() if isinstance(section, Mapping) else ():
+                with contextlib.suppress(InputError):
+                    validate_settings("notify", {name: value})
+                    found[name] = value
+    return NotifySettings(**found)
 
 
 def resolve_search_space(run: RunSettings, given: TuneParameters) -> SearchSpace:

@@ -18,9 +18,7 @@ class InputError(OneclassError):
 
 
 class SettingsError(InputError):
-    """A night's settings are wrong, possibly including its notification targets; `flows.deploy_flow` matches this
-    name.
-    """
+    """A run's settings are wrong, and no notification was sent; `flows.deploy_flow` matches this name."""
 
 
 class ResourceExhausted(OneclassError):

@@ -33,7 +33,7 @@ QUICK = {  # seconds; the server's own are 15, 5 and 5
 }
 BEFORE_IT_CAN_TELL = (
     "Validation of flow parameters failed with error:",
-    "Flow run encountered an exception: SettingsWrong:",
+    "Flow run encountered an exception: SettingsError:",
 )
 TOLD_BY_THE_RUN = "Flow run encountered an exception: InputError:"
 SOON = timedelta(seconds=15)  # Prefect lets such an automation wait 10 at the least

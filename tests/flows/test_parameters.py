@@ -59,6 +59,7 @@ FULL = {
     "replace": True,
     "sweep": ["random_graph_r"],
     "model": "wmf",
+    "test": True,
     "trials": 3,
     "batch_size": 3,
     "protocol": "given",

@@ -92,6 +92,7 @@ RUNS = {  # command: its arguments, and what it says
     "backfill": ([*LEAST, "--set", "publish.top_n=5"], "Tables: "),
     "inspect": ([], "The first events, as they are read"),
     "nightly_retrain": (LEAST, "Tables: "),
+    "notify": (["--set", "notify.command=cat", "--test"], "notify.command: sent"),
     "promote": (["--model", "popularity"], "popularity"),
     "recommend": (["--user", "7", "--json"], '"items"'),
     "explain": (["--user", "7", "--top", "3"], "Published: "),

@@ -18,6 +18,7 @@ from oneclass.tasks.diagnose import diagnose_task
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.evaluate.stage import evaluate_task
 from oneclass.tasks.ingest.stage import ingest_task
+from oneclass.tasks.orchestration import notifications
 from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.publish.stage import publish_task
@@ -90,9 +91,31 @@ def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(webhook
     assert "no-such-program" in caplog.text
 
 
-def test_an_address_that_is_none_is_refused():
+@pytest.mark.parametrize(
+    "webhook", ["file:///etc/passwd", "https://", "http://host:port/", "http://a b/", "http://[::1"]
+)
+def test_an_address_that_is_none_is_refused(webhook):
     with pytest.raises(ValidationError, match="webhook"):
-        NotifySettings(webhook="file:///etc/passwd")
+        NotifySettings(webhook=webhook)
+
+
+@pytest.mark.parametrize(("command", "reason"), [("mail 'ops", "No closing quotation"), ("  ", "names no program")])
+def test_a_command_line_that_is_none_is_refused(command, reason):
+    with pytest.raises(ValidationError, match=reason):
+        NotifySettings(command=command)
+
+
+def test_a_command_that_does_not_end_is_reported_without_its_arguments(monkeypatch):
+    monkeypatch.setattr(notifications, "NOTIFY_TIMEOUT_SECONDS", 0.2)
+    settings = NotifySettings(command=command("import time; time.sleep(60)") + " --password=secret")
+    assert notifications.deliver(settings, state="failed", **RUN) == {"command": "it did not end within 0.2 s"}
+
+
+def test_a_program_that_is_not_found_is_warned_of_without_its_arguments(caplog):
+    notifications.warn_of_missing_program(NotifySettings(command="cat --all"))
+    assert not caplog.text
+    notifications.warn_of_missing_program(NotifySettings(command="no-such-program --password=secret"))
+    assert "notify.command: the program no-such-program is not found" in caplog.text and "secret" not in caplog.text
 
 
 TASKS = [
