@@ -211,7 +211,11 @@ def _sentinel(home: Home) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _start_workers(home: Home, workers: int, threads: int) -> Iterator[distributed.Client]:
-    """Start a cluster on the loopback interface."""
+    """Start a cluster on the loopback interface that only this process and its workers can talk to.
+
+    Dask's ports take code from anyone who reaches them, so each connection needs the run's temporary certificate. Its
+    key reaches the workers through pipes.
+    """
     # Python's resource tracker would print a warning after a killed run.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")
     with (
@@ -220,6 +224,7 @@ def _start_workers(home: Home, workers: int, threads: int) -> Iterator[distribut
             n_workers=workers,
             threads_per_worker=1,
             host="127.0.0.1",
+            security=True,
             dashboard_address=DASHBOARD,
             memory_limit=0,  # Dask would kill a worker that exceeds it; calls declare their memory instead
             resources={MEMORY: int(MEMORY_SHARE * resource_limits.memory_limit() / workers)},
