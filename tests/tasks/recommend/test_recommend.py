@@ -9,14 +9,18 @@ import sys
 import time
 import warnings
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pytest
+from scipy.sparse import csr_matrix
 
 from oneclass.flows import published
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.recommend import ranking
 from oneclass.tasks.stores import checksums, warehouse
 from tests.tasks.conftest import SETTINGS, publish_model
 
@@ -55,6 +59,13 @@ def test_many_histories_are_answered_as_one_is(by_model):
             one = shop.recommend(history, n=4)
             assert found.filter(pl.col("user_id") == user).drop("user_id", "rank").equals(one)
     assert len(shop.recommend_many(given.head(0))) == 0
+
+
+@pytest.mark.parametrize("added", [0.0, -1.0, np.nan])
+def test_an_item_that_adds_nothing_is_no_reason(added):
+    model = SimpleNamespace(contributions=lambda history, columns: np.array([[0.25], [added], [0.5]]))
+    history = csr_matrix(np.array([[1.0, 0, 1, 1]]))
+    assert ranking.explain_score(model, history, 1) == [(3, 0.5), (0, 0.25)]
 
 
 def test_reasons_are_the_largest_weights_of_the_history(shop):

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oneclass.models.evaluation.metrics import Mean
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -341,13 +340,3 @@ def test_a_model_of_the_latest_run_is_published_by_hand(home, digests):
     assert promotion.load_champion(home).name == "popularity/score"
     with pytest.raises(InputError, match="--model slim: run first did not fit it"):
         manual.promote_model(home, "again", "slim")
-
-
-@pytest.mark.parametrize(
-    ("value", "refused"), [(0.33, True), (0.479, True), (0.481, False), (0.5, False), (0.9, False)]
-)
-def test_a_mean_rank_below_that_of_guesses_is_not_promoted(value, refused):
-    """By more than two standard errors, here of .01."""
-    objection = gates.check_better_than_random("slim/score", Mean(value, 0.01, 60))
-    assert (objection is not None) == refused
-    assert not refused or ("slim/score" in objection and f"{value:.3f}" in objection and "0.5" in objection)
