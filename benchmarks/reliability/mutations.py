@@ -1,0 +1,89 @@
+"""Mutation testing: change one operator or constant of a package at a time, and see whether its tests fail.
+
+    python -m pip install cosmic-ray==8.7.0
+    python -m benchmarks.reliability.mutations [--packages publish tuning ingest stores] [--sample 25] [--seed 1]
+
+Draws places of `tasks/PACKAGE` that Cosmic Ray can mutate and one mutation at each: a comparison, a number, a truth
+value, `and`, `or`, `not`, `+`, `-`, `*`, `/`, a loop, an exception. `tests/tasks/PACKAGE` without its slow tests is run
+on each; a mutant that survives is printed with its line. The score is the share that was killed, with its 95 %
+interval (Wilson); tests of other packages may kill more, and some mutants are equivalent to the original.
+
+The files are changed in place and put back, so the checkout must have no changes; after a kill, `git checkout tasks`.
+"""
+
+import argparse
+import random
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from scipy.stats import binomtest
+
+TASKS = Path(__file__).parents[2] / "tasks"
+OPERATORS = re.compile(
+    r"core/(ReplaceComparisonOperator_\w+|ReplaceBinaryOperator_(Add_Sub|Sub_Add|Mul_Div|Div_Mul)|NumberReplacer"
+    r"|ReplaceTrueWithFalse|ReplaceFalseWithTrue|ReplaceAndWithOr|ReplaceOrWithAnd|AddNot|ReplaceUnaryOperator_Delete_Not"
+    r"|ZeroIterationForLoop|ExceptionReplacer)"
+)
+
+
+def draw_mutations(package: str, sample: int, seed: int) -> list:
+    """Draw mutations at different places of a package, each place as likely as any other."""
+    from cosmic_ray.commands.init import init
+    from cosmic_ray.work_db import WorkDB, use_db
+
+    with tempfile.TemporaryDirectory() as folder, use_db(f"{folder}/session.sqlite", WorkDB.Mode.create) as session:
+        init(sorted((TASKS / package).rglob("*.py")), session, {})
+        places: dict[tuple, list] = {}
+        for item in session.work_items:
+            [mutation] = item.mutations
+            if OPERATORS.fullmatch(mutation.operator_name):
+                places.setdefault((str(mutation.module_path), mutation.start_pos), []).append(mutation)
+    generator = random.Random(seed)
+    chosen = generator.sample(sorted(places), min(sample, len(places)))
+    return [generator.choice(sorted(places[place], key=lambda mutation: mutation.operator_name)) for place in chosen]
+
+
+def test_package(package: str, sample: int, seed: int) -> tuple[int, int]:
+    """Run a package's tests on each mutant, print the survivors, and return the numbers of killed and of all."""
+    from cosmic_ray.mutating import mutate_and_test
+    from cosmic_ray.work_item import TestOutcome
+
+    tests = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    tests.append(str(TASKS.parent / "tests" / "tasks" / package))
+    started = time.perf_counter()
+    subprocess.run(tests, check=True, stdout=subprocess.DEVNULL)
+    limit = 60 + 5 * (time.perf_counter() - started)
+    killed, mutations = 0, draw_mutations(package, sample, seed)
+    for mutation in mutations:
+        result = mutate_and_test([mutation], shlex.join(tests), limit)
+        if result.test_outcome != TestOutcome.SURVIVED:
+            killed += 1
+            continue
+        changed = [line for line in (result.diff or "").splitlines() if re.match(r"[+-](?![+-])", line)]
+        place = f"{mutation.module_path.relative_to(TASKS.parent)}:{mutation.start_pos[0]}"
+        print(f"  survived: {place}  {'  '.join(' '.join(line.split()) for line in changed)}", flush=True)
+    return killed, len(mutations)
+
+
+def main() -> None:
+    """Print a line per package and one per survivor."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--packages", nargs="+", default=["publish", "tuning", "ingest", "stores"])
+    parser.add_argument("--sample", type=int, default=25, help="mutants of each package")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if subprocess.run(["git", "status", "--porcelain", str(TASKS)], check=True, capture_output=True).stdout:
+        parser.error(f"{TASKS} has changes, which a killed run would mix with a mutation: commit them first")
+    for package in arguments.packages:
+        killed, mutants = test_package(package, arguments.sample, arguments.seed)
+        low, high = binomtest(killed, mutants).proportion_ci(method="wilson")
+        print(f"{package}: {killed} of {mutants} killed, {killed / mutants:.2f} ({low:.2f} to {high:.2f})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
