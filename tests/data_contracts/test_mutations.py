@@ -501,6 +501,7 @@ WEIGHTED_MUTATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WEIGHTED_MUTATIONS)
 def test_a_corruption_of_weights_is_caught(weighted, name):
     table, rule, mutation = WEIGHTED_MUTATIONS[name]
@@ -508,7 +509,10 @@ def test_a_corruption_of_weights_is_caught(weighted, name):
     assert result.samples and "could not be checked" not in result.observed
 
 
-@pytest.mark.parametrize("made", ["whole", "filtered", "in_two_files", "weighted"])
+@pytest.mark.parametrize(
+    "made",
+    ["whole", *(pytest.param(made, marks=pytest.mark.slow) for made in ("filtered", "in_two_files", "weighted"))],
+)
 def test_what_the_stages_make_keeps_every_contract(made, request):
     made = request.getfixturevalue(made)
     assert {"ingest", "binarize"} <= set(made.values)
@@ -517,6 +521,7 @@ def test_what_the_stages_make_keeps_every_contract(made, request):
             assert made.broken(contract.table) == {}, contract.table
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_corruption_is_caught(whole, name):
     table, rule, mutation = MUTATIONS[name]
@@ -524,6 +529,7 @@ def test_a_corruption_is_caught(whole, name):
     assert result.samples and "could not be checked" not in result.observed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FALSE_STATISTICS)
 def test_a_false_statistic_is_caught(whole, name):
     table, rule, mutation = FALSE_STATISTICS[name]
@@ -531,6 +537,7 @@ def test_a_false_statistic_is_caught(whole, name):
     assert result.samples and "could not be checked" not in result.observed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILTERED_MUTATIONS)
 def test_a_corruption_of_a_filtered_warehouse_is_caught(filtered, name):
     table, rule, mutation = FILTERED_MUTATIONS[name]
@@ -538,6 +545,7 @@ def test_a_corruption_of_a_filtered_warehouse_is_caught(filtered, name):
     assert result.samples and "could not be checked" not in result.observed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GIVEN_MUTATIONS)
 def test_a_corruption_of_a_given_split_is_caught(in_two_files, name):
     result = in_two_files.broken(GIVEN, GIVEN_MUTATIONS[name])["edges_agree"]

@@ -487,8 +487,13 @@ def test_good_rows_keep_every_contract(good, parameters, stage):
 @pytest.mark.parametrize(("table", "rule", "breach"), CASES, ids=[f"{t}-{r}-{i}" for i, (t, r, _) in enumerate(CASES)])
 def test_a_bad_row_breaks_its_rule(good, parameters, table, rule, breach):
     good.execute(breach)
-    result = broken(good, table, {**parameters, **BINDING.get(rule, {})})[rule]
     declared = next((one for one in contract(table).rules if one.name == rule), None)
+    alone = contract(table).model_copy(
+        update={"rules": [declared] if declared else []}
+    )  # the others would cost most of the time
+    results = check_contracts(good, [alone], {**parameters, **BINDING.get(rule, {})})
+    [result] = [result for result in results if result.rule == rule]
+    assert not result.success
     if declared is not None:
         assert (result.severity, result.description) == (declared.severity, declared.description)
     assert result.observed

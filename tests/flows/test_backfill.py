@@ -91,6 +91,7 @@ def in_the_overview(home):
     return re.findall(r'class="state \w+">(.*?)<', (home / "index.html").read_text())
 
 
+@pytest.mark.slow
 def test_a_second_run_ingests_nothing_and_gives_the_same_bits(after_first, ratings):
     files, before = query(after_first, "select * from operations.log_files"), contents(after_first)
     assert run(after_first, "--source", ratings) == 0
@@ -286,6 +287,7 @@ def test_the_second_night_publishes_what_a_run_over_everything_does(prefect_serv
         assert of_whole and of_whole.items() <= of_nights.items()
 
 
+@pytest.mark.slow
 def test_a_night_without_the_published_model_publishes_it_again_on_new_events(after_first):
     landing = after_first / "ml-latest-small" / "landing"
     landing.mkdir(exist_ok=True)

@@ -1,10 +1,13 @@
 """Great Expectations' pages on request."""
 
+import pytest
+
 from oneclass.flows import commands
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 
 
+@pytest.mark.slow
 def test_pages_are_written_for_a_warehouse(tmp_path, capsys):
     with warehouse.open_warehouse(Home(tmp_path, "ml-1m")):
         pass

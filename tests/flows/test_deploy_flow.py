@@ -192,6 +192,7 @@ def test_a_cancelled_night_ends_the_command_with_2_and_its_reason(night, tmp_pat
     )
 
 
+@pytest.mark.slow
 def test_a_night_that_finds_damage_sends_an_alarm_and_reports_it(night, tmp_path):
     given, home = night
     assert ended(given).is_completed()

@@ -219,6 +219,7 @@ def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, ca
     assert commands.main("explain", [*arguments[:-1], "--top", "0", "--user", "u7"]) == 2
 
 
+@pytest.mark.slow
 def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_events, tmp_path, capsys):
     log_of_two_tastes(home)
     user, item = "\x1b]0;title\x07\n\u202e<img src=//x>", "i1\x1b[2J"

@@ -188,6 +188,7 @@ def test_a_run_that_is_killed_leaves_no_server(prefect_home):
     assert not psutil.wait_procs([server], 15)[1]
 
 
+@pytest.mark.slow
 def test_a_run_says_at_once_that_its_server_is_starting_and_only_then(prefect_home, tmp_path):
     environment = {**os.environ, "PREFECT_HOME": str(prefect_home)}
     command = [sys.executable, "-m", "flows.sweep", "--dataset", "demo", "--home", str(tmp_path), "--sweep", "none"]

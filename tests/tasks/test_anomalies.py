@@ -92,6 +92,7 @@ def tonight(year):
     connection.rollback()
 
 
+@pytest.mark.slow
 def test_clean_nights_break_no_rule(tonight):
     connection, log = tonight
     bring(connection, "tonight", log, 99)

@@ -151,6 +151,7 @@ def test_settings_refuse_what_cannot_be(name, value):
         BinarizeSettings(**{name: value})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k_core", [0, 2])
 @pytest.mark.parametrize(("block", "room"), [(1, 1 << 30), (50, 1 << 30), (1 << 20, 1 << 30), (50, 3000), (50, 1)])
 def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch, block, room, k_core):

@@ -132,6 +132,7 @@ def test_models_that_know_different_items_are_added(home, digest):
     assert all(f"{one.weight:g} {one.model}/score" in row["reason"] for one in found.components)
 
 
+@pytest.mark.slow
 def test_its_members_are_the_fits_of_the_run(home, digest):
     of = two_halves(home, digest)
     found, _ = blended(home, digest, **of)

@@ -96,6 +96,7 @@ def probabilities(x: np.ndarray, strategy: str) -> np.ndarray:
     return sum(np.where(x == value, weight, 0) / (2 * weight[x == value].sum()) for value in (0, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_entries_are_drawn_with_their_probabilities_and_carry_their_constants(strategy):
     x = matrix(9, 7, 0.5).toarray()
@@ -121,6 +122,7 @@ def test_zeros_of_a_nearly_full_matrix_are_found():
         EntrySampler.of(csr_matrix(np.ones((6, 5))), "biased")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_minibatch_moves_every_part_towards_its_average_maximizer(strategy):
     settings = SETTINGS.model_copy(update={"sampling": strategy})
@@ -222,6 +224,7 @@ def test_less_noise_wants_larger_minibatches():
     assert sizes[1] / sizes[0] == pytest.approx(4, rel=0.01)
 
 
+@pytest.mark.slow
 def test_one_thread_and_two_give_the_same_bits():
     x = matrix(200, 80)
     one, two = (BinaryMatrix(SETTINGS, seed=7, threads=threads).fit(x) for threads in (1, 2))

@@ -117,6 +117,7 @@ def test_p_values_are_uniform_under_the_truth():
     np.testing.assert_allclose(shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125)  # three standard errors of a half
 
 
+@pytest.mark.slow
 def test_p_values_are_uniform_on_a_support_in_cells():
     law = power_law(1.1, 1, 60_000, 9_000)
     values = [

@@ -193,6 +193,7 @@ def test_digamma_and_log_gamma(x):
     assert digamma_and_log_gamma(x) == pytest.approx((digamma(x), gammaln(x)), rel=1e-10, abs=1e-10)
 
 
+@pytest.mark.slow
 def test_one_thread_and_two_give_the_same_bits():
     matrix = counts(users=400, items=60, seed=5)
     one, two = (HPF(SETTINGS, seed=7, threads=threads).fit(matrix) for threads in (1, 2))

@@ -163,6 +163,7 @@ def test_the_judged_pairs_come_at_the_true_ratio(judged):
     assert calibration_error(found.ratio, found.liked) <= 0.015
 
 
+@pytest.mark.slow
 def test_like_is_calibrated_against_the_true_density_ratio(judged):
     found, largest, _ = judged
     assert calibration_error(found.like, found.ratio) <= largest

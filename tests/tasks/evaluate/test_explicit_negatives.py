@@ -102,6 +102,7 @@ def test_nothing_is_judged_where_nothing_was_kept_or_there_is_no_like(split, mod
     assert explicit_negatives.score_explicit_pairs(Popularity().fit(split.train), part, None) is None
 
 
+@pytest.mark.slow
 def test_the_stage_writes_them_and_a_kept_evaluation_has_them(split, model, tmp_path):
     home = Home(tmp_path, "tiny", Limits(threads=1, memory=1 << 30))
     for one in (model, Popularity().fit(split.train)):

@@ -103,6 +103,7 @@ def test_half_life_days_may_stand_below_events(home):
     assert dataset.binarize_settings == {"event_weights": {"view": 1.0}, "half_life_days": 30}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [write_csv, write_json, write_parquet])
 def test_inspect_shows_the_kinds_and_proposes_their_weights(home, tmp_path, write):
     write(log := tmp_path / "log")

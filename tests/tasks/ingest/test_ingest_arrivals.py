@@ -208,6 +208,7 @@ def test_the_same_content_packed_and_plain_counts_once(home, dataset, tmp_path, 
     assert result.file_ids == (1, 1, 1) and f"{plain} and 1 more: skipped" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed_first", [True, False])
 def test_content_that_comes_again_packed_otherwise_counts_once(home, dataset, tmp_path, caplog, packed_first):
     plain = csv(tmp_path / "orders.csv", "a,x,5", "b,y,4")

@@ -103,6 +103,7 @@ def test_each_format(read, tmp_path, name):
     assert rejects == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -41,6 +41,7 @@ def test_parquet_takes_no_column_from_the_name_of_its_folder(home, tmp_path):
     assert of(home, path) == ([(1, "a", "x", 1), (2, "b", "y", 1)], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["file_row_number", "File_Row_Number"])
 def test_parquet_may_have_a_column_of_row_numbers(home, tmp_path, name):
     frame = pl.DataFrame({"user": map(str, range(300_000))}).with_columns(

@@ -111,6 +111,7 @@ def test_lines_get_the_user_and_time_of_their_order(home, dataset, tmp_path, cap
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "keep_files"), [(0, "keep"), (1, "move")])
 def test_files_may_come_in_any_order_on_any_night(home, dataset, seed, keep_files):
     heads, lines = make_tables(seed)
@@ -173,6 +174,7 @@ def test_a_repeated_order_is_a_reject_and_counts_where_the_first_goes(home, data
     assert [reason for _, _, reason in rows(home, rejects)] == ["names no order", "value is not a number"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "content", "expected"),
     [

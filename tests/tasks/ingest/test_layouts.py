@@ -325,6 +325,7 @@ PACKINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packing", PACKINGS)
 def test_a_large_json_array_is_read_however_it_is_packed(read, tmp_path, packing):
     records = [{"user_id": f"u{n % 97}", "item_id": f"i{n}", "rating": n % 5} for n in range(30_000)]
@@ -339,6 +340,7 @@ def test_a_large_json_array_is_read_however_it_is_packed(read, tmp_path, packing
             read(tmp_path / "cut")
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(st.tuples(ID, ID, st.integers(1, 5).map(float),

@@ -188,6 +188,7 @@ def test_rows_without_a_mark_are_not_taken_and_counted(shop, caplog):
     assert "1 rows have no at, so they are not taken" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_quarantined_file_keeps_its_rows_and_the_mark(shop):
     dataset = shop.dataset()
     shop.insert(*map(order, range(1, 4)))

@@ -43,6 +43,7 @@ def paste(message: str) -> dict:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PASTED)
 def test_the_lines_of_a_refusal_make_the_log_read(home, tmp_path, name):
     content, events, first = PASTED[name]

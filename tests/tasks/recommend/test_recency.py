@@ -88,6 +88,7 @@ def test_lists_are_published_by_the_order_of_the_log(published, shop):
         assert shop.recommend(order[user], n=5).equals(found)
 
 
+@pytest.mark.slow
 def test_a_history_that_is_given_is_in_its_order(shop):
     there = shop.recommend(["i1", "i9", "i3"], n=4)
     scores, added = by_hand(shop, ["i1", "i9", "i3"])

@@ -42,6 +42,7 @@ def test_a_user_of_the_logs_gets_what_is_published(by_model, model):
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["popularity", "mrf_dense", "slim"])  # which learn nothing of a user
 def test_a_history_gets_what_its_user_gets(by_model, model):
     shop = by_model[1][model]

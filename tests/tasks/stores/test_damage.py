@@ -108,6 +108,7 @@ def test_a_damaged_fit_is_absent_cannot_be_loaded_and_is_made_anew(home, caplog,
         assert bits(folder) == whole
 
 
+@pytest.mark.slow
 @every_damage
 def test_damaged_matrices_cannot_be_read_and_are_made_anew(home, caplog, damage):
     digest = matrices.store_split(home, SPLIT)

@@ -142,6 +142,7 @@ def test_a_run_keeps_its_own_fits_after_runs_of_the_future(home, night):
     assert retained_digests(home) == "bc"
 
 
+@pytest.mark.slow
 def test_fits_behind_a_publication_stay_however_many_runs_publish_nothing(home, night):
     night("a", publishes=True)
     for name in "bcd":

@@ -18,6 +18,7 @@ from tests.short_memory import limited
 LIMITS = Limits(threads=1, memory=1 << 28)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["md:x", "s3:", "a#b%20", 'it\'s "1" [1]*; é'])
 def test_a_home_of_any_other_name_works(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
@@ -45,6 +46,7 @@ def modes(folder):
     return {stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*") if not path.is_symlink()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("readable_by", "umask", "expected"),
     [

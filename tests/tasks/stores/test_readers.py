@@ -134,6 +134,7 @@ def test_a_folder_in_the_links_place_is_set_aside(home, caplog):
     assert len(list(home.folder.glob("published.*.set-aside/published.duckdb"))) == 1
 
 
+@pytest.mark.slow
 def test_the_fits_behind_a_publication_are_known_by_its_record(home):
     published(home, "first", 1)
     with warehouse.open_warehouse(home) as connection:

@@ -248,6 +248,7 @@ def test_a_package_that_is_not_installed_is_named(home, monkeypatch):
         remote.write_sentinel(replace(home, store="absent://bucket/x"), "sentinel")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "message"),
     [

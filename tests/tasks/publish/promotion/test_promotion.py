@@ -220,6 +220,7 @@ def alarms_of_a_run(home, run_id="next"):
         return runs.load_alarms(connection, run_id)
 
 
+@pytest.mark.slow
 @every_damage
 def test_a_damaged_manifest_is_restored_with_an_alarm_and_the_gates_hold(home, digests, caplog, damage):
     before = contents(home)
@@ -233,6 +234,7 @@ def test_a_damaged_manifest_is_restored_with_an_alarm_and_the_gates_hold(home, d
     assert stays(home, night(home, "bad", fewer), "publish.min_size_ratio")
 
 
+@pytest.mark.slow
 @every_damage
 def test_damage_during_a_run_opens_no_gate(home, digests, damage):
     damage(home.published / "manifest.json")
@@ -266,6 +268,7 @@ def test_a_home_of_an_earlier_version_gets_its_record_from_the_next_run(home, di
         assert connection.execute("from operations.publications").fetchall() == recorded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["recommendations.parquet", "published.duckdb", "model/users.parquet"])
 def test_a_damaged_publication_gives_way_to_the_one_before(home, digests, file):
     before = contents(home)
