@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -106,6 +106,8 @@ def _type(field: FieldInfo) -> str:
     kind, bounds = field.annotation, []
     if isinstance(kind, types.UnionType):
         (kind,) = (one for one in get_args(kind) if one is not type(None))
+    if kind is SecretStr:
+        return "secret"
     if get_origin(kind) is Literal:
         return ", ".join(f"`{value}`" for value in get_args(kind))
     for constraint in field.metadata:

@@ -67,7 +67,7 @@ def _backfill(given: ReplayParameters, run: "RunSettings") -> str:
     from oneclass.tasks.orchestration import precompile
 
     with precompile.compiling(run.models, run.home.limits), hand_over(run):
-        return format_result(backfill(**given.to_backfill().model_dump()))
+        return format_result(backfill(**given.to_backfill().mask_secrets().model_dump()))
 
 
 def _nightly_retrain(given: NightlyRetrainParameters, run: "RunSettings") -> str:
@@ -79,7 +79,7 @@ def _nightly_retrain(given: NightlyRetrainParameters, run: "RunSettings") -> str
 
     try:
         with hand_over(run):
-            return format_result(nightly_retrain(**given.model_dump()))
+            return format_result(nightly_retrain(**given.mask_secrets().model_dump()))
     except CancelledRun as error:
         raise InputError(f"{run.dataset.name}: {error}") from error
 
@@ -105,7 +105,7 @@ def _tune(given: TuneParameters, run: "RunSettings") -> str:
     from oneclass.flows.tune_flow import tune
 
     with hand_over(run):
-        tuned = tune(**given.model_dump())
+        tuned = tune(**given.mask_secrets().model_dump())
     return f"{tuned.table}\n\nBest settings: {tuned.file}\nTake them with --config {tuned.file}"
 
 
@@ -124,7 +124,7 @@ def _sweep(given: SweepParameters, scanner: "SourceScanner") -> str:
     run = resolve_settings(sweep_parameters(given), scanner)
     check_home(run)
     with hand_over(run):
-        return format_results(sweep(**given.model_dump()))
+        return format_results(sweep(**given.mask_secrets().model_dump()))
 
 
 def _deploy(given: DeployParameters) -> str:
@@ -187,7 +187,7 @@ def _notify(given: NotifyParameters) -> str:
     targets = settings.resolve_notify_settings(given)
     if given.test:
         return notifications.send_test(targets, dataset)
-    notifications.warn_of_missing_program(targets)
+    notifications.warn_of_missing_targets(targets)
     return f"{dataset}: notifies by {' and '.join(notifications.list_targets(targets))}; --test sends a message."
 
 

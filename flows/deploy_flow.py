@@ -4,6 +4,7 @@ A worker may run in any folder, and runs each flow in a temporary one. So a depl
 every file and folder by absolute path.
 """
 
+import contextlib
 import json
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from prefect.automations import Automation
+from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -31,7 +33,8 @@ from oneclass.flows.run_hooks import MAX_DELAY
 from oneclass.flows.settings import resolve_settings
 from oneclass.tasks.errors import SettingsError
 from oneclass.tasks.orchestration.artifacts import artifact_key
-from oneclass.tasks.orchestration.notifications import warn_of_missing_program
+from oneclass.tasks.orchestration.notifications import warn_of_missing_targets
+from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.stores import home
 
 STARTED_STATES = ("Pending", "Running", "Completed", "Failed", "Crashed", "Cancelling", "Cancelled")
@@ -146,10 +149,12 @@ def _delete_automations(client: SyncPrefectClient, names: Sequence[str], block: 
     for name in names:
         for automation in client.read_automations_by_name(name):
             client.delete_automation(automation.id)
-    try:
-        client.delete_block_document(client.read_block_document_by_name(block, "webhook").id)
-    except ObjectNotFound:
-        return
+    _delete_block(client, block, "webhook")
+
+
+def _delete_block(client: SyncPrefectClient, name: str, kind: str) -> None:
+    with contextlib.suppress(ObjectNotFound):
+        client.delete_block_document(client.read_block_document_by_name(name, kind).id)
 
 
 # Parameters of the deployment itself; all others are passed to each night.
@@ -171,9 +176,13 @@ def deployment_name(dataset: str) -> str:
 
 
 def deployment_parameters(given: DeployParameters) -> dict[str, Any]:
-    """Return the parameters of each night, with absolute paths."""
+    """Return the parameters of each night: absolute paths, and the names of Secret blocks in place of secrets."""
+    shown = {name: value for name, value in given.settings.items() if name not in SECRET_SETTINGS}
+    secrets = {f"{name}_block": secret_block(given, name) for name in SECRET_SETTINGS if name in given.settings}
     return (
-        given.model_dump(mode="json", exclude=DEPLOYMENT_FIELDS, exclude_defaults=True)
+        given.model_copy(update={"settings": {**shown, **secrets}}).model_dump(
+            mode="json", exclude=DEPLOYMENT_FIELDS, exclude_defaults=True
+        )
         | {
             "dataset": given.dataset,
             "home": str(home.resolve_root(given.home).resolve()),
@@ -181,6 +190,22 @@ def deployment_parameters(given: DeployParameters) -> dict[str, Any]:
         }
         | _resolve_titles(given)
     )
+
+
+def secret_block(given: DeployParameters, setting: str) -> str:
+    """Return the name of the Secret block with a setting of the deployment, such as `notify.webhook`."""
+    return artifact_key("oneclass", deployment_name(given.dataset), setting)
+
+
+def _save_secrets(given: DeployParameters) -> None:
+    """Keep the secrets that `--set` holds in Secret blocks, and delete those of an earlier deployment."""
+    with get_client(sync_client=True) as client:
+        for setting in SECRET_SETTINGS:
+            block = secret_block(given, setting)
+            if setting in given.settings:
+                Secret(value=SecretStr(given.settings[setting])).save(block, overwrite=True)
+            elif block not in given.settings.values():
+                _delete_block(client, block, "secret")
 
 
 def _resolve_titles(given: DeployParameters) -> dict[str, Any]:
@@ -192,14 +217,17 @@ def _resolve_titles(given: DeployParameters) -> dict[str, Any]:
 def deploy(given: DeployParameters) -> RunnerDeployment:
     """Create or update the deployment of a data set, and the work pool if absent.
 
-    If the settings have a `notify.webhook`, the server calls it for nights that do not start, or crash.
+    If the settings have a `notify.webhook`, the server calls it for nights that do not start, or crash. Secrets of
+    `--set` are kept in Secret blocks, as the server shows parameters.
 
     Raises:
         InputError: a parameter is wrong, or no Prefect server answers.
     """
     notices = resolve_settings(given.to_backfill()).notify
-    warn_of_missing_program(notices)
+    warn_of_missing_targets(notices)
     server_access.require_server()
+    webhook = notices.read_target("webhook")
+    _save_secrets(given)
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(given.pool)
@@ -214,5 +242,5 @@ def deploy(given: DeployParameters) -> RunnerDeployment:
         job_variables={"env": PREFECT_DEFAULTS},
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    install_automations(given, deployment.name, deployment.apply(), notices.webhook)
+    install_automations(given, deployment.name, deployment.apply(), webhook)
     return deployment

@@ -1,6 +1,6 @@
 """The parameters of the flows and commands. Each is declared once, as a flag of a command and a parameter in Prefect.
 
-Only pydantic is imported here, so that `--help` answers at once.
+Only pydantic and small modules are imported here, so that `--help` answers at once.
 """
 
 import functools
@@ -8,9 +8,11 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from oneclass.tasks.secrets import mask_settings
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,10 @@ class RunParameters(SettingsParameters):
         description="memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the "
         "machine's, or of the container's",
     )
+
+    def mask_secrets(self) -> Self:
+        """Return the parameters for Prefect and files, which must not show secret settings."""
+        return self.model_copy(update={"settings": mask_settings(self.settings)})
 
     def to_backfill(self, **more: Any) -> "BackfillParameters":
         """Return the backfill parameters with these values, and those in `more`."""

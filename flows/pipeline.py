@@ -18,7 +18,7 @@ from prefect.states import Cancelled
 from oneclass.flows import run_hooks, signals
 from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, RunParameters, flow_with_parameters
 from oneclass.flows.prepare import check_run, notify_startup_failure, prepared_run
-from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
+from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings, warn_of_shown_secrets
 from oneclass.flows.train_and_publish import publish_run, train_models
 from oneclass.tasks import cluster, leaderboard, memory_errors
 from oneclass.tasks.binarize.stage import binarize_task
@@ -112,6 +112,7 @@ def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
 
 
 def _resolve_settings(given: RunParameters) -> RunSettings:
+    warn_of_shown_secrets(given)
     with notify_startup_failure(given, reconcile.current_run_id()):
         return resolve_settings(given.to_backfill())
 

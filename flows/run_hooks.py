@@ -13,7 +13,7 @@ from oneclass.flows.settings import RunSettings
 from oneclass.tasks import home_page
 from oneclass.tasks.errors import ModelsFailed
 from oneclass.tasks.orchestration import artifacts, run_summary
-from oneclass.tasks.orchestration.notifications import send_notifications, warn_of_missing_program
+from oneclass.tasks.orchestration.notifications import send_notifications, warn_of_missing_targets
 from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.stores import publications
 
@@ -31,7 +31,7 @@ def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[Non
     recommendations older than `publish.max_age`, `stale`; one that started late (`MAX_DELAY`), `late`; one that left
     files of the landing folder, `files unread`.
     """
-    warn_of_missing_program(run.notify)
+    warn_of_missing_targets(run.notify)
     late = _describe_delay(flow_run.scheduled_start_time)
     url = run.notify.report_url and run.notify.report_url.replace("{dataset}", run.dataset.name)
     try:

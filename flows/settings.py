@@ -21,6 +21,7 @@ from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.settings import (
     STAGE_SETTINGS,
     SearchSpace,
@@ -162,6 +163,14 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
     )
 
 
+def warn_of_shown_secrets(given: SettingsParameters) -> None:
+    """Log a warning for each secret among the parameters of a run that Prefect's server keeps and shows."""
+    for name in SECRET_SETTINGS:
+        if name in given.settings:
+            text = "setting %s: Prefect shows it with this run's parameters. Set %s_env, _file or _block instead"
+            logger.warning(text, name, name)
+
+
 def resolve_notify_settings(given: SettingsParameters) -> NotifySettings:
     """Resolve the settings of notifications alone.
 
@@ -181,7 +190,7 @@ def find_notify_settings(given: SettingsParameters) -> NotifySettings:
             section = read().get("notify")
             for name, value in section.items() if isinstance(section, Mapping) else ():
                 with contextlib.suppress(InputError):
-                    validate_settings("notify", {name: value})
+                    validate_settings("notify", {**found, name: value})
                     found[name] = value
     return NotifySettings(**found)
 

@@ -95,7 +95,7 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
         if first["type"] == "extra_forbidden":
             known = [f"{name}.{field}" for field in kind.model_fields]
             raise InputError(_unknown_name_error("setting", setting, known)) from error
-        value = "" if name == "notify" else f" = {first['input']!r}"  # an address or a command may be secret
+        value = "" if kind.model_config.get("hide_input_in_errors") else f" = {first['input']!r}"
         raise InputError(f"setting {setting}{value}: {first['msg'].removeprefix('Value error, ')}.") from error
 
 

@@ -39,6 +39,7 @@ TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
         "promotion_log",
         "protocols",
         "run_diff",
+        "secrets",
         "stores",
     },
 }

@@ -23,6 +23,8 @@ class Source(BaseModel):
     """The environment variable with the database's URL, as the URL may hold a password."""
     url_file: str = ""
     """Or the file with it."""
+    url_block: str = ""
+    """Or the Secret block on the Prefect server with it."""
     driver: str = ""
     """The database's ADBC driver: the NAME of a package `adbc_driver_NAME`; by default the URL's scheme."""
     high_water_mark: str = ""
@@ -39,14 +41,16 @@ class Source(BaseModel):
     def _names_one_source(self) -> Self:
         if bool(self.query.strip()) == bool(self.url):
             raise ValueError("give either `query`, of a database, or `url`, of objects")
-        of_query = (self.url_env, self.url_file, self.driver, self.high_water_mark, self.overlap, self.key)
-        if self.url and any(of_query):
+        places = [place for place in (self.url_env, self.url_file, self.url_block) if place]
+        if self.url and any((*places, self.driver, self.high_water_mark, self.overlap, self.key)):
             raise ValueError("`url` stands alone; the other keys belong to `query`")
-        if self.url and (not urlsplit(self.url).scheme or urlsplit(self.url).password is not None):
+        parts = urlsplit(self.url)
+        if self.url and (not parts.scheme or parts.password is not None or parts.query):
             raise ValueError("write `url` as s3://BUCKET/PREFIX, and give credentials by the environment")
-        if self.query and bool(self.url_env) == bool(self.url_file):
+        if self.query and len(places) != 1:
             raise ValueError(
-                "name the environment variable with the database's URL as `url_env`, or the file with it as `url_file`"
+                "name the environment variable with the database's URL as `url_env`, or the file with it as "
+                "`url_file`, or the Prefect Secret block with it as `url_block`"
             )
         if self.query and not self.high_water_mark:
             raise ValueError("`query` needs `high_water_mark`: a column that grows with every new row")

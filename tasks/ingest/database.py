@@ -1,11 +1,11 @@
 """Read the rows of a SQL query from a database through its ADBC driver.
 
-The database's URL comes from the environment or from a file, and no message shows it or a part of its password.
+The database's URL comes from the environment, a file or a Prefect block, and no message shows it or a part of its
+password.
 """
 
 import contextlib
 import importlib
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +17,7 @@ from pyarrow import compute, parquet
 
 from oneclass.tasks.datasets.source import Source
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.secrets import read_secret
 
 INSTALL_SQL = "python -m pip install -c constraints.txt -e '.[sql]'"
 DRIVERS = {"postgres": "postgresql"}
@@ -101,21 +102,8 @@ def _subquery(source: Source) -> str:
 
 
 def _read_url(source: Source) -> str:
-    if source.url_env:
-        url = os.environ.get(source.url_env, "")
-        if not url:
-            raise InputError(
-                f"[source] url_env: the environment variable {source.url_env} is not set. Set it to the database's URL,"
-                " such as postgresql://USER:PASSWORD@HOST/DATABASE."
-            )
-    else:
-        try:
-            url = Path(source.url_file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            raise InputError(
-                f"[source] url_file: {source.url_file} cannot be read ({reason}). Write the database's URL into it."
-            ) from None
+    places = {"env": source.url_env, "file": source.url_file, "block": source.url_block}
+    url = read_secret("[source] url", "a URL such as postgresql://USER:PASSWORD@HOST/DATABASE", **places)
     if "://" not in url:
         raise InputError(
             f"{_describe_database(source)} has no URL that begins with its kind, such as "
@@ -126,7 +114,8 @@ def _read_url(source: Source) -> str:
 
 def _describe_database(source: Source) -> str:
     """Name the database by where its URL is, since the URL may hold a password."""
-    place = f"the environment variable {source.url_env}" if source.url_env else source.url_file
+    variable, block = f"the environment variable {source.url_env}", f"the Secret block {source.url_block}"
+    place = variable if source.url_env else source.url_file or block
     return f"[source]: the database that {place} names"
 
 

@@ -37,15 +37,15 @@ def check_url(url: str) -> None:
     """Check the form of a `--store` URL.
 
     Raises:
-        InputError: it is not a URL, or has a password in it.
+        InputError: it is not a URL, or has a password or a query in it.
     """
     parts = urlsplit(url)
+    if parts.password is not None or parts.query:
+        raise InputError(
+            "--store: has a password or a query in it, which Prefect would show; give credentials by the environment."
+        )
     if not parts.scheme or not (parts.netloc or parts.path.strip("/")):
         raise InputError(f"--store {url}: write it as s3://BUCKET/PREFIX, or another URL that fsspec knows.")
-    if parts.password is not None:
-        raise InputError(
-            "--store: has a password in it, which Prefect would show; give credentials by the environment."
-        )
 
 
 def url_of(home: Home, path: Path | str) -> str:

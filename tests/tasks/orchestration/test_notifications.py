@@ -22,6 +22,7 @@ from oneclass.tasks.orchestration import notifications
 from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.publish.stage import publish_task
+from oneclass.tasks.settings import validate_settings
 from oneclass.tasks.split.stage import split_task
 from oneclass.tasks.sweep import refit_task
 from oneclass.tasks.train import train_task
@@ -79,16 +80,61 @@ def test_a_completed_run_notifies_only_if_configured(webhook):
     assert len(posted) == 1
 
 
-def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(webhook, caplog):
+def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(webhook, caplog, tmp_path):
     address, posted = webhook
     caplog.set_level(logging.WARNING)
-    failing = command("import sys; sys.exit('no mail here')")
+    (tmp_path / "m.py").write_text("import sys; sys.exit('no mail here')")
+    failing = f"{sys.executable} {tmp_path / 'm.py'}"
     send_notifications(NotifySettings(command=failing, webhook=f"{address}/refused"), state="failed", **RUN)
     assert len(posted) == 1
     assert "notify.command" in caplog.text and "status 1" in caplog.text and "no mail here" in caplog.text
     assert "notify.webhook" in caplog.text and "500" in caplog.text
     send_notifications(NotifySettings(command="no-such-program --at all"), state="failed", **RUN)
     assert "no-such-program" in caplog.text
+
+
+def test_no_message_shows_a_target_or_an_argument(webhook, caplog, tmp_path, monkeypatch):
+    address, _ = webhook
+    (tmp_path / "echo.py").write_text("import sys; sys.exit(f'{sys.argv} cannot be sent' + 490 * '.')")
+    program = f"{sys.executable} {tmp_path / 'echo.py'} --header 'Bearer s3cr3t+word' https://user:pa55word@host/"
+    monkeypatch.setattr(notifications, "NOTIFY_TIMEOUT_SECONDS", 5)
+    monkeypatch.setenv("HOOK", f"{address}/s3cr3t\u00e9?key=pa55word")  # the library's message has it
+    send_notifications(NotifySettings(command=program, webhook_env="HOOK"), state="failed", **RUN)
+    monkeypatch.setenv("HOOK", "ftp://s3cr3t")
+    monkeypatch.setenv("PROGRAM", "mail 's3cr3t")
+    send_notifications(NotifySettings(command_env="PROGRAM", webhook_env="HOOK"), state="failed", **RUN)
+    assert caplog.text.count("the notification failed") == 4
+    assert "notify.command_env: is no command line" in caplog.text
+    assert "notify.webhook_env: is no address" in caplog.text
+    for secret in ("s3cr3t", "pa55word", "Bearer", "t+word"):
+        assert secret not in caplog.text
+    assert "s3cr3t" not in repr(NotifySettings(command="mail s3cr3t", webhook=f"{address}/s3cr3t"))
+
+
+def test_two_places_of_one_target_and_a_wrong_value_are_refused_without_showing_them():
+    for section in (
+        {"webhook": "http://s3cr3t", "webhook_env": "HOOK"},
+        {"webhook": "ftp://s3cr3t"},
+        {"when": "s3cr3t"},
+    ):
+        with pytest.raises(InputError) as error:
+            validate_settings("notify", section)
+        assert "s3cr3t" not in str(error.value) and str(error.value).startswith("setting notify")
+    with pytest.raises(InputError, match="webhook_file: String should match"):
+        validate_settings("notify", {"webhook_file": "relative/hook"})
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "advice"),
+    [
+        ("env", "NO_HOOK", "the environment variable NO_HOOK is not set. Set it to an address such as https"),
+        ("file", "/nowhere/hook", "/nowhere/hook cannot be read (No such file or directory). Write an address"),
+        ("file", "/dev/null", "/dev/null is empty. Write an address such as https"),
+    ],
+)
+def test_an_absent_place_says_what_to_do(caplog, place, name, advice):
+    send_notifications(NotifySettings(**{f"webhook_{place}": name}), state="failed", **RUN)
+    assert f"notify.webhook: the notification failed: notify.webhook_{place}: {advice}" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -112,10 +158,12 @@ def test_a_command_that_does_not_end_is_reported_without_its_arguments(monkeypat
 
 
 def test_a_program_that_is_not_found_is_warned_of_without_its_arguments(caplog):
-    notifications.warn_of_missing_program(NotifySettings(command="cat --all"))
+    notifications.warn_of_missing_targets(NotifySettings(command="cat --all"))
     assert not caplog.text
-    notifications.warn_of_missing_program(NotifySettings(command="no-such-program --password=secret"))
+    notifications.warn_of_missing_targets(NotifySettings(command="no-such-program --password=secret"))
     assert "notify.command: the program no-such-program is not found" in caplog.text and "secret" not in caplog.text
+    notifications.warn_of_missing_targets(NotifySettings(webhook_env="NO_HOOK"))
+    assert "notify.webhook_env: the environment variable NO_HOOK is not set" in caplog.text
 
 
 TASKS = [

@@ -1,0 +1,152 @@
+"""Secrets of a real run and a real deployment: where they are used, and that nothing shows them."""
+
+import contextlib
+import sqlite3
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import duckdb
+import pytest
+from prefect.blocks.system import Secret
+from prefect.client.orchestration import get_client
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL
+from pydantic import SecretStr
+
+from oneclass.flows import commands, pipeline
+from oneclass.tasks.datasets.source import Source
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import database
+from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
+
+SECRETS = ("hook-5f2c9Zq81x", "argument-77Qp03Lm")
+SMALL = ["demo.users=60", "demo.items=30", "demo.likes=500"]
+RUN = {"dataset": "shop", "run_id": "r1", "state": "failed", "text": "It failed."}
+
+
+@pytest.fixture
+def webhook():
+    """An address that refuses all that is posted to it, and the paths that were asked for."""
+    paths = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            paths.append(self.path)
+            self.send_response(500)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", paths
+        server.shutdown()
+
+
+@pytest.fixture
+def block(prefect_server):
+    """Keeps a value in a Secret block on the server, and returns the block's name."""
+
+    def keep(value):
+        Secret(value=SecretStr(value)).save("a-secret", overwrite=True)
+        return "a-secret"
+
+    return keep
+
+
+def all_bytes(folder):
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def all_cells(warehouse):
+    """The rows of all tables as text, since DuckDB compresses what it stores."""
+    with duckdb.connect(str(warehouse), read_only=True) as connection:
+        tables = connection.execute("select table_schema, table_name from information_schema.tables").fetchall()
+        return str([connection.execute(f'from "{schema}"."{name}"').fetchall() for schema, name in tables])
+
+
+def all_of_the_server():
+    """The bytes of the database of Prefect's server: parameters, artifacts, logs, events and blocks."""
+    database_file = Path(PREFECT_API_DATABASE_CONNECTION_URL.value().partition(":///")[2])
+    return b"".join(file.read_bytes() for file in database_file.parent.glob(f"{database_file.name}*"))
+
+
+@pytest.mark.slow
+def test_nothing_shows_the_secrets_of_a_run_and_of_a_deployment(
+    prefect_server, webhook, tmp_path, monkeypatch, caplog, capfd
+):
+    address, paths = webhook
+    (tmp_path / "echo.py").write_text("import sys; sys.exit(f'{sys.argv} cannot be sent')")
+    secrets = [
+        f"notify.webhook={address}/{SECRETS[0]}",
+        f"notify.command={sys.executable} {tmp_path / 'echo.py'} --token {SECRETS[1]}",
+    ]
+    given = ["--dataset", "demo", "--home", str(tmp_path / "home"), "--models", "popularity", "--set", *SMALL]
+    given += ["notify.when=always", *secrets]
+    assert commands.main("nightly_retrain", given) == 0
+    assert paths == [f"/{SECRETS[0]}"]
+    tuned = ["--dataset", "demo", "--home", str(tmp_path / "home"), "--model", "mrf_dense", "--trials", "1"]
+    assert commands.main("tune", [*tuned, "--set", *SMALL, *secrets]) == 0
+    assert commands.main("deploy", given) == 0
+    with get_client(sync_client=True) as client:
+        deployed = client.read_deployment_by_name("nightly-retrain/nightly-retrain").parameters
+        runs = client.read_flow_runs()
+    settings = deployed["settings"]
+    assert settings["notify.webhook_block"] == "oneclass-nightly-retrain-notify-webhook"
+    assert settings["notify.command_block"] == "oneclass-nightly-retrain-notify-command"
+    assert {run.parameters["settings"].get("notify.webhook") for run in runs if "settings" in run.parameters} >= {"***"}
+    assert pipeline.nightly_retrain(**deployed, return_state=True).is_completed()  # as a worker runs it
+    assert paths == 2 * [f"/{SECRETS[0]}"]
+    said = caplog.text + "".join(capfd.readouterr())
+    assert said.count("notify.webhook: the notification failed: HTTP Error 500") >= 2
+    assert said.count("notify.command: the notification failed: it ended with status 1") >= 2
+    cells = all_cells(tmp_path / "home" / "demo" / "warehouse.duckdb")
+    for secret in SECRETS:
+        assert secret not in said and secret not in cells
+        assert secret.encode() not in all_bytes(tmp_path / "home")
+        assert secret.encode() not in all_of_the_server()
+    assert b"nightly-retrain" in all_of_the_server()
+    assert commands.main("deploy", given[: given.index("--set")]) == 0  # without secrets it keeps none
+    with get_client(sync_client=True) as client, pytest.raises(ObjectNotFound):
+        client.read_block_document_by_name(settings["notify.webhook_block"], "secret")
+
+
+@pytest.mark.parametrize("place", ["env", "file", "block"])
+def test_a_target_is_read_from_where_the_settings_name_it(webhook, block, tmp_path, monkeypatch, place):
+    address, paths = webhook
+    (tmp_path / "hook").write_text(f"{address}/by-file\n")
+    monkeypatch.setenv("SHOP_HOOK", f"{address}/by-env")
+    names = {"env": "SHOP_HOOK", "file": str(tmp_path / "hook"), "block": block(f"{address}/by-block")}
+    send_notifications(NotifySettings(**{f"webhook_{place}": names[place]}), **RUN)
+    assert paths == [f"/by-{place}"]
+
+
+def test_a_program_is_read_from_where_the_settings_name_it(block, tmp_path):
+    (tmp_path / "write.py").write_text(f"import sys; open({str(tmp_path / 'notified')!r}, 'w').write(sys.argv[1])")
+    command = f"{sys.executable} {tmp_path / 'write.py'} token"
+    send_notifications(NotifySettings(command_block=block(command)), **RUN)
+    assert (tmp_path / "notified").read_text() == "token"
+
+
+def test_a_databases_url_is_read_from_a_block(block, tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.execute("create table orders as select 1 as id")
+    source = Source(query="select * from orders", high_water_mark="id", url_block=block(f"sqlite://{tmp_path}/shop.db"))
+    with database.open_cursor(source) as cursor:
+        assert database.fetch_rows(cursor, source, tmp_path / "rows.parquet") == 1
+
+
+def test_an_absent_block_says_what_to_do(prefect_server, caplog):
+    send_notifications(NotifySettings(webhook_block="no-block"), **RUN)
+    assert "notify.webhook_block: the Secret block no-block cannot be read" in caplog.text
+    assert "Create it on the Prefect server, with an address such as https" in caplog.text
+
+
+def test_a_value_among_the_parameters_of_a_run_is_warned_of(prefect_server, tmp_path, caplog):
+    with pytest.raises(InputError, match="landing"):
+        pipeline.nightly_retrain(dataset="ml-1m", home=str(tmp_path), settings={"notify.webhook": "http://127.0.0.1:1"})
+    assert "setting notify.webhook: Prefect shows it with this run's parameters" in caplog.text
