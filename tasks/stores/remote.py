@@ -41,9 +41,8 @@ def check_url(url: str) -> None:
     """
     parts = urlsplit(url)
     if parts.password is not None or parts.query:
-        raise InputError(
-            "--store: has a password or a query in it, which Prefect would show; give credentials by the environment."
-        )
+        part = "query" if parts.password is None else "password"
+        raise InputError(f"--store: has a {part} in it, which Prefect would show; give credentials by the environment.")
     if not parts.scheme or not (parts.netloc or parts.path.strip("/")):
         raise InputError(f"--store {url}: write it as s3://BUCKET/PREFIX, or another URL that fsspec knows.")
 

@@ -255,6 +255,7 @@ def test_a_package_that_is_not_installed_is_named(home, monkeypatch):
         ("bucket/prefix", "write it as s3://BUCKET/PREFIX"),
         ("s3://", "write it as s3://BUCKET/PREFIX"),
         ("ftp://me:secret@host/x", "has a password in it"),
+        ("abfs://container/x?sig=secret", "has a query in it"),
     ],
 )
 def test_a_url_that_is_none_is_refused(url, message):
