@@ -77,7 +77,7 @@ def install_automations(given: DeployParameters, name: str, deployment: UUID, we
         name: of the deployment.
         webhook: the address of the notifications.
     """
-    block = artifact_key("oneclass", name)
+    block = f"oneclass-{artifact_key(name)}"
     with get_client(sync_client=True) as client:
         if webhook is None:
             _delete_automations(client, [f"{name}: {what}" for what in NOTIFICATIONS], block)
@@ -194,7 +194,7 @@ def deployment_parameters(given: DeployParameters) -> dict[str, Any]:
 
 def secret_block(given: DeployParameters, setting: str) -> str:
     """Return the name of the Secret block with a setting of the deployment, such as `notify.webhook`."""
-    return artifact_key("oneclass", deployment_name(given.dataset), setting)
+    return f"oneclass-{artifact_key(deployment_name(given.dataset), setting)}"
 
 
 def _save_secrets(given: DeployParameters) -> None:

@@ -3,7 +3,6 @@
 import codecs
 import difflib
 import functools
-import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from oneclass.tasks.datasets import names
 from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
 
@@ -29,7 +29,6 @@ EVENT_COLUMNS = (
 """Accepted names of the column with the kind of event, where `[events]` is declared and `columns.event` is not."""
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "excel": 0}
 """The units of times in numbers: ticks in a second since 1970; `excel` counts days since 1899-12-30."""
-DATASET_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 class Columns(BaseModel):
@@ -120,7 +119,7 @@ class Dataset(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=DATASET_NAME)
+    name: str
     title: str = ""
     """One line for reports and messages; the name by default."""
     urls: tuple[str, ...] = ()
@@ -302,13 +301,13 @@ def load_dataset(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
         with_logs: whether logs were named.
 
     Raises:
-        InputError: no data set has that name, or its file is malformed.
+        InputError: no data set has or can have that name, or its file is malformed.
     """
     known = list_datasets(root)
+    names.check_name(name, root, known)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
-        exists = any((root / name / part).exists() for part in ("landing", "warehouse.duckdb", "published"))
-        if re.fullmatch(DATASET_NAME, name) and ((with_logs and not close) or exists):
+        if (with_logs and not close) or names.is_data_set(root / name):
             return Dataset(name=name, title=name)
         hint = f" Did you mean {close[0]}?" if close else ""
         if not close and not with_logs:

@@ -4,6 +4,7 @@ Outside of a run nothing is published. An error, such as an unreachable server, 
 """
 
 import functools
+import hashlib
 import logging
 import re
 import time
@@ -30,6 +31,7 @@ from oneclass.tasks.stores.home import Home
 logger = logging.getLogger(__name__)
 
 COLUMNS_RULE = "the columns are as declared"
+DIGEST_LENGTH = 8  # characters in a key
 SECONDS_TO_FIRST_PROGRESS, SECONDS_BETWEEN_PROGRESS = 3.0, 5.0
 
 
@@ -168,6 +170,17 @@ def send_progress(artifact: ProgressArtifact, percent: float) -> None:
     artifact.send(percent)
 
 
-def artifact_key(*parts: str) -> str:
-    """Return an artifact's key: lower case letters, numbers and dashes."""
-    return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
+def artifact_key(dataset: str, *parts: str) -> str:
+    """Return an artifact's key: lower case letters, numbers and dashes, different for each data set.
+
+    The server keeps artifacts of one key as one history. A name that is no key itself gets a digest, since several
+    names may have one form: `my_data` and `my-data`.
+    """
+    name = _to_key(dataset)
+    if name != dataset:
+        name = f"{name}-{hashlib.sha256(dataset.encode()).hexdigest()[:DIGEST_LENGTH]}"
+    return "-".join([name, *map(_to_key, parts)])
+
+
+def _to_key(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

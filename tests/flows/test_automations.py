@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from prefect.blocks.system import Secret
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.flow_engine import run_flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -85,6 +86,21 @@ def receiver():
 
 def there_are(client):
     return sorted(client.request("POST", "/automations/filter").json(), key=lambda one: one["name"])
+
+
+def test_names_that_differ_by_marks_have_addresses_of_their_own(prefect_server, tmp_path):
+    for name in ("my_data", "my-data", "my.data"):
+        (tmp_path / name / "landing").mkdir(parents=True)
+        settings = {"notify.webhook": f"http://127.0.0.1:1/{name}"}
+        deploy_flow.deploy(DeployParameters(dataset=name, home=str(tmp_path), settings=settings))
+    with get_client(sync_client=True) as client:
+        for name in ("my_data", "my-data", "my.data"):
+            deployment = client.read_deployment_by_name(f"nightly-retrain/nightly-retrain-{name}")
+            secret = Secret.load(deployment.parameters["settings"]["notify.webhook_block"])
+            assert secret.value.get_secret_value() == f"http://127.0.0.1:1/{name}"
+            (automation,) = client.read_automations_by_name(f"nightly-retrain-{name}: crashed")
+            webhook = client.read_block_document(automation.actions[0].block_document_id)
+            assert webhook.data["url"] == f"http://127.0.0.1:1/{name}"
 
 
 @pytest.mark.slow

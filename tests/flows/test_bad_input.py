@@ -17,6 +17,7 @@ import pytest
 
 from oneclass.flows import cli, commands
 from oneclass.tasks import settings
+from oneclass.tasks.datasets import names
 from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.home import Home
 
@@ -67,6 +68,17 @@ def test_a_log_that_cannot_be_read_is_reported_before_anything_is_written(tmp_pa
 def test_a_wrong_argument_is_reported(tmp_path, capsys, arguments, message):
     assert commands.main("backfill", [*BASE, "--home", str(tmp_path / "home"), *arguments]) == 2
     assert message in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()
+
+
+NEEDED = {"explain": ["--user", "1"], "recommend": ["--user", "1"], "tune": ["--model", "slim"]}
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_every_command_refuses_a_name_that_is_none_in_the_same_words(tmp_path, capsys, name):
+    arguments = ["--dataset", "My Data", "--home", str(tmp_path / "home"), *NEEDED.get(name, [])]
+    assert commands.main(name, arguments) == 2
+    assert f"data set 'My Data': unknown, and cannot be a name. {names.RULE}. Choose" in capsys.readouterr().err
     assert not (tmp_path / "home").exists()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from oneclass.tasks import datasets
-from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets import Dataset, names
 from oneclass.tasks.errors import InputError
 
 BUILT_IN = {
@@ -83,6 +83,35 @@ def test_a_name_that_is_misspelt_or_no_name_is_refused_with_logs_too(tmp_path, n
         datasets.load_dataset(name, tmp_path, with_logs=True)
 
 
+BAD_NAMES = ["my logs", "../mine", "", "-x", ".x", "a/b", "ä", "a\n", "x" * 101, "datasets", "Index.html", "ML-1M"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_name_outside_the_grammar_is_refused_with_what_to_do(tmp_path, name, declared):
+    if declared and "/" not in name:
+        own(tmp_path, name, 'title = "x"\n')
+    with pytest.raises(InputError) as error:
+        datasets.load_dataset(name, tmp_path, with_logs=True)
+    assert names.RULE in str(error.value) and f"rename {tmp_path / name}" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["a", "9", "my_data", "My.Data-2", "x" * 100])
+def test_a_name_of_the_grammar_is_accepted(tmp_path, name):
+    assert datasets.load_dataset(name, tmp_path, with_logs=True).name == name
+
+
+def test_of_two_names_that_differ_by_case_the_second_is_refused(tmp_path):
+    (tmp_path / "Shop" / "landing").mkdir(parents=True)
+    assert datasets.load_dataset("Shop", tmp_path).name == "Shop"
+    with pytest.raises(InputError, match="data set 'shop': unknown, there is Shop. A name has"):
+        datasets.load_dataset("shop", tmp_path, with_logs=True)
+    with pytest.raises(InputError, match="data set 'ml-1M': unknown, there is ml-1m. A name has"):
+        datasets.load_dataset("ml-1M", tmp_path, with_logs=True)
+    (tmp_path / "shop" / "landing").mkdir(parents=True)  # of a home that has both
+    assert {datasets.load_dataset(name, tmp_path).name for name in ("Shop", "shop")} == {"Shop", "shop"}
+
+
 @pytest.mark.parametrize(
     "text, said",
     [
@@ -95,6 +124,7 @@ def test_a_name_that_is_misspelt_or_no_name_is_refused_with_logs_too(tmp_path, n
         ('title = "x"\nfields = ["user", "item"]\n', "need a delimiter"),
         ('title = "x"\ndelimiter = ","\nfields = ["user", "user", "item"]\n', "twice"),
         ('title = "x"\nname = "other"\n', "name the file other.toml"),
+        ('title = "x"\nname = "My Data"\n', "name the file My Data.toml or correct `name`"),
     ],
 )
 def test_a_malformed_file_is_named_with_its_key(tmp_path, text, said):
