@@ -48,8 +48,8 @@ order by user_index, rank
 
 -- name: main_table
 -- One row per protocol, model, score and main metric of one run: protocols in their order, the best list first,
--- then its metrics in their order. `standing` is `best`, `level` (not significantly worse than the best: paired over
--- users, two-sided, at 5 %), or empty.
+-- then its metrics in their order. `difference` and what follows is the list's paired comparison with the best by the
+-- first metric, null for the best itself; `p_value` is not corrected.
 with main(protocol, metric, place) as (
     select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
 ), found as (
@@ -67,31 +67,41 @@ with main(protocol, metric, place) as (
     from found
     where place = 0
 ), pairs as (
-    select protocol, metric, model, score, other_model, other_score, p_value
+    select protocol, metric, model, score, other_model, other_score, difference, standard_error, p_value
     from evaluation.comparisons
     where run_id = $run_id
     union all
-    select protocol, metric, other_model, other_score, model, score, p_value
+    select protocol, metric, other_model, other_score, model, score, -difference, standard_error, p_value
     from evaluation.comparisons
     where run_id = $run_id
-), level_with_best as (
-    select distinct pairs.protocol, pairs.other_model as model, pairs.other_score as score
+), against_best as (
+    select
+        pairs.protocol,
+        pairs.model,
+        pairs.score,
+        difference,
+        standard_error as difference_error,
+        p_value
     from pairs
-    join judged using (protocol, metric, model, score)
-    where list_place = 1 and p_value >= 0.05
+    join judged as best
+        on (best.protocol, best.metric, best.model, best.score)
+            = (pairs.protocol, pairs.metric, pairs.other_model, pairs.other_score)
+    where list_place = 1
 )
 select
     protocol,
     model,
     score,
     users,
-    case when list_place = 1 then 'best' when level_with_best.model is not null then 'level' else '' end as standing,
+    difference,
+    difference_error,
+    p_value,
     found.metric,
     value,
     standard_error
 from found
 join judged using (protocol, model, score)
-left join level_with_best using (protocol, model, score)
+left join against_best using (protocol, model, score)
 order by list_position($protocols, protocol), list_place, place
 
 -- name: contract_results

@@ -3,20 +3,27 @@
 It marks every model that is worse than a trivial baseline (`weaknesses`).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 import duckdb
+import numpy as np
+import polars as pl
 
+from oneclass.models.evaluation.metrics import Comparison
+from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
 from oneclass.tasks.protocols import PROTOCOLS, main_metric_parameters
 from oneclass.tasks.stores import warehouse
 
 RANDOM_MEAN_RANK = 0.5  # the mean rank of random scores
 WEAK_MARK = "(!)"  # beside the name of a model that is worse than a trivial baseline
-LEGEND = (
-    "**Bold**: the best by the first column; `=`: not significantly worse than it (paired over users, 5 %). "
-    "± is one standard error."
+DIFFERENCE_LABEL = "minus the best"
+COMPARISON_LEGEND = (
+    "The last column is the difference from the best by the first metric, paired over the same users. `=`: cannot be "
+    "told from it (Holm's procedure over all lists, 5 %). ± is one standard error."
 )
+LEGEND = f"**Bold**: the best. {COMPARISON_LEGEND}"
 
 
 @dataclass(frozen=True)
@@ -25,8 +32,10 @@ class LeaderboardRow:
 
     Attributes:
         cells: (value, standard error or None) by metric, in the order of the protocol's main metrics.
-        standing: `best`, `level` with the best, or ``.
+        standing: `best`, `level` with the best, or `` if it is surely worse.
         weaknesses: a sentence for each way in which the model is worse than a trivial baseline.
+        against_best: its first metric less that of the best, paired over users, with the p-value corrected by
+            `adjust_against_best`; None for the best itself.
     """
 
     protocol: str
@@ -36,17 +45,36 @@ class LeaderboardRow:
     cells: dict[str, tuple[float, float | None]]
     standing: str
     weaknesses: tuple[str, ...] = ()
+    against_best: Comparison | None = None
 
 
 def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[LeaderboardRow]:
     """Load a run's rows: protocols in their order, the best model first."""
     found = warehouse.select(connection, "publish/main_table", run_id=run_id, **main_metric_parameters())
-    table = []
-    for of_list in found.partition_by("protocol", "model", "score", maintain_order=True):
-        protocol, model, score, users, standing = of_list.row(0)[:5]
-        cells = {metric: (value, error) for metric, value, error in of_list[:, 5:].iter_rows()}
-        table.append(LeaderboardRow(protocol, model, score, users, cells, standing))
-    return add_weaknesses(table)
+    by_protocol = found.partition_by("protocol", maintain_order=True)
+    return add_weaknesses([row for of_protocol in by_protocol for row in _mark_lists(of_protocol)])
+
+
+def _mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
+    """Yield the row of each list of one protocol, the best first; the others by their comparison with it."""
+    lists = of_protocol.partition_by("model", "score", maintain_order=True)
+    p_values = [of_list["p_value"][0] for of_list in lists[1:]]
+    adjusted = adjust_against_best(np.array([1.0 if p_value is None else p_value for p_value in p_values]))
+    for i, of_list in enumerate(lists):
+        first, compared = of_list.row(0, named=True), None
+        if first["difference"] is not None:
+            p_value = None if first["p_value"] is None else float(adjusted[i - 1])
+            compared = Comparison(first["difference"], first["difference_error"], p_value, first["users"])
+        surely_worse = compared is not None and compared.p_value is not None and compared.p_value < ALPHA
+        yield LeaderboardRow(
+            first["protocol"],
+            first["model"],
+            first["score"],
+            first["users"],
+            {metric: (value, error) for metric, value, error in of_list[:, -3:].iter_rows()},
+            "best" if i == 0 else "" if surely_worse else "level",
+            against_best=compared,
+        )
 
 
 def add_weaknesses(table: list[LeaderboardRow]) -> list[LeaderboardRow]:
@@ -96,10 +124,12 @@ def format_markdown(table: list[LeaderboardRow], title: str) -> str:
     """Format the table as Markdown, with one section for each protocol."""
     lines = [f"# {title}", ""]
     for protocol, chosen in group_by_protocol(table).items():
-        metrics = PROTOCOLS[protocol].main_metrics
+        names = [*PROTOCOLS[protocol].main_metrics, DIFFERENCE_LABEL]
         lines += [f"## {protocol}", "", f"{chosen[0].users:,} users", ""]
-        lines += ["| model | score | " + " | ".join(metrics) + " |", "|---|---|" + "---|" * len(metrics)]
-        lines += ["| " + " | ".join([_display_name(row), row.score, *_mark_best(row)]) + " |" for row in chosen]
+        lines += ["| model | score | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
+        lines += [
+            "| " + " | ".join([_display_name(row), row.score, *_format_cells(row, "**")]) + " |" for row in chosen
+        ]
         lines += ["", *(f"- {WEAK_MARK} {sentence}." for sentence in list_weaknesses(chosen))]
         lines += [""] if list_weaknesses(chosen) else []
     return "\n".join([*lines, LEGEND, ""] if table else [*lines, "No user had anything held out.", ""])
@@ -109,10 +139,9 @@ def format_plain(table: list[LeaderboardRow]) -> str:
     """Format the table for a terminal; the weaknesses of its models follow each protocol's rows."""
     blocks = []
     for protocol, chosen in group_by_protocol(table).items():
-        grid = [[f"{protocol} ({chosen[0].users:,} users)", "", *PROTOCOLS[protocol].main_metrics]]
-        grid += [
-            [_display_name(row), "" if row.score == "score" else row.score, *map(_format_cell, row.cells.values())]
-            for row in chosen
+        header = [f"{protocol} ({chosen[0].users:,} users)", "", *PROTOCOLS[protocol].main_metrics, DIFFERENCE_LABEL]
+        grid = [header] + [
+            [_display_name(row), "" if row.score == "score" else row.score, *_format_cells(row)] for row in chosen
         ]
         widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
         lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in grid]
@@ -124,7 +153,7 @@ def to_records(rows: list[LeaderboardRow]) -> list[dict[str, str]]:
     """Return a record for each row of one protocol, for a table artifact."""
     return [
         {"model": _display_name(row), "score": row.score}
-        | {metric: _format_cell(cell) for metric, cell in row.cells.items()}
+        | dict(zip([*row.cells, DIFFERENCE_LABEL], _format_cells(row), strict=True))
         for row in rows
     ]
 
@@ -133,15 +162,16 @@ def _display_name(row: LeaderboardRow) -> str:
     return f"{row.model} {WEAK_MARK}" if row.weaknesses else row.model
 
 
-def _mark_best(row: LeaderboardRow) -> list[str]:
-    texts = list(map(_format_cell, row.cells.values()))
+def _format_cells(row: LeaderboardRow, bold: str = "") -> list[str]:
+    """Format the metrics of a row and its difference from the best, with the marks of the legend."""
+    texts = [_format_cell(*cell) for cell in row.cells.values()]
     if row.standing == "best":
-        texts[0] = f"**{texts[0]}**"
+        texts[0] = f"{bold}{texts[0]}{bold}"
     elif row.standing == "level":
         texts[0] = f"{texts[0]} ="
-    return texts
+    compared = row.against_best
+    return [*texts, "" if compared is None else _format_cell(compared.difference, compared.standard_error, "+")]
 
 
-def _format_cell(cell: tuple[float, float | None]) -> str:
-    value, error = cell
-    return f"{value:.4f}" if error is None else f"{value:.4f} ± {error:.4f}"
+def _format_cell(value: float, error: float | None, sign: str = "") -> str:
+    return f"{value:{sign}.4f}" if error is None else f"{value:{sign}.4f} ± {error:.4f}"

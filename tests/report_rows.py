@@ -127,7 +127,7 @@ def _evaluation(random: np.random.Generator) -> dict[str, list[tuple]]:
             for metric in ("coverage@20", "novelty@20"):
                 beyond.append((RUN, protocol, model, score, metric, random.random(), None, USERS))
         comparisons += [
-            (RUN, protocol, names[0], *one, *other, -0.1, 0.02, 0.5 if one == LISTS[2] else 0.0001, USERS)
+            (RUN, protocol, names[0], *one, *other, -0.1, 0.02, 0.5 if one == LISTS[2] else 0.0001, USERS, None)
             for one, other in combinations(LISTS, 2)
         ]
     by_degree = [

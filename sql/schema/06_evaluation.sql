@@ -11,7 +11,7 @@ create table if not exists evaluation.metrics (
     users bigint not null
 );
 -- evaluation.comparisons: one row per run, protocol, metric and pair of ranked lists, user by user:
--- the difference is that of model minus other_model.
+-- the difference is that of model minus other_model. `adjusted_p_value` is corrected for all pairs of the metric.
 create table if not exists evaluation.comparisons (
     run_id varchar not null,
     protocol varchar not null,
@@ -23,7 +23,8 @@ create table if not exists evaluation.comparisons (
     difference double not null,
     standard_error double,
     p_value double,
-    users bigint not null
+    users bigint not null,
+    adjusted_p_value double
 );
 -- evaluation.ranks_by_degree: one row per run, model, score, side and log-spaced bin of training
 -- degrees, both ends of the bin included.

@@ -10,6 +10,7 @@ import polars as pl
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.calibration import CalibrationBin, LikeBin
 from oneclass.models.evaluation.metrics import DegreeBin, DegreeCell, Mean
+from oneclass.models.evaluation.multiple_tests import adjust_benjamini_hochberg
 from oneclass.tasks.evaluate.calibration import LikeCalibration
 from oneclass.tasks.evaluate.explicit_negatives import ExplicitFeedbackResult
 from oneclass.tasks.stores import warehouse
@@ -80,25 +81,18 @@ def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str
 
 
 def _comparison_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> list[tuple]:
-    """Return a row for each pair of ranked lists, in their order."""
-    return [
-        (
-            run_id,
-            protocol,
-            metric,
-            one.model,
-            one.score,
-            other.model,
-            other.score,
-            found.difference,
-            found.standard_error,
-            found.p_value,
-            found.users,
-        )
-        for one, other in combinations(ranked, 2)
-        for metric in one.of_users
-        for found in [metrics.compare_paired(one.of_users[metric], other.of_users[metric])]
-    ]
+    """Return a row for each metric and pair of ranked lists, in their order."""
+    rows, pairs = [], list(combinations(ranked, 2))
+    for metric in ranked[0].of_users if pairs else ():
+        compared = [metrics.compare_paired(one.of_users[metric], other.of_users[metric]) for one, other in pairs]
+        p_values = [found.p_value for found in compared]
+        adjusted = p_values if None in p_values else adjust_benjamini_hochberg(np.array(p_values)).tolist()
+        rows += [
+            (run_id, protocol, metric, one.model, one.score, other.model, other.score, found.difference,
+             found.standard_error, found.p_value, found.users, p_value)
+            for (one, other), found, p_value in zip(pairs, compared, adjusted, strict=True)
+        ]  # fmt: skip
+    return rows
 
 
 def _degree_bin_rows(run_id: str, ranked: list[RankedList]) -> list[tuple]:

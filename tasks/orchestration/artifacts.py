@@ -91,7 +91,7 @@ def publish_evaluation(home: Home, table: list[leaderboard.LeaderboardRow]) -> N
         description = " ".join(
             [
                 f"{declared.title}: {declared.meaning} The models on {rows[0].users:,} users, the best by",
-                f"{declared.main_metric} first; ± is one standard error.",
+                f"{declared.main_metric} first. {leaderboard.COMPARISON_LEGEND}",
                 *(f"{leaderboard.WEAK_MARK} {sentence}." for sentence in leaderboard.list_weaknesses(rows)),
             ]
         )

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import polars as pl
 from markupsafe import Markup
 
+from oneclass.models.evaluation.metrics import Comparison
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import NO_BREAK_SPACE
 from oneclass.tasks.html.sparkline import draw_sparkline
@@ -52,7 +53,6 @@ def describe_configuration(of_list: str) -> str:
 
 def build_headline(
     main: dict[str, list[LeaderboardRow]],
-    leads: list[Row],
     standing: Row | None,
     decision: Decision | None,
     started_at: datetime,
@@ -60,22 +60,18 @@ def build_headline(
     """Build the headline by the first protocol's main metric.
 
     Args:
-        leads: the leads of each protocol's best list over the others, rows of the query `report/against_best`.
         standing: the publication; None if there is none, or this run did not decide on it.
         started_at: of the run, in UTC.
         decision: this run's promotion decision; None if it recommended nothing.
     """
     rows = next(iter(main.values()), [])
-    of_protocol = [lead for lead in leads if rows and lead["protocol"] == rows[0].protocol]
     if standing is None or decision is None:
         if not rows:
             return Headline("Published", "nothing", None, "No user had anything held out, so nothing was evaluated.")
         best = describe_ranked_list(rows[0].model, rows[0].score)
-        return Headline(
-            "Best", best, rows[0], describe_lead(rows, 0, of_protocol), "This run recommends nothing to anybody."
-        )
+        return Headline("Best", best, rows[0], describe_lead(rows, 0), "This run recommends nothing to anybody.")
     index = next((i for i, row in enumerate(rows) if f"{row.model}/{row.score}" == standing["list"]), None)
-    lead = describe_lead(rows, index, of_protocol) if index is not None else "This run did not evaluate it."
+    lead = describe_lead(rows, index) if index is not None else "This run did not evaluate it."
     row = None if index is None else rows[index]
     return Headline(
         "Published",
@@ -87,12 +83,11 @@ def build_headline(
     )
 
 
-def describe_lead(rows: list[LeaderboardRow], index: int, leads: list[Row]) -> str:
+def describe_lead(rows: list[LeaderboardRow], index: int) -> str:
     """Describe which lists row `index` of the leaderboard leads, or how far it is behind the best."""
     over = f"over {rows[0].users:,} test users ({PROTOCOLS[rows[0].protocol].title.lower()})"
-    by_list = {(lead["model"], lead["score"]): lead for lead in leads}
     if index:
-        own = by_list.get((rows[index].model, rows[index].score))
+        own = rows[index].against_best
         behind = "" if own is None else f": {_describe_difference(own, ' behind it')}"
         where = "Level with" if rows[index].standing == "level" else "Significantly worse than"
         return (
@@ -101,11 +96,11 @@ def describe_lead(rows: list[LeaderboardRow], index: int, leads: list[Row]) -> s
         )
     sentences = [f"The best of {numbers.format_count(len(rows), 'list')} {over}"]
     worse = next((row for row in rows[1:] if row.standing != "level"), None)
-    if worse and (beyond := by_list.get((worse.model, worse.score))):
+    if worse and worse.against_best:
         next_best = "the next" if worse is rows[1] else "the first that it can be told from"
         sentences.append(
             f"It leads {describe_ranked_list(worse.model, worse.score)}, {next_best}, by "
-            f"{_describe_difference(beyond, '')}"
+            f"{_describe_difference(worse.against_best, '')}"
         )
     if level := find_tied_models(rows):
         sentences.append(f"{join_words(level)} cannot be told from it")
@@ -113,7 +108,7 @@ def describe_lead(rows: list[LeaderboardRow], index: int, leads: list[Row]) -> s
 
 
 def find_tied_models(rows: list[LeaderboardRow]) -> list[str]:
-    """List the other models that are not significantly worse than the best, without repetition."""
+    """List the other models that cannot be told from the best, without repetition."""
     return list(dict.fromkeys(row.model for row in rows if row.standing == "level" and row.model != rows[0].model))
 
 
@@ -131,19 +126,19 @@ def describe_best(rows: list[LeaderboardRow]) -> str:
     return f"{best}, by {metric}: {numbers.format_fixed(value, 4)}{sure}{others}."
 
 
-def _describe_difference(lead: Row, words: str) -> str:
+def _describe_difference(compared: Comparison, words: str) -> str:
     error = (
         ""
-        if lead["standard_error"] is None
-        else f"{NO_BREAK_SPACE}±{NO_BREAK_SPACE}{numbers.format_fixed(lead['standard_error'], 4)}"
+        if compared.standard_error is None
+        else f"{NO_BREAK_SPACE}±{NO_BREAK_SPACE}{numbers.format_fixed(compared.standard_error, 4)}"
     )
-    chance = lead["p_value"]
+    chance = compared.p_value
     likely = (
         ""
         if chance is None
         else f" (p{NO_BREAK_SPACE}{'' if chance <= 0.001 else f'={NO_BREAK_SPACE}'}{numbers.format_p_value(chance)})"
     )
-    return f"{numbers.format_fixed(lead['lead'], 4)}{error}{words}{likely}"
+    return f"{numbers.format_fixed(-compared.difference, 4)}{error}{words}{likely}"
 
 
 def _promotion_reason(decision: Decision) -> str:

@@ -22,9 +22,11 @@ def build_leaderboards(tables: dict[str, list[LeaderboardRow]], fits: pl.DataFra
         frame = pl.DataFrame([_flatten_row(row) for row in chosen], infer_schema_length=None)
         columns = [
             *MODEL_AND_SCORE,
-            Column("standing", "standing", explain="the best, or not significantly worse; weak: worse than guesses, or "
-                   "than popularity"),
+            Column("standing", "standing", explain="the best, or level: cannot be told from it; weak: worse than "
+                   "guesses, or than popularity"),
             *(Column(metric, metric, "metric", METRIC_LABELS[metric], error=f"{metric} error") for metric in metrics),
+            Column("difference", "minus the best", "change", f"{metrics[0]} less that of the best, over the same users",
+                   error="difference error"),
             Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
         ]  # fmt: skip
         main_cells = [row.cells[metrics[0]] for row in chosen]
@@ -55,6 +57,11 @@ def _flatten_row(row: LeaderboardRow) -> dict[str, Any]:
     cells: dict[str, float | None] = {}
     for metric, (value, error) in row.cells.items():
         cells |= {metric: value, f"{metric} error": error}
+    compared = row.against_best
+    cells |= {
+        "difference": compared and compared.difference,
+        "difference error": compared and compared.standard_error,
+    }
     return {"model": row.model, "score": row.score, "standing": _significance_label(row)} | cells
 
 
@@ -63,21 +70,26 @@ def _significance_label(row: LeaderboardRow) -> str:
     return " ".join(filter(None, [SIGNIFICANCE_LABELS[row.standing], "weak" if row.weaknesses else ""]))
 
 
-def build_lead_tables(every: pl.DataFrame) -> dict[str, Table]:
+def build_lead_tables(tables: dict[str, list[LeaderboardRow]]) -> dict[str, Table]:
     """Build the tables of the best list's paired lead over every other, by protocol."""
     columns = [
         *MODEL_AND_SCORE,
         Column("lead", "lead of the best", "change", "the best list's mean minus this one's", error="standard_error"),
-        Column("p_value", "p", "p_value", "how often chance alone would give as large a lead"),
+        Column("p_value", "p", "p_value", "corrected by Holm's procedure, since the best was picked by the same users"),
         Column("users", "users", "count"),
     ]
     tables_by_protocol = {}
-    for protocol, declared in PROTOCOLS.items():
-        chosen = every.filter(protocol=protocol)
-        if len(chosen):
-            caption = f"Lead of the best list by {declared.main_metric} on {protocol}, over the same users"
+    for protocol, rows in tables.items():
+        leads = [
+            {"model": row.model, "score": row.score, "lead": -row.against_best.difference,
+             "standard_error": row.against_best.standard_error, "p_value": row.against_best.p_value, "users": row.users}
+            for row in rows if row.against_best
+        ]  # fmt: skip
+        if leads:
+            caption = f"Lead of the best list by {PROTOCOLS[protocol].main_metric} on {protocol}, over the same users"
+            frame = pl.DataFrame(leads, infer_schema_length=None)
             tables_by_protocol[protocol] = Table(
-                f"leads-{protocol}", caption, "evaluation.comparisons", columns, chosen, sorted_by=("lead", "ascending")
+                f"leads-{protocol}", caption, "evaluation.comparisons", columns, frame, sorted_by=("lead", "ascending")
             )
     return tables_by_protocol
 

@@ -115,7 +115,7 @@ def _build_first_screen(
 ) -> tuple[Headline, dict[str, Any]]:
     decision = next(iter(load_decisions(tables.connection, tables.run_id)), None)
     standing = next(iter(tables.as_rows("standing")), None)
-    headline = build_headline(main, tables.as_rows("against_best"), standing, decision, overview["started_at"])
+    headline = build_headline(main, standing, decision, overview["started_at"])
     changed = build_diff_section(run_diff.diff_with_previous(tables.connection, tables.run_id))
     row = headline.row
     nights = tables("quality", protocol=row.protocol, metric=next(iter(row.cells))) if row else None
@@ -158,7 +158,7 @@ def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], over
         "main": model_tables.build_leaderboards(main, fits),
         "costs": model_tables.build_cost_table(fits),
         "settings": model_tables.build_settings_table(tables("model_settings")),
-        "leads": model_tables.build_lead_tables(tables("against_best")),
+        "leads": model_tables.build_lead_tables(main),
         "beyond": model_tables.build_pivot_tables(
             "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main
         ),

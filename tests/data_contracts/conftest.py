@@ -96,11 +96,11 @@ insert into evaluation.metrics values
     ('another', 'leave_one_out', 'popularity', 'score', 'mean_rank', 8, 0.01, 3);
 insert into evaluation.comparisons values
     ('ml-1m 10:02:03', 'leave_one_out', 'mean_rank', 'popularity', 'score', 'random_graph',
-     'like', 0.2, 0.01, 0.2, 3),
+     'like', 0.2, 0.01, 0.1, 3, 0.2),
     ('ml-1m 10:02:03', 'leave_one_out', 'mean_rank', 'popularity', 'score', 'random_graph',
-     'popularity_x_like', -0.1, 0.01, 0.2, 3),
+     'popularity_x_like', -0.1, 0.01, 0.2, 3, 0.2),
     ('ml-1m 10:02:03', 'leave_one_out', 'mean_rank', 'random_graph', 'like', 'random_graph',
-     'popularity_x_like', -0.3, null, null, 3);
+     'popularity_x_like', -0.3, null, null, 3, null);
 insert into evaluation.ranks_by_degree values
     ('ml-1m 10:02:03', 'popularity', 'score', 'user', 1, 1, 2, 0.8, 0.1, 0.2, 0.5, 0.6, 1),
     ('ml-1m 10:02:03', 'popularity', 'score', 'user', 2, 3, 1, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8);

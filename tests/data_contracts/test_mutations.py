@@ -413,6 +413,10 @@ FALSE_STATISTICS = {
                                                           "'mean_rank_midtie'")),
     "p-values turned round": (COMPARED, "p_value_agrees", f"update {COMPARED} set p_value = 1 - p_value"),
     "p-values of one half": (COMPARED, "p_value_agrees", f"update {COMPARED} set p_value = 0.5"),
+    "p-values not corrected": (COMPARED, "adjusted_p_value_agrees", (f"update {COMPARED} set adjusted_p_value = "
+        "p_value")),
+    "p-values corrected for each metric's pairs twice": (COMPARED, "adjusted_p_value_agrees", (f"update {COMPARED} set "
+        "adjusted_p_value = least(1, 2 * adjusted_p_value)")),
     "standard errors of differences ten times as large": (COMPARED, "standard_error_agrees", (f"update {COMPARED} set "
         "standard_error = 10 * standard_error")),
     "standard errors of differences a tenth": (COMPARED, "p_value_agrees", (f"update {COMPARED} set standard_error = "

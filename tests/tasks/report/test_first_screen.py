@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from oneclass import sql
+from oneclass.models.evaluation.metrics import Comparison
 from oneclass.tasks import leaderboard
 from oneclass.tasks.report import report
 from oneclass.tasks.report.headline import MODEL_CHOICE_NOTE, build_headline, describe_lead
@@ -84,17 +85,15 @@ def test_the_line_of_quality_is_of_what_stood_with_a_gap_where_a_night_did_not_e
 
 def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
     rows = [
-        leaderboard.LeaderboardRow("strong_generalization", model, "score", 40, {"ndcg@100": (value, 0.01)}, standing)
-        for model, value, standing in (("a", 0.5, "best"), ("b", 0.49, "level"), ("c", 0.3, ""))
-    ]
-    leads = [
-        {"protocol": "strong_generalization", "model": model, "score": "score", "lead": lead, "standard_error": 0.02,
-         "p_value": p}
-        for model, lead, p in (("b", 0.01, 0.62), ("c", 0.2, 1e-9))
+        leaderboard.LeaderboardRow(
+            "strong_generalization", model, "score", 40, {"ndcg@100": (0.5 + difference, 0.01)}, standing,
+            against_best=None if standing == "best" else Comparison(difference, 0.02, p, 40),
+        )
+        for model, difference, standing, p in (("a", 0, "best", 1), ("b", -0.01, "level", 0.62), ("c", -0.2, "", 1e-9))
     ]  # fmt: skip
 
     def plain(place):
-        return describe_lead(rows, place, leads).replace("\N{NO-BREAK SPACE}", " ")
+        return describe_lead(rows, place).replace("\N{NO-BREAK SPACE}", " ")
 
     over = "over 40 test users (users never seen)"
     assert (
@@ -110,7 +109,7 @@ def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
         plain(2) == f"Significantly worse than a, the best of 3 lists: 0.2000 ± 0.0200 behind it (p < 0.001), {over}. "
         f"{MODEL_CHOICE_NOTE}"
     )
-    found = build_headline({"strong_generalization": rows}, leads, None, None, datetime(2026, 11, 20, 3))
+    found = build_headline({"strong_generalization": rows}, None, None, datetime(2026, 11, 20, 3))
     assert (found.label, found.name, found.row) == ("Best", "a", rows[0])
 
 
