@@ -310,6 +310,18 @@ def _error_message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
 
 
+def split_lists(find_unknown: Callable[[list[str]], list[str]], flag: str, values: list[str]) -> list[str]:
+    """Split values `A,B` that are no items themselves but name some, the deprecated form of a flag.
+
+    Args:
+        find_unknown: returns those of some values that are no items.
+    """
+    lists = {value for value in find_unknown(values) if len(find_unknown(value.split(","))) <= value.count(",")}
+    if lists:
+        print(f"{flag} A,B is deprecated: use {flag} A B", file=sys.stderr)
+    return [item for value in values for item in (value.split(",") if value in lists else [value])]
+
+
 def _split_names(text: str) -> list[str]:
     """Split a comma-separated list of names."""
     return [name.strip() for name in text.split(",") if name.strip()]

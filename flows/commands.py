@@ -19,6 +19,7 @@ from oneclass.flows.parameters import (
     DatasetParameters,
     DeployParameters,
     ExplainParameters,
+    ForgetParameters,
     InspectParameters,
     NightlyRetrainParameters,
     NotifyParameters,
@@ -35,7 +36,6 @@ from oneclass.tasks.errors import InputError
 if TYPE_CHECKING:
     from oneclass.flows.settings import RunSettings
     from oneclass.tasks.ingest.sources import SourceScanner
-    from oneclass.tasks.recommend import Recommender
 
 logger = logging.getLogger(__name__)
 
@@ -193,6 +193,7 @@ def _notify(given: NotifyParameters) -> str:
 
 def _promote(given: PromoteParameters) -> str:
     """Without --model and --rollback: show the current publication, the others, and the last decisions."""
+    from oneclass.flows import server_access
     from oneclass.tasks import datasets, home_page
     from oneclass.tasks.publish.promotion import manual
     from oneclass.tasks.settings import check_model
@@ -209,7 +210,7 @@ def _promote(given: PromoteParameters) -> str:
     if given.model is not None or given.rollback is not None:
         run_id = str(uuid.uuid4())
         with runs.record_run(dataset_home, run_id, "promote", given.model_dump()) as earlier:
-            _sync_run_states(earlier)
+            server_access.sync_run_states(earlier)
             if given.model is not None:
                 manual.promote_model(dataset_home, run_id, given.model)
             else:
@@ -218,16 +219,20 @@ def _promote(given: PromoteParameters) -> str:
     return manual.format_status(dataset_home)
 
 
-def _sync_run_states(earlier: dict[str, str]) -> None:
-    """Sync the states of earlier runs to the configured server if it answers; otherwise the next night does."""
-    from oneclass.flows import server_access
-    from oneclass.tasks.orchestration import reconcile
+def _prepare_forget(given: ForgetParameters) -> "RunSettings | None":
+    from oneclass.flows.forget_flow import restore_run
 
-    if server_access.is_reachable():
-        try:
-            reconcile.sync_run_states(earlier)
-        except Exception as error:  # noqa: BLE001  (a failing display must not end the command)
-            logger.warning("how earlier runs ended cannot be shown in Prefect: %s", error)
+    return restore_run(given)
+
+
+def _forget(given: ForgetParameters, run: "RunSettings | None") -> str:
+    """Remove users from a home, and publish what the remaining events give, with the settings of the last run.
+
+    Cut off at any moment, the same command goes on from there; until then no other run works on the data set.
+    """
+    from oneclass.flows.forget_flow import forget_users
+
+    return forget_users(given, run)
 
 
 def _recommend(given: RecommendParameters) -> str:
@@ -242,7 +247,8 @@ def _recommend(given: RecommendParameters) -> str:
 
     root = home.resolve_root(given.home)
     shop = load(root, datasets.load_dataset(given.dataset, root).name)
-    within, without = _split_lists(shop, "--within", given.within), _split_lists(shop, "--without", given.without)
+    within = cli.split_lists(shop.unknown, "--within", given.within)
+    without = cli.split_lists(shop.unknown, "--without", given.without)
     filters = {"within": within or None, "without": without}
     unknown = shop.unknown([*given.history, *within])
     if given.user is not None:
@@ -250,14 +256,6 @@ def _recommend(given: RecommendParameters) -> str:
     else:
         found = shop.recommend(given.history, given.n, **filters)
     return text.format_json(shop, found, unknown) if given.json_ else text.format_table(shop, found, unknown)
-
-
-def _split_lists(shop: "Recommender", flag: str, values: list[str]) -> list[str]:
-    """Split values `A,B` that are no items themselves but name some, the deprecated form of a flag."""
-    lists = {value for value in shop.unknown(values) if len(shop.unknown(value.split(","))) <= value.count(",")}
-    if lists:
-        print(f"{flag} A,B is deprecated: use {flag} A B", file=sys.stderr)
-    return [item for value in values for item in (value.split(",") if value in lists else [value])]
 
 
 def _explain(given: ExplainParameters) -> str:
@@ -343,6 +341,7 @@ COMMANDS = {
     "explain": Command(
         "a user's history and recommendations, with reasons", ExplainParameters, _explain, needs_prefect=False
     ),
+    "forget": Command("remove users and what was learned from them", ForgetParameters, _forget, _prepare_forget),
     "promote": Command("show the publications, publish another model, or roll back", PromoteParameters, _promote),
     "tune": Command("search a model's settings", TuneParameters, _tune, _prepare_tune),
     "sweep": Command("refit models for the figures that vary a setting", SweepParameters, _sweep, _prepare_sweep),

@@ -234,6 +234,20 @@ class PromoteParameters(DatasetParameters):
     )
 
 
+class ForgetParameters(_ClusterParameters):
+    """Parameters of `flows.forget`; the users are no parameter of its flow, as Prefect stores those."""
+
+    users: Annotated[list[str], Flag("ID", name="--user")] = Field(
+        description="the users' ids, as they stand in the logs"
+    )
+    threads: Annotated[int | None, Flag("N")] = Field(
+        None, description=RunParameters.model_fields["threads"].description
+    )
+    memory: Annotated[str | None, Flag("SIZE")] = Field(
+        None, description=RunParameters.model_fields["memory"].description
+    )
+
+
 class ExplainParameters(DatasetParameters):
     """Parameters of `flows.explain`, which is not a flow."""
 

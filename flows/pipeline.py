@@ -26,6 +26,7 @@ from oneclass.tasks.demo.story import make_demo
 from oneclass.tasks.diagnose import diagnose_task
 from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError
 from oneclass.tasks.evaluate.stage import evaluate_task
+from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.stage import ingest_task
 from oneclass.tasks.orchestration import artifacts, reconcile
 from oneclass.tasks.orchestration.notifications import send_notifications
@@ -211,11 +212,10 @@ def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> I
 def build_splits(run: RunSettings, run_id: str) -> Splits:
     """Ingest, binarize and split. Returns the digests of the run's protocols in the matrix store."""
     _pin_modules()
-    sources = list(run.split_files or run.sources)
-    if run.is_demo:
-        sources = make_demo(run.home, run.demo, run.seed)
-    replace = run.is_demo or run.replace
-    ingested = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace, scanner=run.scanner)
+    if run.rebuild:
+        file_ids = file_registry.find_file_ids(run.home, run.split_files or ())
+    else:
+        file_ids = _ingest_logs(run, run_id)
     binarize_task(run.home, run.binarize, run_id, since=run.since, until=run.until)
     splits = split_task(
         run.home,
@@ -224,13 +224,22 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
         protocols=run.protocols,
         seed=run.seed,
         ids_are_numbers=run.dataset.id_order == "number",
-        given_files=_split_train_and_test(ingested.file_ids) if run.split_files else None,
+        given_files=_split_train_and_test(file_ids) if run.split_files else None,
         likes=run.binarize,
         since=run.since,
         until=run.until,
     )
     matrices.upload_splits(run.home, splits.digests.values())
     return splits
+
+
+def _ingest_logs(run: RunSettings, run_id: str) -> tuple[int, ...]:
+    sources = list(run.split_files or run.sources)
+    if run.is_demo:
+        sources = make_demo(run.home, run.demo, run.seed)
+    replace = run.is_demo or run.replace
+    ingested = ingest_task(run.home, run.dataset, sources, run_id, run.ingest, replace=replace, scanner=run.scanner)
+    return ingested.file_ids
 
 
 def _pin_modules() -> None:

@@ -92,10 +92,11 @@ def check_home(run: "RunSettings") -> None:
     """Check that a run has logs, its table of titles is readable, and its home can be written.
 
     Raises:
-        InputError: one of these does not hold, or another run holds the data set.
+        InputError: one of these does not hold, a user is being forgotten, or another run holds the data set.
     """
-    from oneclass.tasks.stores import runs, warehouse
+    from oneclass.tasks.stores import erasures, runs, warehouse
 
+    erasures.require_finished(run.home)
     named = run.split_files or run.sources
     has_input = named or run.is_demo or run.dataset.source or any(run.home.landing.glob("*"))
     if not has_input and not _warehouse_has_events(run):

@@ -10,6 +10,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from oneclass.flows.prefect_server import is_started, wait_until_ready
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.orchestration import reconcile
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,15 @@ def require_server() -> None:
 def is_reachable() -> bool:
     """Whether a server is configured and answers."""
     return bool(PREFECT_API_URL.value()) and _explain_unreachable() is None
+
+
+def sync_run_states(earlier: dict[str, str]) -> None:
+    """Sync the states of earlier runs to the configured server if it answers; otherwise the next night does."""
+    if is_reachable():
+        try:
+            reconcile.sync_run_states(earlier)
+        except Exception as error:  # noqa: BLE001  (a failing display must not end the command)
+            logger.warning("how earlier runs ended cannot be shown in Prefect: %s", error)
 
 
 def _explain_unreachable() -> str | None:

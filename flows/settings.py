@@ -51,6 +51,8 @@ class RunSettings:
         models: the settings of each model to train, by its name.
         given: the names of the settings that the command line or its files set, by model.
         scanner: of the data set's logs.
+        rebuild: whether the events in the warehouse are published anew as in a new home: no log is read, and no gate
+            keeps what is published.
     """
 
     home: Home
@@ -73,6 +75,7 @@ class RunSettings:
     since: date | None = None
     until: date | None = None
     replace: bool = False
+    rebuild: bool = False
     scanner: SourceScanner = field(kw_only=True)
 
     def describe(self) -> dict[str, Any]:
@@ -146,7 +149,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
     _check_flags(given)
     cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted, given.store)
     return RunSettings(
-        home=Home(root, declared.name, _resolve_limits(given), settings["files"], cluster.store),
+        home=Home(root, declared.name, resolve_limits(given.threads, given.memory), settings["files"], cluster.store),
         dataset=declared,
         sources=tuple(map(Path, given.source)),
         split_files=_split_file_pair(given.split_files),
@@ -212,16 +215,22 @@ def resolve_search_space(run: RunSettings, given: TuneParameters) -> SearchSpace
     return build_search_space(given.model, fixed=own, **recorded)
 
 
-def _resolve_limits(given: BackfillParameters) -> Limits:
+def resolve_limits(threads: int | None, memory: str | None) -> Limits:
+    """Return the resource limits of a run from --threads and --memory.
+
+    Raises:
+        InputError: one of them is wrong.
+    """
     limits: dict[str, int] = {}
-    if given.threads is not None:
-        limits["threads"] = _resolve_cores(given.threads)
-    if given.memory is not None:
-        size = resources.parse_size(given.memory)
+    if threads is not None:
+        if threads < 1:
+            raise InputError(f"--threads {threads}: must be at least 1.")
+        limits["threads"] = _resolve_cores(threads)
+    if memory is not None:
+        size = resources.parse_size(memory)
         if size is None or size < MIN_MEMORY_BYTES:
             raise InputError(
-                f"--memory {given.memory}: write a size of at least {MIN_MEMORY_BYTES // 10**6} MB, such as 512MB or "
-                "4GB."
+                f"--memory {memory}: write a size of at least {MIN_MEMORY_BYTES // 10**6} MB, such as 512MB or 4GB."
             )
         limits["memory"] = size
     return Limits(**limits)
@@ -239,8 +248,6 @@ def _resolve_cores(requested: int) -> int:
 def _check_flags(given: BackfillParameters) -> None:
     if not 0 <= given.seed < 2**63:
         raise InputError(f"--seed {given.seed}: must lie between 0 and 2^63 - 1.")
-    if given.threads is not None and given.threads < 1:
-        raise InputError(f"--threads {given.threads}: must be at least 1.")
     if given.since and given.until and given.since > given.until:
         raise InputError(f"--since {given.since}: is after --until {given.until}.")
 

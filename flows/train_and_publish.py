@@ -156,6 +156,8 @@ def publish_run(
     """Choose on validation, evaluate, refit on every edge and recommend; a run of `given` alone publishes only its
     table.
 
+    A run that rebuilds takes the place of what stands, as the first run of a home does.
+
     Args:
         fits: digests of the fits on the training edges of `promotion.PROMOTION_PROTOCOL`.
         failed: the failed models; the chosen one is added if its fit on every edge fails.
@@ -178,6 +180,9 @@ def publish_run(
         manual=run.publish.model is not None,
     )
     assessment = promotion.assess_challenger(run.home, night, run.publish)
+    if run.rebuild:
+        note = "made anew from the remaining events"
+        assessment = promotion.Assessment(assessment.challenger, None, run.publish.margin, note=note)
     published = _publish_assessed(run, run_id, splits, assessment, failed, executor)
     if published.decision is None or published.decision.promoted:
         return published

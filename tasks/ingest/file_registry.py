@@ -124,8 +124,25 @@ def load_known_files(home: Home) -> list[KnownFile]:
     if not home.warehouse.exists():
         return []
     with warehouse.open_warehouse(home) as connection:  # for writing, to migrate an older warehouse
-        rows = connection.execute(sql.statement("ingest/known_files")).fetchall()
+        return list_known_files(connection, home)
+
+
+def list_known_files(connection: duckdb.DuckDBPyConnection, home: Home) -> list[KnownFile]:
+    """List every log in the warehouse of a home."""
+    rows = connection.execute(sql.statement("ingest/known_files")).fetchall()
     return [KnownFile(file_id, name or known_name(home, path), path, *rest) for file_id, name, path, *rest in rows]
+
+
+def find_file_ids(home: Home, paths: Iterable[Path]) -> tuple[int, ...]:
+    """Return the ids of logs in the warehouse by the paths that they were read at.
+
+    Raises:
+        InputError: a log is not there.
+    """
+    known = {log.path: log.file_id for log in load_known_files(home)}
+    if missing := [str(path) for path in paths if str(path) not in known]:
+        raise InputError(f"{missing[0]}: is not in the warehouse by this path. Run flows.backfill with it first.")
+    return tuple(known[str(path)] for path in paths)
 
 
 def has_stale_kinds(home: Home, dataset: Dataset) -> bool:

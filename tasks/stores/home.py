@@ -138,5 +138,9 @@ class Home:
         return self.folder / "landing"
 
     @property
+    def forgotten(self) -> Path:
+        return self.folder / "forgotten"
+
+    @property
     def truth(self) -> Path:
         return self.folder / "truth"

@@ -200,6 +200,18 @@ def delete_others(home: Home, kept: Collection[str]) -> None:
         logger.warning("not tidied: %s", error)
 
 
+def delete_all(home: Home) -> int:
+    """Delete every folder of the data set at the home's URL, and return the number of deleted files.
+
+    Raises:
+        SharedStoreUnavailable: it cannot be read or written.
+    """
+    with open_store(home) as (system, path):
+        files = [file for store in (*STORES, SCRATCH) for file in system.find(f"{path}/{store}")]
+        delete_files(system, files)
+    return len(files)
+
+
 def write_sentinel(home: Home, name: str) -> None:
     """Delete the scratch files of an earlier run, and write a file by which workers know that they see the same place.
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 import duckdb
 
 from oneclass.tasks.errors import InputError, ModelsFailed
-from oneclass.tasks.stores import checksums, clock, durable, publication_records, publications, warehouse
+from oneclass.tasks.stores import checksums, clock, durable, erasures, publication_records, publications, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,8 @@ PARTIAL_FILES = (
     "models/*/*/partial-*",
     ".demo-*",
     ".published-next",
+    ".forget-*",
+    "landing/.forget-*",
     "report/.*.html",
     "report/.*.json",
     "report/figures/.*.svg",
@@ -83,9 +85,11 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
         The state of each of the latest earlier runs, by id.
 
     Raises:
-        InputError: another run holds the data set, or the home is not writable.
+        InputError: another run holds the data set, a user is being forgotten, or the home is not writable.
     """
     with lock_data_set(home):
+        if flow != erasures.FLOW:
+            erasures.require_finished(home)
         with warehouse.open_warehouse(home) as connection:
             alarms = clock.correct_future_starts(connection, _utc_now())
             alarms += publication_records.repair_publications(connection, home)

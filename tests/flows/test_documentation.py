@@ -157,6 +157,7 @@ GUIDES = [
     "how-to/tuning",
     "how-to/nightly",
     "how-to/cluster",
+    "how-to/forget",
 ]
 QUICK = ["--models", "mrf_dense,slim", "--protocols", "strong_generalization"]
 SETTINGS = ["--set", "train.tune=off", "mrf_dense.l2=6.0"]

@@ -65,6 +65,7 @@ FULL = {
     "protocol": "given",
     "timeout": 1.5,
     "user": "u7",
+    "users": ["u7"],
     "titles": "movies.csv",
     "item": "i3",
     "history": ["i1", "i 2"],

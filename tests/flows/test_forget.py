@@ -1,0 +1,198 @@
+"""Users are forgotten: no byte of a home has their ids, and its models are those of a home that never had them."""
+
+import bz2
+import contextlib
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import shutil
+import uuid
+import zipfile
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+from oneclass.flows import commands, forget_flow
+
+GONE = "customer-4f1d9a77"
+ALSO_GONE = "customer-b2c8e035"
+pytestmark = pytest.mark.slow  # six runs of all stages
+
+SHOP = ["--dataset", "shop", "--home"]
+MODELS = ["--models", "mrf_dense", "--protocols", "strong_generalization", "--threads", "2"]
+SETTINGS = ["--set", "train.tune=off", "mrf_dense.l2=20.0", "split.held_out_share=0.2"]
+
+
+def ratings(file: int) -> pl.DataFrame:
+    """Events of 60 people of two tastes, two of whom are to be forgotten, in one of three logs."""
+    generator = np.random.default_rng(file)
+    names = [f"customer-{user:04}" for user in range(58)] + [GONE, ALSO_GONE]
+    rows = [
+        (name, f"item-{generator.integers(12) + user % 2 * 12}", 5, f"2026-01-0{file} 10:{user:02}:00")
+        for user, name in enumerate(names)
+        for _ in range(6)
+    ]
+    generator.shuffle(rows)
+    return pl.DataFrame(rows, schema=["user_id", "item_id", "rating", "timestamp"], orient="row")
+
+
+def write_logs(landing: Path, gone: tuple[str, ...] = ()) -> None:
+    """Write logs of several forms, without some users."""
+    landing.mkdir(parents=True, exist_ok=True)
+    logs = {file: ratings(file).filter(~pl.col("user_id").is_in(gone)) for file in range(1, 8)}
+    (landing / "a.csv").write_text(logs[1].write_csv().replace("\n", "\r\n"))
+    (landing / "b.csv.gz").write_bytes(gzip.compress(logs[2].write_csv().encode()))
+    logs[3].write_parquet(landing / "c.parquet", row_group_size=100)
+    (landing / "d.jsonl").write_text(logs[4].write_ndjson())
+    (landing / "e.json").write_text(json.dumps(logs[5].to_dicts()))
+    (landing / "f.csv.xz").write_bytes(lzma.compress(logs[6].write_csv().encode()))
+    with zipfile.ZipFile(landing / "g.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("g.csv", logs[7].write_csv())
+
+
+def find_traces(folder: Path, *ids: str) -> list[str]:
+    """The files of a folder with one of the ids: in their bytes, packed or not, or in a column of text."""
+    traces = []
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_file():
+            continue
+        texts = [os.fsencode(path), path.read_bytes(), *unpack(path)]
+        if any(identity.encode() in text for identity in ids for text in texts):
+            traces.append(str(path.relative_to(folder)))
+    return traces
+
+
+def unpack(path: Path) -> list[bytes]:
+    content = path.read_bytes()
+    for magic, decompress in ((b"\x1f\x8b", gzip.decompress), (b"\xfd7zXZ", lzma.decompress), (b"BZh", bz2.decompress)):
+        if content.startswith(magic):
+            with contextlib.suppress(EOFError):  # a file that is cut short
+                return [decompress(content)]
+    if zipfile.is_zipfile(path):  # npz too
+        with zipfile.ZipFile(path) as archive:
+            return [archive.read(name) for name in archive.namelist()]
+    if content.startswith(b"PAR1"):
+        with pq.ParquetFile(path) as file:
+            return [repr(file.read().to_pylist()).encode(), repr(file.metadata.metadata).encode()]
+    if content[8:12] == b"DUCK":
+        with duckdb.connect(str(path), read_only=True) as connection:
+            tables = connection.execute("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
+            return [repr(connection.execute(f"from {table}").fetchall()).encode() for (table,) in tables]
+    return []
+
+
+def backfill(home: Path) -> int:
+    return commands.main("backfill", [*SHOP, str(home), *MODELS, *SETTINGS])
+
+
+def forget(home: Path, *users: str) -> int:
+    return commands.main("forget", [*SHOP, str(home), "--threads", "2", "--user", *users])
+
+
+def fitted_arrays(home: Path) -> dict[str, bytes]:
+    """The bytes of every fitted array by its path, which has the digest of the fit."""
+    files = (home / "shop" / "models").rglob("*.npy")
+    return {str(file.relative_to(home)): file.read_bytes() for file in files}
+
+
+def list_prefect_runs(run_ids: list[str]) -> set[str]:
+    """Those of the runs that Prefect shows or has an artifact of."""
+    chosen = FlowRunFilter(id=FlowRunFilterId(any_=[uuid.UUID(run_id) for run_id in run_ids]))
+    with get_client(sync_client=True) as client:
+        artifacts = client.read_artifacts(flow_run_filter=chosen)
+        return {str(run.id) for run in client.read_flow_runs(flow_run_filter=chosen)} | {
+            str(artifact.flow_run_id) for artifact in artifacts
+        }
+
+
+@pytest.fixture(scope="module")
+def served(prefect_server, tmp_path_factory) -> Path:
+    """A home after two runs, with a page, a line that cannot be read and quarantined files that have the ids."""
+    home = tmp_path_factory.mktemp("served")
+    (home / "datasets").mkdir()
+    (home / "datasets" / "shop.toml").write_text('title = "shop"\nfiles = ["*.csv", "*.parquet", "*.json*"]\n')
+    landing = home / "shop" / "landing"
+    write_logs(landing)
+    assert backfill(home) == 0
+    (landing / "h.csv").write_text(ratings(8).write_csv() + f"{GONE},item-1,many,2026-01-08 00:00:00\n")
+    (landing / "cut.csv.gz").write_bytes((landing / "b.csv.gz").read_bytes()[:-20])
+    (landing / "other.csv").write_text(f"a;b;c\n1;2;3\n1;{GONE};3\n{GONE}x;2;3\n")
+    assert backfill(home) == 0
+    assert commands.main("explain", [*SHOP, str(home), "--user", GONE]) == 0
+    return home
+
+
+@pytest.fixture
+def home(served, tmp_path) -> Path:
+    return shutil.copytree(served, tmp_path / "home", symlinks=True)
+
+
+def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tmp_path, capsys, monkeypatch):
+    before = find_traces(home, GONE)
+    assert {"shop/landing/a.csv", "shop/warehouse.duckdb", "shop/landing/quarantine/other.csv"} <= set(before)
+    assert any(name.startswith("shop/report/users/") for name in before)
+    assert any(name.endswith("published.duckdb") for name in before)
+
+    database = home / "shop" / "warehouse.duckdb"
+    with duckdb.connect(str(database)) as connection:
+        runs = [run for (run,) in connection.execute("select run_id from operations.runs order by rowid").fetchall()]
+        naming = f'update operations.contract_results set samples = \'[{{"user_id": "{GONE}"}}]\''
+        connection.execute(f"{naming} where run_id = ? and rule = 'events_counted'", [runs[0]])
+    assert list_prefect_runs(runs) == {*runs}
+
+    with monkeypatch.context() as patched:  # as if killed once the rebuilt tables are published
+        patched.setattr(forget_flow, "remove_earlier_publications", lambda *_: 1 / 0)
+        assert forget(home, GONE, ALSO_GONE) == 1
+    for refused in (lambda: backfill(home), lambda: commands.main("promote", [*SHOP, str(home), "--rollback"])):
+        assert refused() == 2
+        assert "a user is being forgotten" in capsys.readouterr().err
+    assert forget(home, GONE, ALSO_GONE) == 0
+    assert find_traces(home, GONE, ALSO_GONE) == ["shop/landing/quarantine/other.csv"]
+    assert (home / "shop/landing/quarantine/other.csv").read_text() == f"a;b;c\n1;2;3\n{GONE}x;2;3\n"  # another id
+    assert list_prefect_runs(runs) == {runs[1]}
+    assert not (home / "shop/landing/quarantine/cut.csv.gz").exists()  # it cannot be searched
+    [certificate] = (home / "shop" / "forgotten").iterdir()
+    facts = json.loads(certificate.read_text())
+    assert facts["published_at"] > facts["removed_at"] > facts["started_at"]
+    assert (facts["users"], facts["rows"]) == (2, {"raw.events": 96})
+    for file in facts["files"]:
+        path = home / "shop" / file["name"]
+        assert file["sha256"] == (hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None)
+
+    without = tmp_path / "without"
+    shutil.copytree(home / "datasets", without / "datasets")
+    write_logs(without / "shop" / "landing", gone=(GONE, ALSO_GONE))
+    remaining = ratings(8).filter(~pl.col("user_id").is_in([GONE, ALSO_GONE]))
+    (without / "shop" / "landing" / "h.csv").write_text(remaining.write_csv())
+    assert backfill(without) == 0
+    assert fitted_arrays(home) == fitted_arrays(without) != {}
+    lists = [pl.read_parquet(one / "shop/published/recommendations.parquet") for one in (home, without)]
+    assert lists[0].equals(lists[1]) and len(lists[0])
+
+    counts = "select count(*), count(distinct file_id) from raw.events"
+    with duckdb.connect(str(database), read_only=True) as connection:
+        before = connection.execute(counts).fetchall()
+    assert backfill(home) == 0  # it finds the rewritten files, and reads none anew
+    with duckdb.connect(str(database), read_only=True) as connection:
+        assert connection.execute(counts).fetchall() == before
+        night = "select max_by(run_id, rowid) from operations.runs"
+        assert connection.execute(f"from operations.arrivals where run_id = ({night})").fetchall() == []
+    assert fitted_arrays(home) == fitted_arrays(without)
+
+
+def test_an_unknown_user_changes_nothing(home, capsys):
+    def contents() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+
+    before = contents()
+    assert forget(home, "customer-0001x", GONE) == 2
+    assert "customer-0001x: no log of shop has such a user" in capsys.readouterr().err
+    assert contents() == before
