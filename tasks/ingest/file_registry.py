@@ -227,7 +227,7 @@ def record_changes(
         outcome = "new" if not one.before else "changed" if one.is_new else "withdrawn"
         rows.append((one.log.path, outcome, one.file_id, one.log.sha256, events, rejects, before, rejects_before, None))
     for outcome, files in (("set aside", rejected), ("unmatched", unmatched)):
-        rows += [(str(file.location), outcome, None, None, 0, 0, 0, 0, file.reason) for file in files]
+        rows += [(file.shown, outcome, None, None, 0, 0, 0, 0, file.shown_reason) for file in files]
     columns = {
         "path": pl.String, "outcome": pl.String, "file_id": pl.Int64, "sha256": pl.String, "events": pl.Int64,
         "rejects": pl.Int64, "events_before": pl.Int64, "rejects_before": pl.Int64, "reason": pl.String,

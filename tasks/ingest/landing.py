@@ -5,6 +5,7 @@
 """
 
 import filecmp
+import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from pathlib import Path
 from oneclass.tasks.ingest.scan import FileSignature
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.terminal import escape_controls
 
 logger = logging.getLogger(__name__)
 
 LANDING, QUARANTINE, DONE = "landing", "quarantine", "done"
 NOTE_SUFFIX = ".why.txt"
+MAX_NAME_BYTES = 255 - len(NOTE_SUFFIX) - len(".9999")  # leaves room for a number and the note's name
+MAX_SUFFIX_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,16 @@ class RejectedFile:
 
     location: Path
     reason: str
+
+    @property
+    def shown(self) -> str:
+        """The location as one line of UTF-8 text."""
+        return escape_controls(str(self.location))
+
+    @property
+    def shown_reason(self) -> str:
+        """The reason, with the location as `shown`."""
+        return self.reason.replace(str(self.location), self.shown)
 
 
 def list_landing_files(folder: Path) -> list[Path]:
@@ -37,14 +51,32 @@ def list_landing_files(folder: Path) -> list[Path]:
 
 
 def quarantine_files(home: Home, rejected: Iterable[RejectedFile]) -> None:
-    """Move files of the landing folder to its quarantine, each with a note beside it, and log a warning."""
+    """Move files of the landing folder to its quarantine, each with a note beside it, and log a warning.
+
+    A file that cannot be moved stays, and the other files are not held up.
+    """
     for file in rejected:
-        target = _target_path(home, QUARANTINE, file.location)
-        note = target.with_name(target.name + NOTE_SUFFIX)
+        reason = file.shown_reason.splitlines()[0]
+        try:
+            note = _move_with_note(home, file)
+        except OSError as error:
+            logger.warning("%s: not read, and cannot be set aside (%s). %s", file.shown, error.strerror, reason)
+        else:
+            logger.warning("%s: set aside; %s says why. %s", file.shown, note, reason)
+
+
+def _move_with_note(home: Home, file: RejectedFile) -> Path:
+    """Move a file to the quarantine and return its note."""
+    target = _target_path(home, QUARANTINE, file.location)
+    note = target.with_name(target.name + NOTE_SUFFIX)
+    try:
         note.write_text(_write_note(home, file), encoding="utf-8")
         durable.sync_path(note)
         durable.install_file(file.location, target)
-        logger.warning("%s: set aside; %s says why. %s", file.location, note, file.reason.splitlines()[0])
+    except OSError:
+        note.unlink(missing_ok=True)
+        raise
+    return note
 
 
 def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files: str) -> None:
@@ -69,15 +101,38 @@ def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files
 
 
 def _target_path(home: Home, folder: str, location: Path) -> Path:
-    """Return the target of a file inside `folder`: its own name, numbered if another file has it."""
-    wanted = home.landing / folder / location.relative_to(home.landing)
-    durable.make_folder(wanted.parent)
+    """Return the target of a file inside `folder`: its safe name, numbered if another file or folder has it."""
+    *parents, name = location.relative_to(home.landing).parts
+    parent = home.landing / folder
+    for part in parents:
+        parent = next(path for path in _iterate_numbered(parent / _safe_name(part)) if path.is_dir() or _is_free(path))
+    durable.make_folder(parent)
     return next(
-        path for path in _unused_path(wanted) if not path.exists() or filecmp.cmp(path, location, shallow=False)
+        path
+        for path in _iterate_numbered(parent / _safe_name(name))
+        if _is_free(path) or (path.is_file() and filecmp.cmp(path, location, shallow=False))
     )
 
 
-def _unused_path(path: Path) -> Iterator[Path]:
+def _is_free(path: Path) -> bool:
+    """Whether neither a file nor its note would take the place of another one."""
+    return not path.exists() and not path.with_name(path.name + NOTE_SUFFIX).exists()
+
+
+def _safe_name(name: str) -> str:
+    """Return a name without control characters and foreign bytes, with room for a note's name; mostly the name itself.
+
+    Another name has a digest of the original in it, so that different files keep different names.
+    """
+    shown = escape_controls(name).encode()
+    if shown == name.encode(errors="surrogateescape") and len(shown) <= MAX_NAME_BYTES:
+        return name
+    suffix = Path(shown.decode()).suffix.encode()[:MAX_SUFFIX_BYTES]
+    end = b"~" + hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:8].encode() + suffix
+    return (shown[: MAX_NAME_BYTES - len(end)].removesuffix(suffix) + end).decode(errors="ignore")
+
+
+def _iterate_numbered(path: Path) -> Iterator[Path]:
     yield path
     number = 2
     while True:
@@ -86,10 +141,10 @@ def _unused_path(path: Path) -> Iterator[Path]:
 
 
 def _write_note(home: Home, rejected: RejectedFile) -> str:
-    name = rejected.location.relative_to(home.landing)
+    name = escape_controls(str(rejected.location.relative_to(home.landing)))
     return (
         f"{name} was set aside on the way into the warehouse of {home.dataset}; no line of it was taken in.\n\n"
-        f"Why: {rejected.reason}\n\n"
+        f"Why: {rejected.shown_reason}\n\n"
         f"What to do: mend the file, or the data set's file where that is wrong, and put it back at "
-        f"{rejected.location}; the next run reads it. Then remove this note. Other files were not held up.\n"
+        f"{rejected.shown}; the next run reads it. Then remove this note. Other files were not held up.\n"
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.terminal import escape_controls
 
 MIN_AGE_NS = 2_000_000_000
 """The coarsest timestamp resolution of file systems: a change of a younger file may not alter its signature."""
@@ -19,6 +20,10 @@ MIN_AGE_NS = 2_000_000_000
 
 class FileStillChanging(InputError):
     """A file changed during the scan; another program may be writing it."""
+
+
+class NameNotUtf8(InputError):
+    """A file's name is not UTF-8 text, as which the warehouse keeps it."""
 
 
 class FileSignature(NamedTuple):
@@ -56,6 +61,18 @@ class FileSignature(NamedTuple):
 def changed_file_message(path: Path) -> str:
     """Return the message for a file that changed while it was read."""
     return f"{path}: was changed or taken away while it was read. Run again when it is complete."
+
+
+def check_name(path: Path) -> None:
+    """Reject a path that is not UTF-8 text.
+
+    Raises:
+        NameNotUtf8: it is not.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise NameNotUtf8(f"{escape_controls(str(path))}: its name is not UTF-8 text. Rename it.") from error
 
 
 CHUNK_BYTES = 1 << 20

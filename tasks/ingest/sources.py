@@ -12,33 +12,35 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
 from backports import zstd
 
 from oneclass.tasks.datasets import Dataset, Part
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import containers, parquet
+from oneclass.tasks.ingest.archives import LOG_PATTERNS, TAR_HEADER_BYTES, is_tar, iterate_logs
 from oneclass.tasks.ingest.formats import LogFormat, detect_format
 from oneclass.tasks.ingest.landing import RejectedFile, list_landing_files
 from oneclass.tasks.ingest.scan import (
-    ByteStream,
     FileScan,
     FileSignature,
     FileStillChanging,
     HashingStream,
+    NameNotUtf8,
     changed_file_message,
+    check_name,
     hash_file,
     scan_stream,
 )
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.terminal import escape_controls
 
 logger = logging.getLogger(__name__)
 
 LINE_END = re.compile(r"\r\n|\r|\n")
 MAX_LINE_BYTES = 1 << 26
-LOG_PATTERNS = ("mv_*.txt", "combined_data_*.txt")
 PACKED_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
 MIN_UTF16_ZEROS = 0.5
 """Share of one half of the bytes that are NUL in UTF-16 text of a Latin script."""
@@ -53,58 +55,6 @@ OTHER_KINDS = {
     b"7z\xbc\xaf": "a 7z archive. Unpack it and name the logs inside",
 }
 """First bytes -> what a file that is no log is, and what to do."""
-TAR_HEADER_BYTES = 512
-TAR_MAGIC = slice(257, 262)
-
-
-def is_tar(head: bytes) -> bool:
-    """Whether the bytes are the head of a tar archive."""
-    return head[TAR_MAGIC] == b"ustar"
-
-
-def iterate_logs(stream: ByteStream) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield (name, contents) of every log in an archive and the archives directly inside it, in order.
-
-    Read each before requesting the next. The stream is read to its end to detect a truncated archive.
-
-    Raises:
-        tarfile.TarError: the archive is truncated or damaged.
-        EOFError, zlib.error: its gzip is.
-    """
-    yield from _iterate_members(stream, "", nested=True)
-
-
-class _CompleteTarStream:
-    """A stream that checks the end of an archive; tarfile does not notice one that is cut off inside a header."""
-
-    def __init__(self, stream: ByteStream) -> None:
-        self._stream, self._tail = stream, b""
-
-    def read(self, size: int = -1) -> bytes:
-        piece = self._stream.read(size)
-        self._tail = (self._tail + piece[-TAR_HEADER_BYTES:])[-TAR_HEADER_BYTES:]
-        return piece
-
-    def require_end(self) -> None:
-        while self.read(1 << 20):
-            pass
-        if self._tail.strip(b"\0"):
-            raise tarfile.ReadError("its closing block of zeros is missing")
-
-
-def _iterate_members(stream: ByteStream, folder: str, nested: bool) -> Iterator[tuple[str, IO[bytes]]]:
-    checked: Any = _CompleteTarStream(stream)  # tarfile only reads it
-    with tarfile.open(fileobj=checked, mode="r|") as archive:
-        for member in archive:
-            contents = archive.extractfile(member) if member.isfile() else None
-            if contents is None:
-                continue
-            name = PurePosixPath(folder, member.name)
-            if nested and name.suffix == ".tar":
-                yield from _iterate_members(contents, str(name), nested=False)
-            elif any(fnmatch.fnmatch(name.name, pattern) for pattern in LOG_PATTERNS):
-                yield str(name), contents
-    checked.require_end()
 
 
 @dataclass(frozen=True)
@@ -155,6 +105,7 @@ class SourceScanner:
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
         self._scans: dict[Path, list[LogFile]] = {}
+        self._left_out: set[Path] = set()
 
     def scan(
         self,
@@ -170,6 +121,8 @@ class SourceScanner:
         Args:
             known: digest -> bytes of the logs in the warehouse, whose layouts are not detected again.
             rejected: if given, unreadable files are added to it instead of raised, and files being written are skipped.
+                A file of a folder or pattern whose name is not UTF-8 is always left out with a warning, if others
+                remain.
 
         Raises:
             InputError: a path has no log, or a log is unreadable, or changed meanwhile.
@@ -177,15 +130,26 @@ class SourceScanner:
         result: list[LogFile] = []
         scans: dict[Path, list[LogFile]] = {}
         for path in paths:
+            check_name(Path(path))
             with check_readable(Path(path)):
                 locations = expand_path(Path(path), self.dataset)
             for location in locations:
                 try:
+                    check_name(location)
                     logs = self._scan_if_changed(location, known or {}, scans)
                 except FileStillChanging as error:
                     if rejected is None:
                         raise
                     logger.warning("%s It is left for the next run.", error)
+                    continue
+                except NameNotUtf8 as error:
+                    if rejected is not None:
+                        rejected.append(RejectedFile(location, str(error)))
+                    elif location == locations[-1] and not result:
+                        raise
+                    elif location not in self._left_out:
+                        self._left_out.add(location)
+                        logger.warning("%s It is left out.", error)
                     continue
                 except InputError as error:
                     if rejected is None:
@@ -237,7 +201,7 @@ def expand_path(path: Path, dataset: Dataset) -> Sequence[Path]:
             raise InputError(
                 f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files themselves."
             )
-        if skipped := [p.name for p in files if p not in set(logs)]:
+        if skipped := [escape_controls(p.name) for p in files if p not in set(logs)]:
             logger.info("%s: left out %s, whose names match no pattern of %s", path, ", ".join(skipped), dataset.name)
         return logs
     if path.is_file():

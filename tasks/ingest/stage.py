@@ -25,6 +25,7 @@ from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.terminal import escape_controls
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ def ingest(
 
 
 def _warn_of_unmatched(home: Home, dataset: Dataset, unmatched: Sequence[Path]) -> None:
-    names = ", ".join(path.name for path in unmatched[:3])
+    names = ", ".join(escape_controls(path.name) for path in unmatched[:3])
     more = f" and {len(unmatched) - 3} more" if len(unmatched) > 3 else ""
     logger.warning(
         "%s: no file is called %s, so nothing new is read. It holds %s%s: rename them, or change `files` in the data "
@@ -228,7 +229,7 @@ def _load_files(
 def _explain_no_input(home: Home, rejected: Sequence[RejectedFile]) -> str:
     return (
         f"{home.landing}: none of its files can be read, and the warehouse is empty; they are in "
-        f"{home.landing / landing.QUARANTINE} now, each with a note. The first: {rejected[0].reason}"
+        f"{home.landing / landing.QUARANTINE} now, each with a note. The first: {rejected[0].shown_reason}"
     )
 
 
@@ -245,7 +246,7 @@ def _log_changes(
         new=tuple(log.path for _, log in plan.new),
         changed=tuple(one.log.path for one in plan.arrivals if one.before),
         skipped=plan.skipped,
-        set_aside=tuple(str(one.location) for one in rejected),
+        set_aside=tuple(one.shown for one in rejected),
         events=sum(events for file_id, _, events, _ in logs if file_id in ids),
         rejects=sum(rejects for file_id, _, _, rejects in logs if file_id in ids),
         events_before=sum(one.events for one in plan.before),
@@ -269,7 +270,8 @@ def _log_changes(
 
 
 def _first_paths(paths: Sequence[str]) -> str:
-    return f"{paths[0]} and {len(paths) - 1:,} more" if len(paths) > 1 else paths[0]
+    first = escape_controls(paths[0])
+    return f"{first} and {len(paths) - 1:,} more" if len(paths) > 1 else first
 
 
 ingest_task = stage_task(ingest)

@@ -1,0 +1,172 @@
+"""Files whose names no folder should have: each is read or set aside, and holds up no other file."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from oneclass.flows import commands
+from oneclass.tasks import datasets
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.stage import ingest
+from tests.tasks.ingest.test_ingest_stage import csv, rows
+
+BAD = b"user_id,item_id,rating\na,x,5\0\n"
+GOOD = b"user_id,item_id,rating\nodd,x,5\n"
+NOT_UTF8 = [
+    b"ratings-r\xe9sum\xe9.csv",
+    b"ratings-\xff\n.csv",
+    b"ratings-" + b"\xe9" * 243 + b".csv",
+    b"d\xe9p/ratings-1.csv",
+]
+UNUSUAL = [
+    b"ratings-two\nlines.csv",
+    b"ratings-\x1b[2J\r.csv",
+    "ratings-\u2028.csv".encode(),
+    *(b"ratings-" + b"x" * (size - 12) + b".csv" for size in (239, 243, 247, 248, 250, 255)),
+    b"ratings-" + "\u00e9".encode() * 121 + b".csv",  # a cut may fall within a character
+    b"ratings-" + b"x" * 100 + b"." + b"y" * 130 + b".csv.gz.csv",
+    b"d" * 250 + b"/" + b"ratings-1.csv",
+]
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return datasets.load_dataset("ml-1m", tmp_path)
+
+
+def put(folder: Path, name: bytes, content: bytes) -> Path:
+    path = Path(os.fsdecode(bytes(folder) + b"/" + name))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def contents(folder: Path) -> list[bytes]:
+    """The contents of all files that are no notes."""
+    return sorted(
+        path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".why.txt")
+    )
+
+
+@pytest.mark.parametrize("name", [*NOT_UTF8, *UNUSUAL], ids=lambda name: repr(name[:30]) + str(len(name)))
+def test_a_file_that_cannot_be_read_is_set_aside_whatever_its_name(home, dataset, caplog, name):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    csv(home.landing / "ratings-z.csv", "z,x,5")
+    bad = put(home.landing, name, BAD)
+    result = ingest(home, dataset, [], "run")
+    assert result.total_events == 2 and not bad.exists()
+    quarantine = home.landing / "quarantine"
+    assert contents(quarantine) == [BAD]
+    [note] = quarantine.rglob("*.why.txt")
+    assert note.with_name(note.name.removesuffix(".why.txt")).read_bytes() == BAD
+    assert str(note).isprintable() and note.name.endswith(".csv.why.txt")
+    assert all(line.isprintable() for line in note.read_text().split("\n"))
+    [warning] = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
+    assert warning.isprintable() and str(note) in warning and result.set_aside[0] in warning
+    [(path, stored)] = rows(home, "select path, name from operations.arrivals where outcome = 'set aside'")
+    assert (path,) == result.set_aside and path.endswith(stored) and path.isprintable()
+    assert ingest(home, dataset, [], "run-2").set_aside == ()
+
+
+@pytest.mark.parametrize("name", NOT_UTF8, ids=repr)
+def test_a_good_file_whose_name_is_not_utf8_is_set_aside_until_it_is_renamed(home, dataset, name):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    put(home.landing, name, GOOD)
+    assert ingest(home, dataset, [], "run").total_events == 1
+    [note] = (home.landing / "quarantine").rglob("*.why.txt")
+    assert "its name is not UTF-8 text. Rename it." in note.read_text()
+    note.with_name(note.name.removesuffix(".why.txt")).rename(home.landing / "ratings-renamed.csv")
+    assert ingest(home, dataset, [], "run-2").total_events == 2
+
+
+@pytest.mark.parametrize("keep_files", ["keep", "move"])
+@pytest.mark.parametrize("name", UNUSUAL, ids=lambda name: repr(name[:30]) + str(len(name)))
+def test_a_good_file_is_read_whatever_its_name(home, dataset, name, keep_files):
+    odd = put(home.landing, name, GOOD)
+    assert ingest(home, dataset, [], "run", IngestSettings(keep_files=keep_files)).total_events == 1
+    assert odd.exists() == (keep_files == "keep")
+    assert contents(home.landing / "done") == ([GOOD] if keep_files == "move" else [])
+    assert rows(home, "select path from operations.log_files") == [(str(odd),)]
+
+
+@pytest.mark.parametrize("name", NOT_UTF8, ids=repr)
+def test_a_name_that_is_not_utf8_is_left_out_of_a_named_folder_with_one_warning(home, dataset, tmp_path, caplog, name):
+    folder = tmp_path / "logs"
+    good, bad = csv(folder / "ratings-1.csv", "a,x,5"), put(folder, name, GOOD)
+    result = ingest(home, dataset, [folder], "run")
+    assert result.new == (str(good),) and bad.read_bytes() == GOOD
+    [warning] = [record.getMessage() for record in caplog.records if record.name.endswith("ingest.sources")]
+    assert "its name is not UTF-8 text" in warning and warning.isprintable()
+    good.unlink()
+    for source in (folder, bad):
+        with pytest.raises(InputError, match="its name is not UTF-8 text. Rename it."):
+            ingest(home, dataset, [source], "run-2")
+
+
+def test_no_name_matches_and_one_is_not_utf8(home, dataset, caplog):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    ingest(home, dataset, [], "run")
+    (home.landing / "ratings-1.csv").unlink()
+    put(home.landing, b"orders-\xe9.csv", GOOD)
+    assert ingest(home, dataset, [], "run-2").total_events == 1
+    assert "orders-\\udce9.csv" in caplog.text
+    assert rows(home, "select name from operations.arrivals where outcome = 'unmatched'") == [("orders-\\udce9.csv",)]
+
+
+def test_names_that_clash_in_the_quarantine_all_stay(home, dataset):
+    """On five nights: one name, one beginning of long names, the name of a note, and a folder named as a file."""
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    long = b"ratings-" + b"x" * 235
+    nights = [
+        [b"ratings.csv", long + b"1.csv", long + b"2.csv"],
+        [b"ratings.csv", b"ratings.csv.2.csv", long + b"1.csv"],
+        [b"ratings.csv/ratings.csv", b"ratings.csv.2/ratings.csv"],
+        [b"ratings.csv", b"ratings-r\xe9.csv", b"ratings-r\\udce9.csv"],
+        [b"ratings-\xe9.csv", b"ratings-\xe8.csv"],
+    ]
+    written = []
+    for night, names in enumerate(nights):
+        for name in names:
+            written.append(BAD + b"%d %s\n" % (night, name))
+            put(home.landing, name, written[-1])
+        assert len(ingest(home, dataset, [], f"run-{night}").set_aside) == len(names)
+        for folder in home.landing.glob("ratings.csv*"):
+            folder.rmdir()
+    quarantine = home.landing / "quarantine"
+    assert contents(quarantine) == sorted(written)
+    assert len(list(quarantine.rglob("*.why.txt"))) == len(written)
+
+
+def test_a_note_takes_the_place_of_no_file(home, tmp_path):
+    everything = datasets.load_dataset("ml-1m", tmp_path)
+    everything = type(everything).model_validate({**everything.model_dump(), "files": ["*"]})
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    note = put(home.landing, b"ratings.csv.why.txt", BAD + b"1")
+    ingest(home, everything, [], "run-1")
+    assert not note.exists()
+    put(home.landing, b"ratings.csv", BAD + b"2")
+    ingest(home, everything, [], "run-2")
+    quarantined = [path.read_bytes() for path in (home.landing / "quarantine").iterdir()]
+    assert {BAD + b"1", BAD + b"2"} < set(quarantined) and len(quarantined) == 4
+
+
+def test_a_file_that_cannot_be_moved_stays_and_holds_up_no_other(home, dataset, caplog):
+    csv(home.landing / "ratings-1.csv", "a,x,5")
+    (home.landing / "quarantine").write_text("a file where the folder should be")
+    bad = put(home.landing, b"ratings-2.csv", BAD)
+    assert ingest(home, dataset, [], "run").total_events == 1
+    assert bad.read_bytes() == BAD and "cannot be set aside" in caplog.text
+    (home.landing / "quarantine").unlink()
+    ingest(home, dataset, [], "run-2")
+    assert not bad.exists()
+
+
+def test_a_name_that_is_not_utf8_is_one_sentence_on_the_terminal(tmp_path, capsys):
+    bad = put(tmp_path, b"ratings-\xe9.csv", GOOD)
+    arguments = ["--dataset", "ml-1m", "--home", str(tmp_path / "var"), "--source", str(bad)]
+    assert commands.main("backfill", arguments) == 2
+    assert capsys.readouterr().err.strip() == f"{tmp_path}/ratings-\\udce9.csv: its name is not UTF-8 text. Rename it."
+    assert not (tmp_path / "var").exists()
