@@ -5,6 +5,7 @@ Prefect, numba and other slow imports happen when a command runs, so that `--hel
 
 import argparse
 import atexit
+import contextlib
 import gc
 import json
 import os
@@ -19,7 +20,7 @@ import warnings
 from collections.abc import Callable
 from datetime import date
 from importlib.metadata import version
-from typing import Any, NoReturn, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -27,7 +28,10 @@ from pydantic.fields import FieldInfo
 from oneclass.flows import prefect_server
 from oneclass.flows.parameters import Flag
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.terminal import escape_lines, escape_unencodable
+from oneclass.tasks.terminal import escape_lines, escape_unencodable, open_closed_streams, print_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Parameters = TypeVar("Parameters", bound=BaseModel)
 Prepared = TypeVar("Prepared")
@@ -154,6 +158,7 @@ def to_command_line(module: str, given: BaseModel) -> str:
 def run_main(main: Callable[[], int]) -> NoReturn:
     """Run a command as the program of this process, and end the process with its exit status."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    open_closed_streams()
     escape_unencodable()
     # Registered before Prefect's handlers, so that it runs after them.
     atexit.register(_silence_stderr)
@@ -182,7 +187,8 @@ def _silence_stderr() -> None:
     DuckDB's binding then reports its objects as leaked, in a page that nobody can act on. `flows.pipeline` handles runs
     that do not fail.
     """
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
@@ -192,8 +198,13 @@ def run_command(command: Callable[[], str], *, debug: bool) -> int:
     Returns:
         The exit status, one of `EXIT_STATUSES`.
     """
-    import prefect.main  # noqa: F401  (sets up Prefect's logging, with its console handler)
-
+    try:
+        prefect_server.find_prefect_home()
+        import prefect.main  # noqa: F401  (sets up Prefect's logging, with its console handler)
+        from rich.console import Console
+    except RuntimeError as error:
+        return _report_error(error, debug)
+    Console.on_broken_pipe = _hide_output
     prefect_server.log_startup()
     from oneclass.flows import signals
 
@@ -207,13 +218,19 @@ def run_command(command: Callable[[], str], *, debug: bool) -> int:
         if number := signals.signal_of(error):
             if debug:
                 traceback.print_exc()
-            print(f"\n{signals.termination_message(number)}", file=sys.stderr)
+            print_text(f"\n{signals.termination_message(number)}", sys.stderr)
             return 128 + number
         if not isinstance(error, Exception):
             raise
         return _report_error(error, debug)
-    print(f"\n{escape_lines(output)}")
+    if why := print_text(f"\n{escape_lines(output)}", sys.stdout):
+        print_text(f"\nDone, but standard output cannot be written ({why}), so the result is not shown.", sys.stderr)
     return 0
+
+
+def _hide_output(console: "Console") -> None:
+    """Go on without the log if nobody reads it any more; rich would end the process."""
+    console.quiet = True
 
 
 def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared], str], *, debug: bool) -> int:
@@ -226,16 +243,15 @@ def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared]
     Returns:
         The exit status, one of `EXIT_STATUSES`.
     """
-    try:
-        prepared = prepare()
-    except Exception as error:  # noqa: BLE001  (every error is reported in one message)
-        return _report_error(error, debug)
-    if isinstance(prepared, str):
-        print(f"\n{escape_lines(prepared)}")
-        return 0
     # Silence the temporary server's shutdown logs.
     os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")
-    prefect_server.start_server()
+    try:
+        prepared = prepare()
+        if isinstance(prepared, str):
+            return _print_result(f"\n{prepared}")
+        prefect_server.start_server()
+    except Exception as error:  # noqa: BLE001  (every error is reported in one message)
+        return _report_error(error, debug)
 
     def run() -> str:
         # Loading the flows takes seconds, in which the server starts.
@@ -253,11 +269,18 @@ def run_without_prefect(command: Callable[[], str], *, debug: bool) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default" if debug else "ignore")  # the output has what matters
-            print(escape_lines(command()))
+            return _print_result(command())
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception as error:  # noqa: BLE001  (every error is reported in one message)
         return _report_error(error, debug)
+
+
+def _print_result(text: str) -> int:
+    """Print what a command was asked for and return the exit status."""
+    if why := print_text(escape_lines(text), sys.stdout):
+        print_text(f"\nStandard output cannot be written ({why}).", sys.stderr)
+        return 1
     return 0
 
 
@@ -265,8 +288,13 @@ def _report_error(error: Exception, debug: bool) -> int:
     """Print an error in one message and return the exit status."""
     if debug:
         traceback.print_exception(error)
-    print(f"\n{escape_lines(_error_message(error))}", file=sys.stderr)
-    return getattr(error, "exit_status", 1)
+    print_text(f"\n{escape_lines(_error_message(error))}", sys.stderr)
+    return 2 if _lacks_home_folder(error) else getattr(error, "exit_status", 1)
+
+
+def _lacks_home_folder(error: Exception) -> bool:
+    """Whether an error is that of `Path.home()` for a user without a home folder, as in some containers."""
+    return isinstance(error, RuntimeError) and str(error).startswith("Could not determine home directory")
 
 
 def _flag_metadata(field: FieldInfo) -> Flag:
@@ -303,6 +331,11 @@ def _unwrap_optional(annotation: Any) -> Any:
 def _error_message(error: Exception) -> str:
     if hasattr(error, "exit_status"):
         return str(error)
+    if _lacks_home_folder(error):
+        return (
+            f"HOME: is not set, and user {os.getuid()} has no home folder here, where Prefect and numba keep their "
+            "files. Set HOME to a folder that this user may write."
+        )
     from oneclass.tasks import memory_errors
 
     if explanation := memory_errors.explain_exhaustion(error, "The home"):

@@ -115,9 +115,18 @@ def stop_server(seconds: float = STOP_TIMEOUT_SECONDS) -> None:
     _servers.clear()
 
 
+def find_prefect_home() -> Path:
+    """Return the folder of Prefect's files.
+
+    Raises:
+        RuntimeError: the user has no home folder.
+    """
+    return Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+
+
 def has_configured_server() -> bool:
     """Whether a profile or a file of this folder may configure a server; Prefect then decides itself."""
-    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+    home = find_prefect_home()
     profiles = _read_setting(Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml"))
     active = os.environ.get("PREFECT_PROFILE") or profiles.get("active", "")
     return (

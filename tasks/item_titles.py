@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,8 @@ from oneclass.tasks.ingest.statements import escape_path
 
 ITEM_COLUMNS = ("item_id", "itemid", "movieid", "movie_id", "item", "id")
 TITLE_COLUMNS = ("title", "name", "item_name", "movie_title")
+END_MARK = "\0end"  # no table has a NUL; one that is not a row of its own stands inside an open quote
+QUOTE_ADVICE = "Close the quote, or double it if it is part of a title."
 DELIMITERS = (",", "\t", ";", "|")
 
 
@@ -73,25 +76,43 @@ def _split_text(path: Path, text: str) -> tuple[list[str], Iterable[Sequence[Any
     text = re.sub(r"\A(\s*(#[^\n]*)?\n)+", "", text)
     if not text.strip():
         raise InputError(f"titles {path}: is empty.")
-    first = text.splitlines()[0]
+    first = _split_lines(text)[0]
     if first.lstrip().startswith("{"):
         records = list(_iterate_records(path, text))
         names = list(dict.fromkeys(name for record in records for name in record))
         return names, ([record.get(name) for name in names] for record in records)
     if "::" in first:
-        return [ITEM_COLUMNS[0], TITLE_COLUMNS[0]], (line.split("::") for line in text.splitlines())
+        return [ITEM_COLUMNS[0], TITLE_COLUMNS[0]], (line.split("::") for line in _split_lines(text))
     delimiter = max(DELIMITERS, key=first.count)
     quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL  # as logs are read
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
+    lines = itertools.chain(io.StringIO(text, newline=""), [END_MARK])
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting)
+    rows: list[list[str]] = []
+    start = 1
     try:
-        names, *rest = rows
+        for row in reader:
+            rows.append(row)
+            if row and row[-1].endswith(END_MARK) and row != [END_MARK]:
+                raise InputError(
+                    f"titles {path}, line {start}: a quote is opened in it and never closed. {QUOTE_ADVICE}"
+                )
+            start = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"titles {path}, line {rows.line_num}: {error}. A quote may lack its partner.") from error
+        raise InputError(
+            f"titles {path}, line {start}: a field of the row that begins here has more than "
+            f"{csv.field_size_limit():,} characters. A quote may lack its partner. {QUOTE_ADVICE}"
+        ) from error
+    names, *rest = (row for row in rows[:-1] if row)
     return names, rest
 
 
+def _split_lines(text: str) -> list[str]:
+    """Split a text at its line ends; unlike `str.splitlines`, not at separators such as U+2028 inside titles."""
+    return re.split(r"\r\n|\r|\n", text.removesuffix("\n").removesuffix("\r"))
+
+
 def _iterate_records(path: Path, text: str) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(_split_lines(text), 1):
         try:
             yield dict(json.loads(line))
         except (ValueError, TypeError) as error:

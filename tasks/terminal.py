@@ -2,9 +2,11 @@
 
 import codecs
 import io
+import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 # Control characters, line separators, bidirectional marks and surrogates.
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -24,6 +26,38 @@ def escape_unencodable() -> None:
     codecs.register_error("oneclass.escape", _write_in_ascii)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="oneclass.escape")
+
+
+def open_closed_streams() -> None:
+    """Open standard input, output and error on the null device if the caller has closed them.
+
+    Otherwise the next file that is opened, such as the warehouse, gets the number of one, and receives what libraries
+    print.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this one
+            os.set_inheritable(number, True)
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (open as long as the process)
+
+
+def print_text(text: str, stream: TextIO) -> str:
+    """Print a text and return why it cannot be written, or an empty string.
+
+    The stream then leads to the null device, so that Python does not fail once more when it flushes it at exit.
+    """
+    try:
+        print(text, file=stream, flush=True)
+    except OSError as error:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+        return error.strerror or str(error)
+    return ""
 
 
 def _write_in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:

@@ -336,7 +336,9 @@ def test_titles_are_found_by_their_header(tmp_path, text, found):
         (gzip.compress(b"item_id,title\n1,x\n" * 99, mtime=0)[:-20], "the compressed file is cut short"),
         (b'{"id": 1, "title": "x"}\n[]\n7\n', "line 3: is not a JSON object"),
         (b"PAR1 and no more", "is not a complete Parquet file"),
-        (b'id,title\n1,"' + b"x" * 200_000, "line 2: field larger than field limit"),
+        (b'id,title\n1,"' + b"x" * 200_000, "line 2: a field of the row that begins here has more than"),
+        (b'id,title\n1,x\n2,"y\n3,z\n', "line 3: a quote is opened in it and never closed"),
+        (b'id,title\n"1,x', "line 2: a quote is opened in it and never closed"),
     ],
 )
 def test_titles_that_cannot_be_read_are_reported(tmp_path, data, message):
@@ -345,6 +347,22 @@ def test_titles_that_cannot_be_read_are_reported(tmp_path, data, message):
         path.write_bytes(data)
     with pytest.raises(InputError, match=re.compile(f"titles.csv.*{message}", re.DOTALL)):
         item_titles.read_titles(path, Dataset(name="small"))
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b"])
+def test_separators_within_a_line_are_part_of_a_title(tmp_path, mark, ending):
+    path = tmp_path / "titles"
+    lines = {
+        "csv": ["item_id,title", f"1,a{mark}b", '2,"c\nd"'],
+        "json": [f'{{"id": 1, "title": "a{mark}b"}}' if mark != "\x0b" else '{"id": 1, "title": "a\\u000bb"}',
+                 '{"id": 2, "title": "c\\nd"}'],
+        "movielens": [f"1::a{mark}b::Drama", "2::c\nd::Drama".replace("\n", " ")],
+    }  # fmt: skip
+    for kind, text in lines.items():
+        path.write_text("\n".join(text) + ending, encoding="utf-8", newline="")
+        second = "c d" if kind == "movielens" else "c\nd"
+        assert item_titles.read_titles(path, Dataset(name="small")) == {"1": f"a{mark}b", "2": second}, kind
 
 
 def test_latin_1_titles_are_read(tmp_path):

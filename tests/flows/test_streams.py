@@ -1,0 +1,101 @@
+"""Commands whose standard streams are closed, full or unread, or whose user has no home folder, as processes."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+PRINTING = """
+import logging, subprocess, sys
+from oneclass.flows import cli
+
+def command():
+    with open(sys.argv[1], "w") as file:
+        assert file.fileno() > 2  # what a library prints would get into it
+        for line in range(50):
+            logging.getLogger("oneclass").warning("a line of the log, number %d", line)
+        print("words of a library", file=sys.stderr)
+        # A program that it starts, such as Prefect's server, has streams too.
+        subprocess.run([sys.executable, "-c", "import sys; sys.stdout.flush(); sys.stderr.flush()"], check=True)
+        file.write("the work")
+    return "the result"
+
+cli.run_main(lambda: cli.run_{kind}(command, debug=False))
+"""
+CLOSED = {"input": "<&-", "output": ">&-", "error": "2>&-", "all three": "<&- >&- 2>&-"}
+
+
+def run(program: list[str], redirected: str, **environment: str) -> subprocess.CompletedProcess:
+    line = f'"$0" "$@" {redirected}; exit "${{PIPESTATUS[0]}}"'
+    return subprocess.run(
+        ["bash", "-c", line, *program],
+        env={**os.environ, **environment},
+        cwd=CHECKOUT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_a_closed_stream_changes_no_file_and_no_status(tmp_path, closed):
+    ended = run([sys.executable, "-c", PRINTING.format(kind="command"), str(tmp_path / "file")], CLOSED[closed])
+    assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")
+    assert ("the result" in ended.stdout) == (closed in ("input", "error"))
+    assert ("words of a library" in ended.stderr) == (closed in ("input", "output"))
+    assert "Traceback" not in ended.stderr
+
+
+UNWRITABLE = {"> /dev/full": "No space left on device", "| true": "Broken pipe"}
+
+
+@pytest.mark.parametrize("redirected", UNWRITABLE)
+@pytest.mark.parametrize(
+    ("kind", "status", "sentence"),
+    [
+        ("command", 0, "Done, but standard output cannot be written ({}), so the result is not shown."),
+        ("without_prefect", 1, "Standard output cannot be written ({})."),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, kind, status, sentence, redirected):
+    program = PRINTING.format(kind=kind).replace('return "the result"', "import time; time.sleep(1); return 'result'")
+    ended = run([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
+    assert (ended.returncode, (tmp_path / "file").read_text()) == (status, "the work")
+    assert ended.stderr.splitlines()[-1] == sentence.format(UNWRITABLE[redirected])
+    assert "Traceback" not in ended.stderr and "Exception ignored" not in ended.stderr
+
+
+@pytest.mark.parametrize("redirected", ["2> /dev/full", "2> >(true)"])
+def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, redirected):
+    program = PRINTING.format(kind="command").replace('print("words of a library", file=sys.stderr)', "pass")
+    program = program.replace("with open", "import time; time.sleep(1)\n    with open")
+    ended = run([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
+    assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")
+    assert "the result" in ended.stdout
+
+
+def test_a_run_with_all_streams_closed_publishes(ratings, tmp_path, prefect_home):
+    wanted = ["--models", "popularity", "--protocols", "leave_one_out", "--home", str(tmp_path / "var")]
+    program = [sys.executable, "-m", "flows.backfill", "--dataset", "mine", "--source", str(ratings), *wanted]
+    ended = run(program, CLOSED["all three"], PREFECT_HOME=str(prefect_home), PREFECT_API_URL="")
+    assert ended.returncode == 0
+    assert (tmp_path / "var" / "mine" / "published" / "recommendations.parquet").exists()
+
+
+@pytest.mark.parametrize("command", ["backfill", "promote", "recommend"])
+def test_a_user_without_a_home_folder_is_told_to_set_home(after_first, tmp_path, command):
+    as_stranger = ["unshare", "--user", "--map-user=12345", "--map-group=12345", "env", "-u", "HOME"]
+    as_stranger += ["-u", "XDG_CACHE_HOME", "-u", "PREFECT_HOME", "-u", "PREFECT_API_URL", "-u", "NUMBA_CACHE_DIR"]
+    if subprocess.run([*as_stranger, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets no user namespace be made, so no process gets an unknown user")
+    more = {"recommend": ["--user", "1"]}.get(command, [])
+    program = [sys.executable, "-m", f"flows.{command}", "--dataset", "ml-latest-small", "--home", str(after_first)]
+    ended = run([*as_stranger, *program, *more], "")
+    assert ended.returncode == 2, ended.stderr
+    assert re.fullmatch(r"\s*HOME: is not set, and user 12345 has no home folder here.*\n", ended.stderr)
