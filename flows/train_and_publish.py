@@ -14,7 +14,8 @@ from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import promotion
-from oneclass.tasks.publish.stage import ChosenModel, Published, choose_model, publish_task
+from oneclass.tasks.publish.choice import ChosenModel, choose_model
+from oneclass.tasks.publish.stage import Published, publish_task
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.train import is_model_error, submit_fit, train_task
 
@@ -178,6 +179,7 @@ def publish_run(
         matrices_digest=splits.digests.get(promotion.PROMOTION_PROTOCOL),
         seed=run.seed,
         manual=run.publish.model is not None,
+        reason=choice.reason,
     )
     assessment = promotion.assess_challenger(run.home, night, run.publish)
     if run.rebuild:

@@ -1,14 +1,38 @@
--- name: best_on_validation
--- One row: the model, among some, and the score of this run with the best value of a metric on the users of the validation part.
+-- name: validation_lists
+-- One row per model, among some, and score of this run, the best by a metric of the validation users first, with its
+-- paired difference from the best, null for the best itself; `p_value` is not corrected.
+with lists as (
+    select
+        model,
+        score,
+        value,
+        users,
+        row_number() over (order by value desc, model, score) as place
+    from evaluation.metrics
+    where run_id = $run_id
+      and metric = $metric
+      and list_contains($models, model)
+), pairs as (
+    select model, score, other_model, other_score, difference, standard_error, p_value
+    from evaluation.comparisons
+    where run_id = $run_id and metric = $metric
+    union all
+    select other_model, other_score, model, score, -difference, standard_error, p_value
+    from evaluation.comparisons
+    where run_id = $run_id and metric = $metric
+)
 select
-    model,
-    score
-from evaluation.metrics
-where run_id = $run_id
-  and metric = $metric
-  and list_contains($models, model)
-order by value desc, model, score
-limit 1
+    lists.model,
+    lists.score,
+    lists.users,
+    difference,
+    standard_error,
+    p_value
+from lists
+join lists as best on best.place = 1
+left join pairs
+    on (pairs.model, pairs.score, other_model, other_score) = (lists.model, lists.score, best.model, best.score)
+order by lists.place
 
 -- name: standing
 -- ranked: one row per user and rank of the lists that stand as published, in the ids of the logs.
@@ -103,6 +127,22 @@ from found
 join judged using (protocol, model, score)
 left join against_best using (protocol, model, score)
 order by list_position($protocols, protocol), list_place, place
+
+-- name: popularity_tests
+-- One row per protocol, main metric and ranked list of one run, compared with popularity over the same users: the plain
+-- p-value.
+with main(protocol, metric) as (
+    select unnest($protocols::varchar[]), unnest($metrics::varchar[])
+)
+select protocol, metric, other_model as model, other_score as score, p_value
+from evaluation.comparisons
+join main using (protocol, metric)
+where run_id = $run_id and model = 'popularity'
+union all
+select protocol, metric, model, score, p_value
+from evaluation.comparisons
+join main using (protocol, metric)
+where run_id = $run_id and other_model = 'popularity'
 
 -- name: contract_results
 -- One row per rule that a stage of a run was checked against, as it was last checked, broken ones first.

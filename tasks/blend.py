@@ -18,6 +18,7 @@ from oneclass.models.base import Model
 from oneclass.models.blend import BlendSettings, Candidates, Component, WeightSearchResult, search_weights
 from oneclass.models.blend.score_normalization import normalize_scores
 from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.metrics import Comparison
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
@@ -49,11 +50,11 @@ def choose_components(
     seed: int,
     day: date,
 ) -> BlendSettings | None:
-    """Choose the components and weights of a run's blend; None, with a log line, if no blend beats its best component.
+    """Choose the components and weights of a run's blend; None, with a log line, if no blend is worth it.
 
     Candidates are the MAX_CANDIDATES best models, each with its best score, by the protocol's tuning metric; the
     weights also consider S (`models.blend.weight_search`). The decision is by cross-validation over the validation
-    users, and its figures are in `operations.model_settings`.
+    users (`is_worth_blending`), and its figures are in `operations.model_settings`.
 
     Args:
         protocol: strong_generalization, next_events or given.
@@ -87,11 +88,17 @@ def choose_components(
     blend = _component_settings(lists, result, settings)
     alone, blended = result.alone[result.best].mean(), result.cross_validated.mean()
     best = f"{lists[result.best][0].name}/{lists[result.best][1]}"
-    figures = f"{metric} {blended:.4f} by cross-validation, {best} alone {alone:.4f}"
-    if blend is None or blended <= alone:
-        return _log_rejection(home, run_id, f"no blend is better than its best component: {figures}")
+    gain = metrics.compare_paired(result.cross_validated, result.alone[result.best])
+    gain_in_s = metrics.compare_paired(result.cross_validated_mean_rank, result.mean_rank_alone)
+    figures = (
+        f"{metric} {blended:.4f} by cross-validation, {best} alone {alone:.4f} ({_describe_gain(gain)}, S "
+        f"{_describe_gain(gain_in_s)})"
+    )
+    if blend is None or not is_worth_blending(gain, gain_in_s):
+        return _log_rejection(home, run_id, f"no blend gains more than its error on its best component: {figures}")
     error = metrics.mean_and_error(result.cross_validated).standard_error
-    logger.info("blend: %s; %s over %d users", _describe_weights(blend), figures, count)
+    reason = "" if _exceeds_error(gain) else ", for its gain in S"
+    logger.info("blend: %s%s; %s over %d users", _describe_weights(blend), reason, figures, count)
     row = {
         "protocol": protocol, "searched_on": day, "metric": metric, "trials": result.tried, "at_start": float(alone),
         "reached": float(blended), "standard_error": error, "users": train.shape[0],
@@ -99,6 +106,19 @@ def choose_components(
     }  # fmt: skip
     record_settings(home, run_id, [ChosenSettings("blend", "search", _describe_weights(blend), blend, row)])
     return blend
+
+
+def is_worth_blending(gain: Comparison, gain_in_s: Comparison) -> bool:
+    """Whether a blend's nDCG exceeds its best component's by more than the error; or S does, if nDCG is higher too."""
+    return _exceeds_error(gain) or (gain.difference > 0 and _exceeds_error(gain_in_s))
+
+
+def _exceeds_error(gain: Comparison) -> bool:
+    return gain.standard_error is not None and gain.difference > gain.standard_error
+
+
+def _describe_gain(gain: Comparison) -> str:
+    return f"{gain.difference:+.4f} ± {gain.standard_error or 0.0:.4f}"
 
 
 def _fit_candidates(

@@ -10,9 +10,10 @@ from itertools import groupby
 import duckdb
 import numpy as np
 import polars as pl
+from scipy.special import stdtr
 
 from oneclass.models.evaluation.metrics import Comparison
-from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
+from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best, adjust_holm
 from oneclass.tasks.protocols import PROTOCOLS, main_metric_parameters
 from oneclass.tasks.stores import warehouse
 
@@ -24,6 +25,9 @@ COMPARISON_LEGEND = (
     "told from it (Holm's procedure over all lists, 5 %). ± is one standard error."
 )
 LEGEND = f"**Bold**: the best. {COMPARISON_LEGEND}"
+
+# The plain p-value of a list's paired comparison with popularity, by protocol, metric, model and score.
+PopularityTests = dict[tuple[str, str, str, str], float | None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list
     """Load a run's rows: protocols in their order, the best model first."""
     found = warehouse.select(connection, "publish/main_table", run_id=run_id, **main_metric_parameters())
     by_protocol = found.partition_by("protocol", maintain_order=True)
-    return add_weaknesses([row for of_protocol in by_protocol for row in _mark_lists(of_protocol)])
+    table = [row for of_protocol in by_protocol for row in _mark_lists(of_protocol)]
+    return add_weaknesses(table, _load_popularity_tests(connection, run_id))
 
 
 def _mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
@@ -77,37 +82,73 @@ def _mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
         )
 
 
-def add_weaknesses(table: list[LeaderboardRow]) -> list[LeaderboardRow]:
+def _load_popularity_tests(connection: duckdb.DuckDBPyConnection, run_id: str) -> PopularityTests:
+    main = main_metric_parameters()
+    names = {"protocols": main["protocols"], "metrics": main["metrics"]}
+    rows = warehouse.select(connection, "publish/popularity_tests", run_id=run_id, **names).rows()
+    return {(protocol, metric, model, score): p_value for protocol, metric, model, score, p_value in rows}
+
+
+def add_weaknesses(table: list[LeaderboardRow], popularity_tests: PopularityTests) -> list[LeaderboardRow]:
     """Add the `weaknesses` to rows.
 
-    A model is weak under a protocol if its mean rank is below 0.5, that of random scores, or its nDCG is below that of
-    `popularity` on the same users, if the table has it. A model with several scores is compared by the best of them,
-    since a plain `like` leaves popularity out on purpose. Means are compared without regard to their errors. Popularity
-    itself can only be worse than random scores.
+    A model is weak under a protocol if its mean rank is surely below 0.5, that of random scores, or its nDCG surely
+    below that of `popularity` on the same users, if the table has it: by one-sided t-tests and by paired t-tests,
+    corrected over the models by Holm's procedure. A model with several scores is compared by the best of them, since a
+    plain `like` leaves popularity out on purpose. Popularity itself can only be worse than random scores.
     """
-    of_models: dict[tuple[str, str], list[LeaderboardRow]] = {}
-    for row in table:
-        of_models.setdefault((row.protocol, row.model), []).append(row)
-    best = {
-        key: {metric: max(row.cells[metric][0] for row in lists if metric in row.cells) for metric in lists[0].cells}
-        for key, lists in of_models.items()
-    }
-    weak = {
-        (protocol, model): _find_weaknesses(protocol, model, values, best.get((protocol, "popularity"), {}))
-        for (protocol, model), values in best.items()
-    }
-    return [replace(row, weaknesses=weak[row.protocol, row.model]) for row in table]
+    weak: dict[tuple[str, str], list[str]] = {}
+    for protocol, rows in group_by_protocol(table).items():
+        found = _find_below_random(rows)
+        for metric in (metric for metric in rows[0].cells if metric.startswith("ndcg")):
+            found += _find_below_popularity(rows, metric, popularity_tests)
+        for model, sentence in found:
+            weak.setdefault((protocol, model), []).append(f"{model} on {protocol} {sentence}")
+    return [replace(row, weaknesses=tuple(weak.get((row.protocol, row.model), ()))) for row in table]
 
 
-def _find_weaknesses(protocol: str, model: str, values: dict[str, float], popular: dict[str, float]) -> tuple[str, ...]:
-    sentences = []
-    if (rank := values.get("mean_rank", RANDOM_MEAN_RANK)) < RANDOM_MEAN_RANK:
-        sentences.append(f"{model} on {protocol} ranks worse than guessing: mean_rank {rank:.4f}, and guesses have 0.5")
-    for metric in (metric for metric in values if metric.startswith("ndcg")):
-        if values[metric] < popular.get(metric, float("-inf")):
-            of_popularity = f"{metric} {values[metric]:.4f}, and popularity has {popular[metric]:.4f}"
-            sentences.append(f"{model} on {protocol} is worse than popularity: {of_popularity}")
-    return tuple(sentences)
+def _find_below_random(rows: list[LeaderboardRow]) -> list[tuple[str, str]]:
+    """Find the models of a protocol whose mean rank is surely below that of random scores, each with a sentence."""
+    best = _best_lists(rows, "mean_rank")
+    p_values = adjust_holm(np.array([_p_value_below_random(*of.cells["mean_rank"], of.users) for of in best.values()]))
+    return [
+        (model, f"ranks worse than guessing: mean_rank {row.cells['mean_rank'][0]:.4f}, and guesses have 0.5")
+        for (model, row), p_value in zip(best.items(), p_values, strict=True)
+        if p_value < ALPHA
+    ]
+
+
+def _p_value_below_random(value: float, error: float | None, users: int) -> float:
+    """Return the one-sided p-value of a mean rank of random scores; 1 if there is no test."""
+    if not error:
+        return float(error is None or value >= RANDOM_MEAN_RANK)
+    return float(stdtr(users - 1, (value - RANDOM_MEAN_RANK) / error))
+
+
+def _find_below_popularity(
+    rows: list[LeaderboardRow], metric: str, popularity_tests: PopularityTests
+) -> list[tuple[str, str]]:
+    """Find the models of a protocol whose metric is surely below popularity's, each with a sentence."""
+    best = _best_lists(rows, metric)
+    if (popular := best.pop("popularity", None)) is None:
+        return []
+    tests = [popularity_tests.get((row.protocol, metric, row.model, row.score)) for row in best.values()]
+    p_values = adjust_holm(np.array([1.0 if p_value is None else p_value for p_value in tests]))
+    reference = popular.cells[metric][0]
+    return [
+        (model, f"is worse than popularity: {metric} {row.cells[metric][0]:.4f}, and popularity has {reference:.4f}")
+        for (model, row), p_value in zip(best.items(), p_values, strict=True)
+        if p_value < ALPHA and row.cells[metric][0] < reference
+    ]
+
+
+def _best_lists(rows: list[LeaderboardRow], metric: str) -> dict[str, LeaderboardRow]:
+    """Return the best list of each model that has the metric, the first of equal ones."""
+    best: dict[str, LeaderboardRow] = {}
+    for row in (row for row in rows if metric in row.cells):
+        if row.model not in best or row.cells[metric][0] > best[row.model].cells[metric][0]:
+            best[row.model] = row
+    return best
 
 
 def list_weaknesses(table: list[LeaderboardRow]) -> list[str]:

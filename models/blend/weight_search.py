@@ -7,8 +7,8 @@ good by nDCG. So a second ascent follows the mean rank S among weightings whose 
 sees only the head of a list, and a model that ranks rare items at random would spoil the rest. At most MAX_COMPONENTS
 weights are above 0.
 
-The blend's value is estimated by FOLDS-fold cross-validation: each user's nDCG is that of weights chosen on other
-folds.
+The blend's value is estimated by FOLDS-fold cross-validation: each user's nDCG and S are those of weights chosen on
+other folds.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,6 +43,8 @@ class WeightSearchResult:
         value: float64 (users,), nDCG with these weights.
         cross_validated: float64 (users,), nDCG with weights chosen on other users.
         alone: float64 (models, users), nDCG of each model by itself.
+        cross_validated_mean_rank: float64 (users,), S with weights chosen on other users.
+        mean_rank_alone: float64 (users,), S of the best model by itself.
         tried: number of weightings evaluated.
     """
 
@@ -50,6 +52,8 @@ class WeightSearchResult:
     value: np.ndarray
     cross_validated: np.ndarray
     alone: np.ndarray
+    cross_validated_mean_rank: np.ndarray
+    mean_rank_alone: np.ndarray
     tried: int
 
     @property
@@ -145,13 +149,23 @@ def search_weights(candidates: Candidates, seed: int) -> WeightSearchResult:
     models, users = candidates.scores.shape[:2]
     unit = [tuple(float(k == model) for k in range(models)) for model in range(models)]
     fold = np.random.default_rng(seed).permutation(users) % FOLDS
-    cross_validated = np.empty(users)
+    cross_validated, cross_validated_mean_rank = np.empty(users), np.empty(users)
     for number in range(FOLDS):
         if (inside := fold == number).any() and not inside.all():
-            cross_validated[inside] = candidates.ndcg(_best_ascent(candidates, ~inside, unit))[inside]
+            of_others = _best_ascent(candidates, ~inside, unit)
+            cross_validated[inside] = candidates.ndcg(of_others)[inside]
+            cross_validated_mean_rank[inside] = candidates.mean_rank(of_others)[inside]
     weights = _best_ascent(candidates, np.ones(users, dtype=bool), unit)
     alone = np.array([candidates.ndcg(single) for single in unit])
-    return WeightSearchResult(weights, candidates.ndcg(weights), cross_validated, alone, len(candidates._ndcg))
+    return WeightSearchResult(
+        weights,
+        candidates.ndcg(weights),
+        cross_validated,
+        alone,
+        cross_validated_mean_rank,
+        candidates.mean_rank(unit[int(alone.mean(axis=1).argmax())]),
+        len(candidates._ndcg),
+    )
 
 
 def _best_ascent(candidates: Candidates, users: np.ndarray, unit: list[Weights]) -> Weights:

@@ -57,10 +57,10 @@ def evaluate(
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
     `metrics` has every metric of the test part, and `validation_ndcg@100` if there is a validation part; `comparisons`
-    every pair of ranked lists, once, in the order of `fit_digests`; `beyond_accuracy` the properties of the test users'
-    top recommendations. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict ranks by
-    training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` has the evaluation of `like`
-    on explicit feedback, if the split has explicit negatives.
+    every pair of ranked lists by these, once, in the order of `fit_digests`; `beyond_accuracy` the properties of the
+    test users' top recommendations. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict
+    ranks by training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` has the evaluation of
+    `like` on explicit feedback, if the split has explicit negatives.
 
     The rows of an earlier run with the same fits and split are copied (`tasks.evaluate.cache`). A model that cannot be
     evaluated, for example because of a NaN score, is left out. A model that is worse than random or than popularity is
@@ -176,7 +176,9 @@ def _ranked_lists(
             exposure.take(batch.shown[score])
         means = metrics.average_over_users(of_users)
         if validation:
-            means[f"validation_{tuned_by}"] = metrics.average_over_users(validation[score].of_users)[tuned_by]
+            on_validation = {f"validation_{tuned_by}": validation[score].of_users[tuned_by]}
+            means |= {name: metrics.mean_and_error(values) for name, values in on_validation.items()}
+            of_users = of_users | on_validation
         bins, cells = [], []
         if degrees.edges:
             bins = group_ranks_by_degree(edge_ranks, degrees.edges)

@@ -27,7 +27,9 @@ LEAVE_ONE_OUT_TABLES = (
 
 @dataclass(frozen=True)
 class RankedList:
-    """One ranked list: its metrics for each user, their means, its list metrics, and its ranks by degree."""
+    """One ranked list: its metrics for each test or validation user, their means, its list metrics, and its ranks by
+    degree.
+    """
 
     model: str
     score: str

@@ -1,5 +1,7 @@
 """The settings of the stage `publish`."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -33,7 +35,14 @@ class PromotionLimits(BaseModel):
 class PublishSettings(PromotionLimits):
     """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
 
-    model: str | None = Field(None, description="The model to publish; by default the best validation nDCG@100.")
+    model: str | None = Field(
+        None, description="The model to publish; by default the run chooses by nDCG@100 of the validation users."
+    )
+    prefer: Literal["simplest", "best"] = Field(
+        "simplest",
+        description="Which list to publish of those that cannot be told from the best on validation: that of the "
+        "simplest model (it explains itself, else serves fast, else fits fast), or the one with the best value.",
+    )
     top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
     titles: str | None = Field(
         None, description="The table of item ids and titles that --titles names; they are kept with what is published."

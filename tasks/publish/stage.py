@@ -13,13 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from oneclass import sql
-from oneclass.models import registry
 from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.promotion_log import Decision
-from oneclass.tasks.protocols import VALIDATION_METRIC
 from oneclass.tasks.publish import files, promotion, recommend_all
+from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.stores import checksums, publication_records, publications, published_model, warehouse
@@ -27,14 +26,6 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import stage_output_digest
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ChosenModel:
-    """The model and score that fill `published.recommendations`."""
-
-    model: str
-    score: str
 
 
 @dataclass(frozen=True)
@@ -50,26 +41,6 @@ class Published:
     recommendations: int
     table: list[leaderboard.LeaderboardRow]
     decision: Decision | None = None
-
-
-def choose_model(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> ChosenModel:
-    """Choose the model to publish: the one in the settings, else the best candidate on validation, else popularity.
-
-    The last case is that of a log without validation users, or of a run without strong_generalization; the choice
-    never uses the test part. If popularity is no candidate, the first candidate is chosen.
-    """
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        models = [settings.model] if settings.model else candidates
-        values = {"run_id": run_id, "models": models, "metric": VALIDATION_METRIC}
-        best = warehouse.select(connection, "publish/best_on_validation", **values)
-    if len(best):
-        return ChosenModel(**best.row(0, named=True))
-    model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
-    if settings.model is None:
-        logger.warning(
-            "no user of a validation part to choose by; %s is published. Name another with publish.model.", model
-        )
-    return ChosenModel(model, registry.MODELS[model].score_names[0])
 
 
 def publish(

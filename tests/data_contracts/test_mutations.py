@@ -27,8 +27,9 @@ from oneclass.tasks.diagnose import diagnose
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
+from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import ChosenModel, publish
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse

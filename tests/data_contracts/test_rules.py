@@ -108,6 +108,7 @@ BREACHES = {
         ("compared_by_something", "update TABLE set champion = null"),
         ("decision_follows", "update TABLE set promoted = false"),
         ("decision_follows", "update TABLE set difference = -difference"),
+        ("decision_follows", "update TABLE set difference = -difference, reason = 'the simplest of 2 lists'"),
         ("decision_follows", "update TABLE set promoted = false, champion = null"),
         ("reason_given", "update TABLE set reason = ' '"),
     ],
@@ -329,7 +330,13 @@ BREACHES = {
             ),
         ),
         ("users_positive", f"{METRIC} 'r', 1, 0, 0)"),
-        ("not_worse_than_popularity", "update TABLE set value = 0.75 where value = 0.9"),
+        (
+            "not_worse_than_popularity",
+            (
+                "update TABLE set value = 0.75 where value = 0.9; "
+                "update evaluation.comparisons set p_value = 0.049 where difference = -0.1"
+            ),
+        ),
     ],
     "evaluation.comparisons": [
         ("pair_once", f"{COMPARED} 'b', 's', 0, 0, 1, 9, null); {COMPARED} 'b', 's', 0, 0, 1, 9, null)"),

@@ -22,8 +22,9 @@ from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain import page as explanation_page
 from oneclass.tasks.explain.explanation import Explanation, ModelRecommendations, explain_user
 from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import ChosenModel, publish
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.serve import reloader
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.split.settings import SplitSettings

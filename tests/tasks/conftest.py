@@ -10,8 +10,9 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import ChosenModel, publish
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.report import report
 from oneclass.tasks.split.settings import SplitSettings

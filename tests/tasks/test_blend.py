@@ -9,12 +9,13 @@ from pydantic import Field
 
 from oneclass.models.base import Model
 from oneclass.models.blend import BlendSettings
+from oneclass.models.evaluation.metrics import Comparison
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import blend as stage
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.blend import choose_components
+from oneclass.tasks.blend import choose_components, is_worth_blending
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -154,8 +155,20 @@ def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest):
     found, row = blended(home, digest, **of)
     assert found is None and row["origin"] == "default" and row["searched_on"] is None
     assert (
-        "no blend is better than its best component: ndcg@100" in row["reason"] and "half/score alone" in row["reason"]
+        "no blend gains more than its error on its best component: ndcg@100" in row["reason"]
+        and "half/score alone" in row["reason"]
     )
+
+
+@pytest.mark.parametrize(
+    ("gain", "gain_in_s", "worth"),
+    [
+        (0.0101, -0.5, True), (0.01, -0.5, False), (0.01, 0.01, False),  # more than the error, which is 0.01
+        (0.0001, 0.0101, True), (0.0, 0.5, False), (-0.0101, 0.5, False),  # for S, nDCG has to be higher as well
+    ],
+)  # fmt: skip
+def test_a_blend_needs_a_gain_of_more_than_its_error(gain, gain_in_s, worth):
+    assert is_worth_blending(Comparison(gain, 0.01, 0.3, 100), Comparison(gain_in_s, 0.01, 0.3, 100)) is worth
 
 
 def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):

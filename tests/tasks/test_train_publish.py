@@ -21,8 +21,9 @@ from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import recommend_all
+from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import ChosenModel, choose_model, publish
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices, retention, runs, warehouse

@@ -17,7 +17,8 @@ from oneclass.tasks.evaluate import evaluate
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import promotion
-from oneclass.tasks.publish.stage import choose_model, publish
+from oneclass.tasks.publish.choice import choose_model
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.train import train

@@ -6,7 +6,9 @@ so has seen most of the edges that are held out of the validation users; every c
 configuration that is not among the run's models is fitted for the comparison. If that fails, the challenger is
 compared, unpaired, with the champion's value on the validation users of its own run.
 
-The same configuration on newer edges is never worse than itself. So on most nights the comparison decides nothing, and
+A champion that is among the run's own models took part in the choice (`tasks/publish/choice.py`), so the comparison
+decides only about other configurations. The same configuration on newer edges is never worse than itself. So on most
+nights the comparison decides nothing, and
 the gates (`tasks/publish/promotion/gates.py`) decide: they check this run's fits, lists and sizes, and compare a
 configuration's value with its value at the time of the current publication.
 """
@@ -48,6 +50,7 @@ class ChallengerRun:
         fits: digest of each model fitted on the training edges of strong_generalization.
         matrices_digest: of that protocol's split; None if the run has none.
         manual: whether the choice was set by publish.model, so that the comparison alone does not reject it.
+        reason: why the run chose it.
     """
 
     model: str
@@ -57,6 +60,7 @@ class ChallengerRun:
     matrices_digest: str | None = None
     seed: int = 0
     manual: bool = False
+    reason: str = ""
 
     def produced(self, candidate: Candidate) -> bool:
         """Whether the run fitted this configuration."""
@@ -79,7 +83,8 @@ class _ValidationResult:
 def assess_challenger(home: Home, run: ChallengerRun, limits: PromotionLimits) -> Assessment:
     """Compare a run's choice with the champion, before the choice is fitted on every edge."""
     settings = run.settings[run.model].model_dump(mode="json")
-    return _assess(home, run, Candidate(run.model, run.score, settings, **observed_sizes(home)), limits)
+    assessment = _assess(home, run, Candidate(run.model, run.score, settings, **observed_sizes(home)), limits)
+    return replace(assessment, note="; ".join(filter(None, [assessment.note, run.reason])))
 
 
 def assess_champion(home: Home, run: ChallengerRun, refused: Decision, limits: PromotionLimits) -> Assessment | None:
@@ -160,11 +165,14 @@ def _compare_with_champion(
     assessment = replace(assessment, difference=difference, standard_error=error)
     if same:
         return replace(assessment, note=CHAMPION_NOTE)
+    asked_for = "asked for by publish.model: " if run.manual else ""
+    if champion.model in run.fits and run.produced(champion):
+        return replace(assessment, note=f"{asked_for}{numbers}, which the run could choose too")
     if difference < -limits.margin * error and not run.manual:
         return assessment.with_objections(
             f"worse by more than publish.margin = {limits.margin:g} standard errors: {numbers}"
         )
-    return replace(assessment, note=("asked for by publish.model: " if run.manual else "") + numbers)
+    return replace(assessment, note=asked_for + numbers)
 
 
 def _load_validation_split(home: Home, run: ChallengerRun) -> SplitMatrices | None:

@@ -11,8 +11,9 @@ from oneclass.tasks import promotion_log
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import ALL_EDGES, VALIDATION_METRIC
 from oneclass.tasks.publish import promotion
+from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import ChosenModel, Published, publish
+from oneclass.tasks.publish.stage import Published, publish
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores import checksums, publication_records, publications, published_model, runs, warehouse
 from oneclass.tasks.stores.home import Home

@@ -14,9 +14,10 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import promotion
+from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.promotion import gates, manual
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import ChosenModel, publish
+from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
@@ -45,10 +46,10 @@ def night(home, run_id, digests, model="mrf_dense", limits=None, **settings):
     return judged(home, run_id, digests, model, {model: fit}, limits, **settings)
 
 
-def judged(home, run_id, digests, model, fits, limits=None, **settings):
+def judged(home, run_id, digests, model, fits, limits=None, reason="", **settings):
     of_run = {**SETTINGS, model: MODELS[model].Settings(**settings)}
     limits = limits or PublishSettings(top_n=5)
-    tonight = promotion.ChallengerRun(model, "score", of_run, fits, digests[PROTOCOL])
+    tonight = promotion.ChallengerRun(model, "score", of_run, fits, digests[PROTOCOL], reason=reason)
     judgement = promotion.assess_challenger(home, tonight, limits)
     digest = None if judgement.keeps_champion else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
     return publish(
@@ -107,6 +108,14 @@ def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, d
     assert decision.champion == "mrf_dense/score" and decision.difference < -decision.standard_error
     wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
     assert night(home, "next", digests, "popularity", wide).promoted
+
+
+def test_the_choice_between_the_champion_and_a_simpler_model_is_not_undone_by_the_margin(home, digests):
+    fits = {model: fitted(home, "second", digests, PROTOCOL, model) for model in SETTINGS}
+    limits = PublishSettings(top_n=5, min_coverage_ratio=0)
+    decision = judged(home, "second", digests, "popularity", fits, limits, reason="the simplest of 2 lists")
+    assert decision.promoted and decision.difference < -decision.standard_error
+    assert decision.reason.endswith(", which the run could choose too; the simplest of 2 lists")
 
 
 def test_a_champion_that_is_none_of_tonights_models_is_fitted_for_the_comparison(home, digests):

@@ -1,0 +1,93 @@
+"""The choice of the model to publish: of the lists that cannot be told from the best on validation, the simplest."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from oneclass.models import registry
+from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
+from oneclass.tasks.protocols import PROTOCOLS, VALIDATION_METRIC
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+Row = dict[str, Any]  # of the statement publish/validation_lists
+
+# Models that explain themselves come first, then those that serve fast, then those that fit fast; models that are not
+# listed, last. Those of one line are equally simple.
+SIMPLEST_FIRST = (
+    ("popularity",),  # the same list for all
+    ("mrf_sparse", "slim", "mrf_dense", "graph_filter"),  # sums over the likes that they name as reasons
+    ("wmf", "bpr_uniform", "bpr_popularity", "hpf"),  # products of factors
+    ("random_graph", "paired_symbols", "binary_matrix"),  # posteriors, whose fits take longest on one core
+    ("cdae", "mult_dae", "mult_vae"),  # neural networks
+    ("blend",),  # fits and serves several of the above
+)
+
+
+@dataclass(frozen=True)
+class ChosenModel:
+    """The model and score that fill `published.recommendations`, and why, as a sentence."""
+
+    model: str
+    score: str
+    reason: str = field(default="", compare=False)
+
+
+def choose_model(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> ChosenModel:
+    """Choose the model to publish: the one in the settings, else by the validation users, else popularity.
+
+    Of the candidates' lists that cannot be told from the best by `VALIDATION_METRIC` (`adjust_against_best`), the best
+    of the simplest models by SIMPLEST_FIRST is chosen, or the best of all with `publish.prefer = best`. Popularity is
+    published for a log without validation users, and by a run without strong_generalization, or the first candidate if
+    popularity is none; the choice never uses the test part.
+    """
+    models = [settings.model] if settings.model else candidates
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        values = {"run_id": run_id, "models": models, "metric": VALIDATION_METRIC}
+        lists = list(warehouse.select(connection, "publish/validation_lists", **values).iter_rows(named=True))
+    if len(lists) == 1 or (lists and settings.model):
+        return ChosenModel(lists[0]["model"], lists[0]["score"])
+    if lists:
+        return _choose_list(lists, settings.prefer)
+    model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
+    if settings.model is None:
+        logger.warning(
+            "no user of a validation part to choose by; %s is published. Name another with publish.model.", model
+        )
+    return ChosenModel(model, registry.MODELS[model].score_names[0])
+
+
+def _choose_list(lists: list[Row], prefer: str) -> ChosenModel:
+    """Choose among lists, the best first, each with its paired comparison with the best."""
+    best, *others = lists
+    # Without a test (of a single user, say) a list cannot be told from the best.
+    p_values = np.array([1.0 if row["p_value"] is None else row["p_value"] for row in others])
+    level = [best, *(row for row, p in zip(others, adjust_against_best(p_values), strict=True) if p >= ALPHA)]
+    chosen = best if prefer == "best" else min(level, key=lambda row: _simplicity_rank(row["model"]))
+    verdict = ""
+    if best["model"] != "popularity" and any(row["model"] == "popularity" for row in level):
+        verdict = f"nothing is surely better than popularity on {best['users']:,} validation users; "
+        logger.warning("%s%s is chosen", verdict, chosen["model"])
+    return ChosenModel(chosen["model"], chosen["score"], verdict + _describe_choice(chosen, best, lists, level))
+
+
+def _describe_choice(chosen: Row, best: Row, lists: list[Row], level: list[Row]) -> str:
+    judged = f"by {PROTOCOLS['strong_generalization'].tuned_by} of {best['users']:,} validation users"
+    if chosen is best:
+        level_count = len(level) - 1
+        rest = f"{level_count} of the others cannot be told from it" if level_count else "all others are surely worse"
+        return f"the best of {len(lists)} lists {judged}, {rest}"
+    error = "" if chosen["standard_error"] is None else f" ± {chosen['standard_error']:.4f}"
+    return (
+        f"the simplest of {len(level)} lists that cannot be told from the best, {best['model']}/{best['score']}, "
+        f"{judged}: {chosen['difference']:+.4f}{error}"
+    )
+
+
+def _simplicity_rank(model: str) -> int:
+    return next((rank for rank, models in enumerate(SIMPLEST_FIRST) if model in models), len(SIMPLEST_FIRST))
