@@ -55,14 +55,11 @@ def rewrite_log(
         _rewrite_parquet(source, target, lines[""])
         sha256 = hash_file(str(target))
         return {"": Digests(sha256, target.stat().st_size, sha256)}
-    with containers.open_text(source, container, encoding) as stream, _open_packed(source, target, container) as packed:
-        if "" in lines:
-            hashed = _HashingWriter(packed)
-            copy_without_lines(stream, hashed, lines[""], in_place_of_line)
-        else:
-            members = _rewrite_members(stream, packed, lines, target.parent)
     if "" not in lines:
-        return members
+        return _rewrite_archive(source, target, container, lines)
+    with containers.open_text(source, container, encoding) as stream, _open_packed(source, target, container) as packed:
+        hashed = _HashingWriter(packed)
+        copy_without_lines(stream, hashed, lines[""], in_place_of_line)
     return {"": Digests(hash_file(str(target)), target.stat().st_size, hashed.digest.hexdigest())}
 
 
@@ -130,14 +127,20 @@ def _open_packed(source: Path, target: Path, container: str) -> Iterator[IO[byte
                 yield raw
 
 
-def _rewrite_members(
-    stream: IO[bytes], packed: IO[bytes], lines: Mapping[str, np.ndarray], scratch: Path
-) -> dict[str, Digests]:
-    """Write a tar archive of the logs in an archive; of those of one name the last counts, as when they are read."""
+def _rewrite_archive(source: Path, target: Path, container: str, lines: Mapping[str, np.ndarray]) -> dict[str, Digests]:
+    """Write a tar archive of the logs in an archive; of those of one name the last, which alone is read."""
+    with containers.open_text(source, container) as stream:
+        last = {name: number for number, (name, _) in enumerate(sources.iterate_logs(stream))}
     digests = {}
-    with tarfile.open(fileobj=packed, mode="w|") as archive:
-        for name, member in sources.iterate_logs(stream):
-            with tempfile.TemporaryFile(dir=scratch) as copy:
+    with (
+        containers.open_text(source, container) as stream,
+        _open_packed(source, target, container) as packed,
+        tarfile.open(fileobj=packed, mode="w|") as archive,
+    ):
+        for number, (name, member) in enumerate(sources.iterate_logs(stream)):
+            if number != last[name]:
+                continue
+            with tempfile.TemporaryFile(dir=target.parent) as copy:
                 hashed = _HashingWriter(copy)  # pyright: ignore[reportArgumentType]
                 copy_without_lines(member, hashed, lines.get(name, np.empty(0, np.int64)))
                 info = tarfile.TarInfo(name)

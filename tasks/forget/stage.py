@@ -108,7 +108,7 @@ def remove_users(
                 pattern=query.pattern,
                 rewritten=rewritten,
             )
-            elsewhere = _list_logs_elsewhere(connection, home)
+            elsewhere = _list_logs_elsewhere(connection, home, found)
             named_in = _list_naming_runs(connection, query.users)
         # A second try finds only what the first left, which noted the rest.
         pending = {
@@ -176,11 +176,12 @@ def _install(file: _StagedFile) -> None:
         durable.install_file(file.path, file.location)
 
 
-def _list_logs_elsewhere(connection: duckdb.DuckDBPyConnection, home: Home) -> list[str]:
-    """List the logs with forgotten users that were read outside of the landing folder."""
+def _list_logs_elsewhere(connection: duckdb.DuckDBPyConnection, home: Home, found: Sequence[FoundFile]) -> list[str]:
+    """List the logs with forgotten users that were read outside of the landing folder, and targets of its links."""
     ids = {file_id for (file_id,) in connection.execute("select distinct file_id from forgotten_lines").fetchall()}
     logs = file_registry.list_known_files(connection, home)
-    return [log.path for log in logs if log.file_id in ids and Path(log.name).is_absolute()]
+    elsewhere = [log.path for log in logs if log.file_id in ids and Path(log.name).is_absolute()]
+    return elsewhere + [str(file.location.resolve()) for file in found if file.location.is_symlink()]
 
 
 def _list_naming_runs(connection: duckdb.DuckDBPyConnection, users: Sequence[str]) -> list[str]:

@@ -67,7 +67,8 @@ def make_home(home: Home) -> None:
     (home.landing / "b.csv").write_bytes(gzip.compress(csv(f"{GONE},y", "c,x"), mtime=0))
     ingest(home, SHOP, [], "first")
     (home.landing / "new.csv").write_bytes(csv("d,x", f"{GONE},z"))
-    (home.landing / "only.csv").write_bytes(csv(f"{GONE},z"))
+    (home.root / "only.csv").write_bytes(csv(f"{GONE},z"))
+    (home.landing / "only.csv").symlink_to("../../only.csv")
     (home.landing / "quarantine" / "bad.csv").write_text(f"a;b\n{GONE};2\n1;2\n")
     (home.matrices / "0123").mkdir(parents=True)
     (home.report / "users").mkdir(parents=True)
@@ -90,6 +91,7 @@ def test_a_command_that_is_killed_before_any_change_of_files_is_finished_by_the_
     [certificate] = home.forgotten.iterdir()
     facts = json.loads(certificate.read_text())
     assert expected.keys() == {f"landing/{name}" for name in ("a.csv", "b.csv", "new.csv", "quarantine/bad.csv")}
+    assert facts["logs_elsewhere"] == [str((home.root / "only.csv").resolve())]
     assert GONE.encode() not in b"".join([*expected.values(), gzip.decompress(expected["landing/b.csv"])])
     number, whole, refused = 0, False, 0
     while not whole:
@@ -134,7 +136,12 @@ def test_a_command_that_is_killed_before_any_change_of_files_is_finished_by_the_
 def test_the_lines_of_an_archive_and_of_a_numbered_list_go_and_no_user_is_renumbered(home):
     home.landing.mkdir(parents=True)
     with tarfile.open(home.landing / "logs.tar", "w") as archive:
-        for name, text in (("mv_1.txt", "1:\n7,5,2005-01-01\n8,4,2005-01-02\n"), ("mv_2.txt", "2:\n7,5,2005-01-01\n")):
+        logs = (
+            ("mv_1.txt", "1:\n8,1,2005-01-01\n7,1,2005-01-02\n"),  # replaced by the later member of its name
+            ("mv_1.txt", "1:\n7,5,2005-01-01\n8,4,2005-01-02\n"),
+            ("mv_2.txt", "2:\n7,5,2005-01-01\n"),
+        )
+        for name, text in logs:
             member = tarfile.TarInfo(f"in/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
