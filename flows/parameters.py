@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
 
 from oneclass.tasks.secrets import mask_settings
 
@@ -33,6 +34,24 @@ class Flag:
     comma_separated: bool = False
     optional: bool = False
     deprecated: str | None = None
+
+
+@dataclass(frozen=True)
+class AllowedValues:
+    """Lists the values of a parameter in its JSON schema, from which Prefect's pages make a choice.
+
+    Attributes:
+        kind: `models` or `protocols`.
+    """
+
+    kind: str
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema of a string with its values."""
+        from oneclass.tasks import model_names, protocols
+
+        values = model_names.list_models() if self.kind == "models" else list(protocols.PROTOCOLS)
+        return {**handler(core_schema), "enum": values}
 
 
 class DatasetParameters(BaseModel):
@@ -96,10 +115,10 @@ class _SplitFilesParameters(DatasetParameters):
 
 
 class _ModelsParameters(DatasetParameters):
-    models: Annotated[list[str], Flag("A,B,...", comma_separated=True)] = Field(
+    models: Annotated[list[Annotated[str, AllowedValues("models")]], Flag("A,B,...", comma_separated=True)] = Field(
         [], description="the models to train; by default the data set's list"
     )
-    protocols: Annotated[list[str], Flag("P,Q", comma_separated=True)] = Field(
+    protocols: Annotated[list[Annotated[str, AllowedValues("protocols")]], Flag("P,Q", comma_separated=True)] = Field(
         [],
         description="the protocols to evaluate by: strong_generalization and leave_one_out by default; next_events, "
         "of logs with times; given with --split-files",
@@ -131,8 +150,9 @@ class _ClusterParameters(DatasetParameters):
     )
 
 
+# Prefect's pages and `--help` show the parameters of the last base first.
 class BackfillParameters(
-    RunParameters, _ModelsParameters, _SplitFilesParameters, _SourceParameters, _TitlesParameters, _ClusterParameters
+    _ClusterParameters, _TitlesParameters, _SourceParameters, _SplitFilesParameters, _ModelsParameters, RunParameters
 ):
     """Parameters of the flow `backfill`."""
 
@@ -156,7 +176,7 @@ class ReplayParameters(BackfillParameters):
     )
 
 
-class NightlyRetrainParameters(RunParameters, _ModelsParameters, _TitlesParameters, _ClusterParameters):
+class NightlyRetrainParameters(_ClusterParameters, _TitlesParameters, _ModelsParameters, RunParameters):
     """Parameters of `flows.nightly_retrain`."""
 
     dataset: Annotated[str, Flag("NAME")] = Field(
@@ -176,7 +196,7 @@ class DeployParameters(NightlyRetrainParameters):
     )
 
 
-class SweepParameters(RunParameters, _SourceParameters, _ClusterParameters):
+class SweepParameters(_ClusterParameters, _SourceParameters, RunParameters):
     """Parameters of `flows.sweep`."""
 
     sweep: Annotated[list[str], Flag("NAME")] = Field(
@@ -186,7 +206,7 @@ class SweepParameters(RunParameters, _SourceParameters, _ClusterParameters):
     )
 
 
-class TuneParameters(RunParameters, _SplitFilesParameters, _SourceParameters, _ClusterParameters):
+class TuneParameters(_ClusterParameters, _SourceParameters, _SplitFilesParameters, RunParameters):
     """Parameters of `flows.tune`."""
 
     model: Annotated[str, Flag("NAME")] = Field(description="the model to tune")

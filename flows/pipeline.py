@@ -40,8 +40,7 @@ from oneclass.tasks.tuning.auto import SearchRequest
 from oneclass.tasks.tuning.stage import tune_task
 
 STAGES = """
-1. **ingest** reads the logs: a file that was read before is skipped, a line that cannot be read is kept with the
-reason.
+1. **ingest** reads the logs: files that were read before are skipped, lines that cannot be read are kept as rejects.
 2. **binarize** decides what counts as a like, and who is active enough to stay.
 3. **split** holds out users, and one like of every user, for the tests.
 4. **diagnose** counts how many likes users and items have.
@@ -58,7 +57,7 @@ The artifacts of a run say what came of it:
 
 - `summary`: what was read, found and published, and what changed since the run before
 - `evaluation`: the models side by side, a table for each way of holding out
-- `contracts`: what had to hold after each task, in words, and whether it did
+- `contracts`: for each stage, the tables with the number of rules that hold, and in words those that do not
 - `promotion`: why the new model was published, or was not
 
 The report, `<home>/<dataset>/report/index.html`, has all of it with figures, on one page.
@@ -69,8 +68,8 @@ From raw logs to published tables: from what users like to what else each of the
 {STAGES}{LOOK}"""
 
 NIGHTLY = f"""
-Retrains one data set on everything so far, the new files of `<home>/<dataset>/landing/` included, and publishes for
-each user what they may like.
+Retrains one data set on everything so far, the new files of `<home>/<dataset>/landing/` included.
+Publishes for each user what they may like.
 {STAGES}
 One night at a time works on a data set: a run that meets another, or comes after its work was done, ends as cancelled.
 A night with nothing new redoes nothing.
@@ -78,13 +77,14 @@ A night with nothing new redoes nothing.
 
 
 logger = logging.getLogger(__name__)
+signals.report_errors_once()
 
 NIGHTLY_DEPLOYMENT = "nightly-retrain"
 
 
 def format_run_name() -> str:
-    """Return a flow run's name, such as `ml-1m 2026-11-20`: data set and last day of events, by default today."""
-    return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()}"
+    """Return a flow run's name, such as `ml-1m 2026-11-20 0198c3f1`: data set, last day of events, end of its id."""
+    return f"{flow_run.parameters['dataset']} {flow_run.parameters.get('until') or date.today()} {flow_run.id[-8:]}"
 
 
 @flow(name="backfill", description=BACKFILL, flow_run_name=format_run_name)
@@ -105,6 +105,7 @@ def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
     run = prepared_run() or _resolve_settings(given)
     if why := _reason_to_skip(run):
         logger.warning("%s: %s", run.dataset.name, why)
+        artifacts.tag_flow_run(run.dataset.name, "cancelled")
         send_notifications(
             run.notify, dataset=run.dataset.name, run_id=reconcile.current_run_id(), state="cancelled", text=why
         )

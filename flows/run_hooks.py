@@ -75,6 +75,7 @@ def notify_outcome(run: RunSettings, run_id: str, state: str, summary: Callable[
         logger.warning("the run's summary cannot be made: %s", error)
         text = f"{run.dataset.name}: run {run_id} {state}; its summary cannot be made: {error}"
     artifacts.publish_summary(run.dataset.name, text, url)
+    artifacts.tag_flow_run(run.dataset.name, state)
     # During shutdown errors count as cancellation. Record it now, because the process may die first.
     home_page.record_outcome(run.home, run_id, "cancelled" if signals.is_terminating() else state)
     send_notifications(run.notify, dataset=run.dataset.name, run_id=run_id, state=state, text=text)

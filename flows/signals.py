@@ -41,6 +41,33 @@ class PrefectNoiseFilter(logging.Filter):
         return not any(words in record.getMessage() for words in self.REPORTED_ELSEWHERE)
 
 
+class ErrorReportFilter(logging.Filter):
+    """Have a run's log show an error that its user can mend once, without traceback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last_error: BaseException | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Shorten a record and return whether to show it."""
+        if record.getMessage().startswith(PrefectNoiseFilter.FAILED):
+            record.msg, record.args = "Finished in state Failed", ()
+        error = record.exc_info[1] if record.exc_info else None
+        if not hasattr(error, "exit_status"):
+            return True
+        is_first, self._last_error = error is not self._last_error, error
+        record.msg, record.args = "Encountered exception during execution: %s", (error,)
+        record.exc_info = record.exc_text = None
+        return is_first
+
+
+def report_errors_once() -> None:
+    """Filter the logs of flow and task runs, which Prefect's pages show, by `ErrorReportFilter`."""
+    one_for_both = ErrorReportFilter()
+    for name in ("prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).addFilter(one_for_both)
+
+
 def silence_tracebacks() -> None:
     """Hide Prefect's messages about a failure that the command reports itself; Prefect still records them."""
     for handler in logging.getLogger().handlers:

@@ -5,11 +5,12 @@ Outside of a run nothing is published. An error, such as an unreachable server, 
 
 import functools
 import hashlib
+import json
 import logging
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from prefect.artifacts import (
@@ -19,6 +20,8 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.context import FlowRunContext, TaskRunContext
 
 from oneclass.data_contracts.contracts import load
@@ -30,8 +33,9 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-COLUMNS_RULE = "the columns are as declared"
+COLUMNS_RULE = "The columns are as declared."
 DIGEST_LENGTH = 8  # characters in a key
+STATE_TAG = "state:"
 SECONDS_TO_FIRST_PROGRESS, SECONDS_BETWEEN_PROGRESS = 3.0, 5.0
 
 
@@ -45,42 +49,71 @@ def publish_artifact(show: Callable[..., None]) -> Callable[..., None]:
         try:
             show(*args)
         except Exception as error:  # noqa: BLE001  (a failing display must not end a run)
-            logger.warning("%s cannot be shown in Prefect: %s", show.__name__.replace("_", " "), error)
+            what = show.__name__.partition("_")[2].replace("_", " ")
+            logger.warning("%s cannot be shown in Prefect: %s", what, error)
 
     return wrapper
 
 
+@dataclass
+class _StageContracts:
+    """The artifact of the contracts of one stage of a run, to which each task of the stage adds its rows."""
+
+    run_id: str
+    stage: str
+    artifact_id: Any = None
+    rows: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+
+
+_contracts: dict[str, _StageContracts] = {}
+
+
 @publish_artifact
 def publish_contract_results(home: Home, run_id: str, stage: str, task: str) -> None:
-    """Publish a table of the rules checked in a task run; nothing if the stage failed before the check.
+    """Add the rules checked in a task run to the table of its stage; nothing if the stage failed before the check.
 
     Args:
-        task: name of the task run, such as `train slim on leave_one_out`; each has its own artifact.
+        task: name of the task run, such as `train slim on leave_one_out`.
     """
     if not home.warehouse.exists():
         return
     with warehouse.open_warehouse(home, read_only=True) as connection:
         results = warehouse.select(connection, "publish/contract_results", run_id=run_id, stage=stage)
-    if len(results):
-        descriptions = {(contract.table, rule.name): rule.description for contract in load() for rule in contract.rules}
-        rules = [
-            {
-                "holds": "yes" if result["success"] else "NO",
-                "table": result["contract"],
-                "what must hold": descriptions.get((result["contract"], result["rule"]), COLUMNS_RULE),
-                "found instead": "" if result["success"] else result["observed"],
-                "severity": result["severity"],
-                "rule": result["rule"],
-            }
-            for result in results.iter_rows(named=True)
-        ]
-        broken = sum(rule["holds"] == "NO" for rule in rules)
-        outcome = f"{broken} of {len(rules)} rules do **not** hold" if broken else f"all {len(rules)} rules hold"
-        create_table_artifact(
-            table=rules,
-            key=artifact_key(home.dataset, "contracts", task),
-            description=f"The contracts of the data after `{task}`: {outcome}.",
-        )
+    if results.is_empty():
+        return
+    if stage not in _contracts or _contracts[stage].run_id != run_id:
+        _contracts[stage] = _StageContracts(run_id, stage)
+    shown = _contracts[stage]
+    for (contract,), rules in results.group_by(["contract"], maintain_order=True):
+        shown.rows[task, contract] = _contract_row(task, contract, rules.to_dicts())
+    broken = sum(row["holds"] == "NO" for row in shown.rows.values())
+    rows = sorted(shown.rows.values(), key=lambda row: row["holds"] != "NO")
+    outcome = f"{broken} of {len(rows)} contracts do **not** hold" if broken else f"all {len(rows)} contracts hold"
+    description = f"The contracts of the data after `{stage}`: {outcome}."
+    if shown.artifact_id is None:
+        key = artifact_key(home.dataset, "contracts", stage)
+        shown.artifact_id = create_table_artifact(table=rows, key=key, description=description)
+    else:
+        with get_client(sync_client=True) as client:
+            update = ArtifactUpdate(data=json.dumps(rows), description=description)
+            client.update_artifact(shown.artifact_id, update)
+
+
+def _contract_row(task: str, contract: str, results: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the row of one contract after one task: whether it holds, and its broken rules in words."""
+    descriptions = {rule.name: rule.description for one in load() if one.table == contract for rule in one.rules}
+    broken = [
+        f"{result['severity']}: {descriptions.get(result['rule'], COLUMNS_RULE)} Found: {result['observed']}"
+        for result in results
+        if not result["success"]
+    ]
+    return {
+        "holds": "NO" if broken else "yes",
+        "task": task,
+        "table": contract,
+        "rules": f"{len(results) - len(broken)} of {len(results)}",
+        "what does not hold": "\n".join(broken),
+    }
 
 
 @publish_artifact
@@ -115,7 +148,6 @@ def publish_decision(home: Home, decision: Decision | None) -> None:
 def publish_summary(dataset: str, text: str, report_url: str | None) -> None:
     """Publish the run's summary in Markdown, and a link to the report if it is served."""
     description = f"Input, results and publication of a run on {dataset}, and the changes since the previous one"
-    create_markdown_artifact(text, key=artifact_key(dataset, "summary"), description=description)
     if report_url:
         create_link_artifact(
             report_url,
@@ -123,6 +155,20 @@ def publish_summary(dataset: str, text: str, report_url: str | None) -> None:
             key=artifact_key(dataset, "report"),
             description="All figures and tables of the last run",
         )
+    # Last, because a run's timeline ends with the newest artifact.
+    create_markdown_artifact(text, key=artifact_key(dataset, "summary"), description=description)
+
+
+@publish_artifact
+def tag_flow_run(dataset: str, state: str) -> None:
+    """Tag the flow run with its data set and how it ended, instead of how an earlier attempt did."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return
+    with get_client(sync_client=True) as client:
+        tags = client.read_flow_run(context.flow_run.id).tags
+        kept = [tag for tag in tags if not tag.startswith(STATE_TAG)]
+        client.update_flow_run(context.flow_run.id, tags=sorted({*kept, f"dataset:{dataset}", STATE_TAG + state}))
 
 
 @publish_artifact

@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import sys
+import time
 from uuid import UUID
 
 import httpx
@@ -13,7 +14,8 @@ import pytest
 from prefect import flow
 from prefect.client.base import PrefectHttpxSyncClient
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+from prefect.flow_engine import run_flow
 
 from oneclass.data_contracts import STAGES
 from oneclass.flows import commands, pipeline
@@ -96,17 +98,84 @@ def test_the_summary_says_where_the_pages_are_and_links_to_what_is_served(two_ru
     ]
 
 
-def test_each_task_shows_what_it_was_held_to_in_words(two_runs):
-    """An artifact a task, so that those of one model are not in the place of another's."""
-    for model in ("popularity", "mrf_dense", "bpr_uniform"):
-        of_model = shown(f"ml-latest-small-contracts-train-{model.replace('_', '-')}-on-leave-one-out")[-1]
-        rules = json.loads(of_model.data)
-        assert f"`train {model} on leave_one_out` is done: all {len(rules)} rules hold" in of_model.description
-        assert len({(rule["table"], rule["rule"]) for rule in rules}) == len(rules) > 5
-        assert {rule["holds"] for rule in rules} == {"yes"} and not any(rule["found instead"] for rule in rules)
-        assert all(len(rule["what must hold"].split()) > 3 for rule in rules)
-    assert shown("ml-latest-small-contracts-evaluate-leave-one-out")
-    assert not shown("ml-latest-small-contracts-train")
+def latest_run(home):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()[0]
+
+
+def test_each_stage_shows_its_contracts_in_one_artifact_with_a_row_per_model(two_runs):
+    run_id = latest_run(two_runs)
+    with get_client(sync_client=True) as client:
+        wanted = ArtifactFilter(
+            key=ArtifactFilterKey(like_="ml-latest-small-contracts-%"),
+            flow_run_id=ArtifactFilterFlowRunId(any_=[UUID(run_id)]),
+        )
+        found = {artifact.key: artifact for artifact in client.read_artifacts(artifact_filter=wanted, limit=200)}
+        assert len(client.read_artifacts(artifact_filter=wanted, limit=200)) == len(found)
+    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
+        query = "select distinct stage, contract, rule, success from operations.contract_results where run_id = ?"
+        checked = connection.execute(query, [run_id]).fetchall()
+    stages = {stage for stage, *_ in checked}
+    assert set(found) == {f"ml-latest-small-contracts-{stage}" for stage in stages}
+    trained = json.loads(found["ml-latest-small-contracts-train"].data)
+    models = ("popularity", "mrf_dense", "bpr_uniform")
+    tasks = {
+        f"train {model} on {protocol}" for model in models for protocol in ("strong_generalization", "leave_one_out")
+    }
+    contracts = {contract for stage, contract, *_ in checked if stage == "train"}
+    pairs = {(row["task"], row["table"]) for row in trained}
+    assert len(pairs) == len(trained) and pairs >= {(task, contract) for task in tasks for contract in contracts}
+    assert all(row["holds"] == "yes" and not row["what does not hold"] for row in trained)
+    assert f"`train`: all {len(trained)} contracts hold" in found["ml-latest-small-contracts-train"].description
+    evaluated = json.loads(found["ml-latest-small-contracts-evaluate"].data)
+    broken = [row for row in evaluated if row["holds"] == "NO"]
+    assert broken and evaluated[: len(broken)] == broken  # a model worse than popularity
+    assert all(len(row["what does not hold"].split()) > 5 and row["rules"][0] != "0" for row in broken)
+
+
+def test_a_run_s_newest_artifact_is_its_summary(two_runs):
+    with get_client(sync_client=True) as client:
+        wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[UUID(latest_run(two_runs))]))
+        body = {"artifacts": wanted.model_dump(mode="json"), "sort": "CREATED_DESC", "limit": 200}
+        keys = [artifact["key"] for artifact in client.request("POST", "/artifacts/filter", json=body).json()]
+    assert keys[:2] == ["ml-latest-small-summary", "ml-latest-small-report"]
+
+
+def test_runs_have_names_of_their_own_and_tags_of_data_set_and_outcome(two_runs, tmp_path):
+    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
+        ids = [UUID(run_id) for (run_id,) in connection.execute("select run_id from operations.runs").fetchall()]
+    with get_client(sync_client=True) as client:
+        runs = [client.read_flow_run(run_id) for run_id in ids]
+    assert len({run.name for run in runs}) == len(runs) == 2
+    assert all(re.fullmatch(r"ml-latest-small \d{4}-\d\d-\d\d [0-9a-f]{8}", run.name) for run in runs)
+    assert [set(run.tags) for run in runs] == [{"dataset:ml-latest-small", "state:completed"}] * 2
+
+
+def test_the_log_of_a_failed_run_has_the_user_s_error_once_and_without_traceback(prefect_server, tmp_path, ratings):
+    bad = tmp_path / "bad.csv"
+    bad.write_text("userId,movieId,rating,timestamp\n" + "1,1,77,1000000000\n" * 9)
+    given = {
+        "dataset": "ml-latest-small",
+        "home": str(tmp_path / "home"),
+        "models": ["popularity"],
+        "source": [str(bad)],
+    }
+    with get_client(sync_client=True) as client:
+        run = client.create_flow_run(backfill_flow, parameters=given)
+        state = run_flow(backfill_flow, flow_run=run, parameters=given, return_type="state")
+        assert state.is_failed()
+        tags = client.read_flow_run(run.id).tags
+        for handler in logging.getLogger("prefect.flow_runs").handlers:
+            handler.flush()
+        body = {"logs": {"flow_run_id": {"any_": [str(run.id)]}}, "limit": 200}
+        for _ in range(100):
+            lines = [line["message"] for line in client.request("POST", "/logs/filter", json=body).json()]
+            if "Finished in state Failed" in lines[-1:]:
+                break
+            time.sleep(0.2)
+    assert set(tags) == {"dataset:ml-latest-small", "state:failed"}
+    assert sum("the contract of raw.rejects is broken" in line for line in lines) == 1
+    assert not any("Traceback" in line or "ContractBroken" in line for line in lines)
 
 
 def test_each_protocol_has_its_table_and_says_what_it_is(two_runs):
@@ -263,10 +332,11 @@ def test_outside_of_a_run_nothing_is_sent(two_runs, monkeypatch):
         artifacts.publish_contract_results(two_runs, latest, "binarize", "binarize")
         artifacts.ProgressArtifact("train", "mrf_dense (given)").show(0.5)
 
+    monkeypatch.setattr(artifacts, "_contracts", {})
     show()
     assert sent == []
     flow(show)()
-    assert sent == ["markdown", "link", "table", "table", "progress"]
+    assert sent == ["link", "markdown", "table", "table", "progress"]
 
 
 def test_the_names_of_flow_and_tasks_are_those_of_the_stages(two_runs):

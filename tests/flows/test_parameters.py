@@ -25,7 +25,9 @@ from oneclass.flows.pipeline import backfill as backfill_flow
 from oneclass.flows.pipeline import nightly_retrain as nightly_flow
 from oneclass.flows.sweep_flow import sweep as sweep_flow
 from oneclass.flows.tune_flow import tune as tune_flow
+from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.sweep import SWEEPS
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +98,16 @@ def test_prefect_shows_every_parameter_with_its_type_default_and_description(kin
         for key in ("type", "anyOf", "items", "default", "description"):
             assert of_parameter.get(key) == declared["properties"][name].get(key), (name, key)
         assert of_parameter["description"]
+
+
+def test_prefect_shows_what_is_trained_before_the_cluster_and_lists_the_values():
+    shown = parameter_schema(FLOWS[NightlyRetrainParameters]).properties
+    names = sorted(shown, key=lambda name: shown[name]["position"])
+    assert names[:4] == ["dataset", "home", "config", "settings"]
+    assert max(map(names.index, ("models", "protocols", "config", "settings"))) < names.index("workers")
+    assert names[-4:] == ["workers", "dask", "dask_unencrypted", "store"]
+    assert shown["models"]["items"]["enum"] == sorted(MODELS)
+    assert shown["protocols"]["items"]["enum"] == list(PROTOCOLS)
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
