@@ -3,12 +3,13 @@
     python -m pip install cosmic-ray==8.7.0
     python -m benchmarks.reliability.mutations [--packages publish tuning ingest stores] [--sample 25] [--seed 1]
 
-Draws places of `tasks/PACKAGE` that Cosmic Ray can mutate and one mutation at each: a comparison, a number, a truth
-value, `and`, `or`, `not`, `+`, `-`, `*`, `/`, a loop, an exception. `tests/tasks/PACKAGE` without its slow tests is run
-on each; a mutant that survives is printed with its line. The score is the share that was killed, with its 95 %
-interval (Wilson); tests of other packages may kill more, and some mutants are equivalent to the original.
+Draws places of a package of `tasks/` that Cosmic Ray can mutate and one mutation at each: a comparison, a number, a
+truth value, `and`, `or`, `not`, `+`, `-`, `*`, `/`, a loop, an exception. The tests of that package without the slow
+ones are run on each; a mutant that survives is printed with its line. The score is the share that was killed, with its
+95 % interval (Wilson); tests of other packages may kill more, and some mutants are equivalent to the original.
 
-The files are changed in place and put back, so the checkout must have no changes; after a kill, `git checkout tasks`.
+The files are changed in place and put back, so `tasks/` must have no changes; if the command is killed, restore it
+with Git.
 """
 
 import argparse
