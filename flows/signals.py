@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
@@ -46,7 +47,8 @@ class ErrorReportFilter(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last_error: BaseException | None = None
+        # Weak, since an error's traceback holds the frames of the stage with their data.
+        self._last_error: weakref.ref[BaseException] | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Shorten a record and return whether to show it."""
@@ -55,7 +57,8 @@ class ErrorReportFilter(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         if not hasattr(error, "exit_status"):
             return True
-        is_first, self._last_error = error is not self._last_error, error
+        is_first = self._last_error is None or self._last_error() is not error
+        self._last_error = weakref.ref(error)
         record.msg, record.args = "Encountered exception during execution: %s", (error,)
         record.exc_info = record.exc_text = None
         return is_first
