@@ -204,7 +204,7 @@ def run_command(command: Callable[[], str], *, debug: bool) -> int:
         from rich.console import Console
     except RuntimeError as error:
         return _report_error(error, debug)
-    Console.on_broken_pipe = _hide_output
+    Console.on_broken_pipe = _hide_output  # pyright: ignore[reportAttributeAccessIssue]  (the name of `self`)
     prefect_server.log_startup()
     from oneclass.flows import signals
 

@@ -12,7 +12,7 @@ from prefect import flow
 from oneclass.flows.parameters import ForgetParameters
 from oneclass.flows.pipeline import format_run_name, run_pipeline
 from oneclass.flows.prepare import hand_over, prepared_run
-from oneclass.flows.settings import RunSettings, resolve_limits
+from oneclass.flows.settings import RunSettings, resolve_limits, split_file_pair
 from oneclass.tasks import datasets, item_titles
 from oneclass.tasks.cluster import ClusterSettings
 from oneclass.tasks.errors import InputError, ModelsFailed
@@ -92,8 +92,7 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         models[name] = validate_settings(name, replace_deprecated(name, section, warn=False))
         default = validate_settings(name, dataset.models.get(name, {}))
         changed[name] = [field for field, value in models[name] if value != getattr(default, field)]
-    split_files = tuple(map(Path, stored["split_files"]))
-    file_registry.find_file_ids(dataset_home, split_files)
+    file_registry.find_file_ids(dataset_home, list(map(Path, stored["split_files"])))
     if stages["publish"].titles:
         item_titles.read_titles(Path(stages["publish"].titles), dataset)
     has_cluster = given.workers is not None or given.dask is not None
@@ -102,7 +101,7 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         home=replace(dataset_home, files=stages["files"], store=store),
         dataset=dataset,
         sources=tuple(map(Path, stored["sources"])),
-        split_files=split_files or None,
+        split_files=split_file_pair(stored["split_files"]),
         protocols=tuple(stored["protocols"]),
         models=models,
         given={name: fields for name, fields in changed.items() if fields},

@@ -152,7 +152,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         home=Home(root, declared.name, resolve_limits(given.threads, given.memory), settings["files"], cluster.store),
         dataset=declared,
         sources=tuple(map(Path, given.source)),
-        split_files=_split_file_pair(given.split_files),
+        split_files=split_file_pair(given.split_files),
         protocols=_resolve_protocols(given.protocols, bool(given.split_files)),
         models={name: settings[name] for name in model_names},
         given={name: list(overrides[name]) for name in model_names if name in overrides},
@@ -290,7 +290,12 @@ def _resolve_protocols(names: Sequence[str], has_split: bool) -> tuple[str, ...]
     return tuple(dict.fromkeys(names))
 
 
-def _split_file_pair(files: Sequence[str]) -> tuple[Path, Path] | None:
+def split_file_pair(files: Sequence[str]) -> tuple[Path, Path] | None:
+    """Return the training and the test file of `--split-files`, or None without any.
+
+    Raises:
+        InputError: there are not two.
+    """
     if not files:
         return None
     if len(files) != 2:

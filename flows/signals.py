@@ -55,7 +55,7 @@ class ErrorReportFilter(logging.Filter):
         if record.getMessage().startswith(PrefectNoiseFilter.FAILED):
             record.msg, record.args = "Finished in state Failed", ()
         error = record.exc_info[1] if record.exc_info else None
-        if not hasattr(error, "exit_status"):
+        if error is None or not hasattr(error, "exit_status"):
             return True
         is_first = self._last_error is None or self._last_error() is not error
         self._last_error = weakref.ref(error)
