@@ -11,7 +11,6 @@ from datetime import date
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
-from pydantic_core import CoreSchema
 
 from oneclass.tasks.secrets import mask_settings
 
@@ -46,7 +45,7 @@ class AllowedValues:
 
     kind: str
 
-    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """Return the schema of a string with its values."""
         from oneclass.tasks import model_names, protocols
 

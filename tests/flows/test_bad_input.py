@@ -71,7 +71,7 @@ def test_a_wrong_argument_is_reported(tmp_path, capsys, arguments, message):
     assert not (tmp_path / "home").exists()
 
 
-NEEDED = {"explain": ["--user", "1"], "recommend": ["--user", "1"], "tune": ["--model", "slim"]}
+NEEDED = {name: ["--user", "1"] for name in ("explain", "forget", "recommend")} | {"tune": ["--model", "slim"]}
 
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
