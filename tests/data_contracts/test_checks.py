@@ -247,6 +247,7 @@ def test_data_docs_show_every_contract(good, parameters, tmp_path):
     good.execute("update raw.rejects set file_id = 7, line = '<script>'")
     good.execute("update operations.arrivals set outcome = '<script>' where outcome = 'new'")
     good.execute("update evaluation.metrics set value = 0.75 where value = 0.9")
+    good.execute("update evaluation.comparisons set p_value = 1e-6")
     index = docs.build(good, dict.fromkeys(STAGES, parameters), tmp_path / "pages")
     tables = {contract.table for contract in load() if "." in contract.table}
     pages = {page.stem: page.read_text(encoding="utf-8") for page in (tmp_path / "pages").glob("*.html")}
@@ -255,7 +256,7 @@ def test_data_docs_show_every_contract(good, parameters, tmp_path):
     assert "every value is a finite number" in pages["raw.events"]
     assert not [name for name, page in pages.items() if re.search(r"https?://|<script|<link|@import", page)]
     # A section of each column, with shares; sample rows that break a query, with their values.
-    assert len(re.findall('class="ge-section', pages["raw.events"])) == 2 + 6
+    assert len(re.findall('class="ge-section', pages["raw.events"])) == 2 + 7
     assert "100% not null" in pages["raw.events"] and "0% unexpected" in pages["raw.events"]
     assert (
         "&#39;popularity&#39;: 0.8" in pages["evaluation.metrics"] or "'popularity': 0.8" in pages["evaluation.metrics"]

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("flows", "tasks", "models", "sql", "data_contracts")
+PACKAGED = ("pyproject.toml", "setup.py", "README.md")
 
 EVERY_COMMAND = """
 import json, sys
@@ -39,9 +40,9 @@ def installed(tmp_path_factory):
     """The folder that the wheel is installed in; built from copies, so that no older build is in it."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    for room in ROOMS:
+    for room in (*ROOMS, "oneclass"):
         shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("pyproject.toml", "README.md"):
+    for file in PACKAGED:
         shutil.copy(ROOT / file, source)
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", folder, source], check=True)
@@ -49,7 +50,7 @@ def installed(tmp_path_factory):
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
     files = {path for room in ROOMS for path in (source / room).rglob("*") if path.is_file()}
-    assert {str(path.relative_to(source)) for path in files} <= names
+    assert {f"oneclass/{path.relative_to(source)}" for path in files} <= names
     subprocess.run([*pip, "install", "--no-deps", "--no-compile", "--target", folder / "site", wheel], check=True)
     return folder / "site"
 
@@ -80,7 +81,7 @@ def run(installed, elsewhere):
 
 def test_the_script_has_every_command(run):
     named = {path.stem for path in (ROOT / "flows").glob("*.py") if "__main__" in path.read_text()}
-    assert named == set(commands.COMMANDS) == {*RUNS, "serve"}
+    assert named == set(commands.COMMANDS) == {*RUNS, "serve", "forget"}
     assert all(name in run("--help") for name in named)
     assert "usage: oneclass recommend" in run("recommend", "--help")
     assert "usage: oneclass COMMAND" in run("recomend", status=2)

@@ -54,7 +54,7 @@ class Cluster:
 
     def _start(self, *words: str, source: Path = ROOT) -> subprocess.Popen:
         command = [sys.executable, "-m", "dask", *words, "--scheduler-file", str(self._file)]
-        environment = {**os.environ, **QUICKLY, "PYTHONPATH": str(source)}
+        environment = {**os.environ, **QUICKLY, "PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
         with (self._folder / "said").open("ab") as said:
             self.processes.append(
                 subprocess.Popen(command, env=environment, cwd=self._folder, stdout=said, stderr=said)

@@ -114,15 +114,17 @@ def test_a_scheduler_that_dies_ends_the_run_in_seconds(own_cluster, home, tmp_pa
         pending = executor.submit(calls.slowly, home, tmp_path / "began", 60.0, label="call")
         wait_for_lines(tmp_path / "began", 1)
         own_cluster.end(own_cluster.scheduler)
-        with pytest.raises(ClusterUnavailable, match="the same command goes on"):
+        with pytest.raises(ClusterUnavailable, match="the same command continues"):
             pending.result()
 
 
 def other_source(folder):
-    """The program's, with a comment more."""
+    """A folder with the program as the package `oneclass`, with a comment more."""
+    package = folder / "oneclass"
+    shutil.copytree(ROOT / "oneclass", package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in worker.SOURCE_FOLDERS:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    with (folder / "models" / "popularity.py").open("a") as file:
+        shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
+    with (package / "models" / "popularity.py").open("a") as file:
         file.write("# another version\n")
     return folder
 
@@ -186,7 +188,7 @@ def test_what_waits_for_a_slow_worker_is_made_by_the_others(cluster, home):
 def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
     own_cluster.worker("--nthreads", "2")
     with (
-        pytest.raises(InputError, match="has 2 threads of Dask; start it with --nthreads 1"),
+        pytest.raises(InputError, match="has 2 Dask threads; start it with --nthreads 1"),
         opened(own_cluster, home),
     ):
         pass
@@ -255,8 +257,8 @@ def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatc
         "oneclass.tasks.tuning.stage.SearchData", functools.partial(auto.SearchData, trial=record_pending_trial)
     )  # no task runs
     models = {name: MODELS[name].Settings() for name in ("slim", "mrf_dense")}
-    wanted = auto.SearchRequest("always")
-    asked = {"digests": digests, "models": models, "wanted": wanted, "day": date(2026, 1, 2), "seed": 3}
+    request = auto.SearchRequest("always")
+    asked = {"digests": digests, "models": models, "request": request, "day": date(2026, 1, 2), "seed": 3}
     here = tune(home, "a", **asked)
     with opened(cluster, home) as executor:
         assert tune(home, "b", **asked, executor=executor) == here
@@ -307,7 +309,7 @@ def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certific
         ({"address": "10.0.0.1:8786"}, "write it as tcp://HOST:PORT"),
         ({"address": "tcp://10.0.0.1:8786"}, "is on another machine, and tcp is not encrypted"),
         ({"address": "tls://10.0.0.1:8786"}, "needs certificates"),
-        ({"address": "tcp://no-such-host.invalid:8786"}, "is not known"),
+        ({"address": "tcp://no-such-host.invalid:8786"}, "cannot be resolved"),
         ({"address": "tcp://127.0.0.1:1"}, "no scheduler answers there"),
     ],
 )

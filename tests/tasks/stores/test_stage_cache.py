@@ -38,12 +38,15 @@ CHANGED_BY_HAND = [
 ]
 
 
+REWRITES = {"binarize": "_rewrite_interactions", "split": "_rewrite_splits", "diagnose": "rewrite_diagnostics"}
+
+
 @pytest.fixture
 def redone(monkeypatch):
     """The stages that made their tables anew, in the order in which they did."""
     names = []
     for name, module in REDONE.items():
-        of_stage = "rewrite" if name == "diagnose" else "_rewrite"
+        of_stage = REWRITES[name]
         monkeypatch.setattr(module, of_stage, noting(names, name, getattr(module, of_stage)))
     return names
 

@@ -106,7 +106,7 @@ def settled(home, digests, run_id="run", **asked):
 def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log, dial):
     digests = log(300)
     found, row = settled(home, digests)
-    train = search(home, "strong_generalization", digests["strong_generalization"], 1).train
+    train = search.load_validation(home, "strong_generalization", digests["strong_generalization"], 1).train
     assert row["origin"] == "search" and row["trials"] == auto.NUM_TRIALS == len(dial.fits)
     assert row["reached"] > row["at_start"] and row["metric"] == "ndcg@100"
     assert (row["users"], row["items"], row["edges"]) == (*train.shape, train.nnz)
@@ -181,7 +181,7 @@ def test_no_more_edges_than_a_stated_number_are_asked(home, log, dial, monkeypat
 @pytest.mark.parametrize("protocol", ["strong_generalization", "leave_one_out"])
 def test_a_sample_has_some_users_with_all_of_their_edges_and_the_items_that_they_have(home, log, protocol):
     digest = log(300, protocols=(protocol,))[protocol]
-    whole, some = (search(home, protocol, digest, 1, edges) for edges in (None, 500))
+    whole, some = (search.load_validation(home, protocol, digest, 1, edges) for edges in (None, 500))
     assert 400 < some.train.nnz < 600 and some.train.shape[1] <= whole.train.shape[1]
     assert np.bincount(some.train.indices, minlength=some.train.shape[1]).min() >= 1
     assert some.part.histories.shape == some.part.targets.shape and some.part.targets.shape[1] == some.train.shape[1]
@@ -236,7 +236,7 @@ def test_a_search_on_drawn_edges_is_not_taken_for_one_on_the_last(home, log):
     drawn = matrices.load_split(home, digests[protocol])
     ends = np.arange(drawn.train.nnz) % 4 == 3
     by_ends = {protocol: matrices.store_split(home, dataclasses.replace(drawn, latest_mask=ends))}
-    assert search(home, protocol, by_ends[protocol], 1).train.nnz == (~ends).sum()
+    assert search.load_validation(home, protocol, by_ends[protocol], 1).train.nnz == (~ends).sum()
     origins = [settled(home, one, f"run {at}")[1]["origin"] for at, one in enumerate((by_ends, by_ends, digests))]
     assert origins == ["search", "kept", "kept"]
 
