@@ -1,0 +1,1 @@
+"""Publish: the choice of a model, its recommendations for everybody, their files, and the promotion."""
