@@ -228,3 +228,12 @@ def test_a_cycle_is_found(tmp_path):
 def _write(root: Path, file: str, text: str) -> None:
     (root / file).parent.mkdir(parents=True, exist_ok=True)
     (root / file).write_text(text + "\n", encoding="utf-8")
+
+
+def test_every_folder_of_modules_is_a_package_that_a_wheel_has():
+    folders = {
+        path.parent
+        for room in ("data_contracts", "flows", "models", "sql", "tasks")
+        for path in (ROOT / room).rglob("*.py")
+    }
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
