@@ -51,7 +51,7 @@ class Toy(Model):
     name = "toy"
     Settings = ToySettings
     score_names = ("noisier", "score")
-    scorable_each_epoch = True
+    scores_each_epoch = True
     stops_early = True
     seen: ClassVar[list] = []  # what each fit was given
 
