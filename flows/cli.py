@@ -277,7 +277,7 @@ def run_without_prefect(command: Callable[[], str], *, debug: bool) -> int:
 
 
 def _print_result(text: str) -> int:
-    """Print what a command was asked for and return the exit status."""
+    """Print a command's result and return the exit status."""
     if why := print_text(escape_lines(text), sys.stdout):
         print_text(f"\nStandard output cannot be written ({why}).", sys.stderr)
         return 1

@@ -49,7 +49,7 @@ def draw_mutations(package: str, sample: int, seed: int) -> list:
     return [generator.choice(sorted(places[place], key=lambda mutation: mutation.operator_name)) for place in chosen]
 
 
-def test_package(package: str, sample: int, seed: int) -> tuple[int, int]:
+def count_killed(package: str, sample: int, seed: int) -> tuple[int, int]:
     """Run a package's tests on each mutant, print the survivors, and return the numbers of killed and of all."""
     from cosmic_ray.mutating import mutate_and_test
     from cosmic_ray.work_item import TestOutcome
@@ -81,7 +81,7 @@ def main() -> None:
     if subprocess.run(["git", "status", "--porcelain", str(TASKS)], check=True, capture_output=True).stdout:
         parser.error(f"{TASKS} has changes, which a killed run would mix with a mutation: commit them first")
     for package in arguments.packages:
-        killed, mutants = test_package(package, arguments.sample, arguments.seed)
+        killed, mutants = count_killed(package, arguments.sample, arguments.seed)
         low, high = binomtest(killed, mutants).proportion_ci(method="wilson")
         print(f"{package}: {killed} of {mutants} killed, {killed / mutants:.2f} ({low:.2f} to {high:.2f})", flush=True)
 

@@ -79,15 +79,7 @@ def remove_users(
     if not home.warehouse.exists():
         raise InputError(f"{home.warehouse}: does not exist, so {home.folder} has nobody to forget.")
     with runs.lock_data_set(home):
-        pending = {
-            "started_at": erasures.format_now(),
-            "users": [],
-            "rows": {},
-            "files": {},
-            "logs_elsewhere": [],
-            "runs": [],
-        }
-        pending |= erasures.load_pending(home)
+        pending = erasures.load_pending(home)
         query = Query(sorted({*pending["users"], *users}))
         with warehouses.open_warehouse(home) as connection:
             runs.remove_partial_files(home)

@@ -24,7 +24,7 @@ def load_pending(home: Home) -> dict[str, Any]:
     file = home.forgotten / PENDING_FILE
     if file.exists():
         return json.loads(file.read_text(encoding="utf-8"))
-    return {"started_at": format_now(), "users": [], "rows": {}, "files": {}, "logs_elsewhere": [], "runs": []}
+    return {"started_at": _format_now(), "users": [], "rows": {}, "files": {}, "logs_elsewhere": [], "runs": []}
 
 
 def save_pending(home: Home, pending: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ def certify_removal(home: Home, pending: dict[str, Any]) -> None:
     certificate = {
         **facts,
         "users": len(pending["users"]),
-        "removed_at": format_now(),
+        "removed_at": _format_now(),
         "published_at": None,
         "published_by_run": None,
     }
@@ -76,11 +76,11 @@ def certify_publication(home: Home, run_id: str | None) -> list[Path]:
     unfinished = list_unfinished(home)
     for file in unfinished:
         certificate = json.loads(file.read_text(encoding="utf-8"))
-        _write(home, file, {**certificate, "published_at": format_now(), "published_by_run": run_id})
+        _write(home, file, {**certificate, "published_at": _format_now(), "published_by_run": run_id})
     return unfinished
 
 
-def format_now() -> str:
+def _format_now() -> str:
     """Return the time in UTC, such as 2026-11-26T12:00:00.000000Z."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 

@@ -2,10 +2,14 @@
 
 import contextlib
 import io
+import json
 import shutil
 import sqlite3
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import prefect.settings
@@ -42,6 +46,34 @@ def prefect_server() -> Iterator[str]:
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):
         yield PREFECT_API_URL.value()
+
+
+class Receiver(NamedTuple):
+    """A server that takes what is posted to it, but for paths that begin with `/refused`, which get a 500."""
+
+    address: str
+    bodies: list[dict]
+    paths: list[str]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    bodies, paths = [], []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            paths.append(self.path)
+            self.send_response(500 if self.path.startswith("/refused") else 200)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Receiver(f"http://127.0.0.1:{server.server_port}", bodies, paths)
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -3,16 +3,13 @@
 import asyncio
 import contextlib
 import fnmatch
-import json
 import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from prefect.blocks.system import Secret
@@ -64,26 +61,6 @@ def watching_server(prefect_home):
         process.terminate()
 
 
-@pytest.fixture
-def receiver():
-    """An address, and what was posted to it."""
-    posted = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *args):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/hook", posted
-        server.shutdown()
-
-
 def there_are(client):
     return sorted(client.request("POST", "/automations/filter").json(), key=lambda one: one["name"])
 
@@ -101,13 +78,15 @@ def test_names_that_differ_by_marks_have_addresses_of_their_own(prefect_server, 
             (automation,) = client.read_automations_by_name(f"nightly-retrain-{name}: crashed")
             webhook = client.read_block_document(automation.actions[0].block_document_id)
             assert webhook.data["url"] == f"http://127.0.0.1:1/{name}"
+    for name in ("my_data", "my-data", "my.data"):  # the session's server keeps none of them
+        deploy_flow.deploy(DeployParameters(dataset=name, home=str(tmp_path)))
 
 
 @pytest.mark.slow
 def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_they_can_tell(
     watching_server, receiver, tmp_path, monkeypatch
 ):
-    address, posted = receiver
+    address, posted, _ = receiver
     monkeypatch.setattr(deploy_flow, "MAX_DELAY", SOON)
     given = DeployParameters(dataset="ml-1m", home=str(tmp_path), settings={"notify.webhook": address})
     with get_client(sync_client=True) as client:

@@ -43,17 +43,18 @@ def fitted(home, run_id, digests, protocol, model, **settings):
 def night(home, run_id, digests, model="mrf_dense", limits=None, **settings):
     """Run the steps after a fit: the decision and the publication."""
     fit = fitted(home, run_id, digests, PROTOCOL, model, **settings)
-    return judged(home, run_id, digests, model, {model: fit}, limits, **settings)
+    return assess_and_publish(home, run_id, digests, model, {model: fit}, limits, **settings)
 
 
-def judged(home, run_id, digests, model, fits, limits=None, reason="", **settings):
+def assess_and_publish(home, run_id, digests, model, fits, limits=None, reason="", **settings):
+    """Decide on a model whose fits are given, and publish it unless the champion stays."""
     of_run = {**SETTINGS, model: MODELS[model].Settings(**settings)}
     limits = limits or PublishSettings(top_n=5)
     tonight = promotion.ChallengerRun(model, "score", of_run, fits, digests[PROTOCOL], reason=reason)
-    judgement = promotion.assess_challenger(home, tonight, limits)
-    digest = None if judgement.keeps_champion else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
+    assessment = promotion.assess_challenger(home, tonight, limits)
+    digest = None if assessment.keeps_champion else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
     return publish(
-        home, run_id, limits, choice=ChosenModel(model, "score"), assessment=judgement, model_digest=digest,
+        home, run_id, limits, choice=ChosenModel(model, "score"), assessment=assessment, model_digest=digest,
         matrices_digest=digests[ALL_EDGES],
     ).decision  # fmt: skip
 
@@ -113,7 +114,7 @@ def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, d
 def test_the_choice_between_the_champion_and_a_simpler_model_is_not_undone_by_the_margin(home, digests):
     fits = {model: fitted(home, "second", digests, PROTOCOL, model) for model in SETTINGS}
     limits = PublishSettings(top_n=5, min_coverage_ratio=0)
-    decision = judged(home, "second", digests, "popularity", fits, limits, reason="the simplest of 2 lists")
+    decision = assess_and_publish(home, "second", digests, "popularity", fits, limits, reason="the simplest of 2 lists")
     assert decision.promoted and decision.difference < -decision.standard_error
     assert decision.reason.endswith(", which the run could choose too; the simplest of 2 lists")
 
@@ -126,7 +127,9 @@ def test_a_champion_that_is_none_of_tonights_models_is_fitted_for_the_comparison
 
 def test_where_the_champion_failed_its_value_of_its_own_night_is_held_against(home, digests):
     fit = fitted(home, "bad", digests, PROTOCOL, "popularity")
-    assert stays(home, judged(home, "bad", digests, "popularity", {"popularity": fit}), "of the champion's own night")
+    assert stays(
+        home, assess_and_publish(home, "bad", digests, "popularity", {"popularity": fit}), "of the champion's own night"
+    )
 
 
 def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_refused_one(home, digests):
@@ -183,7 +186,7 @@ def judged_with(home, digests, change):
     folder = home.models / "mrf_dense" / fit
     np.save(folder / "weights.npy", change(np.load(folder / "weights.npy")))
     checksums.write_manifest(folder, "fit.json", checksums.load_facts(folder, "fit.json"))
-    return judged(home, "bad", digests, "mrf_dense", {"mrf_dense": fit})
+    return assess_and_publish(home, "bad", digests, "mrf_dense", {"mrf_dense": fit})
 
 
 def test_lists_of_few_items_or_one_score_are_not_promoted(home, digests):
