@@ -146,6 +146,8 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     if any(settings[name].reads_order for name in model_names):
         settings["split"] = settings["split"].model_copy(update={"order": True})
+    if any(settings[name].reads_times for name in model_names):
+        settings["split"] = settings["split"].model_copy(update={"times": True})
     _check_flags(given)
     cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted, given.store)
     return RunSettings(

@@ -46,7 +46,9 @@ class InferenceCache:
         """Return `make()`, which a loaded model caches for the last block of histories."""
         if self._cache is None:
             return make()
-        arrays = (getattr(histories, name, None) for name in ("indptr", "indices", "data", "recency_ranks"))
+        ages = getattr(histories, "event_ages", None)
+        order = getattr(histories, "recency_ranks", None), *((ages.starts, ages.days) if ages else ())
+        arrays = histories.indptr, histories.indices, histories.data, *order
         key = tuple(array.tobytes() for array in arrays if array is not None)
         last_key, value = self._cache.get(name, (None, None))
         if last_key != key:
@@ -185,8 +187,9 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         """Score items; a higher score ranks higher.
 
         Args:
-            histories: (block, items) CSR, each user's likes; `SequentialHistories` if `params.reads_order`. Items
-                without a training edge are ignored, with a warning; an empty history is scored by popularity.
+            histories: (block, items) CSR, each user's likes; `SequentialHistories` if `params.reads_order`, or to give
+                the ages of events where `params.reads_times`. Items without a training edge are ignored, with a
+                warning; an empty history is scored by popularity.
             users: (block,) rows of the training matrix, if these are training users: their learned parameters are used.
             items: columns to score, all by default.
             score: one of `score_names`, the first by default.

@@ -57,6 +57,8 @@ MODELS = ModelRegistry(
         "cdae": "oneclass.models.autoencoders.cdae:CDAE",
         "mult_dae": "oneclass.models.autoencoders.mult_dae:MultDAE",
         "mult_vae": "oneclass.models.autoencoders.mult_vae:MultVAE",
+        "repeat": "oneclass.models.repeat.model:Repeat",
+        "repeat_mixture": "oneclass.models.repeat.mixture:RepeatMixture",
         "blend": "oneclass.models.blend.model:Blend",
     }
 )

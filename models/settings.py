@@ -139,6 +139,11 @@ class ModelSettings(Settings):
         return False
 
     @property
+    def reads_times(self) -> bool:
+        """Whether the fit and scores depend on the ages of the events of a history."""
+        return False
+
+    @property
     def reads_explicit_negatives(self) -> bool:
         """Whether a fit uses explicit negatives (`FitOptions.explicit_negatives`)."""
         return False

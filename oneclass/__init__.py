@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from oneclass.models.paired_symbols.model import PairedSymbols
     from oneclass.models.popularity import Popularity
     from oneclass.models.random_graph.model import RandomGraph
+    from oneclass.models.repeat.mixture import RepeatMixture
+    from oneclass.models.repeat.model import Repeat
     from oneclass.models.slim.model import SLIM
     from oneclass.models.wmf.model import WMF
     from oneclass.tasks.recommend import Recommender, load
@@ -53,6 +55,8 @@ __all__ = [
     "Popularity",
     "RandomGraph",
     "Recommender",
+    "Repeat",
+    "RepeatMixture",
     "load",
 ]
 
@@ -71,6 +75,8 @@ MODULES = {
     "oneclass.models.paired_symbols.model": ["PairedSymbols"],
     "oneclass.models.popularity": ["Popularity"],
     "oneclass.models.random_graph.model": ["RandomGraph"],
+    "oneclass.models.repeat.mixture": ["RepeatMixture"],
+    "oneclass.models.repeat.model": ["Repeat"],
     "oneclass.models.slim.model": ["SLIM"],
     "oneclass.models.wmf.model": ["WMF"],
     "oneclass.tasks.recommend": ["Recommender", "load"],

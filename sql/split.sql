@@ -337,6 +337,46 @@ join indexed.interactions using (user_index, item_index)
 join indexed.items using (item_index)
 left join lines using (first_file_id, first_line, item_id)
 
+-- name: last_day
+-- last_day: one row: the last day that is trained on, the one before $before or that of the last event; null where no event
+-- has a time.
+create or replace temp table last_day as
+select
+    if(count(occurred_at) = 0, null, coalesce($before::date - 1, max(occurred_at)::date)) as day,
+    min(occurred_at)::date as first_day
+from {events}
+
+-- name: event_ages
+-- event_ages: one row per event of an edge of the users in `aged_users` that counts and was not after the last day, with its
+-- age in days; that of an event without a time is the highest.
+create or replace temp table event_ages as
+with edges as (
+    select
+        user_index,
+        item_index,
+        item_column
+    from {edges}
+), aged as (
+    select
+        edges.user_index,
+        edges.item_column,
+        (day - coalesce(occurred_at::date, first_day))::integer as age
+    from edges
+    semi join aged_users using (user_index)
+    cross join last_day
+    join indexed.users using (user_index)
+    join indexed.items using (item_index)
+    left join {events} as events
+        on events.user_id = users.user_id
+        and events.item_id = items.item_id
+        and (weight is null or weight > 0)
+        and (occurred_at is null or occurred_at::date <= day)
+)
+select
+    *,
+    row_number() over (partition by user_index, item_column order by age) = 1 as is_first
+from aged
+
 -- name: observed_negatives
 -- One row per observed negative with its role in a protocol: `train`; the part whose users it is held out of, as large a share
 -- of a user's as of the user's likes, drawn by hash; or `left_out`, of users who are not trained on. With $before, as the log

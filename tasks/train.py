@@ -146,7 +146,8 @@ def load_or_fit(
                 scratch=_scratch_store(home, workers),
             )
             with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
-                seconds, peak_bytes = _run_fit(estimator, split.train, options)
+                interactions = split.histories if settings.reads_times else split.train
+                seconds, peak_bytes = _run_fit(estimator, interactions, options)
                 if derived := _derived_settings(estimator):
                     logger.info("%s: set from the log: %s", what, ", ".join(derived))
                 fit = fits.store_fit(

@@ -58,6 +58,11 @@ class BlendSettings(ModelSettings):
         return any(settings.reads_order for settings in self._component_settings())
 
     @property
+    def reads_times(self) -> bool:
+        """Whether a component depends on the ages of events."""
+        return any(settings.reads_times for settings in self._component_settings())
+
+    @property
     def reads_explicit_negatives(self) -> bool:
         """Whether the fit of a component uses explicit negatives."""
         return any(settings.reads_explicit_negatives for settings in self._component_settings())

@@ -1,32 +1,55 @@
-"""Histories with the order in which a user liked the items, and weights by that order.
+"""Histories with the order in which a user liked the items and the ages of the events, and weights by the order.
 
 A user's latest likes may predict the next ones better than the earliest. An entry with n newer entries in its row has
 the weight (1 + n)^-p, where p is the setting `recency_exponent`; with p = 0 all weights are 1.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 
+@dataclass(frozen=True, eq=False)
+class EventAges:
+    """The ages of the events of each entry of a matrix, of at least one event an entry.
+
+    Attributes:
+        starts: int64 (entries + 1,), where the events of each entry begin.
+        days: int32 (events,), how many days before the last day of the training log an event was, ascending within an
+            entry.
+    """
+
+    starts: np.ndarray
+    days: np.ndarray
+
+    def take(self, entries: np.ndarray) -> "EventAges":
+        """Return the ages of these entries, in their order."""
+        counts = self.starts[entries + 1] - self.starts[entries]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        positions = np.arange(starts[-1]) + np.repeat(self.starts[entries] - starts[:-1], counts)
+        return EventAges(starts, self.days[positions])
+
+
 class SequentialHistories(csr_matrix):
-    """(users, items) histories with the order of each row's entries; indexing rows and columns keeps it.
+    """(users, items) histories with the order of each row's entries, or the ages of their events; indexing keeps both.
 
     Attributes:
         recency_ranks: int (entries,), in the order of `indices`: within a row the lowest is the newest. Only their
             order matters, so dropping entries does not require new ranks. None if the matrix comes from an operation
-            other than indexing.
+            other than indexing, or was built without.
+        event_ages: of the entries, in the order of `indices`; None like the recency ranks.
     """
 
     recency_ranks: np.ndarray | None = None
+    event_ages: EventAges | None = None
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
-        if isinstance(found, SequentialHistories) and self.recency_ranks is not None:
-            found.recency_ranks = csr_matrix((self.recency_ranks, self.indices, self.indptr), shape=self.shape)[
-                key
-            ].data
+        if isinstance(found, SequentialHistories) and (self.recency_ranks is not None or self.event_ages is not None):
+            entries = csr_matrix((np.arange(self.nnz), self.indices, self.indptr), shape=self.shape)[key].data
+            copy_order(self, found, entries)
         return found
 
 
@@ -42,11 +65,52 @@ def with_recency_ranks(histories: csr_matrix, recency_ranks: np.ndarray | None) 
         raise ValueError(
             f"{len(recency_ranks)} recency ranks but {histories.nnz} entries; give one rank for each entry"
         )
+    found = _view_in_order(histories)
+    found.recency_ranks = recency_ranks
+    return found
+
+
+def with_event_ages(histories: csr_matrix, event_ages: EventAges | None) -> csr_matrix:
+    """Return a view of the histories with the ages of their events, or `histories` itself if they are None.
+
+    Raises:
+        ValueError: the ages are of another number of entries.
+    """
+    if event_ages is None:
+        return histories
+    if len(event_ages.starts) != histories.nnz + 1:
+        raise ValueError(
+            f"event ages of {len(event_ages.starts) - 1} entries but {histories.nnz} entries; give those of each entry"
+        )
+    found = _view_in_order(histories)
+    found.event_ages = event_ages
+    return found
+
+
+def copy_order(histories: csr_matrix, found: csr_matrix, entries: np.ndarray) -> csr_matrix:
+    """Return `found`, whose entries are these of the histories, with their recency ranks and event ages, if any.
+
+    Args:
+        entries: int (entries of `found`,), or a mask of the histories' entries.
+    """
+    if entries.dtype == bool:
+        entries = np.flatnonzero(entries)
+    ranks, ages = (getattr(histories, name, None) for name in ("recency_ranks", "event_ages"))
+    if ranks is None and ages is None:
+        return found
+    found = found if isinstance(found, SequentialHistories) else _view_in_order(found)
+    found.recency_ranks = None if ranks is None else ranks[entries]
+    found.event_ages = None if ages is None else ages.take(entries)
+    return found
+
+
+def _view_in_order(histories: csr_matrix) -> SequentialHistories:
     parts = histories.data, histories.indices, histories.indptr
     found = SequentialHistories(parts, shape=histories.shape, copy=False)
     found.has_sorted_indices = histories.has_sorted_indices
     found.has_canonical_format = histories.has_canonical_format
-    found.recency_ranks = recency_ranks
+    found.recency_ranks = getattr(histories, "recency_ranks", None)
+    found.event_ages = getattr(histories, "event_ages", None)
     return found
 
 

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.models.numerics.sequential_histories import copy_order, with_recency_ranks
 
 ENTRIES_PER_CHUNK = 1 << 23  # entries that are counted together, 64 MB
 
@@ -113,7 +113,7 @@ def row_sums(indptr: np.ndarray, of_entries: np.ndarray) -> np.ndarray:
 def drop_unknown_entries(histories: csr_matrix, trained: np.ndarray, model: str) -> csr_matrix:
     """Histories, (users, items), without the entries of items that have no training edge; a warning says how many.
 
-    The others keep their order, where it is known.
+    The others keep their order and the ages of their events, where they are known.
 
     Args:
         trained: bool (items,), whether an item has a training edge.
@@ -137,7 +137,4 @@ def drop_unknown_entries(histories: csr_matrix, trained: np.ndarray, model: str)
         )
     indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
     parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
-    recency_ranks = getattr(histories, "recency_ranks", None)
-    return with_recency_ranks(
-        csr_matrix(parts, shape=(histories.shape[0], items)), None if recency_ranks is None else recency_ranks[known]
-    )
+    return copy_order(histories, csr_matrix(parts, shape=(histories.shape[0], items)), known)

@@ -10,6 +10,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.models import registry
+from oneclass.models.numerics.sequential_histories import with_event_ages
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import frames, ranking
 from oneclass.tasks.recommend.ranking import RankedItems
@@ -229,7 +230,9 @@ class Recommender:
         start, stop = self._histories.indptr[row : row + 2]
         columns, recency_ranks = self._history_entries(row)
         values = self._histories.data[start:stop]
-        return self.names.history(columns, values, recency_ranks if self._reads_order else None)
+        history = self.names.history(columns, values, recency_ranks if self._reads_order else None)
+        ages = getattr(self._histories, "event_ages", None)
+        return with_event_ages(history, None if ages is None else ages.take(np.arange(start, stop)))
 
     def _history_entries(self, row: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the columns of a user's row, and their recency ranks if known."""

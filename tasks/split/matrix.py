@@ -1,6 +1,7 @@
 """Load edges of a relation as a matrix, and store rows drawn in Python as a relation."""
 
 from dataclasses import replace
+from datetime import date
 
 import duckdb
 import numpy as np
@@ -9,7 +10,8 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.numerics.adjacency import put_edges
-from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
+from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import query
@@ -99,3 +101,35 @@ def add_recency_ranks(connection: duckdb.DuckDBPyConnection, split: SplitMatrice
     return replace(
         split, recency_ranks=load_ranks(TRAINING_RELATION[split.protocol], split.train, split.users), parts=parts
     )
+
+
+def add_event_ages(
+    connection: duckdb.DuckDBPyConnection, split: SplitMatrices, selection: LikeSelection, before: date | None
+) -> SplitMatrices:
+    """Add the ages of the events of training edges, and of histories of users not seen in training.
+
+    Unchanged if no event has a time. An event without one is as old as the oldest.
+
+    Args:
+        selection: by which `binarize` selected likes.
+        before: the first day that is not trained on; ages are in days before the last one that is.
+    """
+    events, values = select_like_events(connection, selection)
+
+    def load_ages(relation: str, users: np.ndarray) -> EventAges:
+        insert_table(connection, "aged_users", pl.DataFrame({"user_index": users}))
+        connection.execute(sql.statement("split/event_ages", edges=relation, events=events), values)
+        # one row per event, by edge: whether it is the first of its edge, and its age
+        columns = "is_first, age from event_ages order by user_index, item_column, age, is_first desc"
+        is_first, ages = (column.to_numpy() for column in query(connection, f"select {columns}"))
+        return EventAges(np.append(np.flatnonzero(is_first), len(ages)), ages)
+
+    connection.execute(sql.statement("split/last_day", events=events), {"before": before, **values})
+    if query(connection, "select day is null from last_day").item():
+        return split
+    parts = dict(split.parts)
+    for name, part in split.parts.items():
+        if part.rows is None:
+            ages = load_ages(f"roles where part = '{name}' and role = 'fold_in'", part.users)
+            parts[name] = replace(part, stored_histories=with_event_ages(part.histories, ages))
+    return replace(split, event_ages=load_ages(TRAINING_RELATION[split.protocol], split.users), parts=parts)

@@ -17,8 +17,7 @@ from scipy.sparse import csr_matrix
 from oneclass import sql
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.numerics.md5 import select_lowest_md5
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.weights import create_weighted_events
+from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.matrix import insert_table, load_csr, store_roles
 from oneclass.tasks.split.settings import SplitSettings
@@ -45,26 +44,15 @@ def find_cut_day(connection: duckdb.DuckDBPyConnection, settings: SplitSettings)
     return settings.next_from or day
 
 
-def make_next_events(
-    connection: duckdb.DuckDBPyConnection,
-    next_from: date,
-    likes: BinarizeSettings,
-    since: date | None,
-    until: date | None,
-) -> SplitMatrices:
+def make_next_events(connection: duckdb.DuckDBPyConnection, next_from: date, selection: LikeSelection) -> SplitMatrices:
     """Fill `indexed.next_events` and return its matrices; test users are training users.
 
     Args:
         next_from: the first day of the targets, of `find_cut_day`.
-        likes, since, until: by which `binarize` selected likes; only these are counted.
+        selection: by which `binarize` selected likes; only these are counted.
     """
-    events, values = "from weighted_events", {}
-    if likes.adds_values:
-        create_weighted_events(connection, likes, since, until)
-    else:
-        events = sql.statement("binarize/events_at_threshold")
-        values = {"threshold": likes.threshold, "since": since, "until": until}
-    connection.execute(sql.statement("split/next_events", events=f"({events})"), {"next_from": next_from, **values})
+    events, values = select_like_events(connection, selection)
+    connection.execute(sql.statement("split/next_events", events=events), {"next_from": next_from, **values})
     store_roles(connection, "next_events", "next_events_roles")
     items = select(connection, "split/next_items")["item_index"].to_numpy()
     everyone, train = load_csr(connection, "next_events_roles where role = 'train'", len(items))

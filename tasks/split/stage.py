@@ -14,11 +14,12 @@ import numpy as np
 from oneclass import sql
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import TABLES
+from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
 from oneclass.tasks.split import explicit_negatives, protocols, validation
-from oneclass.tasks.split.matrix import add_recency_ranks, load_csr, store_roles
+from oneclass.tasks.split.matrix import add_event_ages, add_recency_ranks, load_csr, store_roles
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.stores.home import Home
@@ -28,18 +29,34 @@ from oneclass.tasks.stores.warehouse import query, select
 
 
 class MatrixWriter:
-    """Store matrices one after the other while the next are computed."""
+    """Store matrices one after the other while the next are computed.
 
-    def __init__(self, home: Home, connection: duckdb.DuckDBPyConnection, order: bool, writer: Executor) -> None:
-        self._home, self._connection, self._order = home, connection, order
+    Args:
+        order: whether to keep the order of likes with them.
+        timed: by which `binarize` selected likes, to keep the ages of their events; None to keep none.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        connection: duckdb.DuckDBPyConnection,
+        writer: Executor,
+        *,
+        order: bool,
+        timed: LikeSelection | None,
+    ) -> None:
+        self._home, self._connection, self._order, self._timed = home, connection, order, timed
         self._writer, self._written = writer, {}
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
 
-    def store(self, split: SplitMatrices) -> None:
-        """Store a split, with recency ranks if the order is kept; its relations must still exist.
+    def store(self, split: SplitMatrices, before: date | None = None) -> None:
+        """Store a split, with recency ranks and event ages if they are kept; its relations must still exist.
 
         A split without training edges is skipped with a warning: a small log may lack a training user by chance.
+
+        Args:
+            before: the first day that is not trained on, if the split is by time.
         """
         if split.train.nnz == 0:
             logger.warning(
@@ -49,6 +66,7 @@ class MatrixWriter:
             )
         else:
             split = add_recency_ranks(self._connection, split) if self._order else split
+            split = add_event_ages(self._connection, split, self._timed, before) if self._timed else split
             numbered = replace(split, numbering=self._numbering)
             self._written[split.protocol] = self._writer.submit(matrices.store_split, self._home, numbered)
 
@@ -102,7 +120,8 @@ def split(
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
     by_time, likes = "next_events" in protocols, likes or BinarizeSettings.model_validate({})
     like_values = {**likes.model_dump(), "since": since, "until": until}
-    arguments = _SplitArguments(protocols, seed, ids_are_numbers, given_files, likes, since, until)
+    selection = LikeSelection(likes, since, until)
+    arguments = _SplitArguments(protocols, seed, ids_are_numbers, given_files, selection)
     parameters = {
         **settings.model_dump(),
         "seed": seed,
@@ -112,7 +131,9 @@ def split(
     }
     with warehouse.run_stage(home, run_id, "split", parameters) as connection:
         reads = "; ".join(table_digest(connection, table) for table in TABLES)
-        if by_time or "given" in protocols:  # next_events reads counts, and given its parts, from the logs
+        if (
+            by_time or "given" in protocols or settings.times
+        ):  # next_events reads counts, and given its parts, from the logs
             reads += f"; {table_digest(connection, 'raw.events')}"
         if by_time or "given" in protocols or settings.order:
             reads += f"; {table_digest(connection, 'raw.places')}"
@@ -121,15 +142,19 @@ def split(
             "split",
             Path(__file__).parent,
             reads=reads,
-            parameters={**parameters, "ids_are_numbers": ids_are_numbers, **(like_values if by_time else {})},
+            parameters={
+                **parameters,
+                "ids_are_numbers": ids_are_numbers,
+                **(like_values if by_time or settings.times else {}),
+            },
             tables=[f"indexed.{protocol}" for protocol in PROTOCOLS],
         )
         result = cache.lookup()
         if not result or not all(matrices.has_split(home, digest) for digest in result["digests"].values()):
             with ThreadPoolExecutor(1) as writer:
-                result = _rewrite_splits(
-                    home, connection, settings, arguments, MatrixWriter(home, connection, settings.order, writer)
-                )
+                timed = arguments.selection if settings.times else None
+                matrix_writer = MatrixWriter(home, connection, writer, order=settings.order, timed=timed)
+                result = _rewrite_splits(home, connection, settings, arguments, matrix_writer)
             cache.store(result)
         parameters |= result["drawn"]
     for protocol, message in result["validation"].items():
@@ -145,9 +170,7 @@ class _SplitArguments:
     seed: int
     ids_are_numbers: bool
     given_files: tuple[Sequence[int], Sequence[int]] | None
-    likes: BinarizeSettings
-    since: date | None
-    until: date | None
+    selection: LikeSelection
 
 
 def _rewrite_splits(
@@ -187,9 +210,10 @@ def _rewrite_splits(
         warehouse.drop_temporary(connection)
     if "next_events" in arguments.protocols:
         day = protocols.find_cut_day(connection, settings)
-        split_matrices = protocols.make_next_events(connection, day, arguments.likes, arguments.since, arguments.until)
+        split_matrices = protocols.make_next_events(connection, day, arguments.selection)
         split_matrices, messages["next_events"] = validation.split_latest_days(connection, split_matrices, settings)
-        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed, day))
+        split_matrices = explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed, day)
+        matrix_writer.store(split_matrices, before=day)
         drawn["next_from"] = str(day)
     if "given" in arguments.protocols:
         assert arguments.given_files is not None
@@ -268,14 +292,14 @@ def _build_all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
     return SplitMatrices(ALL_EDGES, train, users, np.arange(items, dtype=np.int32))
 
 
-def store_all_edges(home: Home, *, order: bool = False) -> str:
+def store_all_edges(home: Home, *, order: bool = False, timed: LikeSelection | None = None) -> str:
     """Store the matrix of every current curated edge and return its digest.
 
     Args:
-        order: `split.order`.
+        order, timed: as in `MatrixWriter`.
     """
     with warehouse.open_warehouse(home) as connection, ThreadPoolExecutor(1) as writer:
-        matrix_writer = MatrixWriter(home, connection, order, writer)
+        matrix_writer = MatrixWriter(home, connection, writer, order=order, timed=timed)
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, _build_all_edges(connection), seed=0))
         digests = matrix_writer.digests()
     if not digests:

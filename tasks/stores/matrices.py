@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
 from oneclass.tasks.stores import checksums, durable, remote
 from oneclass.tasks.stores.home import Home
 
@@ -71,6 +71,7 @@ class SplitMatrices:
         explicit_negatives: (training users, items), explicit negatives; None if the log has none.
         recency_ranks: int32 (training edges,), in the order of `train`'s entries: recency rank, the number of the
             user's newer training edges; None if the split does not keep the order (`split.order`).
+        event_ages: of the training edges, in the same order; None if the split does not keep the times (`split.times`).
     """
 
     protocol: str
@@ -82,11 +83,12 @@ class SplitMatrices:
     latest_mask: np.ndarray | None = None
     explicit_negatives: csr_matrix | None = None
     recency_ranks: np.ndarray | None = None
+    event_ages: EventAges | None = None
 
     @property
     def histories(self) -> csr_matrix:
-        """`train` for scoring: with recency ranks if the split keeps the order."""
-        return with_recency_ranks(self.train, self.recency_ranks)
+        """`train` for scoring: with recency ranks if the split keeps the order, and event ages if it keeps times."""
+        return with_event_ages(with_recency_ranks(self.train, self.recency_ranks), self.event_ages)
 
     def users_of(self, name: str, first: int, end: int) -> Part:
         """Return the users [first, end) of a part with their histories, without reading other memory-mapped rows."""
@@ -178,7 +180,8 @@ def load_split(
     files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
     arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
     train, recency_ranks = _load_matrix(arrays, "train", description["shape"][1]), arrays.get("train_places")
-    ordered_train = with_recency_ranks(train, recency_ranks)
+    event_ages = _load_event_ages(arrays, "train")
+    ordered_train = with_event_ages(with_recency_ranks(train, recency_ranks), event_ages)
     return SplitMatrices(
         description["protocol"],
         train,
@@ -189,6 +192,7 @@ def load_split(
         arrays.get("train_ends"),
         _load_explicit_negatives(arrays, "train", description["shape"][1]),
         recency_ranks,
+        event_ages,
     )
 
 
@@ -198,6 +202,7 @@ def _load_part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix, with
         histories = with_recency_ranks(
             _load_matrix(arrays, f"{name}_histories", train.shape[1]), arrays.get(f"{name}_places")
         )
+        histories = with_event_ages(histories, _load_event_ages(arrays, name))
     elif with_histories:
         # The histories of training users are rows of `train`, and are not stored twice.
         histories = train if len(rows) == train.shape[0] else train[rows]
@@ -212,12 +217,22 @@ def _load_explicit_negatives(arrays: dict[str, np.ndarray], name: str, columns: 
     return _load_matrix(arrays, f"{name}_negatives", columns) if f"{name}_negatives_indptr" in arrays else None
 
 
+def _load_event_ages(arrays: dict[str, np.ndarray], name: str) -> EventAges | None:
+    days = arrays.get(f"{name}_event_ages")
+    return None if days is None else EventAges(arrays[f"{name}_event_starts"], days)
+
+
+def _event_arrays(name: str, ages: EventAges | None) -> dict[str, np.ndarray]:
+    return {} if ages is None else {f"{name}_event_starts": ages.starts, f"{name}_event_ages": ages.days}
+
+
 def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
     arrays = {"users": split.users, "items": split.items, **_csr_arrays("train", split.train)}
     if split.latest_mask is not None:
         arrays["train_ends"] = split.latest_mask
     if split.recency_ranks is not None:
         arrays["train_places"] = split.recency_ranks
+    arrays |= _event_arrays("train", split.event_ages)
     if split.explicit_negatives is not None:
         arrays |= _csr_arrays("train_negatives", split.explicit_negatives)
     for name, part in split.parts.items():
@@ -230,6 +245,7 @@ def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
             arrays |= _csr_arrays(f"{name}_histories", part.histories)
             if (recency_ranks := getattr(part.histories, "recency_ranks", None)) is not None:
                 arrays[f"{name}_places"] = recency_ranks
+            arrays |= _event_arrays(name, getattr(part.histories, "event_ages", None))
     return arrays
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.home import Home
@@ -27,6 +27,7 @@ MANIFEST_FILE = "manifest.json"
 MODEL_FOLDER = "model"
 MATRIX_FILES = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
 RECENCY_RANKS_FILE = "train_places.npy"  # only if the split keeps the order of likes
+EVENT_FILES = ("train_event_starts.npy", "train_event_ages.npy")  # only if it keeps the times of events
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class PublishedModel:
         fit: its folder.
         items: item_id, title, users; one row per column of the fit.
         users: user_id; one row per row of `histories`.
-        histories: (users, items), memory-mapped event counts. `SequentialHistories` if the run kept the order of likes.
+        histories: (users, items), memory-mapped event counts. `SequentialHistories` if the run kept the order or the
+            times of likes.
     """
 
     publication: dict[str, Any]
@@ -75,7 +77,7 @@ def write_published_model(
         # The record has the time of the fit, which differs between equal runs.
         if file.name != "fit.json":
             _link_or_copy(file, folder / "fit" / file.name)
-    for name in (*MATRIX_FILES, RECENCY_RANKS_FILE):
+    for name in (*MATRIX_FILES, RECENCY_RANKS_FILE, *EVENT_FILES):
         if name in MATRIX_FILES or (matrices / name).exists():
             _link_or_copy(matrices / name, folder / "histories" / name)
     items.write_parquet(folder / "items.parquet")
@@ -147,6 +149,9 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
     file = folder / "histories" / RECENCY_RANKS_FILE
     recency_ranks = np.asarray(np.load(file, mmap_mode="r")) if file.exists() else None
     histories = csr_view(counts, indices, indptr, len(items), recency_ranks)
+    if all((folder / "histories" / name).exists() for name in EVENT_FILES):
+        event_arrays = (np.asarray(np.load(folder / "histories" / name, mmap_mode="r")) for name in EVENT_FILES)
+        histories = with_event_ages(histories, EventAges(*event_arrays))
     recommends = json.loads((folder / "recommends.json").read_text(encoding="utf-8"))
     return PublishedModel(facts, **recommends, fit=folder / "fit", items=items, users=users, histories=histories)
 

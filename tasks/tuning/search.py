@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models import fingerprint
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
-from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.models.numerics.sequential_histories import copy_order
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, SearchSpace
@@ -90,9 +90,9 @@ def _split_training_edges(split: SplitMatrices, seed: int) -> ValidationData:
         chosen = np.asarray(split.latest_mask)
     train, targets = split_matrix(split.train, chosen)
     rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
-    histories = with_recency_ranks(train, None if split.recency_ranks is None else split.recency_ranks[~chosen])
+    histories = copy_order(split.histories, train, ~chosen)
     part = Part(stored_histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
-    return ValidationData(PROTOCOLS[split.protocol].tuned_by, train, part, split.explicit_negatives)
+    return ValidationData(PROTOCOLS[split.protocol].tuned_by, histories, part, split.explicit_negatives)
 
 
 def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> ValidationData:

@@ -33,8 +33,9 @@ SHORT = {
         ]
     },
     "graph_filter": {"vectors": 4},
+    "repeat_mixture": {"component": "wmf", "component_settings": {"factors": 8, "iterations": 6}},
 }
-IMPERSONAL = {"popularity"}
+IMPERSONAL = {"popularity", "repeat"}  # the same list of new items for all
 SUMS_IN_PART = {"blend"}  # of some components alone
 
 EXTRAS = {"neural": "torch"}  # what each optional extra installs

@@ -219,6 +219,8 @@ def _load_or_fit_candidate(home: Home, run: ChallengerRun, candidate: Candidate,
     settings = candidate.load_settings()
     if settings.reads_order and split.recency_ranks is None:
         raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")
+    if settings.reads_times and split.event_ages is None:
+        raise ValueError("it reads the times of events, which tonight's split does not keep")
     logger.info("%s is published and is fitted for the comparison", candidate.name)
     fit = load_or_fit(
         home,

@@ -3,11 +3,13 @@
 import json
 import logging
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from oneclass.models.registry import MODELS
 from oneclass.tasks import promotion_log
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import ALL_EDGES, VALIDATION_METRIC
 from oneclass.tasks.publish import promotion
@@ -111,7 +113,8 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     """
     evaluated = _latest_evaluated(home, model)
     settings = MODELS[model].Settings.from_saved(evaluated.settings["models"][model])
-    matrices_digest, seed = store_all_edges(home, order=settings.reads_order), evaluated.settings["seed"]
+    timed = _like_selection(evaluated.settings) if settings.reads_times else None
+    matrices_digest, seed = store_all_edges(home, order=settings.reads_order, timed=timed), evaluated.settings["seed"]
     fit = train(
         home,
         run_id,
@@ -161,6 +164,12 @@ def _latest_evaluated(home: Home, model: str) -> EvaluatedRun:
         settings["models"][model] = json.loads(row["settled"])
     score = row["score"] or MODELS[model].score_names[0]
     return EvaluatedRun(run_id, settings, score, row["value"], row["standard_error"], row["users"] or 0)
+
+
+def _like_selection(settings: dict[str, Any]) -> LikeSelection:
+    """Return by which settings a run selected likes."""
+    since, until = (settings[name] and date.fromisoformat(settings[name]) for name in ("since", "until"))
+    return LikeSelection(BinarizeSettings.from_saved(settings["binarize"]), since, until)
 
 
 def _describe_publication(facts: dict[str, Any]) -> str:

@@ -5,7 +5,13 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.exact_weights import degree_weights_or_ones, exact_degree_weights, weight_quantum
-from oneclass.models.numerics.sequential_histories import SequentialHistories, recency_weights, with_recency_ranks
+from oneclass.models.numerics.sequential_histories import (
+    EventAges,
+    SequentialHistories,
+    recency_weights,
+    with_event_ages,
+    with_recency_ranks,
+)
 from oneclass.models.numerics.validation import drop_unknown_entries, single_item_histories
 
 
@@ -105,3 +111,33 @@ def test_exact_ones_are_powers_of_the_degree_rounded_to_multiples_of_a_power_of_
 @pytest.mark.parametrize(("weigh", "without_edges"), [(exact_degree_weights, 0.0), (degree_weights_or_ones, 1.0)])
 def test_without_an_exponent_they_are_ones_to_the_bit(weigh, without_edges):
     assert weigh(DEGREES, 0.0).tolist() == [1.0 if degree else without_edges for degree in DEGREES]
+
+
+def test_indexing_and_dropping_items_keep_the_ages_of_events():
+    generator = np.random.default_rng(8)
+    histories = csr_matrix((generator.random((9, 7)) < 0.5).astype(np.float32))
+    own = [
+        np.sort(generator.integers(50, size=generator.integers(1, 4))).astype(np.int32) for _ in range(histories.nnz)
+    ]
+    starts = np.concatenate([[0], np.cumsum([len(days) for days in own])])
+    aged = with_event_ages(histories, EventAges(starts, np.concatenate(own)))
+    by_edge = {edge: days.tolist() for edge, days in zip(zip(*histories.nonzero(), strict=True), own, strict=True)}
+
+    def edges_of(found, rows, columns):
+        ages = found.event_ages
+        return {
+            (rows[row], columns[column]): ages.days[ages.starts[entry] : ages.starts[entry + 1]].tolist()
+            for entry, (row, column) in enumerate(zip(*found.nonzero(), strict=True))
+        }
+
+    rows, columns = [6, 2, 3], [0, 2, 5, 6]
+    expected = {(row, column): days for (row, column), days in by_edge.items() if row in rows and column in columns}
+    assert edges_of(aged[rows][:, columns], rows, columns) == expected
+    with pytest.warns(UserWarning, match="ignored"):
+        known = drop_unknown_entries(aged, np.isin(np.arange(7), columns), "toy")
+    expected = {(row, column): days for (row, column), days in by_edge.items() if column in columns}
+    assert edges_of(known, range(9), range(7)) == expected
+    ranked = with_recency_ranks(aged, np.arange(aged.nnz))[3:]
+    assert ranked.event_ages.days.tolist() == aged[3:].event_ages.days.tolist() and len(ranked.recency_ranks)
+    with pytest.raises(ValueError, match="event ages of 2 entries"):
+        with_event_ages(histories, EventAges(np.arange(3), np.arange(2)))

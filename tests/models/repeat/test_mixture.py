@@ -1,0 +1,116 @@
+"""The mixture: its scores by hand, its shares, and its lists where nobody returns."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.mrf.dense import MRFDense
+from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.models.repeat.mixture import RepeatMixture, RepeatMixtureSettings
+from oneclass.models.repeat.model import Repeat, RepeatSettings
+from tests.models.repeat.logs import WINDOW, ndcg, simulate_log
+
+COMPONENT = {"component": "mrf_dense", "component_settings": {"l2": 20.0}}
+
+
+def make(log, **options):
+    return RepeatMixture(RepeatMixtureSettings(window=WINDOW, **COMPONENT)).fit(log, FitOptions(**options))
+
+
+@pytest.fixture(scope="module")
+def returning():
+    return simulate_log(0.6)
+
+
+@pytest.fixture(scope="module")
+def fitted(returning):
+    return make(returning[0])
+
+
+@pytest.fixture(scope="module")
+def component(returning):
+    return MRFDense(MRFDense.Settings(l2=20.0)).fit(returning[0])
+
+
+def masked(scores, log):
+    return np.where(log.toarray() > 0, -np.inf, scores)
+
+
+def test_scores_are_the_probabilities_of_both_parts(returning, fitted, component):
+    log = returning[0]
+    again = Repeat(RepeatSettings(window=WINDOW)).fit(log)
+    offset, exponent, _ = fitted.curve
+    norm = sum((offset + 1 + rank) ** -exponent for rank in range(80))
+    scores, of_component = fitted.scores(log[:30]), masked(component.scores(log[:30]), log[:30])
+    of_history = again.scores(log[:30])
+    for row in range(30):
+        own = log[row]
+        ages, repeats = own.event_ages, (own.data - 1).sum()
+        oldest = ages.days[ages.starts[1:] - 1]
+        smoothing, overall = again.params.smoothing, again.overall[0]
+        share = (repeats + smoothing * overall) / (own.data.sum() + smoothing)
+        features = 1, np.log1p((0.5 ** (oldest / again.params.half_life)).sum()), np.log(share / (1 - share))
+        rate = np.exp(fitted.rate @ [*features, np.log1p(own.nnz)])
+        for rank, item in enumerate(np.argsort(-of_component[row], kind="stable")):
+            expected = 1 - np.exp(-rate * (offset + 1 + rank) ** -exponent / norm)
+            if item in own.indices:
+                expected = of_history[row, item]
+            assert scores[row, item] == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_mixture_ranks_better_than_either_part(returning, fitted, component):
+    log, later = returning
+    mixed = ndcg(fitted.scores(log), later)
+    for other in (fitted.again.scores(log), component.scores(log), masked(component.scores(log), log)):
+        gain = mixed - ndcg(other, later)
+        assert gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
+
+
+def test_loyal_users_are_expected_to_take_fewer_new_items(returning, fitted):
+    log, later = returning
+    rates = np.exp(fitted.rate @ fitted._rate_features(log))
+    new = (later.toarray() > 0) & (log.toarray() == 0)
+    active = np.diff(later.indptr) > 0
+    assert rates[active].mean() == pytest.approx(new.sum(axis=1)[active].mean(), rel=0.25)
+
+
+def test_where_nobody_returns_the_list_is_the_components():
+    log, later = simulate_log(0.0)
+    mixed = make(log)
+    component = MRFDense(MRFDense.Settings(l2=20.0)).fit(log)
+    expected = masked(component.scores(log), log)
+    np.testing.assert_array_equal(
+        np.argsort(-masked(mixed.scores(log), log), axis=1, kind="stable"), np.argsort(-expected, axis=1, kind="stable")
+    )
+    gain = ndcg(mixed.scores(log), later, k=20) - ndcg(expected, later, k=20)
+    assert abs(gain.mean()) < 0.002
+
+
+def test_a_stored_fit_of_the_component_is_used(returning, fitted, component):
+    asked = []
+    loaded = make(returning[0], load_component=lambda name, settings: asked.append((name, settings)) or component)
+    assert asked == [("mrf_dense", MRFDense.Settings(l2=20.0))] and loaded.new is component
+    np.testing.assert_array_equal(loaded.scores(returning[0]), fitted.scores(returning[0]))
+
+
+def test_a_component_that_reads_the_order_gets_it():
+    log, _ = simulate_log(0.5, users=60, items=30)
+    settings = {"l2": 5.0, "recency_exponent": 1.0}
+    mixed = RepeatMixture(RepeatMixtureSettings(component="mrf_dense", component_settings=settings))
+    assert mixed.settings.reads_order and mixed.settings.reads_times
+    ranked = with_recency_ranks(log, np.random.default_rng(1).permutation(log.nnz))
+    assert np.isfinite(mixed.fit(ranked).scores(ranked)).all()
+
+
+@pytest.mark.parametrize("given", [{"component": "x"}, {"component": "repeat_mixture"}, {"component_score": "x"}])
+def test_a_component_that_ranks_no_new_items_is_refused(given):
+    with pytest.raises(ValueError, match=r"component: \w+ is no model|component_score: mrf_sparse has no score x"):
+        RepeatMixtureSettings(**given)
+
+
+def test_counts_without_times_are_enough():
+    generator = np.random.default_rng(2)
+    plays = csr_matrix(generator.poisson(generator.gamma(0.2, 10, size=(80, 30))).astype(np.float32))
+    scores = make(plays).scores(plays)
+    assert np.isfinite(scores).all() and (scores[plays.nonzero()] > np.median(scores)).mean() > 0.8

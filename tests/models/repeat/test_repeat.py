@@ -1,0 +1,91 @@
+"""`repeat`: its scores by hand, what it learns from simulated returns, and what it does without times."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from oneclass.models.repeat.model import Repeat, RepeatSettings
+from oneclass.models.repeat.returns import FEATURES
+from tests.models.repeat.logs import WINDOW, ndcg, simulate_log
+from tests.models.repeat.test_returns import by_pair, features_by_hand
+
+
+@pytest.fixture(scope="module")
+def returning():
+    return simulate_log(0.7)
+
+
+@pytest.fixture(scope="module")
+def fitted(returning):
+    return Repeat(RepeatSettings(window=WINDOW)).fit(returning[0])
+
+
+def own_counts(log):
+    return np.where(log.toarray() > 0, log.toarray(), -1 / (1.0 + log.getnnz(axis=0)))
+
+
+def test_scores_are_the_probabilities_of_the_equations(returning):
+    log = returning[0]
+    model = Repeat(RepeatSettings(window=15, half_life=12.0, smoothing=4.0)).fit(log)
+    scores, features = model.scores(log), features_by_hand(by_pair(log), log.shape[1])
+    for pair, own in features.items():
+        assert scores[pair] == pytest.approx(1 / (1 + np.exp(-model.coefficients @ own)), rel=1e-5)
+    outside = scores[0][np.asarray(log[0].todense())[0] == 0]
+    degrees = log.getnnz(axis=0)[np.asarray(log[0].todense())[0] == 0]
+    assert (outside < 0).all() and (np.argsort(outside, kind="stable") == np.argsort(degrees, kind="stable")).all()
+
+
+def test_recency_and_gaps_rank_better_than_own_counts(returning, fitted):
+    log, later = returning
+    gain = ndcg(fitted.scores(log), later) - ndcg(own_counts(log), later)
+    assert gain.mean() > 3 * gain.std() / np.sqrt(len(gain)) and gain.mean() > 0.03
+
+
+def test_the_gap_term_pays_where_gaps_are_regular():
+    log, later = simulate_log(0.85, gap=60.0, gap_sd=0.15, seed=3)
+    with_gaps = Repeat(RepeatSettings(window=WINDOW)).fit(log)
+    without = Repeat(RepeatSettings(window=WINDOW, gap_strength=0.0)).fit(log)
+    assert with_gaps.coefficients[FEATURES.index("gap")] > 0.1 and without.coefficients[FEATURES.index("gap")] == 0
+    gain = ndcg(with_gaps.scores(log), later) - ndcg(without.scores(log), later)
+    assert gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
+
+
+def test_probabilities_are_calibrated_on_the_next_window(returning, fitted):
+    log, later = returning
+    came_back = np.diff(later.indptr) > 0
+    happened = (later.toarray() > 0)[log.nonzero()]
+    active = came_back[log.nonzero()[0]]
+    p, happened = fitted.again_probabilities(log)[active], happened[active]
+    for chosen in np.array_split(np.argsort(p), 4):
+        assert p[chosen].mean() == pytest.approx(happened[chosen].mean(), abs=0.06)
+
+
+def test_the_settings_are_those_of_the_highest_likelihood(returning, fitted):
+    log = returning[0]
+    assert fitted.params.half_life in [multiple * WINDOW for multiple in (0.25, 1, 4, 16, 64)]
+    again = Repeat(fitted.params).fit(log)
+    np.testing.assert_array_equal(again.coefficients, fitted.coefficients)
+    assert fitted.settings.half_life is None and Repeat().fit(log).params.window is not None
+
+
+def test_without_times_own_counts_decide_and_then_popularity():
+    generator = np.random.default_rng(1)
+    taste = np.outer(generator.gamma(1.0, size=200), generator.gamma(1.0, size=40))
+    plays = csr_matrix(generator.poisson(3 * taste * generator.gamma(0.5, size=taste.shape)).astype(np.float32))
+    scores = Repeat().fit(plays).scores(plays)
+    pairs, agree = 0, 0
+    for row in np.flatnonzero(np.diff(plays.indptr)):
+        own = plays[row]
+        p = scores[row, own.indices]
+        larger = own.data[:, None] > 3 * own.data[None, :]
+        pairs, agree = pairs + larger.sum(), agree + ((p[:, None] > p[None, :]) & larger).sum()
+        assert (scores[row] > 0).sum() == own.nnz
+    assert agree > 0.97 * pairs > 200
+
+
+def test_a_history_without_times_counts_as_of_today(returning, fitted):
+    log = returning[0]
+    today = log[:20]
+    today.event_ages.days[:] = 0
+    np.testing.assert_array_equal(fitted.scores(csr_matrix(log[:20])), fitted.scores(today))
+    assert not np.array_equal(fitted.scores(today), fitted.scores(log[:20]))

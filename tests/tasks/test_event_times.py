@@ -1,0 +1,100 @@
+"""With `split.times` the matrices have the age of each event, as of the last day that is trained on."""
+
+from collections import defaultdict
+from datetime import date, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
+from oneclass.tasks.stores import matrices, warehouse
+
+DAY = datetime(2026, 3, 1)
+ONE_EACH = BinarizeSettings()
+PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
+NEXT_FROM = date(2026, 3, 9)
+TIMED = SplitSettings(times=True, held_out_share=0.25, next_from=NEXT_FROM)
+
+
+def drawn(seed, *, timed=True, known=0.95):
+    """Events of 40 users with repeats, some below the threshold, some without a time, in no order."""
+    generator = np.random.default_rng(seed)
+    for _ in range(700):
+        user, item, value = (int(generator.integers(top)) for top in (40, 30, 5))
+        at = DAY + timedelta(minutes=int(generator.integers(12 * 1440)))
+        yield f"u{user}", f"i{item}", value, at if timed and generator.random() < known else None
+
+
+def ages_by_pair(events, last, threshold=1.0):
+    """{(user, item): ages in days, ascending} of the events up to a day that count as likes."""
+    likes = [event for event in events if event[2] >= threshold]
+    oldest = min(at.date() for *_, at in likes if at)
+    found = defaultdict(list)
+    for user, item, _, at in likes:
+        day = at.date() if at else oldest
+        if day <= last:
+            found[user, item].append((last - day).days)
+    return {pair: sorted(ages) for pair, ages in found.items()}
+
+
+def stored_ages(home, histories, users, items):
+    """The same of stored histories."""
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        own, ids = (
+            dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
+            for side in ("user", "item")
+        )
+    found = {}
+    for row, user in enumerate(users):
+        history = histories[row]
+        ages = history.event_ages
+        for entry, column in enumerate(history.indices):
+            days = ages.days[ages.starts[entry] : ages.starts[entry + 1]]
+            found[own[user], ids[items[column]]] = days.tolist()
+    return found
+
+
+def make(home, settings=TIMED, likes=ONE_EACH):
+    binarize(home, likes, "run")
+    return split(home, settings, "run", protocols=PROTOCOLS, seed=1, likes=likes).digests
+
+
+def test_every_protocol_has_the_ages_as_of_the_end_of_its_training(home, log_events):
+    events = list(drawn(1))
+    log_events(events[:400], file_id=1)
+    log_events(events[400:], file_id=2)
+    last = max(at for *_, at in events if at).date()
+    for protocol, digest in make(home).items():
+        ages = ages_by_pair(events, NEXT_FROM - timedelta(days=1) if protocol == "next_events" else last)
+        stored = matrices.load_split(home, digest)
+        assert stored.event_ages.days.dtype == np.int32
+        found = stored_ages(home, stored.histories, stored.users, stored.items)
+        assert len(found) == stored.train.nnz > 150
+        assert found == {pair: ages[pair] for pair in found}, protocol
+        for part in stored.parts.values():
+            of_part = stored_ages(home, part.histories, part.users, stored.items)
+            assert of_part == {pair: ages[pair] for pair in of_part} and of_part, protocol
+
+
+def test_the_ages_are_of_events_whose_weights_count(home, log_events):
+    events = [(user, item, value - 1.0, at) for user, item, value, at in drawn(2, known=1.0)]
+    log_events(events)
+    stored = matrices.load_split(home, make(home, likes=BinarizeSettings(sum_values=True))[ALL_EDGES])
+    ages = ages_by_pair(events, max(at for *_, at in events).date(), threshold=1e-9)
+    found = stored_ages(home, stored.histories, stored.users, stored.items)
+    assert found == {pair: ages[pair] for pair in found} and found
+
+
+@pytest.mark.parametrize("times", [True, False])
+def test_without_times_or_the_setting_the_matrices_have_no_ages(home, log_events, times):
+    log_events(list(drawn(3, timed=not times)))
+    binarize(home, BinarizeSettings(), "run")
+    settings = SplitSettings(times=times, held_out_share=0.25)
+    digests = split(home, settings, "run", protocols=PROTOCOLS[:2], seed=1).digests
+    for digest in digests.values():
+        assert matrices.load_split(home, digest).event_ages is None
+        assert not [*(home.matrices / digest).glob("*event*")]
