@@ -6,8 +6,10 @@ import os
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from benchmarks.accuracy import repeats
 from benchmarks.scale import ladder
 from benchmarks.scale.workloads import apart, logs, models, table
 from benchmarks.scale.workloads.apart import Took
@@ -98,3 +100,26 @@ def test_worst_shaped_logs_are_of_their_shape(shape, tmp_path):
     expected = {"one_user_all_items": rung.items, "equal_degrees": 40}.get(shape)
     assert expected is None or of_users[1] == expected
     assert users.max() < rung.users + 1 and items.max() < rung.items
+
+
+def test_the_table_of_returns_has_all_lists_and_the_mixture_leads(monkeypatch, capsys):
+    shop = repeats.Returns(repeats.DemoSettings(users=300, items=120, likes=4000), 0.8, median_gap=30, gap_sd=0.3)
+    monkeypatch.setitem(repeats.GENERATED, "groceries", shop)
+    monkeypatch.setattr("sys.argv", ["repeats", "--logs", "groceries"])
+    repeats.main()
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    means = {row[0]: float(row[1].partition(" ")[0]) for row in rows[2:]}
+    assert {"popularity", "own counts, then popularity", "mrf_sparse", "repeat", "repeat_mixture"} <= set(means)
+    assert means["repeat_mixture"] > 1.1 * means["own counts, then popularity"] > means["popularity"]
+    for row in rows[2:-1]:
+        difference = float(row[-1].split()[0])
+        assert abs(means["repeat_mixture"] - means[row[0]] - difference) < 2e-4
+
+
+def test_a_generated_log_is_cut_by_time():
+    shop = repeats.Returns(repeats.DemoSettings(users=300, items=120, likes=4000), 0.8, median_gap=30, gap_sd=0.3)
+    train, later = repeats.generate_log(shop, seed=2)
+    ages = train.event_ages
+    assert ages.days.min() >= 0 and (np.diff(ages.starts) == train.data).all()
+    assert later.sum() == pytest.approx(0.1 * (train.sum() + later.sum()), rel=0.15)
+    assert (train.getnnz(axis=0) > 0)[later.indices].all()

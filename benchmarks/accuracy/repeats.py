@@ -1,0 +1,192 @@
+"""What users take next where they return: lists with the history left in, on generated logs and on counts of plays.
+
+    python -m benchmarks.accuracy.repeats [--root ../shared/data] [--logs groceries places films lastfm] [--seed N]
+
+Everything that a user takes in a later window counts, repeats included, if some user had it before. The generated logs
+(`models.generator.returns`) are cut at the day from which on a tenth of the events came; nobody returns in `films`. The
+plays of ROOT/lastfm-hetrec2011 have no times: each play is earlier with probability PLAYS, later with the same, drawn
+with the seed, and dropped otherwise. The table has nDCG@100 with its standard error, that of items that the user had
+and of new ones alone, and the paired difference of the mixture to each row. Settings are the defaults. The row of the
+library `implicit` appears if it is installed.
+"""
+
+import argparse
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from benchmarks.accuracy.competitors import implicit_als
+from oneclass.models.evaluation.metrics import compare_paired, compute_user_metrics, mean_and_error
+from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.models.generator.likes import draw_ratings
+from oneclass.models.generator.returns import draw_loyalty, draw_mean_gaps, draw_return_events
+from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages
+from oneclass.models.registry import MODELS
+from oneclass.tasks.demo.story import DemoSettings, simulate_likes
+
+PLAYS = 0.005
+LATER_SHARE = 0.1
+METRIC = "ndcg@100"
+ALS_SETTINGS = {"factors": 64, "regularization": 10.0, "alpha": 4.0, "iterations": 15}
+USERS_PER_BLOCK = 500
+
+
+@dataclass(frozen=True)
+class Returns:
+    """How users return in a generated log."""
+
+    demo: DemoSettings
+    loyalty: float
+    median_gap: float
+    gap_sd: float
+    days: int = 730
+
+
+SHOP = DemoSettings(users=3000, items=1500, likes=60_000)
+GENERATED = {
+    "groceries": Returns(SHOP, loyalty=0.75, median_gap=21, gap_sd=0.6),
+    "places": Returns(DemoSettings(users=3000, items=4000, likes=60_000), loyalty=0.5, median_gap=60, gap_sd=0.25),
+    "films": Returns(SHOP, loyalty=0.0, median_gap=30, gap_sd=0.5),
+}
+
+Log = tuple[csr_matrix, csr_matrix]  # the training log, and what came later of its items
+
+
+def generate_log(returns: Returns, seed: int) -> Log:
+    """Simulate likes with their first days, let the users return, and cut."""
+    simulation = simulate_likes(returns.demo, seed)
+    items = np.repeat(np.arange(returns.demo.items), np.diff(simulation.starts))
+    users, items = simulation.users[simulation.liked], items[simulation.liked]
+    _, first = draw_ratings(users, items, np.ones(len(users), dtype=bool), seed, returns.days)
+    loyalty = draw_loyalty(returns.demo.users, returns.loyalty, 0.8, seed)
+    gaps = draw_mean_gaps(returns.demo.items, returns.median_gap, 0.7, seed)
+    pairs, days = draw_return_events(
+        users, items, first, loyalty, gaps, gap_sd=returns.gap_sd, days=returns.days, seed=seed
+    )
+    users, items = users[pairs], items[pairs]
+    cut = int(np.quantile(days, 1 - LATER_SHARE))
+    before = days < cut
+    shape = returns.demo.users, returns.demo.items
+    order = np.lexsort((-days[before], items[before], users[before]))
+    users_before, items_before = users[before][order], items[before][order]
+    starts = np.flatnonzero(np.diff(users_before * np.int64(shape[1]) + items_before, prepend=-1))
+    bounds = np.append(starts, len(order))
+    train = csr_matrix((np.diff(bounds).astype(np.float32), (users_before[starts], items_before[starts])), shape=shape)
+    ages = (cut - 1 - days[before][order]).astype(np.int32)
+    return with_event_ages(train, EventAges(bounds, ages)), count_events(users[~before], items[~before], train)
+
+
+def thin_plays(file: Path, seed: int) -> Log:
+    """Draw plays before and after from counts of plays."""
+    users, items, plays = np.loadtxt(file, skiprows=1, dtype=np.int64).T
+    users, items = (np.unique(ids, return_inverse=True)[1] for ids in (users, items))
+    generator, shape = np.random.default_rng(seed), (users.max() + 1, items.max() + 1)
+    before, later = (generator.binomial(plays, PLAYS) for _ in range(2))
+    train = csr_matrix((before.astype(np.float32), (users, items)), shape=shape)
+    train.eliminate_zeros()
+    return train, count_events(users[later > 0], items[later > 0], train)
+
+
+def count_events(users: np.ndarray, items: np.ndarray, train: csr_matrix) -> csr_matrix:
+    """Return the events of users and items of the training log as a matrix."""
+    known = (np.diff(train.indptr)[users] > 0) & (np.bincount(train.indices, minlength=train.shape[1])[items] > 0)
+    ones = np.ones(np.count_nonzero(known), dtype=np.float32)
+    later = csr_matrix((ones, (users[known], items[known])), shape=train.shape)
+    later.sort_indices()
+    return later
+
+
+Scorer = Callable[[np.ndarray], np.ndarray]  # rows of the training log to float32 (rows, items)
+
+
+def build_scorers(train: csr_matrix, component: str, seed: int, threads: int) -> Iterator[tuple[str, Scorer]]:
+    """Yield the rows of the table by name; each scores all items."""
+    popularity = np.bincount(train.indices, minlength=train.shape[1]).astype(np.float32)
+    yield "popularity", lambda rows: np.tile(popularity, (len(rows), 1))
+
+    def own_counts(rows: np.ndarray) -> np.ndarray:
+        counts = train[rows].toarray()
+        return np.where(counts > 0, counts, popularity / (1 + popularity.max()) - 1).astype(np.float32)
+
+    yield "own counts, then popularity", own_counts
+    for name in ("wmf", component):
+        model = MODELS[name](MODELS[name].Settings(), seed=seed, threads=threads).fit(csr_matrix(train))
+        yield name, lambda rows, model=model: model.scores(csr_matrix(train[rows]), users=rows)
+
+        def without_history(rows: np.ndarray, model=model) -> np.ndarray:
+            return np.where(train[rows].toarray() > 0, -np.inf, model.scores(csr_matrix(train[rows]), users=rows))
+
+        yield f"{name}, history left out", without_history
+    if importlib.util.find_spec("implicit"):
+        scorer = implicit_als(csr_matrix(train), threads, seed, **ALS_SETTINGS)
+        yield "implicit's ALS", lambda rows: scorer(csr_matrix(train[rows]))
+    for name, given in (("repeat", {}), ("repeat_mixture", {"component": component})):
+        model = MODELS[name](MODELS[name].Settings(**given), seed=seed, threads=threads).fit(train)
+        yield name, lambda rows, model=model: model.scores(train[rows], users=rows)
+
+
+def rank_log(scorer: Scorer, train: csr_matrix, later: csr_matrix) -> dict[str, np.ndarray]:
+    """Return nDCG@100 of each user over `all` items, `again` the items of the history, and the `new` ones.
+
+    NaN for a user without such an event.
+    """
+    users = np.flatnonzero(np.diff(later.indptr))
+    found = {part: np.full(len(users), np.nan) for part in ("all", "again", "new")}
+    for first in range(0, len(users), USERS_PER_BLOCK):
+        rows = users[first : first + USERS_PER_BLOCK]
+        scores, targets, seen = scorer(rows).astype(np.float32), later[rows].toarray() > 0, train[rows].toarray() > 0
+        for part, wanted in (("all", targets), ("again", targets & seen), ("new", targets & ~seen)):
+            some = np.flatnonzero(wanted.any(axis=1))
+            if len(some):
+                shown = csr_matrix((len(some), scores.shape[1]), dtype=np.float32)  # nothing is left out
+                ranks = rank_targets(scores[some], shown, csr_matrix(wanted[some].astype(np.float32)))
+                found[part][first + some] = compute_user_metrics(ranks)[METRIC]
+    return found
+
+
+def print_table(name: str, log: Log, component: str, seed: int, threads: int) -> None:
+    """Print a log's table in Markdown."""
+    train, later = log
+    is_repeat = np.asarray((train > 0)[later.nonzero()]).ravel()
+    print(
+        f"\n{name}: {train.shape[0]:,} users, {train.shape[1]:,} items, {int(train.sum()):,} events of {train.nnz:,} "
+        f"pairs; later {later.nnz:,} pairs, {is_repeat.mean():.0%} of them repeats\n"
+    )
+    print(f"| list | {METRIC} | repeats | new | repeat_mixture minus this |\n|---|---|---|---|---|", flush=True)
+    rows = {row: rank_log(scorer, train, later) for row, scorer in build_scorers(train, component, seed, threads)}
+    mixture = rows["repeat_mixture"]["all"]
+    for row, found in rows.items():
+        mean = mean_and_error(found["all"])
+        parts = [found[part][~np.isnan(found[part])] for part in ("again", "new")]
+        cells = [f"{part.mean():.4f}" if len(part) else "" for part in parts]
+        gain = compare_paired(mixture, found["all"])
+        difference = "" if row == "repeat_mixture" else f"{gain.difference:+.4f} ± {gain.standard_error:.4f}"
+        print(
+            f"| {row} | {mean.value:.4f} ± {mean.standard_error:.4f} | {' | '.join(cells)} | {difference} |", flush=True
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, help="the folder of the logs' folders; needed for lastfm")
+    parser.add_argument("--logs", nargs="+", choices=[*GENERATED, "lastfm"], default=[*GENERATED])
+    parser.add_argument("--component", choices=list(MODELS), default="mrf_sparse", help="the model of new items")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    if "lastfm" in options.logs and options.root is None:
+        parser.error("lastfm needs --root")
+    for name in options.logs:
+        if name in GENERATED:
+            log = generate_log(GENERATED[name], options.seed)
+        else:
+            log = thin_plays(options.root / "lastfm-hetrec2011" / "user_artists.dat", options.seed)
+        print_table(name, log, options.component, options.seed, options.threads)
+
+
+if __name__ == "__main__":
+    main()
