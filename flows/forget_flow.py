@@ -103,6 +103,7 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         sources=tuple(map(Path, stored["sources"])),
         split_files=split_file_pair(stored["split_files"]),
         protocols=tuple(stored["protocols"]),
+        optional_protocols=tuple(stored.get("optional_protocols", ())),
         models=models,
         given={name: fields for name, fields in changed.items() if fields},
         **stages,

@@ -119,8 +119,8 @@ class _ModelsParameters(DatasetParameters):
     )
     protocols: Annotated[list[Annotated[str, AllowedValues("protocols")]], Flag("P,Q", comma_separated=True)] = Field(
         [],
-        description="the protocols to evaluate by: strong_generalization and leave_one_out by default; next_events, "
-        "of logs with times; given with --split-files",
+        description="the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with "
+        "times whose users return, next_events; given with --split-files",
     )
 
 
@@ -221,18 +221,17 @@ class TuneParameters(_ClusterParameters, _SourceParameters, _SplitFilesParameter
     )
     protocol: Annotated[str | None, Flag("NAME")] = Field(
         None,
-        description="strong_generalization (the default; by ndcg@100 of its validation users), leave_one_out "
-        "(mean_rank of an edge a user, cut from the training edges), next_events or given (ndcg@100, ndcg@20 of the "
-        "training edges that split.validation cuts off)",
+        description="strong_generalization (by ndcg@100 of its validation users), leave_one_out (mean_rank of an edge "
+        "a user, cut from the training edges), next_events or given (ndcg@100, ndcg@20 of the training edges that "
+        "split.validation cuts off); by default the one that chooses what is published (publish.protocol)",
     )
     timeout: Annotated[float | None, Flag("MINUTES")] = Field(
         None, description="start no round of trials after this time"
     )
 
     def to_backfill(self, **more: Any) -> BackfillParameters:
-        """Return the backfill parameters of the model's protocol, by default that of its search."""
-        by_default = [] if self.split_files else ["strong_generalization"]
-        protocols = [self.protocol] if self.protocol else by_default
+        """Return the backfill parameters of the model and the protocol."""
+        protocols = [self.protocol] if self.protocol else []
         return super().to_backfill(models=[self.model], protocols=protocols, **more)
 
 

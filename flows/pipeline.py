@@ -31,7 +31,7 @@ from oneclass.tasks.ingest.stage import ingest_task
 from oneclass.tasks.orchestration import artifacts, reconcile
 from oneclass.tasks.orchestration.notifications import send_notifications
 from oneclass.tasks.orchestration.progress import format_duration
-from oneclass.tasks.publish import promotion
+from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_split
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.report import report_task
 from oneclass.tasks.split.stage import Splits, split_task
@@ -155,10 +155,8 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tune_settings(run, run_id, splits, executor))
         run, fits, failed = train_models(run, run_id, splits, executor)
-        for protocol, protocol_fits in fits.items():
-            evaluated = evaluate_task(run.home, run_id, protocol, splits.digests[protocol], protocol_fits, executor)
-            failed |= evaluated.failed
-        published = publish_run(run, run_id, splits, fits.get(promotion.PROMOTION_PROTOCOL, {}), failed, executor)
+        failed |= _evaluate_protocols(run, run_id, splits, fits, executor)
+        published = publish_run(run, run_id, splits, fits, failed, executor)
         report_task(run.home, run_id)
         artifacts.publish_evaluation(run.home, published.table)
         artifacts.publish_decision(run.home, published.decision)
@@ -176,16 +174,32 @@ def _tune_settings(
     run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor
 ) -> dict[str, ModelSettings]:
     """Return the settings of each model, searched where the data set has none."""
+    judged_by = choose_publish_protocol(run.publish.protocol, splits.digests)
     return tune_task(
         run.home,
         run_id,
-        digests={name: splits.digests[name] for name in run.protocols if name in splits.digests},
+        protocol=judged_by or next((name for name in PROTOCOLS if name in splits.digests), None),
+        digests=splits.digests,
         models=run.models,
         request=SearchRequest(run.train.tune, run.given, list(run.dataset.models)),
         day=run.until or date.today(),
         seed=run.seed,
         executor=executor,
     )
+
+
+def _evaluate_protocols(
+    run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]], executor: cluster.Executor
+) -> dict[str, str]:
+    """Evaluate the fits on every protocol's test part and return the models that failed, with their errors."""
+    failed: dict[str, str] = {}
+    for protocol in (name for name in run.protocols if name in fits):
+        judged_on = find_validation_split(protocol, splits.digests)
+        validation = (splits.digests[judged_on], fits[judged_on]) if judged_on != protocol else None
+        digest = splits.digests[protocol]
+        evaluated = evaluate_task(run.home, run_id, protocol, digest, fits[protocol], executor, validation=validation)
+        failed |= evaluated.failed
+    return failed
 
 
 def _partial_failure_message(failed: dict[str, str], published: Published) -> str:
@@ -224,6 +238,7 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
         run_id,
         protocols=run.protocols,
         seed=run.seed,
+        optional=run.optional_protocols,
         ids_are_numbers=run.dataset.id_order == "number",
         given_files=_split_train_and_test(file_ids) if run.split_files else None,
         likes=run.binarize,

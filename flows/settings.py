@@ -39,6 +39,8 @@ from oneclass.tasks.stores.home import FileSettings, Home, Limits
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_PROTOCOLS = ("strong_generalization", "leave_one_out", "next_events")
+OPTIONAL_PROTOCOLS = ("next_events",)  # of these, those of logs that allow them
 # With less, DuckDB cannot hold one block per thread.
 MIN_MEMORY_BYTES = 256 * 10**6
 
@@ -49,6 +51,7 @@ class RunSettings:
 
     Attributes:
         models: the settings of each model to train, by its name.
+        optional_protocols: those of `protocols` that are left out where the log does not allow them.
         given: the names of the settings that the command line or its files set, by model.
         scanner: of the data set's logs.
         rebuild: whether the events in the warehouse are published anew as in a new home: no log is read, and no gate
@@ -60,6 +63,7 @@ class RunSettings:
     sources: tuple[Path, ...]
     split_files: tuple[Path, Path] | None
     protocols: tuple[str, ...]
+    optional_protocols: tuple[str, ...]
     models: dict[str, ModelSettings]
     given: dict[str, list[str]]
     ingest: IngestSettings
@@ -92,6 +96,7 @@ class RunSettings:
             "sources": [str(path) for path in self.sources],
             "split_files": [str(path) for path in self.split_files or ()],
             "protocols": list(self.protocols),
+            "optional_protocols": list(self.optional_protocols),
             "seed": self.seed,
             "since": self.since,
             "until": self.until,
@@ -156,6 +161,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         sources=tuple(map(Path, given.source)),
         split_files=split_file_pair(given.split_files),
         protocols=_resolve_protocols(given.protocols, bool(given.split_files)),
+        optional_protocols=() if given.protocols or given.split_files else OPTIONAL_PROTOCOLS,
         models={name: settings[name] for name in model_names},
         given={name: list(overrides[name]) for name in model_names if name in overrides},
         **{name: settings[name] for name in STAGE_SETTINGS},
@@ -282,7 +288,7 @@ def _merge_settings(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[
 
 
 def _resolve_protocols(names: Sequence[str], has_split: bool) -> tuple[str, ...]:
-    names = tuple(names) or (("given",) if has_split else ("strong_generalization", "leave_one_out"))
+    names = tuple(names) or (("given",) if has_split else DEFAULT_PROTOCOLS)
     for name in names:
         check_protocol(name)
     if "given" in names and not has_split:

@@ -5,6 +5,7 @@ A model that fails does not stop the others.
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 
@@ -12,7 +13,12 @@ from oneclass.flows.settings import ModelSettings, RunSettings
 from oneclass.tasks.blend import blend_task
 from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.protocols import (
+    ALL_EDGES,
+    NEXT_EVENTS_VALIDATION,
+    choose_publish_protocol,
+    find_validation_split,
+)
 from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.stage import Published, publish_task
@@ -23,21 +29,21 @@ logger = logging.getLogger(__name__)
 
 BLEND_MODEL = "blend"
 PendingFits = dict[tuple[str, str], PendingCall]  # by protocol and model
-# The blend's weights are chosen on the first of these that a run has.
-WEIGHT_PROTOCOLS = (promotion.PROMOTION_PROTOCOL, "next_events", "given")
+# Without a protocol that chooses what is published, the blend's weights are chosen on the first of these.
+WEIGHT_PROTOCOLS = ("next_events", "given")
 
 
 def train_models(
     run: RunSettings, run_id: str, splits: Splits, executor: Executor = LOCAL
 ) -> tuple[RunSettings, dict[str, dict[str, str]], dict[str, str]]:
-    """Fit every model on the training edges of every protocol; the blend last, since it needs its components.
+    """Fit every model on the training edges of every split; the blend last, since it needs its components.
 
     Returns:
-        The run with the blend's settings, or without a blend that does not help; the digests of the fits by protocol
+        The run with the blend's settings, or without a blend that does not help; the digests of the fits by split
         and model; and the failed models with their errors.
     """
     failed: dict[str, str] = {}
-    protocols = [protocol for protocol in run.protocols if protocol in splits.digests]
+    protocols = [name for name in (*run.protocols, NEXT_EVENTS_VALIDATION) if name in splits.digests]
     components_run = replace(run, models={name: of for name, of in run.models.items() if name != BLEND_MODEL})
     pending = _submit_fits(run, splits, protocols, executor)
     fits = {
@@ -61,16 +67,18 @@ def _choose_blend(
     """Return the blend's settings: those given, or components and weights chosen on a protocol's validation users."""
     if "components" in run.given.get(BLEND_MODEL, ()) or BLEND_MODEL in run.dataset.models:
         return run.models[BLEND_MODEL]
-    protocol = next((name for name in WEIGHT_PROTOCOLS if name in fits), None)
+    protocol = choose_publish_protocol(run.publish.protocol, splits.digests)
+    protocol = protocol or next((name for name in WEIGHT_PROTOCOLS if name in fits), None)
     if protocol is None:
-        logger.info("blend: is weighed on %s, none of which is among this run's protocols", ", ".join(WEIGHT_PROTOCOLS))
+        logger.info("blend: no protocol of this run has validation edges to weigh models by")
         return None
+    judged_on = find_validation_split(protocol, splits.digests)
     return blend_task(
         run.home,
         run_id,
         protocol=protocol,
-        matrices_digest=splits.digests[protocol],
-        digests=fits[protocol],
+        matrices_digest=splits.digests[judged_on],
+        digests=fits[judged_on],
         settings=run.models,
         seed=run.seed,
         day=run.until or date.today(),
@@ -150,7 +158,7 @@ def publish_run(
     run: RunSettings,
     run_id: str,
     splits: Splits,
-    fits: dict[str, str],
+    fits: Mapping[str, Mapping[str, str]],
     failed: dict[str, str],
     executor: Executor = LOCAL,
 ) -> Published:
@@ -160,7 +168,7 @@ def publish_run(
     A run that rebuilds takes the place of what stands, as the first run of a home does.
 
     Args:
-        fits: digests of the fits on the training edges of `promotion.PROMOTION_PROTOCOL`.
+        fits: digests of the fits, by split and model.
         failed: the failed models; the chosen one is added if its fit on every edge fails.
     """
     if ALL_EDGES not in splits.digests:
@@ -170,13 +178,16 @@ def publish_run(
         raise OneclassError(f"publish.model = {run.publish.model}: failed: {failed[run.publish.model]}")
     if not candidates:
         raise OneclassError("\n".join(f"{model} failed: {error}" for model, error in failed.items()))
-    choice = choose_model(run.home, run_id, run.publish, candidates)
+    protocol = choose_publish_protocol(run.publish.protocol, splits.digests)
+    judged_on = find_validation_split(protocol, splits.digests) if protocol else ""
+    choice = choose_model(run.home, run_id, run.publish, candidates, protocol)
     night = promotion.ChallengerRun(
         choice.model,
         choice.score,
         settings=run.models,
-        fits={model: digest for model, digest in fits.items() if model not in failed},
-        matrices_digest=splits.digests.get(promotion.PROMOTION_PROTOCOL),
+        protocol=protocol,
+        fits={model: digest for model, digest in fits.get(judged_on, {}).items() if model not in failed},
+        matrices_digest=splits.digests.get(judged_on),
         seed=run.seed,
         manual=run.publish.model is not None,
         reason=choice.reason,

@@ -18,6 +18,7 @@ from oneclass.tasks import cluster, tuning
 from oneclass.tasks.cluster import Executor
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.orchestration import reconcile
+from oneclass.tasks.protocols import choose_publish_protocol, find_validation_split
 from oneclass.tasks.tuning import Search, Study
 
 logger = logging.getLogger(__name__)
@@ -45,11 +46,14 @@ def tune(given: TuneParameters) -> TuneResult:
     run_id = reconcile.current_run_id()
     context = run_context(run, run_id, "tune", trials=given.trials, batch_size=given.batch_size)
     with context, cluster.open_executor(run.cluster, run.home, flow_run.id) as executor:
-        chosen, digests = run.protocols[0], build_splits(run, run_id).digests
+        digests = build_splits(run, run_id).digests
+        by_default = choose_publish_protocol(run.publish.protocol, digests)
+        chosen = given.protocol or by_default or run.protocols[0]
         if chosen not in digests:
             raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
+        digest = digests[find_validation_split(chosen, digests)]
         settings = run.models[given.model]
-        search = Search(given.model, chosen, digests[chosen], settings, space, run.seed, batch_size=given.batch_size)
+        search = Search(given.model, chosen, digest, settings, space, run.seed, batch_size=given.batch_size)
         return _run_search(run, search, given, executor)
 
 

@@ -52,12 +52,18 @@ from depth
 
 -- name: of_model
 -- One row: a run's settings, those that a search before the fits chose for one of its models (null if
--- no search ran), and the score of this model with the best value of a metric; nulls where it has none.
-with best as (
-    select *
-    from evaluation.metrics
-    where run_id = $run_id and model = $model and metric = $metric
-    order by value desc, score
+-- no search ran), and the score of this model with the best value of a metric, by the protocol that chose what the run
+-- published; nulls where it has none.
+with asked as (
+    select settings ->> '$.publish.protocol' as protocol from operations.runs where run_id = $run_id
+), best as (
+    select metrics.*
+    from evaluation.metrics as metrics, asked
+    where run_id = $run_id
+      and model = $model
+      and metric = $metric
+      and (asked.protocol is null or asked.protocol in ('auto', metrics.protocol))
+    order by metrics.protocol = 'next_events' desc, value desc, score
     limit 1
 )
 select
@@ -66,7 +72,8 @@ select
     best.score,
     best.value,
     best.standard_error,
-    best.users
+    best.users,
+    best.protocol
 from operations.runs as runs
 left join best using (run_id)
 left join operations.model_settings as settled on settled.run_id = runs.run_id and settled.model = $model

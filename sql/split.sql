@@ -182,6 +182,7 @@ select quantile_disc(first_at::date, 1 - $share) as next_from from {edges}
 
 -- name: next_events
 -- One row per curated edge with its role; `confidence` is of events before the cut, as no later one may be learned from.
+-- With $before, edges that first appear that day or later have the role `dropped`.
 -- `position` is where the first of these was in the logs; null where that is the edge's own first line.
 create or replace temp table next_events_roles as
 with astride as (  -- edges with events on both sides of the cut
@@ -220,6 +221,7 @@ select
     position,
     case
         when first_at < $next_from then 'train'
+        when first_at >= $before then 'dropped'
         when first_at >= $next_from and user_known and item_column is not null then 'next'
         else 'dropped'
     end as role

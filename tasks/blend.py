@@ -1,8 +1,7 @@
-"""Blend: choose components among a run's models, and their weights, on validation users only.
+"""Blend: choose components among a run's models, and their weights, on a protocol's validation part only.
 
-On strong_generalization no model has seen these users, and the components are the run's own fits. `given` and
-`next_events` test on training users, so there the models are fitted again on the training edges without a part held out
-for validation (`tasks.tuning.search`).
+The components are the run's own fits on the split that has this part. A split without one has it drawn from its
+training edges (`tasks.tuning.search`), and the models are fitted again on the rest.
 """
 
 import logging
@@ -58,23 +57,23 @@ def choose_components(
 
     Args:
         protocol: strong_generalization, next_events or given.
-        matrices_digest: of its split.
+        matrices_digest: of the split that has its validation part, or is to have one drawn.
         digests: of the fits on its training edges, by model.
         settings: of these models.
         seed: of the folds, of a held-out validation part and of the fits on the rest.
         day: the run takes events up to this day.
     """
-    if protocol == "strong_generalization":
-        split = matrices.load_split(home, matrices_digest, parts=("validation",))
-        train, held_out = split.train, split.parts.get("validation")
-    else:
+    split = matrices.load_split(home, matrices_digest, parts=("validation",))
+    train, held_out = split.train, split.parts.get("validation")
+    if held_out is None:
         data = load_validation(home, protocol, matrices_digest, seed)
-        train, held_out = data.train, data.part
-    part = sample_users(held_out, MAX_VALIDATION_USERS) if held_out else None
-    count = part.targets.shape[0] if part else 0
-    if part is None or count < MIN_USERS:
+        train, part = data.train, sample_users(data.part, MAX_VALIDATION_USERS)
+    else:
+        part = sample_users(held_out, MAX_VALIDATION_USERS)
+    count = part.targets.shape[0]
+    if count < MIN_USERS:
         return _log_rejection(home, run_id, f"{count} validation users are too few to weigh models by")
-    if protocol == "strong_generalization":
+    if held_out is not None:
         models = (fits.load_fit(home, name, digest) for name, digest in digests.items())
     else:
         models = _fit_candidates(train, {name: settings[name] for name in digests}, seed, home.limits.threads)

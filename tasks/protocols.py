@@ -1,6 +1,9 @@
 """The evaluation protocols: how each holds edges out, and its metrics. The only definition of both."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+
+from oneclass.tasks.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,45 @@ PROTOCOLS = {
     ),
 }
 ALL_EDGES = "all_edges"  # not a protocol: every curated edge, for the published model
-# The metric that the published model is chosen by, on validation users.
+# Not a protocol: next_events with its cut repeated on its own training edges, whose targets are validation edges.
+NEXT_EVENTS_VALIDATION = "next_events_validation"
+# The protocols that may choose what is published, the preferred first, with the split that has their validation part.
+PUBLISH_PROTOCOLS = {"next_events": NEXT_EVENTS_VALIDATION, "strong_generalization": "strong_generalization"}
+# The metric that the published model is chosen by, on validation users; the same under both protocols that may choose.
 VALIDATION_METRIC = f"validation_{PROTOCOLS['strong_generalization'].tuned_by}"
+
+
+def find_validation_split(protocol: str, splits: Collection[str]) -> str:
+    """Return the name of the split, of those of a run, by whose validation part models are judged for a protocol.
+
+    A split without such a part has it drawn from its training edges (`tasks.tuning.search`).
+    """
+    by_time = protocol == "next_events" and NEXT_EVENTS_VALIDATION in splits
+    return NEXT_EVENTS_VALIDATION if by_time else protocol
+
+
+def choose_publish_protocol(setting: str, splits: Collection[str]) -> str | None:
+    """Return the protocol by whose validation part models are chosen for publishing; None if no split has one.
+
+    Published lists go to known users, tomorrow: `auto` takes next_events where it has validation edges by time.
+
+    Args:
+        setting: `publish.protocol`.
+        splits: the names of a run's splits.
+
+    Raises:
+        InputError: the run lacks the validation part that the setting names.
+    """
+    available = [name for name, split in PUBLISH_PROTOCOLS.items() if split in splits]
+    if setting == "auto":
+        return available[0] if available else None
+    if setting not in available:
+        raise InputError(
+            f"setting publish.protocol = {setting}: this run has no validation edges of it. Add it to --protocols; "
+            "next_events needs times, users who return, and split.validation = auto or latest. Or leave "
+            "publish.protocol at auto."
+        )
+    return setting
 
 
 def main_metric_parameters() -> dict[str, list]:

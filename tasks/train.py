@@ -243,9 +243,9 @@ def _derived_settings(estimator: Model) -> list[str]:
 
 
 def _load_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
-    """Return the users of the split's validation part, if it has one."""
+    """Return the users of the split's validation part, if it has one and they are not seen in training."""
     part = split.parts.get("validation")
-    return ValidationUsers(part.histories, part.targets) if part else None
+    return ValidationUsers(part.histories, part.targets) if part and part.rows is None else None
 
 
 def _load_component(home: Home, matrices_digest: str, seed: int, name: str, settings: ModelSettings) -> Model | None:

@@ -8,7 +8,7 @@ import hashlib
 import importlib.metadata
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,16 +24,19 @@ from oneclass.tasks.stores.stage_cache import LIBRARIES, table_digest
 logger = logging.getLogger(__name__)
 
 
-def evaluation_digest(home: Home, protocol: str, matrices_digest: str, fit_digests: Mapping[str, str]) -> str:
-    """Return the digest of all an evaluation depends on: the models in their order, and the demo's truth, too."""
+def evaluation_digest(home: Home, protocol: str, judged: Sequence[tuple[str, Mapping[str, str]]]) -> str:
+    """Return the digest of all an evaluation depends on: the models in their order, and the demo's truth, too.
+
+    Args:
+        judged: the digests of the splits and of the fits on each.
+    """
     source = [fingerprint.fingerprint_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
     versions = [importlib.metadata.version(name) for name in LIBRARIES]
     record = home.truth / "settings.json"  # which has the sha256 of every file of the truth
     truth = record.read_text(encoding="utf-8") if record.is_file() else ""
     parts = [
         protocol,
-        matrices_digest,
-        list(fit_digests.items()),
+        [(digest, list(fits.items())) for digest, fits in judged],
         source,
         sql.stage_digest("evaluate"),
         versions,

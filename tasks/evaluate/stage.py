@@ -5,7 +5,7 @@ writes the rows.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -28,6 +28,8 @@ from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.train import is_model_error
 
 logger = logging.getLogger(__name__)
+
+ValidationFits = tuple[str, dict[str, str]]  # digest of a split, and of the models' fits on it
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ def evaluate(
     matrices_digest: str,
     fit_digests: dict[str, str],
     executor: Executor = LOCAL,
+    *,
+    validation: ValidationFits | None = None,
 ) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
@@ -70,16 +74,18 @@ def evaluate(
         matrices_digest: the protocol's split in the matrix store.
         fit_digests: digest of each fitted model, by the model's name.
         executor: runs the batches of users.
+        validation: the split that has the protocol's validation part, and its fits, if it is another one.
 
     Raises:
         OneclassError: no model can be evaluated; the error of the last one.
         ContractBroken: a rule over the tables was broken; they are unchanged.
     """
-    cache_key = cache.evaluation_digest(home, protocol, matrices_digest, fit_digests)
+    judged = [(matrices_digest, fit_digests), *([validation] if validation else [])]
+    cache_key = cache.evaluation_digest(home, protocol, judged)
     if earlier := cache.find_cached_evaluation(home, run_id, protocol, cache_key):
         found = _Evaluation(Evaluated(**earlier.result))
     else:
-        found = _evaluate_models(home, matrices_digest, fit_digests, executor)
+        found = _evaluate_models(home, judged, executor)
     with warehouse.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
             cache.copy_cached_rows(connection, run_id, protocol, earlier.run_id)
@@ -103,9 +109,15 @@ class _Evaluation:
     explicit_feedback: list[explicit_negatives.ExplicitFeedbackResult] = field(default_factory=list)
 
 
-def _evaluate_models(home: Home, matrices_digest: str, fit_digests: dict[str, str], executor: Executor) -> _Evaluation:
-    """Evaluate the ranked lists of every model, and its `like` on leave_one_out."""
-    split = jobs.load_cached_split(home, matrices_digest)
+def _evaluate_models(home: Home, judged: Sequence[ValidationFits], executor: Executor) -> _Evaluation:
+    """Evaluate the ranked lists of every model that was fitted on all splits, and its `like` on leave_one_out.
+
+    Args:
+        judged: the protocol's splits with the digests of their fits, that with the test part first.
+    """
+    splits = [(digest, jobs.load_cached_split(home, digest), fits) for digest, fits in judged]
+    (_, split, fit_digests) = splits[0]
+    names = [name for name in fit_digests if all(name in fits for _, fits in judged)]
     protocol, users = split.protocol, len(users_with_targets(split.parts["test"]))
     found = _Evaluation(Evaluated(protocol, users, len(split.parts["test"].users) - users))
     if users == 0:
@@ -118,18 +130,22 @@ def _evaluate_models(home: Home, matrices_digest: str, fit_digests: dict[str, st
     failed, degrees = found.evaluated.failed, _TrainingDegrees.of(split)
     truth = calibration.load_truth(home, split) if protocol == "leave_one_out" else None
     pending = {
-        name: jobs.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth)
-        for name, digest in fit_digests.items()
+        name: [
+            jobs.submit_evaluation(executor, home, digest, of, name, fits[name], truth) for digest, of, fits in splits
+        ]
+        for name in names
     }
-    for name in fit_digests:
+    for name in names:
         try:
             started = perf_counter()
-            batches = jobs.gather_batches(name, pending.pop(name))
+            batches: dict[str, list[EvalBatch]] = {}
+            for of_split in pending.pop(name):
+                batches |= jobs.gather_batches(name, of_split)
             logger.info("%s %s: evaluated in %.1f s", protocol, name, perf_counter() - started)
             ranked = list(_ranked_lists(name, split, degrees, batches))
             like, explicit_feedback = _evaluate_like(name, batches["test"])
         except Exception as error:
-            if not is_model_error(error) or len(failed) == len(fit_digests) - 1:
+            if not is_model_error(error) or len(failed) == len(names) - 1:
                 raise
             logger.error("%s: %s is left out: %s", protocol, name, error)
             failed[name] = str(error)

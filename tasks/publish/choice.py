@@ -1,14 +1,15 @@
 """The choice of the model to publish: of the lists that cannot be told from the best on validation, the simplest."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import duckdb
 import numpy as np
 
 from oneclass.models import registry
 from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
-from oneclass.tasks.protocols import PROTOCOLS, VALIDATION_METRIC
+from oneclass.tasks.protocols import PROTOCOLS, PUBLISH_PROTOCOLS, VALIDATION_METRIC
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
@@ -40,22 +41,29 @@ class ChosenModel:
     reason: str = field(default="", compare=False)
 
 
-def choose_model(home: Home, run_id: str, settings: PublishSettings, candidates: list[str]) -> ChosenModel:
+def choose_model(
+    home: Home, run_id: str, settings: PublishSettings, candidates: list[str], protocol: str | None
+) -> ChosenModel:
     """Choose the model to publish: the one in the settings, else by the validation users, else popularity.
 
     Of the candidates' lists that cannot be told from the best by `VALIDATION_METRIC` (`adjust_against_best`), the best
     of the simplest models by SIMPLEST_FIRST is chosen, or the best of all with `publish.prefer = best`. Popularity is
-    published for a log without validation users, and by a run without strong_generalization, or the first candidate if
-    popularity is none; the choice never uses the test part.
+    published for a log without validation users, or the first candidate if popularity is none; the choice never uses
+    the test part. The reason says what the other protocol's validation users would choose, if it is another list.
+
+    Args:
+        protocol: the one whose validation users choose (`choose_publish_protocol`); None if no split has any.
     """
     models = [settings.model] if settings.model else candidates
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        values = {"run_id": run_id, "models": models, "metric": VALIDATION_METRIC}
-        lists = list(warehouse.select(connection, "publish/validation_lists", **values).iter_rows(named=True))
-    if len(lists) == 1 or (lists and settings.model):
-        return ChosenModel(lists[0]["model"], lists[0]["score"])
-    if lists:
-        return _choose_list(lists, settings.prefer)
+        lists = _load_lists(connection, run_id, protocol, models)
+        if len(lists) == 1 or (lists and settings.model):
+            return ChosenModel(lists[0]["model"], lists[0]["score"])
+        if lists:
+            assert protocol is not None
+            choice = _choose_list(lists, settings.prefer, protocol)
+            dissent = _describe_dissent(connection, run_id, settings.prefer, candidates, protocol, choice)
+            return replace(choice, reason="; ".join(filter(None, [choice.reason, dissent])))
     model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
     if settings.model is None:
         logger.warning(
@@ -64,7 +72,37 @@ def choose_model(home: Home, run_id: str, settings: PublishSettings, candidates:
     return ChosenModel(model, registry.MODELS[model].score_names[0])
 
 
-def _choose_list(lists: list[Row], prefer: str) -> ChosenModel:
+def _load_lists(
+    connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str | None, models: list[str]
+) -> list[Row]:
+    """Load the lists with a value on a protocol's validation users, the best first."""
+    values = {"run_id": run_id, "protocol": protocol, "models": models, "metric": VALIDATION_METRIC}
+    return list(warehouse.select(connection, "publish/validation_lists", **values).iter_rows(named=True))
+
+
+def _describe_dissent(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: str,
+    prefer: str,
+    candidates: list[str],
+    protocol: str,
+    choice: ChosenModel,
+) -> str:
+    """Describe what the other protocol would publish, and what that would lose by this one; empty if they agree."""
+    [other] = set(PUBLISH_PROTOCOLS) - {protocol}
+    if not (lists := _load_lists(connection, run_id, other, candidates)):
+        return ""
+    theirs = _choose_list(lists, prefer, other, warn=False)
+    if theirs == choice:
+        return ""
+    pair = {"model": theirs.model, "score": theirs.score, "other_model": choice.model, "other_score": choice.score}
+    values = {"run_id": run_id, "protocol": protocol, "metric": VALIDATION_METRIC, **pair}
+    rows = warehouse.select(connection, "publish/paired_difference", **values).to_dicts()
+    sentence = f"{other} would publish {theirs.model}/{theirs.score}"
+    return f"{sentence}, here {_describe_difference(rows[0])}" if rows else sentence
+
+
+def _choose_list(lists: list[Row], prefer: str, protocol: str, *, warn: bool = True) -> ChosenModel:
     """Choose among lists, the best first, each with its paired comparison with the best."""
     best, *others = lists
     # Without a test (of a single user, say) a list cannot be told from the best.
@@ -74,21 +112,27 @@ def _choose_list(lists: list[Row], prefer: str) -> ChosenModel:
     verdict = ""
     if best["model"] != "popularity" and any(row["model"] == "popularity" for row in level):
         verdict = f"nothing is surely better than popularity on {best['users']:,} validation users; "
-        logger.warning("%s%s is chosen", verdict, chosen["model"])
-    return ChosenModel(chosen["model"], chosen["score"], verdict + _describe_choice(chosen, best, lists, level))
+        if warn:
+            logger.warning("%s%s is chosen", verdict, chosen["model"])
+    described = _describe_choice(chosen, best, lists, level, protocol)
+    return ChosenModel(chosen["model"], chosen["score"], verdict + described)
 
 
-def _describe_choice(chosen: Row, best: Row, lists: list[Row], level: list[Row]) -> str:
-    judged = f"by {PROTOCOLS['strong_generalization'].tuned_by} of {best['users']:,} validation users"
+def _describe_choice(chosen: Row, best: Row, lists: list[Row], level: list[Row], protocol: str) -> str:
+    judged = f"by {PROTOCOLS[protocol].tuned_by} of {best['users']:,} validation users of {protocol}"
     if chosen is best:
         level_count = len(level) - 1
         rest = f"{level_count} of the others cannot be told from it" if level_count else "all others are surely worse"
         return f"the best of {len(lists)} lists {judged}, {rest}"
-    error = "" if chosen["standard_error"] is None else f" ± {chosen['standard_error']:.4f}"
     return (
         f"the simplest of {len(level)} lists that cannot be told from the best, {best['model']}/{best['score']}, "
-        f"{judged}: {chosen['difference']:+.4f}{error}"
+        f"{judged}: {_describe_difference(chosen)}"
     )
+
+
+def _describe_difference(row: Row) -> str:
+    error = "" if row["standard_error"] is None else f" ± {row['standard_error']:.4f}"
+    return f"{row['difference']:+.4f}{error}"
 
 
 def _simplicity_rank(model: str) -> int:

@@ -36,7 +36,13 @@ class PublishSettings(PromotionLimits):
     """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
 
     model: str | None = Field(
-        None, description="The model to publish; by default the run chooses by nDCG@100 of the validation users."
+        None, description="The model to publish; by default the run chooses by nDCG@100 on validation."
+    )
+    protocol: Literal["auto", "next_events", "strong_generalization"] = Field(
+        "auto",
+        description="The protocol by whose validation part settings, weights of the blend and the model to publish are "
+        "chosen. `auto`: next_events where its validation edges have users enough, since published lists go to known "
+        "users tomorrow; else strong_generalization.",
     )
     prefer: Literal["simplest", "best"] = Field(
         "simplest",

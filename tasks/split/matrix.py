@@ -12,7 +12,7 @@ from oneclass import sql
 from oneclass.models.numerics.adjacency import put_edges
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
 from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
-from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import query
 
@@ -76,11 +76,12 @@ TRAINING_RELATION = {  # the training edges of each protocol while it is split
     "strong_generalization": "roles where role = 'fit'",
     "leave_one_out": "leave_one_out_roles where role = 'train'",
     "next_events": "next_events_roles where role = 'train'",
+    NEXT_EVENTS_VALIDATION: "next_events_roles where role = 'train'",
     "given": "given_roles where role = 'train'",
     ALL_EDGES: "all_edges where true",
 }
 # The column with the position of the edge in the logs, if it is not that of its first event.
-POSITION_COLUMN = {"next_events": "position"}
+POSITION_COLUMN = {"next_events": "position", NEXT_EVENTS_VALIDATION: "position"}
 
 
 def add_recency_ranks(connection: duckdb.DuckDBPyConnection, split: SplitMatrices) -> SplitMatrices:

@@ -19,6 +19,7 @@ from oneclass.models.distributed import partition_by_edges
 from oneclass.models.numerics.md5 import select_lowest_md5
 from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
 from oneclass.tasks.split.matrix import insert_table, load_csr, store_roles
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
@@ -29,44 +30,49 @@ logger = logging.getLogger(__name__)
 LIANG2018_SEED = 98765
 
 
-def find_cut_day(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> date:
-    """Return the first day whose edges are targets.
-
-    Raises:
-        InputError: no edge has a time.
-    """
-    everything = {"edges": "indexed.interactions"}
-    day = select(connection, "split/next_cut", everything, share=settings.next_share).item()
-    if day is None:
-        raise InputError(
-            "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
-        )
-    return settings.next_from or day
+def find_cut_day(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> date | None:
+    """Return the first day whose edges are targets; None if no edge has a time."""
+    day = _find_next_cut(connection, "indexed.interactions", settings)
+    return day and (settings.next_from or day)
 
 
-def make_next_events(connection: duckdb.DuckDBPyConnection, next_from: date, selection: LikeSelection) -> SplitMatrices:
-    """Fill `indexed.next_events` and return its matrices; test users are training users.
+def find_validation_cut_day(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, cut: date) -> date | None:
+    """Return the first day whose edges are validation edges: the same share of the edges before the cut."""
+    return _find_next_cut(connection, f"indexed.interactions where first_at < date '{cut}'", settings)
+
+
+def _find_next_cut(connection: duckdb.DuckDBPyConnection, edges: str, settings: SplitSettings) -> date | None:
+    return select(connection, "split/next_cut", {"edges": edges}, share=settings.next_share).item()
+
+
+def make_next_events(
+    connection: duckdb.DuckDBPyConnection, next_from: date, selection: LikeSelection, *, before: date | None = None
+) -> SplitMatrices:
+    """Create `next_events_roles` and return its matrices; test users are training users.
 
     Args:
         next_from: the first day of the targets, of `find_cut_day`.
         selection: by which `binarize` selected likes; only these are counted.
+        before: leave out edges of this day or later: the split is that of the validation edges.
     """
     events, values = select_like_events(connection, selection)
-    connection.execute(sql.statement("split/next_events", events=events), {"next_from": next_from, **values})
-    store_roles(connection, "next_events", "next_events_roles")
+    days = {"next_from": next_from, "before": before}
+    connection.execute(sql.statement("split/next_events", events=events), {**days, **values})
     items = select(connection, "split/next_items")["item_index"].to_numpy()
     everyone, train = load_csr(connection, "next_events_roles where role = 'train'", len(items))
     users, targets = load_csr(connection, "next_events_roles where role = 'next'", len(items))
     rows = np.searchsorted(everyone, users).astype(np.int32)
+    name, part_name = ("next_events", "test") if before is None else (NEXT_EVENTS_VALIDATION, "validation")
     logger.info(
-        "next_events, %s edges before %s, %s from then on of %s users",
+        "%s, %s edges before %s, %s from then on of %s users",
+        name,
         f"{train.nnz:,}",
         next_from,
         f"{targets.nnz:,}",
         f"{len(users):,}",
     )
     part = Part(stored_histories=None, targets=targets, users=users, rows=rows)
-    return SplitMatrices("next_events", train, everyone, items.astype(np.int32), {"test": part})
+    return SplitMatrices(name, train, everyone, items.astype(np.int32), {part_name: part})
 
 
 def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:

@@ -81,10 +81,15 @@ class MatrixWriter:
 
 logger = logging.getLogger(__name__)
 
+MIN_USERS = 50  # users with validation edges, below which next_events has none by time and is no default
+
 
 @dataclass(frozen=True)
 class Splits:
-    """Digests in the matrix store by protocol, including `all_edges`; protocols without training edges are absent."""
+    """Digests in the matrix store by protocol, including `all_edges` and `next_events_validation`.
+
+    Protocols without training edges are absent.
+    """
 
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -96,6 +101,7 @@ def split(
     *,
     protocols: Sequence[str],
     seed: int,
+    optional: Sequence[str] = (),
     ids_are_numbers: bool = True,
     given_files: tuple[Sequence[int], Sequence[int]] | None = None,
     likes: BinarizeSettings | None = None,
@@ -109,6 +115,8 @@ def split(
     Args:
         protocols: some of `PROTOCOLS`.
         seed: of the hashes; liang2018 uses its published one.
+        optional: those of `protocols` that are left out where the log does not allow them: `next_events`, unless
+            MIN_USERS users return by its validation edges.
         ids_are_numbers: whether liang2018 sorts users numerically or as text.
         given_files: `file_id`s of the train and of the test files, for `given`.
         likes, since, until: by which `binarize` selected likes, for the counts and weights of `next_events`.
@@ -121,11 +129,12 @@ def split(
     by_time, likes = "next_events" in protocols, likes or BinarizeSettings.model_validate({})
     like_values = {**likes.model_dump(), "since": since, "until": until}
     selection = LikeSelection(likes, since, until)
-    arguments = _SplitArguments(protocols, seed, ids_are_numbers, given_files, selection)
+    arguments = _SplitArguments(protocols, optional, seed, ids_are_numbers, given_files, selection)
     parameters = {
         **settings.model_dump(),
         "seed": seed,
         **{one: one in protocols for one in PROTOCOLS},
+        "optional": ",".join(optional),
         "train_files": train_files,
         "test_files": test_files,
     }
@@ -167,6 +176,7 @@ class _SplitArguments:
     """The arguments of `split` except the settings."""
 
     protocols: Sequence[str]
+    optional: Sequence[str]
     seed: int
     ids_are_numbers: bool
     given_files: tuple[Sequence[int], Sequence[int]] | None
@@ -209,12 +219,8 @@ def _rewrite_splits(
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in arguments.protocols:
-        day = protocols.find_cut_day(connection, settings)
-        split_matrices = protocols.make_next_events(connection, day, arguments.selection)
-        split_matrices, messages["next_events"] = validation.split_latest_days(connection, split_matrices, settings)
-        split_matrices = explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed, day)
-        matrix_writer.store(split_matrices, before=day)
-        drawn["next_from"] = str(day)
+        day, messages["next_events"] = _store_next_events(connection, settings, arguments, matrix_writer)
+        drawn |= {"next_from": str(day)} if day else {"next_events": False}  # for the contract
     if "given" in arguments.protocols:
         assert arguments.given_files is not None
         split_matrices = _load_given_split(connection, arguments.given_files)
@@ -222,6 +228,46 @@ def _rewrite_splits(
         matrix_writer.store(split_matrices)
     warehouse.drop_temporary(connection)
     return {"digests": matrix_writer.digests(), "drawn": drawn, "validation": messages}
+
+
+def _store_next_events(
+    connection: duckdb.DuckDBPyConnection,
+    settings: SplitSettings,
+    arguments: _SplitArguments,
+    matrix_writer: MatrixWriter,
+) -> tuple[date | None, str]:
+    """Fill `indexed.next_events` and store its matrices and those of its validation edges.
+
+    Returns:
+        The first day of the targets, None if the protocol is left out; and the log message on its validation edges.
+    """
+    is_optional, day = "next_events" in arguments.optional, protocols.find_cut_day(connection, settings)
+    if day is None and not is_optional:
+        raise InputError(
+            "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
+        )
+    selection, seed = arguments.selection, arguments.seed
+    by_time, message = None, "drawn at random, as split.validation says"
+    earlier = day and protocols.find_validation_cut_day(connection, settings, day)
+    if earlier and settings.validation != "random":
+        by_time = protocols.make_next_events(connection, earlier, selection, before=day)
+        users = by_time.parts["validation"].targets.shape[0]
+        message = f"the edges from {earlier} on, of {users:,} users"
+        if users < MIN_USERS and settings.validation == "auto":
+            by_time = None
+            message = (
+                f"drawn at random, for the last days, from {earlier} on, have only {users} users with earlier edges"
+            )
+    if day is None or (by_time is None and is_optional):
+        return None, "left out, for " + ("no event has a time" if day is None else message)
+    if by_time:
+        by_time = explicit_negatives.add_explicit_negatives(connection, by_time, seed, earlier)
+        matrix_writer.store(by_time, before=earlier)
+    split_matrices = protocols.make_next_events(connection, day, selection)
+    store_roles(connection, "next_events", "next_events_roles")
+    split_matrices = explicit_negatives.add_explicit_negatives(connection, split_matrices, seed, day)
+    matrix_writer.store(split_matrices, before=day)
+    return day, message
 
 
 def _make_strong_generalization(

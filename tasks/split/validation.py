@@ -1,8 +1,7 @@
-"""Select the latest training edges as validation edges, as `split.validation` says.
+"""Select the latest training edges of `given` as validation edges, as `split.validation` says.
 
 A search holds out validation edges from the training edges. If the test edges are later in time, these must be the
-latest: under `given` the last edges of each user, under `next_events` the last days. Otherwise `tasks.tuning` draws
-them at random.
+latest of each user. Otherwise `tasks.tuning` draws them at random.
 """
 
 from dataclasses import replace
@@ -10,7 +9,6 @@ from dataclasses import replace
 import duckdb
 import numpy as np
 
-from oneclass.models.evaluation.holdout import split_matrix
 from oneclass.models.evaluation.temporal_drift import measure_drift
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.matrix import load_csr
@@ -20,7 +18,6 @@ from oneclass.tasks.stores.warehouse import select
 
 MIN_DRIFT_IN_SE = 4.0  # lines count as ordered if the drift exceeds this many standard errors
 MIN_SORTED_SHARE = 0.99  # lines count as sorted by id if this share of neighbours ascends, or descends
-MIN_USERS = 50  # with fewer users in the last days of next_events, `auto` draws at random
 
 # (split, log message); the split has a `latest_mask` if its latest edges are the validation edges
 ValidationSplit = tuple[SplitMatrices, str]
@@ -56,27 +53,6 @@ def split_latest_events(
     if z > MIN_DRIFT_IN_SE:
         return with_latest, f"by the ends of lines, for items drift along them {figures}"
     return split, f"drawn at random, for items do not drift along lines {figures}"
-
-
-def split_latest_days(
-    connection: duckdb.DuckDBPyConnection, split: SplitMatrices, settings: SplitSettings
-) -> ValidationSplit:
-    """Repeat the split's cut on its training edges: select the days with the latest `split.next_share` of them.
-
-    Args:
-        split: the split whose roles are in `next_events_roles`.
-    """
-    if settings.validation == "random" or split.train.nnz == 0:
-        return split, "drawn at random"
-    edges = "next_events_roles where role = 'train'"
-    day = select(connection, "split/next_cut", {"edges": edges}, share=settings.next_share).item()
-    is_late = f"(first_at >= date '{day}')::integer"
-    is_latest = load_csr(connection, edges, split.train.shape[1], split.users, value=is_late)[1].data > 0
-    before, after = (np.diff(part.indptr) > 0 for part in split_matrix(split.train, is_latest))
-    users = np.count_nonzero(before & after)
-    if settings.validation == "auto" and users < MIN_USERS:
-        return split, f"drawn at random, for the last days, from {day} on, have only {users} users with earlier edges"
-    return replace(split, latest_mask=is_latest), f"the edges from {day} on, of {users:,} users"
 
 
 def _explain_unordered(settings: SplitSettings) -> str:

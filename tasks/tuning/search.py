@@ -62,15 +62,12 @@ def load_validation(
     Raises:
         InputError: no user has an edge to find, or no edge is left to train on.
     """
-    if protocol == "strong_generalization":
-        split = matrices.load_split(home, matrices_digest, parts=("validation",))
-        data = ValidationData(
-            PROTOCOLS[protocol].tuned_by, split.train, split.parts["validation"], split.explicit_negatives
-        )
+    split, metric = matrices.load_split(home, matrices_digest, parts=("validation",)), PROTOCOLS[protocol].tuned_by
+    if part := split.parts.get("validation"):
+        data = ValidationData(metric, split.histories, part, split.explicit_negatives)
     else:
-        split = matrices.load_split(home, matrices_digest, parts=())
         with kernel_threads(home.limits.threads):
-            data = _split_training_edges(split, seed)
+            data = _split_training_edges(split, metric, seed)
     if (edges or data.train.nnz) < data.train.nnz or (items or data.train.shape[1]) < data.train.shape[1]:
         data = _sample_log(data, edges or data.train.nnz, items or data.train.shape[1], seed)
     if not data.users or not data.train.nnz:
@@ -81,7 +78,7 @@ def load_validation(
     return data
 
 
-def _split_training_edges(split: SplitMatrices, seed: int) -> ValidationData:
+def _split_training_edges(split: SplitMatrices, metric: str, seed: int) -> ValidationData:
     if split.latest_mask is None:
         degrees = np.diff(split.train.indptr)
         counts = degrees >= 2 if split.protocol == "leave_one_out" else np.floor(GIVEN_SHARE * degrees)
@@ -92,7 +89,7 @@ def _split_training_edges(split: SplitMatrices, seed: int) -> ValidationData:
     rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
     histories = copy_order(split.histories, train, ~chosen)
     part = Part(stored_histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
-    return ValidationData(PROTOCOLS[split.protocol].tuned_by, histories, part, split.explicit_negatives)
+    return ValidationData(metric, histories, part, split.explicit_negatives)
 
 
 def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> ValidationData:

@@ -8,7 +8,7 @@ from datetime import date
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, find_validation_split
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.auto import SearchData, SearchRequest, choose_settings, record_settings
@@ -18,6 +18,7 @@ def tune(
     home: Home,
     run_id: str,
     *,
+    protocol: str | None,
     digests: Mapping[str, str],
     models: Mapping[str, ModelSettings],
     request: SearchRequest,
@@ -28,19 +29,19 @@ def tune(
     """Choose the settings of each model for the fits of this run; `operations.model_settings` records their origin.
 
     Args:
-        digests: of the protocols' matrices; searches use the validation part of the first in PROTOCOLS.
+        protocol: the one by whose validation part settings are chosen; None leaves them as they are.
+        digests: of the splits' matrices.
         models: the settings without a search.
         request: which of them to search.
         day: the run takes events up to this day; results of searches on later days are not reused.
         executor: runs the searches, concurrently if it has several workers.
     """
-    protocol = next((name for name in PROTOCOLS if name in digests), None)
     if protocol is None:
         return dict(models)
-    split = matrices.load_split(home, digests[protocol], parts=())
-    log = SearchData(
-        home, protocol, digests[protocol], split.train, day, seed, uses_latest=split.latest_mask is not None
-    )
+    digest = digests[find_validation_split(protocol, digests)]
+    split = matrices.load_split(home, digest, parts=())
+    uses_latest = split.latest_mask is not None or split.protocol == NEXT_EVENTS_VALIDATION
+    log = SearchData(home, protocol, digest, split.train, day, seed, uses_latest=uses_latest)
     pending = [
         choose_settings(log, model, settings, request, executor)
         for model, settings in models.items()

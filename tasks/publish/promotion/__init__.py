@@ -1,8 +1,6 @@
 """Promotion: whether a run's model replaces the published one. Comparison, gates, and the record of decisions."""
 
 from oneclass.tasks.publish.promotion.compare import (
-    PROMOTION_METRIC,
-    PROMOTION_PROTOCOL,
     ChallengerRun,
     assess_challenger,
     assess_champion,
@@ -17,8 +15,6 @@ from oneclass.tasks.publish.promotion.decision import (
 )
 
 __all__ = [
-    "PROMOTION_METRIC",
-    "PROMOTION_PROTOCOL",
     "Assessment",
     "Candidate",
     "ChallengerRun",

@@ -24,7 +24,7 @@ from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.promotion_log import Decision
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import VALIDATION_METRIC
 from oneclass.tasks.publish.promotion import gates
 from oneclass.tasks.publish.promotion.decision import Assessment, Candidate, load_champion
 from oneclass.tasks.publish.settings import PromotionLimits
@@ -35,8 +35,7 @@ from oneclass.tasks.train import is_model_error, load_or_fit
 
 logger = logging.getLogger(__name__)
 
-PROMOTION_PROTOCOL = "strong_generalization"  # its validation users are compared on
-PROMOTION_METRIC = PROTOCOLS[PROMOTION_PROTOCOL].tuned_by
+PROMOTION_METRIC = VALIDATION_METRIC.removeprefix("validation_")
 CHAMPION_NOTE = "the configuration that stands, fitted to the edges of this run"
 
 
@@ -47,8 +46,9 @@ class ChallengerRun:
     Attributes:
         model, score: its choice.
         settings: settings of each model of the run.
-        fits: digest of each model fitted on the training edges of strong_generalization.
-        matrices_digest: of that protocol's split; None if the run has none.
+        protocol: the one whose validation users are compared on; None if the run has no validation users.
+        fits: digest of each model fitted on the training edges of that protocol's validation split.
+        matrices_digest: of that split.
         manual: whether the choice was set by publish.model, so that the comparison alone does not reject it.
         reason: why the run chose it.
     """
@@ -56,6 +56,7 @@ class ChallengerRun:
     model: str
     score: str
     settings: Mapping[str, ModelSettings]
+    protocol: str | None = None
     fits: Mapping[str, str] = field(default_factory=dict)
     matrices_digest: str | None = None
     seed: int = 0
@@ -109,6 +110,7 @@ def _assess(home: Home, run: ChallengerRun, challenger: Candidate, limits: Promo
     mean = result.value
     challenger = replace(
         challenger,
+        protocol=run.protocol,
         value=mean and mean.value,
         standard_error=mean and mean.standard_error,
         validation_users=mean.users if mean else 0,
@@ -147,7 +149,7 @@ def _compare_with_champion(
     assert champion is not None and result.value is not None and result.of_users is not None
     same = challenger.has_same_configuration(champion)
     champion_result = result if same else _evaluate_on_validation(home, run, champion, split)
-    before = champion.validation_summary
+    before = champion.validation_summary if champion.protocol == run.protocol else None
     if champion_result.value is not None and champion_result.of_users is not None:
         paired = compare_paired(result.of_users, champion_result.of_users)
         difference, error, how = paired.difference, paired.standard_error or 0.0, "over the same validation users"
@@ -161,7 +163,7 @@ def _compare_with_champion(
         how = f"against the validation users of the champion's own night, for {champion_result.fault}"
     else:
         return replace(assessment, note=f"not compared, for {champion_result.fault}")
-    numbers = f"{PROMOTION_METRIC} {difference:+.4f} ± {error:.4f} against {champion.name}, {how}"
+    numbers = f"{run.protocol}, {PROMOTION_METRIC} {difference:+.4f} ± {error:.4f} against {champion.name}, {how}"
     assessment = replace(assessment, difference=difference, standard_error=error)
     if same:
         return replace(assessment, note=CHAMPION_NOTE)

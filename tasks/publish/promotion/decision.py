@@ -25,6 +25,7 @@ class Candidate:
         settings: the model's settings as JSON.
         edges, users: size of the observed graph of its recommendations.
         value, standard_error, validation_users: the validation metric of that run; None if it had none.
+        protocol: the one of these validation users; None if there were none.
     """
 
     model: str
@@ -35,6 +36,7 @@ class Candidate:
     value: float | None = None
     standard_error: float | None = None
     validation_users: int = 0
+    protocol: str | None = "strong_generalization"  # of a publication whose manifest does not say
 
     @property
     def name(self) -> str:
@@ -114,7 +116,8 @@ def _load_last_promoted(connection: duckdb.DuckDBPyConnection) -> Candidate | No
     run = made.row(0, named=True)
     settings = json.loads(run["settled"] or run["settings"])
     settings = settings if run["settled"] else settings["models"][model]
-    return Candidate(model, score, settings, 0, row["users"], run["value"], run["standard_error"], run["users"] or 0)
+    summary = run["value"], run["standard_error"], run["users"] or 0, run["protocol"]
+    return Candidate(model, score, settings, 0, row["users"], *summary)
 
 
 def check_recommendations(

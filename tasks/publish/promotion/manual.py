@@ -32,7 +32,7 @@ class EvaluatedRun:
 
     Attributes:
         settings: the run's, from `operations.runs`, with the model's as fitted.
-        score, value, standard_error, users: the model's best score on validation.
+        score, value, standard_error, users: the model's best score on the validation users of `protocol`.
     """
 
     run_id: str
@@ -41,6 +41,7 @@ class EvaluatedRun:
     value: float | None
     standard_error: float | None
     users: int
+    protocol: str | None
 
 
 def format_status(home: Home) -> str:
@@ -132,6 +133,7 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         value=evaluated.value,
         standard_error=evaluated.standard_error,
         validation_users=evaluated.users,
+        protocol=evaluated.protocol,
     )
     note = f"by hand: {model} of run {evaluated.run_id}"
     assessment = promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True)
@@ -163,7 +165,8 @@ def _latest_evaluated(home: Home, model: str) -> EvaluatedRun:
     if row["settled"]:
         settings["models"][model] = json.loads(row["settled"])
     score = row["score"] or MODELS[model].score_names[0]
-    return EvaluatedRun(run_id, settings, score, row["value"], row["standard_error"], row["users"] or 0)
+    summary = row["value"], row["standard_error"], row["users"] or 0, row["protocol"]
+    return EvaluatedRun(run_id, settings, score, *summary)
 
 
 def _like_selection(settings: dict[str, Any]) -> LikeSelection:
