@@ -28,9 +28,9 @@ from oneclass.tasks.train import is_model_error, submit_fit, train_task
 logger = logging.getLogger(__name__)
 
 BLEND_MODEL = "blend"
+# Their blend is weighed by users never seen; leave_one_out has no validation part of its own.
+UNSEEN_USERS_SPLITS = ("strong_generalization", "leave_one_out")
 PendingFits = dict[tuple[str, str], PendingCall]  # by protocol and model
-# Without a protocol that chooses what is published, the blend's weights are chosen on the first of these.
-WEIGHT_PROTOCOLS = ("next_events", "given")
 
 
 def train_models(
@@ -52,30 +52,49 @@ def train_models(
     }
     if BLEND_MODEL not in run.models:
         return run, fits, failed
-    settings = _choose_blend(run, run_id, splits, fits)
-    if settings is None:
-        return components_run, fits, failed
-    run = replace(run, models={**components_run.models, BLEND_MODEL: settings})
-    for protocol in protocols:
-        fits[protocol] |= train_protocol(run, run_id, protocol, splits, failed, [BLEND_MODEL])
-    return run, fits, failed
+    weighed_by = {name: _find_weighing_protocol(run, splits, name) for name in [*protocols, ALL_EDGES]}
+    blended_runs = {}
+    for protocol in dict.fromkeys(weighed_by.values()):
+        is_published = protocol == weighed_by[ALL_EDGES]
+        settings = _choose_blend(run, run_id, splits, fits, protocol, is_published=is_published)
+        if settings is not None:
+            blended_runs[protocol] = replace(run, models={**components_run.models, BLEND_MODEL: settings})
+    for name in protocols:
+        if blended := blended_runs.get(weighed_by[name]):
+            fits[name] |= train_protocol(blended, run_id, name, splits, failed, [BLEND_MODEL])
+    return blended_runs.get(weighed_by[ALL_EDGES], components_run), fits, failed
+
+
+def _find_weighing_protocol(run: RunSettings, splits: Splits, split: str) -> str | None:
+    """Return the protocol by whose validation part the blend of a split is weighed.
+
+    It is the one that chooses what is published; but tables on users never seen have a blend that such users weighed.
+    """
+    if split in UNSEEN_USERS_SPLITS and "strong_generalization" in splits.digests:
+        return "strong_generalization"
+    protocol = choose_publish_protocol(run.publish.protocol, splits.digests)
+    return protocol or next((name for name in ("next_events", "given") if name in splits.digests), None)
 
 
 def _choose_blend(
-    run: RunSettings, run_id: str, splits: Splits, fits: dict[str, dict[str, str]]
+    run: RunSettings,
+    run_id: str,
+    splits: Splits,
+    fits: dict[str, dict[str, str]],
+    protocol: str | None,
+    *,
+    is_published: bool,
 ) -> ModelSettings | None:
     """Return the blend's settings: those given, or components and weights chosen on a protocol's validation users."""
     if "components" in run.given.get(BLEND_MODEL, ()) or BLEND_MODEL in run.dataset.models:
         return run.models[BLEND_MODEL]
-    protocol = choose_publish_protocol(run.publish.protocol, splits.digests)
-    protocol = protocol or next((name for name in WEIGHT_PROTOCOLS if name in fits), None)
     if protocol is None:
         logger.info("blend: no protocol of this run has validation edges to weigh models by")
         return None
     judged_on = find_validation_split(protocol, splits.digests)
     return blend_task(
         run.home,
-        run_id,
+        run_id if is_published else None,
         protocol=protocol,
         matrices_digest=splits.digests[judged_on],
         digests=fits[judged_on],

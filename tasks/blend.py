@@ -40,7 +40,7 @@ BLOCK_ENTRIES = 1 << 24  # scores held at a time
 
 def choose_components(
     home: Home,
-    run_id: str,
+    run_id: str | None,
     *,
     protocol: str,
     matrices_digest: str,
@@ -56,6 +56,7 @@ def choose_components(
     users (`is_worth_blending`), and its figures are in `operations.model_settings`.
 
     Args:
+        run_id: the run whose settings the choice becomes; None for a blend of one protocol's table alone.
         protocol: strong_generalization, next_events or given.
         matrices_digest: of the split that has its validation part, or is to have one drawn.
         digests: of the fits on its training edges, by model.
@@ -97,13 +98,14 @@ def choose_components(
         return _log_rejection(home, run_id, f"no blend gains more than its error on its best component: {figures}")
     error = metrics.mean_and_error(result.cross_validated).standard_error
     reason = "" if _exceeds_error(gain) else ", for its gain in S"
-    logger.info("blend: %s%s; %s over %d users", _describe_weights(blend), reason, figures, count)
+    logger.info("blend, %s: %s%s; %s over %d users", protocol, _describe_weights(blend), reason, figures, count)
     row = {
         "protocol": protocol, "searched_on": day, "metric": metric, "trials": result.tried, "at_start": float(alone),
         "reached": float(blended), "standard_error": error, "users": train.shape[0],
         "items": train.shape[1], "edges": train.nnz, "key": matrices_digest,
     }  # fmt: skip
-    record_settings(home, run_id, [ChosenSettings("blend", "search", _describe_weights(blend), blend, row)])
+    if run_id is not None:
+        record_settings(home, run_id, [ChosenSettings("blend", "search", _describe_weights(blend), blend, row)])
     return blend
 
 
@@ -176,9 +178,10 @@ def _describe_weights(blend: BlendSettings) -> str:
     return " + ".join(f"{component.weight:g} {component.model}/{component.score}" for component in blend.components)
 
 
-def _log_rejection(home: Home, run_id: str, reason: str) -> None:
+def _log_rejection(home: Home, run_id: str | None, reason: str) -> None:
     logger.info("blend: %s", reason)
-    record_settings(home, run_id, [ChosenSettings("blend", "default", reason, BlendSettings())])
+    if run_id is not None:
+        record_settings(home, run_id, [ChosenSettings("blend", "default", reason, BlendSettings())])
 
 
 blend_task = task(name="blend", task_run_name="blend", cache_policy=NO_CACHE, persist_result=False)(choose_components)

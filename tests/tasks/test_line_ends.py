@@ -16,7 +16,8 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.split import validation
+from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, choose_publish_protocol
+from oneclass.tasks.split import stage
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
@@ -205,10 +206,10 @@ def days(users, seed=1):
         yield int(generator.integers(users)), int(generator.integers(80)), 1, at
 
 
-def of_next_events(home, validation_="auto"):
+def of_next_events(home, validation_="auto", optional=()):
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation=validation_)
-    return split(home, settings, "run", protocols=["next_events"], seed=1).digests["next_events"]
+    return split(home, settings, "run", protocols=["next_events"], seed=1, optional=optional).digests
 
 
 def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log_events, caplog):
@@ -222,7 +223,7 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
         cut = dates[int(np.ceil(0.9 * len(dates))) - 1]
         late = {edge for edge in first if first[edge] >= cut}
         first = {edge: at for edge, at in first.items() if at < cut}
-    digest = of_next_events(home)
+    digest = of_next_events(home)[NEXT_EVENTS_VALIDATION]
     found, items = load_validation(home, "next_events", digest, 1), matrices.load_split(home, digest).items
     with warehouse.open_warehouse(home, read_only=True) as connection:
         names = dict(connection.execute("select item_index, item_id from indexed.items").fetchall())
@@ -237,10 +238,41 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
 
 @pytest.mark.slow
 def test_next_events_of_few_users_draws_by_default(home, log_events, caplog):
-    log_events(list(days(validation.MIN_USERS - 10)))
-    digest = of_next_events(home)
-    assert (
-        matrices.load_split(home, digest).latest_mask is None and "have only 40 users with earlier edges" in caplog.text
-    )
-    assert of_next_events(home, "random") == digest
-    assert matrices.load_split(home, of_next_events(home, "latest")).latest_mask.any()
+    log_events(list(days(stage.MIN_USERS - 10)))
+    digests = of_next_events(home)
+    assert NEXT_EVENTS_VALIDATION not in digests and "have only 40 users with earlier edges" in caplog.text
+    assert of_next_events(home, "random") == digests
+    latest = of_next_events(home, "latest")
+    assert {**digests, NEXT_EVENTS_VALIDATION: latest[NEXT_EVENTS_VALIDATION]} == latest
+
+
+@pytest.mark.parametrize(("users", "kept"), [(70, True), (40, False)])
+def test_next_events_is_a_default_where_enough_users_return(home, log_events, users, kept):
+    log_events(list(days(users)))
+    found = of_next_events(home, optional=("next_events",))
+    assert ({"next_events", NEXT_EVENTS_VALIDATION} <= found.keys()) == kept
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        assert (warehouse.fetch_row(connection, "select count(*) from indexed.next_events")[0] > 0) == kept
+
+
+def test_next_events_is_no_default_of_a_log_without_times(home, log_events, caplog):
+    log_events([(user, item, 1, None) for user in range(9) for item in range(user, user + 5)])
+    assert "next_events" not in of_next_events(home, optional=("next_events",))
+    assert "next_events, validation: left out, for no event has a time" in caplog.text
+    with pytest.raises(InputError, match="needs the times of events"):
+        of_next_events(home)
+
+
+@pytest.mark.parametrize(
+    ("setting", "splits", "protocol"),
+    [
+        ("auto", ["strong_generalization", "next_events", NEXT_EVENTS_VALIDATION], "next_events"),
+        ("auto", ["strong_generalization", "next_events"], "strong_generalization"),
+        ("auto", ["leave_one_out", "next_events"], None),
+        ("strong_generalization", ["strong_generalization", NEXT_EVENTS_VALIDATION], "strong_generalization"),
+    ],
+)
+def test_the_protocol_that_decides_has_validation_edges(setting, splits, protocol):
+    assert choose_publish_protocol(setting, splits) == protocol
+    with pytest.raises(InputError, match="no validation edges of it"):
+        choose_publish_protocol("next_events", ["next_events", "strong_generalization"])

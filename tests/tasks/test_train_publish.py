@@ -160,7 +160,9 @@ def published(home, digests, run_id="run", **settings):
             model: fitted(home, digests, protocol, model, run_id=run_id).digest for model in ("popularity", "mrf_dense")
         }
         evaluate(home, run_id, protocol, digests[protocol], fits)
-    chosen = choose_model(home, run_id, PublishSettings(**settings), ["popularity", "mrf_dense"])
+    chosen = choose_model(
+        home, run_id, PublishSettings(**settings), ["popularity", "mrf_dense"], "strong_generalization"
+    )
     fit = fitted(home, digests, ALL_EDGES, chosen.model, run_id=run_id)
     return chosen, publish(
         home,
@@ -186,9 +188,8 @@ def test_the_model_that_is_asked_for_is_published(home, digests):
 
 
 def test_without_validation_users_popularity_is_published_and_said(home, digests, caplog):
-    assert choose_model(home, "no such run", PublishSettings(), ["mrf_dense", "popularity"]) == ChosenModel(
-        "popularity", "score"
-    )
+    models = ["mrf_dense", "popularity"]
+    assert choose_model(home, "no run", PublishSettings(), models, None) == ChosenModel("popularity", "score")
     assert "publish.model" in caplog.text
 
 

@@ -23,7 +23,7 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.train import train
 
-RUN, PROTOCOL = "ladder", promotion.PROMOTION_PROTOCOL
+RUN, PROTOCOL = "ladder", "strong_generalization"
 K = 64  # of the product that bounds the scores of all models together
 BEFORE_FITS, AFTER_FITS = ("ingest", "binarize", "split", "diagnose"), ("evaluate", "publish")
 NEEDED = BEFORE_FITS[:3]  # without which there are no arrays
@@ -71,7 +71,7 @@ def _publish(run: RunSettings, made: Made) -> str:
     does.
     """
     home, digest = run.home, made["digests"][ALL_EDGES]
-    choice = choose_model(home, RUN, run.publish, list(made["fits"]))
+    choice = choose_model(home, RUN, run.publish, list(made["fits"]), PROTOCOL)
     night = promotion.ChallengerRun(
         choice.model, choice.score, run.models, made["fits"], made["digests"][PROTOCOL], run.seed
     )

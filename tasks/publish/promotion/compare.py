@@ -46,22 +46,22 @@ class ChallengerRun:
     Attributes:
         model, score: its choice.
         settings: settings of each model of the run.
-        protocol: the one whose validation users are compared on; None if the run has no validation users.
-        fits: digest of each model fitted on the training edges of that protocol's validation split.
-        matrices_digest: of that split.
+        fits: digest of each model fitted on the training edges of the split that has the validation users.
+        matrices_digest: of that split; None if the run has none.
         manual: whether the choice was set by publish.model, so that the comparison alone does not reject it.
         reason: why the run chose it.
+        protocol: the one of the validation users; None if the run has none.
     """
 
     model: str
     score: str
     settings: Mapping[str, ModelSettings]
-    protocol: str | None = None
     fits: Mapping[str, str] = field(default_factory=dict)
     matrices_digest: str | None = None
     seed: int = 0
     manual: bool = False
     reason: str = ""
+    protocol: str | None = "strong_generalization"
 
     def produced(self, candidate: Candidate) -> bool:
         """Whether the run fitted this configuration."""

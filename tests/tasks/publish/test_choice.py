@@ -32,7 +32,7 @@ def plant(home):
 
 
 def chosen(home, candidates=("blend", "slim", "popularity", "wmf", "random_graph"), **settings):
-    return choose_model(home, "run", PublishSettings(**settings), list(candidates))
+    return choose_model(home, "run", PublishSettings(**settings), list(candidates), PROTOCOL)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,15 @@ def test_of_equally_simple_models_the_best_is_published(home, plant):
 def test_the_reason_names_the_best_and_how_far_the_choice_is_behind_it(home, plant):
     plant({"slim/score": (0.39, 0.6), "blend/score": (0.4, None), "popularity/score": (0.1, 1e-9)})
     assert chosen(home).reason == (
-        "the simplest of 2 lists that cannot be told from the best, blend/score, by ndcg@100 of 40 validation users: "
-        "-0.0100 ± 0.0200"
+        "the simplest of 2 lists that cannot be told from the best, blend/score, by ndcg@100 of 40 validation users of "
+        "strong_generalization: -0.0100 ± 0.0200"
     )
     assert chosen(home, prefer="best").reason == (
-        "the best of 3 lists by ndcg@100 of 40 validation users, 1 of the others cannot be told from it"
+        "the best of 3 lists by ndcg@100 of 40 validation users of strong_generalization, 1 of the others cannot be "
+        "told from it"
     )
     assert chosen(home, ["blend", "popularity"]).reason == (
-        "the best of 2 lists by ndcg@100 of 40 validation users, all others are surely worse"
+        "the best of 2 lists by ndcg@100 of 40 validation users of strong_generalization, all others are surely worse"
     )
 
 
