@@ -382,6 +382,18 @@ select
 from diagnostics.power_law_fits
 order by side desc, aic
 
+-- name: leakage
+-- One row per protocol with targets of known times: the share of its training edges and items that are of later days.
+select
+    protocol,
+    targets,
+    future_edges,
+    future_edges / nullif(edges, 0) as future_edge_share,
+    future_items,
+    future_items / nullif(items, 0) as future_item_share
+from diagnostics.leakage
+order by future_edges desc, protocol
+
 -- name: hidden_graph_ratios
 -- One row per rate r and item of a sampled hidden graph: its likes and the edges added to it.
 select

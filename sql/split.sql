@@ -379,6 +379,74 @@ select
     row_number() over (partition by user_index, item_column order by age) = 1 as is_first
 from aged
 
+-- name: leakage
+-- diagnostics.leakage: one row per protocol with targets of known times. `future_edges` is the mean over its targets of the
+-- number of training edges that first appear on a later day, `future_items` that of items whose first training edge does.
+insert into diagnostics.leakage
+with roles as (
+    select
+        'strong_generalization' as protocol,
+        user_index,
+        item_index,
+        role = 'fit' as trains,
+        part = 'test' and role = 'target' as is_target
+    from indexed.strong_generalization
+    union all
+    select 'leave_one_out', user_index, item_index, role = 'train', role = 'held_out' from indexed.leave_one_out
+    union all
+    select 'next_events', user_index, item_index, role = 'train', role = 'next' from indexed.next_events
+    union all
+    select 'given', user_index, item_index, role = 'train', role = 'test' from indexed.given
+), dated as (
+    select
+        protocol,
+        item_index,
+        trains,
+        is_target,
+        first_at::date as day
+    from roles
+    join indexed.interactions using (user_index, item_index)
+    where first_at is not null and (trains or is_target)
+), edges_by_day as (
+    select
+        protocol,
+        day,
+        count(*) filter (trains) as edges,
+        count(*) filter (is_target) as targets
+    from dated
+    group by protocol, day
+), items_by_day as (
+    select
+        protocol,
+        day,
+        count(*) as items
+    from (select protocol, item_index, min(day) as day from dated where trains group by protocol, item_index)
+    group by protocol, day
+), later as (
+    select
+        protocol,
+        coalesce(targets, 0) as targets,
+        coalesce(edges, 0) as edges,
+        coalesce(items, 0) as items,
+        coalesce(sum(edges) over later_days, 0) as later_edges,
+        coalesce(sum(items) over later_days, 0) as later_items
+    from edges_by_day
+    full join items_by_day using (protocol, day)
+    window later_days as (
+        partition by protocol order by day desc rows between unbounded preceding and 1 preceding
+    )
+)
+select
+    protocol,
+    sum(targets),
+    sum(edges),
+    sum(items),
+    sum(targets * later_edges) / sum(targets),
+    sum(targets * later_items) / sum(targets)
+from later
+group by protocol
+having sum(targets) > 0
+
 -- name: observed_negatives
 -- One row per observed negative with its role in a protocol: `train`; the part whose users it is held out of, as large a share
 -- of a user's as of the user's likes, drawn by hash; or `left_out`, of users who are not trained on. With $before, as the log

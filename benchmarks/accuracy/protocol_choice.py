@@ -54,11 +54,11 @@ def compare_choices(home: Home) -> Iterator[tuple[str, ...]]:
         if split in splits
     }
     for protocol, champion in champions.items():
-        others = [other for name, other in champions.items() if name != protocol]
+        other = next((other for name, other in champions.items() if name != protocol), None)
         decides = "yes" if choose_publish_protocol("auto", splits) == protocol else ""
-        loss = _format_loss(home, run_id, protocol, champion, others[0]) if others else ""
+        loss = _format_loss(home, run_id, protocol, champion, other) if other else ""
         value = _format_value(home, run_id, protocol, champion)
-        yield home.dataset, protocol, decides, champion.model, value, *(other.model for other in others), loss
+        yield home.dataset, protocol, decides, champion.model, value, other.model if other else "", loss
 
 
 def _format_value(home: Home, run_id: str, protocol: str, champion: ChosenModel) -> str:

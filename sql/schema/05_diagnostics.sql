@@ -27,3 +27,12 @@ create table if not exists diagnostics.hidden_graph_ratios (
     positives bigint not null,
     negatives bigint not null
 );
+-- diagnostics.leakage: one row per protocol whose targets have times: what its models could learn from days after a target's.
+create table if not exists diagnostics.leakage (
+    protocol varchar not null,
+    targets bigint not null,
+    edges bigint not null,
+    items bigint not null,
+    future_edges double not null,
+    future_items double not null
+);

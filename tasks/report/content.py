@@ -85,6 +85,19 @@ def build_distribution_table(laws: pl.DataFrame) -> Table:
     )  # fmt: skip
 
 
+def build_leakage_table(rows: pl.DataFrame) -> Table | None:
+    """Build the table of what models could learn from days after a target's; None for logs without times."""
+    return None if rows.is_empty() else Table(
+        "leakage", "What models knew of the future, on average over the items to be found", "diagnostics.leakage",
+        [Column("protocol", "protocol"), Column("targets", "to be found", "count"),
+         Column("future_edges", "later edges", "number", "training edges of days after that of the item to be found"),
+         Column("future_edge_share", "of all", "metric"),
+         Column("future_items", "later items", "number", "items whose first training edge is of such a day"),
+         Column("future_item_share", "of all", "metric")],
+        rows, cards=False,
+    )  # fmt: skip
+
+
 def build_explicit_feedback_table(rows: pl.DataFrame) -> Table | None:
     """Build the table that evaluates `like` on explicit negatives; None if a run has none."""
     return None if rows.is_empty() else Table(

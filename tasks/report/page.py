@@ -163,6 +163,7 @@ def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], over
             "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main
         ),
         "coverage_summary": model_tables.describe_coverage(beyond),
+        "leakage": content.build_leakage_table(tables("leakage")),
         "considered": content.build_explicit_feedback_table(tables("considered")),
         "metrics": model_tables.build_pivot_tables(
             "metrics", "Every metric", "evaluation.metrics", tables("metrics"), main

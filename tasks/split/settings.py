@@ -36,7 +36,7 @@ class SplitSettings(Settings):
         description="What settings are chosen by under given and next_events, a part of the training edges. `random`: "
         "a fifth of each user's. `latest`: under given the last fifth of each user's, by their places in the lines of "
         "adjacency lists, or by time; under next_events those of the last days. `auto`: latest, under given where a "
-        "test finds that items drift along the lines, under next_events where 50 users or more can judge by it.",
+        "test finds that items drift along the lines, under next_events where 100 users or more can judge by it.",
     )
     order: bool = Field(
         False,

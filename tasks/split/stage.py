@@ -81,7 +81,7 @@ class MatrixWriter:
 
 logger = logging.getLogger(__name__)
 
-MIN_USERS = 50  # users with validation edges, below which next_events has none by time and is no default
+MIN_USERS = 100  # users with validation edges, below which next_events has none by time and is no default
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def split(
                 "ids_are_numbers": ids_are_numbers,
                 **(like_values if by_time or settings.times else {}),
             },
-            tables=[f"indexed.{protocol}" for protocol in PROTOCOLS],
+            tables=[*(f"indexed.{protocol}" for protocol in PROTOCOLS), "diagnostics.leakage"],
         )
         result = cache.lookup()
         if not result or not all(matrices.has_split(home, digest) for digest in result["digests"].values()):
@@ -227,6 +227,8 @@ def _rewrite_splits(
         split_matrices, messages["given"] = validation.split_latest_events(connection, split_matrices, settings)
         matrix_writer.store(split_matrices)
     warehouse.drop_temporary(connection)
+    connection.execute("delete from diagnostics.leakage")
+    connection.execute(sql.statement("split/leakage"))
     return {"digests": matrix_writer.digests(), "drawn": drawn, "validation": messages}
 
 

@@ -213,7 +213,7 @@ def of_next_events(home, validation_="auto", optional=()):
 
 
 def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log_events, caplog):
-    events = list(days(70))
+    events = list(days(120))
     log_events(events)
     first = {}
     for user, item, _, at in events:
@@ -240,13 +240,13 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
 def test_next_events_of_few_users_draws_by_default(home, log_events, caplog):
     log_events(list(days(stage.MIN_USERS - 10)))
     digests = of_next_events(home)
-    assert NEXT_EVENTS_VALIDATION not in digests and "have only 40 users with earlier edges" in caplog.text
+    assert NEXT_EVENTS_VALIDATION not in digests and "have only 90 users with earlier edges" in caplog.text
     assert of_next_events(home, "random") == digests
     latest = of_next_events(home, "latest")
     assert {**digests, NEXT_EVENTS_VALIDATION: latest[NEXT_EVENTS_VALIDATION]} == latest
 
 
-@pytest.mark.parametrize(("users", "kept"), [(70, True), (40, False)])
+@pytest.mark.parametrize(("users", "kept"), [(120, True), (90, False)])
 def test_next_events_is_a_default_where_enough_users_return(home, log_events, users, kept):
     log_events(list(days(users)))
     found = of_next_events(home, optional=("next_events",))
