@@ -12,8 +12,10 @@ from oneclass.flows.parameters import ReplayParameters
 from oneclass.flows.prepare import check_home, hand_over, scan_sources
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.settings import STAGE_SETTINGS, replace_deprecated
 from oneclass.tasks.stores import warehouse
+from oneclass.tasks.terminal import format_grid
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +60,7 @@ def prepare_replay(given: ReplayParameters) -> RunSettings | str:
     run = resolve_settings(parameters, None if given.dry_run else scan_sources(parameters))
     nights = plan_replay(given, run)
     if given.dry_run or not _missing_days(nights):
-        return format_plan(given, nights)
+        return format_plan(given, run, nights)
     check_home(run)
     return run
 
@@ -118,13 +120,33 @@ def replay(given: ReplayParameters, run: RunSettings) -> str:
         logger.info("night %s, %d of %d", day, number, len(missing))
         with hand_over(replace(run, until=day)):
             backfill(**given.to_backfill(since=None, until=day).mask_secrets().model_dump())
-    return format_plan(given, plan_replay(given, run))
+    return format_plan(given, run, plan_replay(given, run))
 
 
-def format_plan(given: ReplayParameters, nights: list[ReplayedDay]) -> str:
-    """Format the nights as text, one line each."""
+def format_plan(given: ReplayParameters, run: RunSettings, nights: list[ReplayedDay]) -> str:
+    """Format the nights as text, one line each, and the spread of next_events over the cuts of those that are done."""
     done = sum(night.run_id is not None for night in nights)
     head = f"{given.dataset}, every {given.every}: {len(nights)} nights, {done} done, {len(nights) - done} missing"
-    return "\n".join(
-        [head, *(f"{night.day}  {f'run {night.run_id}' if night.run_id else 'missing'}" for night in nights)]
-    )
+    lines = [head, *(f"{night.day}  {f'run {night.run_id}' if night.run_id else 'missing'}" for night in nights)]
+    return "\n".join(lines + _format_spread(run, [night.run_id for night in nights if night.run_id]))
+
+
+def _format_spread(run: RunSettings, run_ids: list[str]) -> list[str]:
+    """Format what the ranked lists came to under next_events over the cuts of several nights."""
+    if len(run_ids) < 2:
+        return []
+    metric = PROTOCOLS["next_events"].main_metric
+    with warehouse.open_warehouse(run.home, read_only=True) as connection:
+        lists = warehouse.select(connection, "runs/spread", metric=metric, run_ids=run_ids).to_dicts()
+    rows = [
+        [
+            row["model"],
+            "" if row["score"] == "score" else row["score"],
+            f"{row['mean']:.4f} ± {row['spread']:.4f}",
+            f"{row['lowest']:.4f} to {row['highest']:.4f}",
+            f"{row['cuts']}",
+        ]
+        for row in lists
+    ]
+    header = ["model", "score", f"{metric}, mean ± deviation", "range", "cuts"]
+    return ["", "next_events over these nights:", format_grid([header, *rows])] if rows else []

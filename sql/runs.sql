@@ -70,3 +70,20 @@ order by runs.rowid
 select settings
 from operations.evaluated_runs
 order by place desc
+
+-- name: spread
+-- One row per ranked list under next_events in at least two of some runs: the mean and the standard deviation over these
+-- runs of a metric, the highest mean first.
+select
+    model,
+    score,
+    count(*) as cuts,
+    avg(value) as mean,
+    stddev_samp(value) as spread,
+    min(value) as lowest,
+    max(value) as highest
+from evaluation.metrics
+where protocol = 'next_events' and metric = $metric and list_contains($run_ids, run_id)
+group by model, score
+having count(*) > 1
+order by mean desc, model, score

@@ -265,6 +265,13 @@ BREACHES = {
         ("vertices_recounted", "delete from TABLE where side = 'item'"),
         ("densities_agree", "insert into TABLE values ('user', 1, 1)"),
     ],
+    "diagnostics.leakage": [
+        ("protocol_once", "insert into TABLE values ('given', 2, 9, 4, 3.5, 1.5)"),
+        ("protocol_known", "update TABLE set protocol = 'other' where protocol = 'given'"),
+        ("shares_in_range", "update TABLE set future_edges = 9.5 where protocol = 'given'"),
+        ("shares_in_range", "update TABLE set future_items = 'nan' where protocol = 'given'"),
+        ("nothing_from_the_future", "update TABLE set future_edges = 1 where protocol = 'next_events'"),
+    ],
     "diagnostics.power_law_fits": [
         ("side_known", "update TABLE set side = 'left'"),
         ("family_once", "update TABLE set side = 'user'"),

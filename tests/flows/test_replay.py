@@ -1,6 +1,7 @@
 """Replay of history, night by night: missing nights, skipped nights, and equal tables for each night."""
 
 import shutil
+import statistics
 from datetime import date
 
 import pytest
@@ -65,6 +66,18 @@ def test_a_dry_run_says_what_is_missing_and_runs_nothing(replayed, log, capsys):
 def test_a_nights_replay_gives_that_nights_tables(replayed, log, tmp_path):
     assert command(tmp_path, log, "--until", "2020-01-05") == 0
     assert metrics(tmp_path)["2020-01-05"] == metrics(replayed)["2020-01-05"] != metrics(replayed)["2020-01-08"]
+
+
+def test_several_nights_end_with_the_spread_of_next_events(prefect_server, log, tmp_path, capsys):
+    nights = ["--since", "2020-01-05", "--until", "2020-01-11", "--every", "3d", "--protocols", "next_events"]
+    assert command(tmp_path, log, *nights) == 0
+    shown = capsys.readouterr().out.strip().splitlines()
+    with warehouse.open_warehouse(Home(tmp_path, DATASET), read_only=True) as connection:
+        query = "select value from evaluation.metrics where protocol = 'next_events' and metric = 'ndcg@100'"
+        values = [value for (value,) in connection.execute(query).fetchall()]
+    mean, deviation = statistics.mean(values), statistics.stdev(values)
+    assert len(values) == 3 and shown[-3] == "next_events over these nights:"
+    assert shown[-1].split()[:4] == ["popularity", f"{mean:.4f}", "±", f"{deviation:.4f}"]
 
 
 def test_nights_that_were_done_are_passed_over_until_their_events_change(replayed, log, tmp_path, capsys):

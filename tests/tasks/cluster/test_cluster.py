@@ -258,7 +258,8 @@ def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatc
     )  # no task runs
     models = {name: MODELS[name].Settings() for name in ("slim", "mrf_dense")}
     request = auto.SearchRequest("always")
-    asked = {"digests": digests, "models": models, "request": request, "day": date(2026, 1, 2), "seed": 3}
+    asked = {"protocol": "leave_one_out", "digests": digests, "models": models, "request": request}
+    asked |= {"day": date(2026, 1, 2), "seed": 3}
     here = tune(home, "a", **asked)
     with opened(cluster, home) as executor:
         assert tune(home, "b", **asked, executor=executor) == here

@@ -17,6 +17,7 @@ from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
@@ -93,7 +94,8 @@ def settled(home, digests, run_id="run", **asked):
     models = {"dial": DialSettings(), "popularity": Popularity.Settings()}
     asked = {"models": models, "when": "auto", "day": DAY, "seed": 1} | asked
     wanted = auto.SearchRequest(**{name: asked.pop(name) for name in ("when", "given", "tuned") if name in asked})
-    found = tune(home, run_id, digests=digests, request=wanted, **asked)
+    protocol = next(name for name in PROTOCOLS if name in digests)
+    found = tune(home, run_id, protocol=protocol, digests=digests, request=wanted, **asked)
     assert found.keys() == {"dial", "popularity"}
     with warehouse.open_warehouse(home, read_only=True) as connection:
         query = "select * from operations.model_settings where run_id = ?"
@@ -297,7 +299,8 @@ def test_a_search_in_which_every_trial_fails_leaves_the_settings_as_they_are(hom
 
 def test_without_an_edge_to_train_on_nothing_is_searched(home):
     asked = {"request": auto.SearchRequest("auto"), "day": DAY, "seed": 1}
-    assert tune(home, "run", digests={}, models={"dial": DialSettings()}, **asked) == {"dial": DialSettings()}
+    models = {"dial": DialSettings()}
+    assert tune(home, "run", protocol=None, digests={}, models=models, **asked) == models
 
 
 def test_a_multiple_rests_on_the_values_before_it():
