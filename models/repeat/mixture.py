@@ -1,15 +1,20 @@
 """Items of the history again, or new ones: two calibrated lists merged by probability.
 
-For an item of the history the probability is that of `repeat`. For another one at the rank r of the component's list
-without the history, it is
+For an item outside the history, at the rank r of the component's list without the history, the probability is
 
     P(u takes i) = 1 - exp(-n_u p(r)),
 
-where n_u is the number of new items that u is expected to take in the window, by a Poisson regression on the user's
-history, and p(r) says how new items spread over the ranks of the list (`calibration.fit_rank_curve`). Both are fitted
-on the held-out window of `repeat`; the component is fitted once more on what came before it. So the share of new items
-is each user's own: loyal users get more of the one list, curious ones more of the other. Merging by probability is the
-probability ranking principle (Robertson 1977); Li et al. 2023 evaluate the parts of repetition and exploration apart.
+and for one of the history
+
+    P(u takes i) = sigma(w_0 + w_1 logit(p_ui) + w_2 log(n_u p(r))),
+
+where p_ui is that of `repeat` and r the rank that the item would have in the list: it may be taken like any other item,
+without a memory. Here n_u is the number of new items that u is expected to take in the window, by a Poisson regression
+on the user's history, and p(r) says how new items spread over the ranks of the list (`calibration.fit_rank_curve`). All
+is fitted on the held-out window of `repeat`; the component is fitted once more on what came before it. So the share of
+new items is each user's own: loyal users get more of the one list, curious ones more of the other. Merging by
+probability is the probability ranking principle (Robertson 1977); Li et al. 2023, "A next basket recommendation reality
+check", evaluate repetition and exploration apart.
 """
 
 from importlib import import_module
@@ -18,19 +23,21 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 from scipy.sparse import csr_matrix
-from scipy.special import logit
+from scipy.special import expit, logit
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages
 from oneclass.models.numerics.validation import row_sums
-from oneclass.models.repeat.calibration import fit_poisson, fit_rank_curve, rank_probabilities
+from oneclass.models.repeat.calibration import fit_logistic, fit_poisson, fit_rank_curve, rank_probabilities
 from oneclass.models.repeat.model import Repeat, RepeatSettings, active_rows
 from oneclass.models.repeat.returns import decayed_counts, entry_ages
 from oneclass.models.repeat.window import hold_out_window
 from oneclass.models.settings import ModelSettings
 
-MAX_USERS = 4_000  # whose lists the curve is fitted on
+MAX_USERS = 4_000  # whose lists the curve and the weights are fitted on
+MAX_LOG_RATE = 30.0
+REPEAT_ALONE = np.array([0.0, 1.0, 0.0])  # the prior of the weights
 USERS_PER_BLOCK = 256
 
 
@@ -74,6 +81,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         new: the fitted component.
         rate: float64 (4,), the coefficients of log n_u.
         curve: float64 (3,), of `fit_rank_curve`.
+        weights: float64 (3,), w.
 
     Example:
         >>> import numpy as np
@@ -81,8 +89,8 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         >>> from oneclass import RepeatMixture
         >>> plays = csr_matrix(np.kron(np.eye(2), np.ones((10, 5))) * np.arange(1, 11))
         >>> model = RepeatMixture(RepeatMixture.Settings(component="mrf_dense")).fit(plays)
-        >>> np.argsort(-model.scores(plays[:1]))[0, :4].tolist()
-        [4, 3, 2, 1]
+        >>> np.argsort(-model.scores(plays[:1]))[0, :2].tolist()
+        [4, 3]
     """
 
     name = "repeat_mixture"
@@ -92,6 +100,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
     new: Model
     rate: np.ndarray
     curve: np.ndarray
+    weights: np.ndarray
 
     @classmethod
     def component_settings(cls, settings: RepeatMixtureSettings) -> list[type[Model]]:
@@ -132,25 +141,38 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         return kind(settings, seed=self.seed, threads=self.threads).fit(interactions, own)
 
     def _calibrate(self, interactions: csr_matrix, settings: ModelSettings, options: FitOptions) -> None:
-        """Fit the rate of new items and the curve of their ranks on the held-out window."""
+        """Fit the rate of new items, the curve of their ranks and the weights on the held-out window."""
         earlier, later = hold_out_window(interactions, self.params.window)
         rows = active_rows(earlier, later)
+        self.rate, self.weights = np.zeros(4), REPEAT_ALONE
+        self.curve = fit_rank_curve(np.empty(0, dtype=np.int64), self.item_count)
         if not len(rows):
-            self.rate, self.curve = np.zeros(4), fit_rank_curve(np.empty(0, dtype=np.int64), self.item_count)
             return
         rows = rows[:: -(-len(rows) // MAX_USERS)]
         before = self._fit_component(settings, earlier, options)
         histories = earlier[rows]
-        targets = _new_items(histories, later[rows], before.item_degrees > 0)
-        self.rate = fit_poisson(self._rate_features(histories), np.diff(targets.indptr).astype(np.float64))
-        ranks = []
+        is_new, happened = _label_items(histories, later[rows], before.item_degrees > 0)
+        self.rate = fit_poisson(self._rate_features(histories), is_new.getnnz(axis=1).astype(np.float64))
+        new_ranks, own_ranks = [], []
         for first in range(0, len(rows), USERS_PER_BLOCK):
             block = slice(first, first + USERS_PER_BLOCK)
             scores = before.scores_of_training_users(histories[block], rows[block], self.params.component_score)
-            of_block = targets[block]
-            users = np.repeat(np.arange(of_block.shape[0]), np.diff(of_block.indptr))
-            ranks.append(_rank_new_items(scores, histories[block])[users, of_block.indices])
-        self.curve = fit_rank_curve(np.concatenate(ranks), int(np.count_nonzero(before.item_degrees)))
+            ranks = _rank_outside_history(scores, histories[block])
+            new_ranks.append(ranks[is_new[block].nonzero()])
+            own_ranks.append(ranks[_entry_rows(histories[block]), histories[block].indices])
+        self.curve = fit_rank_curve(np.concatenate(new_ranks), int(np.count_nonzero(before.item_degrees)))
+        features = self._again_features(histories, np.concatenate(own_ranks))
+        self.weights, _ = fit_logistic(features, happened, REPEAT_ALONE, np.ones(3, dtype=bool))
+
+    def _again_features(self, histories: csr_matrix, ranks: np.ndarray) -> np.ndarray:
+        """Return what w weighs, float64 (3, entries), for items of the history with these ranks."""
+        as_new = self._new_rates(histories)[_entry_rows(histories)] * rank_probabilities(self.curve, ranks)
+        return np.stack([np.ones(histories.nnz), self.again.log_odds(histories), np.log(as_new)])
+
+    def _new_rates(self, histories: csr_matrix) -> np.ndarray:
+        """Return n_u, float64 (users,)."""
+        eta = sum(b * x for b, x in zip(self.rate, self._rate_features(histories), strict=True))
+        return np.exp(np.clip(eta, -MAX_LOG_RATE, MAX_LOG_RATE))
 
     def _rate_features(self, histories: csr_matrix) -> np.ndarray:
         """Return what the number of new items depends on, float64 (4, users): a constant; the log of the decayed number
@@ -167,26 +189,25 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         of_component = self.new.scores_of_training_users(histories, users, self.params.component_score)
-        rates = np.exp(sum(b * x for b, x in zip(self.rate, self._rate_features(histories), strict=True)))
-        probabilities = rank_probabilities(self.curve, np.arange(histories.shape[1]))
+        ranks, rows = _rank_outside_history(of_component, histories), _entry_rows(histories)
+        probabilities = rank_probabilities(self.curve, np.arange(histories.shape[1] + 1))
         scores = np.empty(histories.shape, dtype=np.float32)
-        ranks = _rank_new_items(of_component, histories)
-        for row, rate in enumerate(rates):
+        for row, rate in enumerate(self._new_rates(histories)):
             scores[row] = (-np.expm1(-rate * probabilities))[ranks[row]]
-        rows = np.repeat(np.arange(histories.shape[0]), np.diff(histories.indptr))
-        scores[rows, histories.indices] = self.again.again_probabilities(histories)
+        features = self._again_features(histories, ranks[rows, histories.indices])
+        scores[rows, histories.indices] = expit(sum(w * x for w, x in zip(self.weights, features, strict=True)))
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
         parts = {"again": self.again, "new": self.new}
-        return {"rate": self.rate, "curve": self.curve} | {
+        return {"rate": self.rate, "curve": self.curve, "weights": self.weights} | {
             f"{part}.{name}": array
             for part, model in parts.items()
             for name, array in {"item_degrees": model.item_degrees, **model._arrays()}.items()
         }
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.rate, self.curve = arrays["rate"], arrays["curve"]
+        self.rate, self.curve, self.weights = (arrays[name] for name in ("rate", "curve", "weights"))
         own = {name: getattr(self.params, name) for name in RepeatSettings.model_fields}
         (kind,) = self.component_settings(self.params)
         self.again = Repeat(RepeatSettings(**own), seed=self.seed, threads=self.threads)
@@ -198,23 +219,35 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
             model._cache = {}
 
 
-def _new_items(histories: csr_matrix, later: csr_matrix, is_known: np.ndarray) -> csr_matrix:
-    """Return the items of the window outside the histories that were known before it."""
-    rows = np.repeat(np.arange(later.shape[0]), np.diff(later.indptr))
-    seen = csr_matrix((np.ones(histories.nnz), histories.indices, histories.indptr), shape=histories.shape)
-    is_new = (np.asarray(seen[rows, later.indices]).ravel() == 0) & is_known[later.indices]
-    indptr = np.concatenate([[0], np.cumsum(is_new)])[later.indptr]
-    return csr_matrix((np.ones(int(indptr[-1])), later.indices[is_new], indptr), shape=later.shape)
-
-
-def _rank_new_items(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
-    """Return the rank of every item in each list without the history, int (users, items); that of others is the last.
-
-    Of equal scores the lower item comes first, as in every list.
+def _label_items(histories: csr_matrix, later: csr_matrix, is_known: np.ndarray) -> tuple[csr_matrix, np.ndarray]:
+    """Return the items of the window outside the histories that were known before it, as a matrix with an entry for
+    each; and whether each entry of the histories is in the window, float64 (entries,).
     """
-    masked = scores.copy()
-    masked[np.repeat(np.arange(len(scores)), np.diff(histories.indptr)), histories.indices] = -np.inf
-    order = np.argsort(-masked, axis=1, kind="stable")
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.broadcast_to(np.arange(scores.shape[1]), scores.shape), axis=1)
+    seen, taken = (
+        csr_matrix((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+        for matrix in (histories, later)
+    )
+    new = (taken - taken.multiply(seen)).multiply(is_known[None, :]).tocsr()
+    new.eliminate_zeros()
+    return new, np.asarray(taken[_entry_rows(histories), histories.indices]).ravel()
+
+
+def _entry_rows(matrix: csr_matrix) -> np.ndarray:
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def _rank_outside_history(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
+    """Return the rank of every item in each list of the items outside the history, int (users, items).
+
+    Of equal scores the lower item comes first, as in every list. An item of the history has the number of others with a
+    higher score.
+    """
+    ranks = np.empty(scores.shape, dtype=np.int64)
+    for row, of_row in enumerate(scores):
+        own = histories.indices[histories.indptr[row] : histories.indptr[row + 1]]
+        masked = -of_row
+        masked[own] = np.inf
+        order = np.argsort(masked, kind="stable")
+        ranks[row, order] = np.arange(len(order))
+        ranks[row, own] = np.searchsorted(masked[order[: len(order) - len(own)]], -of_row[own])
     return ranks

@@ -81,7 +81,7 @@ class Repeat(Model[RepeatSettings]):
 
     Attributes:
         coefficients: float64 (features,), b.
-        repeat_share, log_gap, overall: of `ReturnStatistics`.
+        statistics: of the returns to items.
 
     Example:
         >>> import numpy as np
@@ -98,18 +98,20 @@ class Repeat(Model[RepeatSettings]):
     is_deterministic = True
 
     coefficients: np.ndarray
-    repeat_share: np.ndarray
-    log_gap: np.ndarray
-    overall: np.ndarray
+    statistics: ReturnStatistics
 
     def again_probabilities(self, histories: csr_matrix) -> np.ndarray:
         """Return the probability of each entry of checked histories to be taken again, float64 (entries,)."""
-        features = self._statistics().features(histories, **self._feature_settings(self.params))
-        return expit(sum((b * x for b, x in zip(self.coefficients, features, strict=True)), np.zeros(histories.nnz)))
+        return expit(self.log_odds(histories))
+
+    def log_odds(self, histories: csr_matrix) -> np.ndarray:
+        """Return the log-odds of `again_probabilities`."""
+        features = self.statistics.features(histories, **self._feature_settings(self.params))
+        return sum((b * x for b, x in zip(self.coefficients, features, strict=True)), np.zeros(histories.nnz))
 
     def user_shares(self, histories: csr_matrix) -> np.ndarray:
         """Return the share of each user's events that repeat, float64 (users,), shrunk."""
-        return self._statistics().user_shares(histories, self.params.smoothing or 0.0)
+        return self.statistics.user_shares(histories, self.params.smoothing or 0.0)
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
         """Return the probability of each item of the history as its contribution to its own score, and nothing else."""
@@ -128,8 +130,8 @@ class Repeat(Model[RepeatSettings]):
             prior[GAP], is_free[GAP] = self.params.gap_strength, False
         self.coefficients, highest, given = prior, -np.inf, self.params
         for smoothing in SMOOTHINGS if given.smoothing is None else (given.smoothing,):
-            statistics = ReturnStatistics.learn(earlier, smoothing)
             for half_life in self._half_lives(given):
+                statistics = ReturnStatistics.learn(earlier, half_life=half_life, smoothing=smoothing)
                 tried = given.model_copy(update={"half_life": half_life, "smoothing": smoothing})
                 coefficients, objective = prior, 0.0
                 if pairs.nnz:
@@ -137,8 +139,8 @@ class Repeat(Model[RepeatSettings]):
                     coefficients, objective = fit_logistic(features, happened, prior, is_free)
                 if objective > highest:
                     highest, self.params, self.coefficients = objective, tried, coefficients
-        whole = ReturnStatistics.learn(interactions, self.params.smoothing or 0.0)
-        self.repeat_share, self.log_gap, self.overall = whole.repeat_share, whole.log_gap, whole.overall
+        half_life, smoothing = self.params.half_life, self.params.smoothing or 0.0
+        self.statistics = ReturnStatistics.learn(interactions, half_life=half_life, smoothing=smoothing)
 
     @staticmethod
     def _half_lives(params: RepeatSettings) -> tuple[float | None, ...]:
@@ -150,9 +152,6 @@ class Repeat(Model[RepeatSettings]):
     def _feature_settings(params: RepeatSettings) -> dict[str, Any]:
         return {"half_life": params.half_life, "smoothing": params.smoothing, "window": params.window}
 
-    def _statistics(self) -> ReturnStatistics:
-        return ReturnStatistics(self.repeat_share, self.log_gap, self.overall)
-
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         scores = np.tile((-1.0 / (1.0 + self.item_degrees)).astype(np.float32), (histories.shape[0], 1))
         rows = np.repeat(np.arange(histories.shape[0]), np.diff(histories.indptr))
@@ -160,8 +159,11 @@ class Repeat(Model[RepeatSettings]):
         return scores
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        names = ("coefficients", "repeat_share", "log_gap", "overall")
-        return {name: getattr(self, name) for name in names}
+        return {"coefficients": self.coefficients, **vars(self.statistics)}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.coefficients = arrays.pop("coefficients")
+        self.statistics = ReturnStatistics(**arrays)
 
 
 def active_rows(earlier: csr_matrix, later: csr_matrix) -> np.ndarray:

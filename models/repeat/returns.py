@@ -9,6 +9,7 @@ For a user u and an item i of the history, with n events of ages a_1 <= a_2 <= .
     gap       log P(a_1 < gap <= a_1 + window | gap > a_1), the hazard of the item's lognormal gaps, at least MIN_HAZARD
     user      the log-odds of the share of the user's events that repeat
     breadth   log of the number of items in the history
+    events    log(1 + the events of all users with the item, decayed like the user's own)
 
 Recency and an item's quality explain repeat consumption in Anderson, Kumar, Tomkins and Vassilvitskii (2014), the gaps
 in Benson, Kumar and Tomkins (2016) and, for repeat purchases, Bhagat et al. (2018). Shares and mean gaps are shrunk
@@ -23,7 +24,7 @@ from scipy.special import log_ndtr, logit
 
 from oneclass.models.numerics.validation import row_sums
 
-FEATURES = ("constant", "count", "decayed", "recency", "item", "gap", "user", "breadth")
+FEATURES = ("constant", "count", "decayed", "recency", "item", "gap", "user", "breadth", "events")
 GAP = FEATURES.index("gap")
 MIN_RATE = 0.01  # of the decayed count, so that an event of long ago is no certain farewell
 MIN_HAZARD = 1e-6
@@ -38,16 +39,18 @@ class ReturnStatistics:
     Attributes:
         repeat_share: float64 (items,), shrunk.
         log_gap: float64 (items,), the mean logarithm of the gaps in days, shrunk.
+        events: float64 (items,), the decayed number of events.
         overall: float64 (2,): the share of repeats in the log, and the standard deviation of the logarithm of an item's
             gaps; 0 if there are none.
     """
 
     repeat_share: np.ndarray
     log_gap: np.ndarray
+    events: np.ndarray
     overall: np.ndarray
 
     @classmethod
-    def learn(cls, histories: csr_matrix, smoothing: float) -> "ReturnStatistics":
+    def learn(cls, histories: csr_matrix, *, half_life: float | None, smoothing: float) -> "ReturnStatistics":
         """Learn the returns of a log, with event ages if it has times."""
         items = histories.shape[1]
         repeats = np.bincount(histories.indices, np.maximum(histories.data - 1.0, 0), minlength=items)
@@ -61,7 +64,8 @@ class ReturnStatistics:
         spread = 0.0
         if len(gaps):
             spread = max(MIN_LOG_SPREAD, float(np.sqrt(np.mean((gaps - log_gap[of_items]) ** 2))))
-        return cls(share, log_gap, np.array([overall, spread]))
+        events = np.bincount(histories.indices, decayed_counts(histories, half_life), minlength=items)
+        return cls(share, log_gap, events, np.array([overall, spread]))
 
     def features(
         self, histories: csr_matrix, *, half_life: float | None, smoothing: float, window: int | None
@@ -79,6 +83,7 @@ class ReturnStatistics:
         found[GAP] = self.log_hazard(histories.indices, newest, window)
         found[6] = logit(np.maximum(share_of_user, MIN_SHARE))
         found[7] = np.log(np.repeat(np.maximum(lengths, 1), lengths))
+        found[8] = np.log1p(self.events[histories.indices])
         return found
 
     def log_hazard(self, items: np.ndarray, age: np.ndarray, window: int | None) -> np.ndarray:

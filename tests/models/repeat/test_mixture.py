@@ -42,21 +42,26 @@ def test_scores_are_the_probabilities_of_both_parts(returning, fitted, component
     again = Repeat(RepeatSettings(window=WINDOW)).fit(log)
     offset, exponent, _ = fitted.curve
     norm = sum((offset + 1 + rank) ** -exponent for rank in range(80))
-    scores, of_component = fitted.scores(log[:30]), masked(component.scores(log[:30]), log[:30])
+    alone = component.scores(log[:30])
+    scores, of_component = fitted.scores(log[:30]), masked(alone, log[:30])
     of_history = again.scores(log[:30])
     for row in range(30):
         own = log[row]
         ages, repeats = own.event_ages, (own.data - 1).sum()
         oldest = ages.days[ages.starts[1:] - 1]
-        smoothing, overall = again.params.smoothing, again.overall[0]
+        smoothing, overall = again.params.smoothing, again.statistics.overall[0]
         share = (repeats + smoothing * overall) / (own.data.sum() + smoothing)
         features = 1, np.log1p((0.5 ** (oldest / again.params.half_life)).sum()), np.log(share / (1 - share))
         rate = np.exp(fitted.rate @ [*features, np.log1p(own.nnz)])
-        for rank, item in enumerate(np.argsort(-of_component[row], kind="stable")):
-            expected = 1 - np.exp(-rate * (offset + 1 + rank) ** -exponent / norm)
+        for item in range(80):
+            above = of_component[row] > alone[row, item]
+            expected_new = rate * (offset + 1 + above.sum()) ** -exponent / norm
+            expected = 1 - np.exp(-expected_new)
             if item in own.indices:
-                expected = of_history[row, item]
-            assert scores[row, item] == pytest.approx(expected, rel=1e-4)
+                p = float(of_history[row, item])
+                odds = np.exp(fitted.weights @ [1, np.log(p / (1 - p)), np.log(expected_new)])
+                expected = odds / (1 + odds)
+            assert scores[row, item] == pytest.approx(expected, rel=1e-3)
 
 
 def test_the_mixture_ranks_better_than_either_part(returning, fitted, component):

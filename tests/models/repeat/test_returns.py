@@ -102,15 +102,15 @@ def features_by_hand(pairs, items):
             np.log(max(hazard, 1e-6)),
             odds(("user", user)),
             np.log(sum(pair[0] == user for pair in pairs)),
+            np.log(1 + sum(0.5 ** (age / HALF_LIFE) for pair in pairs if pair[1] == item for age in pairs[pair])),
         ]
     return found
 
 
 def test_features_are_those_of_the_equations():
     log, pairs = drawn(4)
-    found = ReturnStatistics.learn(log, SMOOTHING).features(
-        log, half_life=HALF_LIFE, smoothing=SMOOTHING, window=WINDOW
-    )
+    statistics = ReturnStatistics.learn(log, half_life=HALF_LIFE, smoothing=SMOOTHING)
+    found = statistics.features(log, half_life=HALF_LIFE, smoothing=SMOOTHING, window=WINDOW)
     expected = features_by_hand(pairs, log.shape[1])
     by_hand = np.array([expected[pair] for pair in zip(*log.nonzero(), strict=True)]).T
     for name, own, right in zip(FEATURES, found, by_hand, strict=True):
@@ -119,9 +119,9 @@ def test_features_are_those_of_the_equations():
 
 def test_an_item_of_long_gaps_is_least_likely_right_after_an_event():
     log, _ = drawn(5)
-    statistics = ReturnStatistics(np.full(2, 0.5), np.log([60.0, 3.0]), np.array([0.5, 0.4]))
+    statistics = ReturnStatistics(np.full(2, 0.5), np.log([60.0, 3.0]), np.ones(2), np.array([0.5, 0.4]))
     ages = np.array([1.0, 20.0, 60.0])
     long, short = (statistics.log_hazard(np.full(3, item), ages, 10) for item in (0, 1))
     assert long[0] < long[1] < long[2] and long[2] > np.log(0.2) and short[0] > np.log(0.9)
-    none = ReturnStatistics.learn(csr_matrix(log.toarray()), SMOOTHING)
+    none = ReturnStatistics.learn(csr_matrix(log.toarray()), half_life=None, smoothing=SMOOTHING)
     np.testing.assert_array_equal(none.log_hazard(np.array([0, 1]), np.array([3.0, 4.0]), None), 0)
