@@ -1,0 +1,81 @@
+"""A publication whose model reads times: its histories have the ages of their events, and so has a promoted model's."""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.publish.choice import ChosenModel
+from oneclass.tasks.publish.promotion import manual
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.recommend import load
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
+from oneclass.tasks.stores import matrices, runs
+from oneclass.tasks.train import train
+from tests.conftest import home_in, log_into
+
+PROTOCOL, SETTINGS = "strong_generalization", MODELS["repeat"].Settings(window=10)
+LIKES = BinarizeSettings(threshold=2)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """(home, digest of all edges): a run of `repeat` on a log with times, some events below the threshold."""
+    home, generator = home_in(tmp_path_factory.mktemp("times")), np.random.default_rng(1)
+    first, events = datetime(2026, 3, 1), []
+    for user in range(60):
+        own = generator.choice(30, size=8, replace=False)
+        for item in generator.choice(own, size=30):
+            at = first + timedelta(hours=int(generator.integers(90 * 24)))
+            events.append((f"u{user}", f"i{item}", int(generator.integers(1, 6)), at))
+    log_into(home, events)
+    described = {"models": {"repeat": SETTINGS.model_dump(mode="json")}, "seed": 0, "since": None, "until": None}
+    with runs.record_run(home, "run", "backfill", {**described, "binarize": LIKES.model_dump(mode="json")}):
+        binarize(home, LIKES, "run")
+        settings = SplitSettings(held_out_share=0.2, times=True)
+        digests = split(home, settings, "run", protocols=[PROTOCOL], seed=1, likes=LIKES).digests
+        made = {
+            protocol: train(
+                home, "run", protocol=protocol, matrices_digest=digests[protocol], model="repeat",
+                settings=SETTINGS, seed=0,
+            ).digest
+            for protocol in (PROTOCOL, ALL_EDGES)
+        }  # fmt: skip
+        evaluate(home, "run", PROTOCOL, digests[PROTOCOL], {"repeat": made[PROTOCOL]})
+        publish(
+            home, "run", PublishSettings(top_n=5), choice=ChosenModel("repeat", "score"),
+            model_digest=made[ALL_EDGES], matrices_digest=digests[ALL_EDGES],
+        )  # fmt: skip
+    return home, digests[ALL_EDGES]
+
+
+def check_scores(home, digest):
+    """The published model scores users by the ages in the split, which is not what it would do without."""
+    shop, stored = load(home.root, "small"), matrices.load_split(home, digest)
+    assert stored.event_ages.days.max() > 60
+    expected = MODELS["repeat"](SETTINGS).fit(stored.histories).scores(stored.histories)
+    found = np.stack([shop.scores_for(user_id) for user_id in shop.users["user_id"]])
+    np.testing.assert_array_equal(found, expected)
+    assert not np.array_equal(found, shop.fitted.scores(stored.train))
+    return shop
+
+
+def test_users_of_the_log_are_scored_by_the_ages_of_their_events(published):
+    shop = check_scores(*published)
+    given = shop.recommend(["i1", "i2"], n=5)["item_id"].to_list()
+    popular = np.argsort(-shop.fitted.item_degrees, kind="stable")
+    assert given == [shop.names.ids[column] for column in popular if shop.names.ids[column] not in {"i1", "i2"}][:5]
+
+
+def test_a_model_promoted_by_hand_has_the_ages_of_likes_alone(published):
+    home, digest = published
+    with runs.record_run(home, "promoted", "promote", {}):
+        manual.promote_model(home, "promoted", "repeat")
+    check_scores(home, digest)
