@@ -30,7 +30,7 @@ from oneclass.models.settings import ModelSettings
 
 HALF_LIVES = (0.25, 1.0, 4.0, 16.0, 64.0)  # in windows
 SMOOTHINGS = (1.0, 5.0, 25.0)
-MAX_PAIRS = 300_000  # of the regression
+MAX_PAIRS = 100_000  # of the regression
 OWN_COUNTS = np.array([float(name == "count") for name in FEATURES])  # the prior of b
 
 
