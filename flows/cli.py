@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable
 from datetime import date
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -306,6 +306,8 @@ def _argument_options(field: FieldInfo) -> dict[str, Any]:
     flag, kind = _flag_metadata(field), _unwrap_optional(field.annotation)
     if kind is bool:
         return {"action": "store_true", "help": field.description}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind), "help": field.description, "default": field.default}
     options: dict[str, Any] = {"metavar": flag.metavar, "help": field.description, "required": field.is_required()}
     if flag.comma_separated:
         return {**options, "type": _split_names, "default": []}
@@ -323,7 +325,7 @@ def _argument_options(field: FieldInfo) -> dict[str, Any]:
 
 def _unwrap_optional(annotation: Any) -> Any:
     """Return `T` for `T | None`, and any other type unchanged."""
-    if isinstance(annotation, types.UnionType):
+    if get_origin(annotation) in (types.UnionType, Union):  # the latter with a `Literal` in it
         (annotation,) = (one for one in get_args(annotation) if one is not type(None))
     return annotation
 

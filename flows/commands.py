@@ -249,7 +249,7 @@ def _recommend(given: RecommendParameters) -> str:
     shop = load(root, datasets.load_dataset(given.dataset, root).name)
     within = cli.split_lists(shop.unknown, "--within", given.within)
     without = cli.split_lists(shop.unknown, "--without", given.without)
-    filters = {"within": within or None, "without": without}
+    filters = {"within": within or None, "without": without, "seen": given.seen}
     unknown = shop.unknown([*given.history, *within])
     if given.user is not None:
         found = shop.recommend_for(given.user, given.n, **filters)

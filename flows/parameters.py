@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 
@@ -294,6 +294,9 @@ class RecommendParameters(DatasetParameters):
     n: Annotated[int, Flag("N")] = Field(20, description="how many items")
     within: Annotated[list[str], Flag("ID")] = Field([], description="items to choose among; all by default")
     without: Annotated[list[str], Flag("ID")] = Field([], description="items to leave out")
+    seen: Annotated[Literal["include", "exclude"] | None, Flag()] = Field(
+        None, description="whether to include the items of the history; by default as published (publish.seen)"
+    )
     json_: Annotated[bool, Flag(name="--json")] = Field(False, description="print JSON")
 
 

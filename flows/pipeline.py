@@ -239,6 +239,7 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
         protocols=run.protocols,
         seed=run.seed,
         optional=run.optional_protocols,
+        seen=run.publish.seen,
         ids_are_numbers=run.dataset.id_order == "number",
         given_files=_split_train_and_test(file_ids) if run.split_files else None,
         likes=run.binarize,

@@ -253,5 +253,6 @@ def _publish_assessed(
         assessment=assessment,
         model_digest=digest,
         matrices_digest=splits.digests[ALL_EDGES],
+        seen_items=splits.seen_items.included,
         executor=executor,
     )

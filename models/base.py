@@ -221,17 +221,30 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
             yield score, self._score_empty_histories(scores, histories, users)
 
     def recommend(
-        self, histories: csr_matrix, n: int, *, users: np.ndarray | None = None, score: str | None = None
+        self,
+        histories: csr_matrix,
+        n: int,
+        *,
+        users: np.ndarray | None = None,
+        score: str | None = None,
+        exclude_seen: bool = True,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Recommend the n best items for each user, without those in the history.
+        """Recommend the n best items for each user.
+
+        Args:
+            histories, users, score: as in `scores`.
+            exclude_seen: whether to leave out the items of the history.
 
         Returns:
             (ids, scores): int32 and float32, (block, n), best first. Of equal scores the lower id comes first. If fewer
             than n items are left, the rest has id -1 and score -inf.
         """
         scores = self.scores(histories, users=users, score=score)
+        indptr, seen = histories.indptr, histories.indices
+        if not exclude_seen:
+            indptr, seen = np.zeros_like(indptr), seen[:0]
         with kernel_threads(self.threads):
-            return top_items(scores, histories.indptr, histories.indices, n)
+            return top_items(scores, indptr, seen, n)
 
     @classmethod
     def component_settings(cls, settings: Any) -> "list[type[Model]]":

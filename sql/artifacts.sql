@@ -44,6 +44,8 @@ select
     this.started_at,
     this.code_version,
     this.settings,
+    this.settings ->> 'seen_items' as seen_items,
+    (select result -> 'seen_items' ->> 'reason' from operations.stage_results where stage = 'split') as seen_items_reason,
     logs.*,
     arrived.*,
     graph.*,

@@ -5,6 +5,8 @@ select
     run.flow,
     run.started_at,
     run.code_version,
+    run.settings ->> 'seen_items' as seen_items,
+    (select result -> 'seen_items' ->> 'reason' from operations.stage_results where stage = 'split') as seen_items_reason,
     (select count(*) from operations.log_files) as files,
     (select coalesce(sum(events), 0)::bigint from operations.log_files) as events,
     (select coalesce(sum(rejects), 0)::bigint from operations.log_files) as rejects,

@@ -180,9 +180,27 @@ left join left_out using (user_index)
 -- One row: the day from which on about so large a share of {edges} first appeared, null where none has a time.
 select quantile_disc(first_at::date, 1 - $share) as next_from from {edges}
 
+-- name: repeats
+-- One row: the pairs with an event from $next_from on, of users and items with an earlier one; those of them that the user had
+-- before, and the number of users of these.
+with known_users as (
+    select distinct user_index from indexed.interactions where first_at < $next_from
+), known_items as (
+    select distinct item_index from indexed.interactions where first_at < $next_from
+)
+select
+    count(*) as pairs,
+    count(*) filter (first_at < $next_from) as repeated,
+    count(distinct user_index) filter (first_at < $next_from) as users
+from indexed.interactions
+semi join known_users using (user_index)
+semi join known_items using (item_index)
+where last_at >= $next_from
+
 -- name: next_events
 -- One row per curated edge with its role; `confidence` is of events before the cut, as no later one may be learned from.
--- With $before, edges that first appear that day or later have the role `dropped`.
+-- With $before, edges that first appear that day or later have the role `dropped`; with $seen_items, an edge that trains and
+-- has an event from the cut on (and before $before) has the role `again`.
 -- `position` is where the first of these was in the logs; null where that is the edge's own first line.
 create or replace temp table next_events_roles as
 with astride as (  -- edges with events on both sides of the cut
@@ -193,16 +211,18 @@ with astride as (  -- edges with events on both sides of the cut
         item_id
     from curated.interactions
     where first_at < $next_from and last_at >= $next_from
-), earlier as (
+), counted as (  -- their events before the cut, and whether some came from then on
     select
         user_index,
         item_index,
-        count(*) as events,
-        sum(weight)::double as sum_before,
-        min(position) filter (weight is null) as position
-    from {events} as events
+        count(*) filter (is_earlier) as events,
+        (sum(weight) filter (is_earlier))::double as sum_before,
+        min(position) filter (is_earlier and weight is null) as position,
+        bool_or(occurred_at >= $next_from and ($before is null or occurred_at < $before)) as came_again
+    from (
+        select *, occurred_at < $next_from or (occurred_at is null and weight is not null) as is_earlier from {events}
+    ) as events
     join astride using (user_id, item_id)
-    where occurred_at < $next_from or (occurred_at is null and weight is not null)
     group by user_index, item_index
 ), known_users as (
     select distinct user_index, true as user_known from indexed.interactions where first_at < $next_from
@@ -220,13 +240,14 @@ select
     first_at,
     position,
     case
+        when first_at < $next_from and came_again and $seen_items then 'again'
         when first_at < $next_from then 'train'
         when first_at >= $before then 'dropped'
         when first_at >= $next_from and user_known and item_column is not null then 'next'
         else 'dropped'
     end as role
 from indexed.interactions as edges
-left join earlier using (user_index, item_index)
+left join counted using (user_index, item_index)
 left join known_users using (user_index)
 left join known_items using (item_index)
 
@@ -236,7 +257,7 @@ select distinct
     item_index,
     item_column
 from next_events_roles
-where role = 'train'
+where role in ('train', 'again')
 order by item_column
 
 -- name: given
@@ -382,6 +403,7 @@ from aged
 -- name: leakage
 -- diagnostics.leakage: one row per protocol with targets of known times. `future_edges` is the mean over its targets of the
 -- number of training edges that first appear on a later day, `future_items` that of items whose first training edge does.
+-- Of next_events the targets that also train are left out, whose later events have no date here.
 insert into diagnostics.leakage
 with roles as (
     select
@@ -394,7 +416,7 @@ with roles as (
     union all
     select 'leave_one_out', user_index, item_index, role = 'train', role = 'held_out' from indexed.leave_one_out
     union all
-    select 'next_events', user_index, item_index, role = 'train', role = 'next' from indexed.next_events
+    select 'next_events', user_index, item_index, role in ('train', 'again'), role = 'next' from indexed.next_events
     union all
     select 'given', user_index, item_index, role = 'train', role = 'test' from indexed.given
 ), dated as (

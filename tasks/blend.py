@@ -150,7 +150,7 @@ def _rank_single_models(models: Iterator[Model], part: Part, metric: str) -> lis
 
 
 def _score_blocks(lists: list[tuple[Model, str]], part: Part) -> Iterator[tuple]:
-    """Yield the normalised scores of every list, histories and targets of blocks of users."""
+    """Yield the normalised scores of every list, excluded items and targets of blocks of users."""
     count, items = part.histories.shape
     step = max(1, BLOCK_ENTRIES // (items * len(lists)))
     for start in range(0, count, step):
@@ -159,7 +159,7 @@ def _score_blocks(lists: list[tuple[Model, str]], part: Part) -> Iterator[tuple]
         scores = [
             normalize_scores(model.scores(histories, users=users, score=score), histories) for model, score in lists
         ]
-        yield np.stack(scores), histories, targets
+        yield np.stack(scores), part.excluded[start : start + step], targets
 
 
 def _component_settings(

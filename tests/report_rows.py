@@ -24,6 +24,7 @@ MAIN = {
 }
 BINS = [(1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
 USERS = 40
+SEEN_ITEMS_REASON = "2.1 % of 523 pairs are repeats"
 WORSE = json.dumps(
     [{"protocol": "leave_one_out", "metric": "mean_rank", "model": "mrf_dense", "value": 0.51234, "popularity": 0.62}]
 )
@@ -83,7 +84,7 @@ def _log(random: np.random.Generator) -> dict[str, list[tuple]]:
 
 
 def _runs() -> dict[str, list[tuple]]:
-    settings = {"seed": 0, "split": {"scheme": "hashed"}, "mrf_dense": {"l2": 6.0}}
+    settings = {"seed": 0, "split": {"scheme": "hashed"}, "mrf_dense": {"l2": 6.0}, "seen_items": "exclude"}
     rules = [
         ("ingest", "raw.events", "no <nulls>", "error"),
         ("evaluate", "evaluation.metrics", "plausible", "warning"),
@@ -108,6 +109,7 @@ def _runs() -> dict[str, list[tuple]]:
     ]  # fmt: skip
     return {
         "operations.runs": runs,
+        "operations.stage_results": [("split", "d", "d", json.dumps({"seen_items": {"reason": SEEN_ITEMS_REASON}}))],
         "operations.contract_results": results,
         "operations.model_settings": settled,
         "operations.model_fits": fits,

@@ -11,6 +11,7 @@ from oneclass import sql
 from oneclass.models.evaluation import definitions, metrics
 from oneclass.models.evaluation.beyond_accuracy import Exposure
 from oneclass.models.evaluation.ranking import rank_targets
+from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
 
 PAGE = reference.PAGE.read_text(encoding="utf-8")
 
@@ -44,8 +45,10 @@ def test_every_column_of_the_warehouse_is_there():
 def test_every_metric_is_defined_and_none_that_there_is_not():
     likes = csr_matrix(np.eye(3, 4, dtype=np.float32))
     targets = csr_matrix(np.eye(3, 4, k=1, dtype=np.float32))
-    ranks = rank_targets(np.arange(12, dtype=np.float32).reshape(3, 4), likes, targets)
+    scores = np.arange(12, dtype=np.float32).reshape(3, 4)
+    ranks = rank_targets(scores, likes, targets)
     assert metrics.average_over_users(metrics.compute_user_metrics(ranks)).keys() == definitions.USER_METRICS.keys()
+    assert rank_new_and_repeated(scores, likes, targets).keys() == definitions.SEEN_ITEM_METRICS.keys()
     exposure = Exposure(np.array([3, 2, 1, 1]), 3)
     exposure.add(np.array([[1], [2], [3]], dtype=np.int32), likes)
     assert exposure.metrics().keys() == definitions.LIST_METRICS.keys()

@@ -2,7 +2,8 @@
 
 Of a user's candidates, the items that are not in the history, the hundredth best score becomes 0 and the mean of the
 ten best 1: s -> (s - s[100th]) / (mean of s[1st] to s[10th] - s[100th]). So a weight says how much a model's opinion of
-the head of the list counts, whatever its scores are: log odds, sums of weights or products of factors.
+the head of the list counts, whatever its scores are: log odds, sums of weights or products of factors. Items of the
+history are scored on the same scale.
 """
 
 import numpy as np

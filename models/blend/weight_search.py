@@ -70,8 +70,7 @@ class Candidates:
     Attributes:
         scores: float32 (models, users, width), each model's scores of a user's items, padded with -inf.
         gains: bool (users, width), whether the item is a target.
-        spread: float32 (models, users, items of the sample), scores of items spread over all, -inf for items of the
-            history.
+        spread: float32 (models, users, items of the sample), scores of items spread over all, -inf for excluded items.
         of_targets: float32 (models, targets), scores of each user's targets.
         bounds: int64 (users + 1,), where the targets of a user begin.
         cut: of nDCG.
@@ -90,7 +89,9 @@ class Candidates:
     def from_blocks(
         cls, blocks: Iterable[tuple[np.ndarray, csr_matrix, csr_matrix]], cut: int = NDCG_CUTOFF
     ) -> "Candidates":
-        """Collect candidates from blocks of users: (models, block, items) normalised scores, histories and targets."""
+        """Collect candidates from blocks of users: (models, block, items) normalised scores, excluded items and
+        targets, as in `models.evaluation.ranking.rank_targets`.
+        """
         parts = [cls._of_block(*block) for block in blocks]
         width = max(part.gains.shape[1] for part in parts)
         return cls(
@@ -103,10 +104,8 @@ class Candidates:
         )
 
     @classmethod
-    def _of_block(cls, scores: np.ndarray, histories: csr_matrix, targets: csr_matrix) -> "Candidates":
-        lists = [
-            top_items(of_model, histories.indptr, histories.indices, CANDIDATES_PER_MODEL)[0] for of_model in scores
-        ]
+    def _of_block(cls, scores: np.ndarray, excluded: csr_matrix, targets: csr_matrix) -> "Candidates":
+        lists = [top_items(of_model, excluded.indptr, excluded.indices, CANDIDATES_PER_MODEL)[0] for of_model in scores]
         candidates = [np.unique(row[row >= 0]) for row in np.concatenate(lists, axis=1)]
         width = max(map(len, candidates), default=0)
         head_scores = np.full((len(scores), len(candidates), width), -np.inf, dtype=np.float32)
@@ -118,7 +117,7 @@ class Candidates:
         items, count = scores.shape[2], min(scores.shape[2], MAX_MEAN_RANK_ITEMS)
         some = np.arange(count) * items // count
         spread = scores[:, :, some]
-        spread[:, histories[:, some].toarray() > 0] = -np.inf
+        spread[:, excluded[:, some].toarray() > 0] = -np.inf
         rows = np.repeat(np.arange(len(candidates)), np.diff(targets.indptr))
         return cls(head_scores, gains, spread, scores[:, rows, targets.indices], targets.indptr.astype(np.int64))
 

@@ -1,15 +1,16 @@
 """The formula and source of every metric; `metrics` and `beyond_accuracy` compute them.
 
 In all formulas u is a user, T_u the held-out items (targets) of u, C_u the candidates: all items but those of the
-history of u. Place 1 is the head of the list of all candidates by score, where of equal scores the lower index comes
-first; L_u are the first k of it. s_n is the score of item n, d_n its training degree, and M the number of training
-users.
+history of u, which are candidates too under `next_events` if a run shows seen items (`publish.seen`). Place 1 is the
+head of the list of all candidates by score, where of equal scores the lower index comes first; L_u are the first k of
+it. s_n is the score of item n, d_n its training degree, and M the number of training users.
 """
 
 from dataclasses import dataclass
 
 from oneclass.models.evaluation.beyond_accuracy import TOP_K
 from oneclass.models.evaluation.metrics import PERCENTILES
+from oneclass.models.evaluation.repeated_items import NEW, REPEATED
 
 LIANG_2018 = "Liang, Krishnan, Hoffman, Jebara 2018"
 S = "eq. 23 of the random-graph paper (Paquet, Koenigstein 2013), eq. 12 of the paper on paired symbols"
@@ -54,6 +55,11 @@ USER_METRICS = {
     "mean_rank": Definition("mean over n in T_u of S_un = |{m in C_u: s_n > s_m}| / |C_u|, so that 0 ≤ S < 1", S),
     "mean_rank_midtie": Definition("the same, with a tie s_n = s_m, m other than n, counted as one half", ""),
     **{name: _percentile_definition(percent) for name, percent in PERCENTILES.items()},
+}
+# Over the users with such a target.
+SEEN_ITEM_METRICS = {
+    NEW: Definition("if seen items are candidates: ndcg@100 of the targets outside the history, among such items", ""),
+    REPEATED: Definition("if seen items are candidates: ndcg@100 of the targets in the history, among its items", ""),
 }
 LIST_METRICS = {
     f"coverage@{TOP_K}": Definition(

@@ -111,20 +111,21 @@ def average_over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
     """The means of `compute_user_metrics`, and the percentiles of the users' mean ranks, linearly interpolated.
 
     The standard error of a mean is std / sqrt(users), with n in the variance, as in Liang et al. (2018). Percentiles
-    have no standard error, nor has the mean of a single user.
+    have no standard error, nor has the mean of a single user. Users whose value is NaN, because a metric is not defined
+    for them, are left out, and a metric without any other user.
     """
-    means = {metric: mean_and_error(of_users) for metric, of_users in values.items()}
+    means = {metric: mean_and_error(of_users) for metric, of_users in values.items() if not np.isnan(of_users).all()}
     points = _rank_percentiles(values["mean_rank"])
     users = len(values["mean_rank"])
     return means | {name: Mean(point, None, users) for name, point in zip(PERCENTILES, points, strict=True)}
 
 
 def compare_paired(first: np.ndarray, second: np.ndarray) -> Comparison:
-    """The paired t-test between two arrays of values, (users,) each, in the same order of users.
+    """The paired t-test between two arrays of values, (users,) each, in the same order of users; NaN are left out.
 
     Equal arrays have a p-value of 1; arrays that differ by a constant have a p-value of 0.
     """
-    differences = first - second
+    differences = _drop_missing(first - second)
     users = len(differences)
     difference = float(np.mean(differences))
     if users < 2:
@@ -183,9 +184,15 @@ def bin_bounds(number: int) -> tuple[int, int]:
 
 
 def mean_and_error(values: np.ndarray) -> Mean:
-    """The mean of float64 (users,), with std / sqrt(users) as its standard error."""
+    """The mean of float64 (users,), with std / sqrt(users) as its standard error; NaN are left out."""
+    values = _drop_missing(values)
     users = len(values)
     return Mean(float(np.mean(values)), float(np.std(values) / np.sqrt(users)) if users > 1 else None, users)
+
+
+def _drop_missing(values: np.ndarray) -> np.ndarray:
+    missing = np.isnan(values)
+    return values[~missing] if missing.any() else values
 
 
 def _rank_percentiles(ranks: np.ndarray) -> tuple[float, ...]:

@@ -1,6 +1,7 @@
 """The ranks of the targets in each user's full ranking, and the items at its head.
 
-The items of a user's history are left out of the ranking, and of equal scores the lower item id comes first.
+Excluded items, mostly those of a user's history, are left out of the ranking, and of equal scores the lower item id
+comes first.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.top_k import as_index_arrays, contains, top_of_row
 
-NAN_SCORE, TARGET_IN_HISTORY = 1, 2  # faults of a row
+NAN_SCORE, TARGET_EXCLUDED = 1, 2  # faults of a row
 
 
 class CannotRank(ValueError):
@@ -29,7 +30,7 @@ class CannotRank(ValueError):
 
 @dataclass(frozen=True)
 class TargetRanks:
-    """The rank of each target among its user's candidates, which are the items outside the history.
+    """The rank of each target among its user's candidates, which are the items that are not excluded.
 
     Attributes:
         indptr: int64 (users + 1,), where each user's targets begin in the arrays below.
@@ -48,8 +49,8 @@ class TargetRanks:
     first: np.ndarray
 
 
-def rank_targets(scores: np.ndarray, histories: csr_matrix, targets: csr_matrix, n: int = 0) -> TargetRanks:
-    """The rank of every target in its user's ranking of all items outside the history, and the n items at its head.
+def rank_targets(scores: np.ndarray, excluded: csr_matrix, targets: csr_matrix, n: int = 0) -> TargetRanks:
+    """The rank of every target in its user's ranking of all items but the excluded, and the n items at its head.
 
     It counts instead of sorting: one vectorized pass over the items for each target. Even for a user with 200 targets
     this is three times as fast as a binary search for each item among the sorted targets. The counts are those of
@@ -57,72 +58,75 @@ def rank_targets(scores: np.ndarray, histories: csr_matrix, targets: csr_matrix,
 
     Args:
         scores: float32 (block, items), higher is better; infinite scores are ranked like any other.
-        histories, targets: (block, items) CSR with sorted, unique column indices.
+        excluded, targets: (block, items) CSR with sorted, unique column indices. `excluded` has the items of the
+            histories, or none if seen items are ranked too.
         n: of the best items.
 
     Raises:
-        NotRankable: a NaN among a user's scores, or a target that lies in the history.
+        CannotRank: a NaN among a user's scores, or a target that is excluded.
         ValueError: the shapes differ.
     """
-    if not scores.shape == histories.shape == targets.shape:
+    if not scores.shape == excluded.shape == targets.shape:
         raise ValueError(
-            f"scores {scores.shape}, histories {histories.shape} and targets {targets.shape} must have the same shape"
+            f"scores {scores.shape}, excluded {excluded.shape} and targets {targets.shape} must have the same shape"
         )
     scores = np.ascontiguousarray(scores, dtype=np.float32)
     indptr, indices = as_index_arrays(targets.indptr, targets.indices)
     worse, tied, position = (np.zeros(len(indices), dtype=np.int32) for _ in range(3))
     fault = np.zeros(len(scores), dtype=np.int8)
-    known = as_index_arrays(histories.indptr, histories.indices)
+    left_out = as_index_arrays(excluded.indptr, excluded.indices)
     first, best = np.full((len(scores), n), -1, np.int32), np.full((len(scores), n), -np.inf, np.float32)
-    _rank_targets(scores, *known, indptr, indices, worse, tied, position, fault, first, best)
+    _rank_targets(scores, *left_out, indptr, indices, worse, tied, position, fault, first, best)
     if fault.any():
         row = int(np.argmax(fault > 0))
         raise CannotRank(row, "a score is NaN" if fault[row] == NAN_SCORE else "a target lies in the history")
-    candidates = (scores.shape[1] - np.diff(known[0])).astype(np.int32)
+    candidates = (scores.shape[1] - np.diff(left_out[0])).astype(np.int32)
     return TargetRanks(indptr, worse, tied, position, candidates, first)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _rank_targets(scores, known_indptr, known_indices, indptr, indices, worse, tied, position, fault, first, best):
+def _rank_targets(
+    scores, excluded_indptr, excluded_indices, indptr, indices, worse, tied, position, fault, first, best
+):
     """All that is asked of a user's scores comes before the next user's, while they are in a cache."""
     for user in prange(len(scores)):
         start, end = indptr[user], indptr[user + 1]
         row, targets = scores[user], indices[start:end]
-        history = known_indices[known_indptr[user] : known_indptr[user + 1]]
-        fault[user] = _find_fault(row, history, targets)
+        excluded = excluded_indices[excluded_indptr[user] : excluded_indptr[user + 1]]
+        fault[user] = _find_fault(row, excluded, targets)
         if fault[user] > 0:
             continue
         for entry in range(start, end):
-            worse[entry], tied[entry], position[entry] = _count_candidates(row, history, indices[entry])
+            worse[entry], tied[entry], position[entry] = _count_candidates(row, excluded, indices[entry])
         if first.shape[1] > 0:
-            top_of_row(row, history, first[user], best[user])
+            top_of_row(row, excluded, first[user], best[user])
 
 
 @njit(cache=True, nogil=True)
-def _find_fault(row, history, targets):
+def _find_fault(row, excluded, targets):
     nans = np.int32(0)
     for item in range(len(row)):
         nans = np.int32(nans + (row[item] != row[item]))
     if nans > 0:
         return NAN_SCORE
     for target in targets:
-        if contains(history, target):
-            return TARGET_IN_HISTORY
+        if contains(excluded, target):
+            return TARGET_EXCLUDED
     return 0
 
 
 @njit(cache=True, nogil=True)
-def _count_candidates(row, history, target):
-    """(worse, tied, position) of one target among the items outside the history."""
+def _count_candidates(row, excluded, target):
+    """(worse, tied, position) of one target among the items that are not excluded."""
     score = row[target]
     worse_before, tied_before = count_below_and_equal(row[:target], score)
     worse_after, tied_after = count_below_and_equal(row[target + 1 :], score)
     worse, tied = worse_before + worse_after, tied_before + tied_after
-    for item in history:
+    for item in excluded:
         worse -= row[item] < score
         tied -= row[item] == score
         tied_before -= row[item] == score and item < target
-    candidates = len(row) - len(history)
+    candidates = len(row) - len(excluded)
     better = candidates - 1 - worse - tied
     return worse, tied, better + tied_before
 

@@ -38,7 +38,7 @@ create table if not exists indexed.leave_one_out (
 create table if not exists indexed.next_events (
     user_index integer not null,
     item_index integer not null,
-    role enum('train', 'next', 'dropped') not null
+    role enum('train', 'next', 'dropped', 'again') not null
 );
 -- indexed.given: one row per edge of the train and test files that a data set comes with.
 create table if not exists indexed.given (

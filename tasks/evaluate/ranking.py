@@ -15,6 +15,7 @@ from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
 from oneclass.models.evaluation.ranking import CannotRank, rank_targets
+from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.orchestration import progress
@@ -27,7 +28,7 @@ class TargetRankMetrics(NamedTuple):
     """One score's ranks for the users of a part that have a target.
 
     Attributes:
-        of_users: values of `metrics.compute_user_metrics`.
+        of_users: values of `metrics.compute_user_metrics`, and of `rank_new_and_repeated` if seen items are ranked.
         edge_ranks: S of each of their targets.
     """
 
@@ -87,7 +88,7 @@ def _rank_users(
     ):
         block = users[start : start + size]
         rows = None if part.rows is None else part.rows[block]
-        of_block = Part(part.histories[block], part.targets[block], part.users[block], rows)
+        of_block = Part(part.histories[block], part.targets[block], part.users[block], rows, seen_items=part.seen_items)
         for score, scores in iterate_scores(of_block.histories, rows):
             ranks = _rank_block(model, score, scores, of_block, exposures.get(score))
             blocks.setdefault(score, []).append(ranks)
@@ -99,7 +100,8 @@ def _rank_block(
 ) -> TargetRankMetrics:
     try:
         with kernel_threads(model.threads):
-            ranks = rank_targets(scores, block.histories, block.targets, 0 if exposure is None else TOP_K)
+            ranks = rank_targets(scores, block.excluded, block.targets, 0 if exposure is None else TOP_K)
+            apart = rank_new_and_repeated(scores, block.histories, block.targets) if block.seen_items else {}
         if exposure is not None:
             exposure.add(ranks.first, block.histories)
     except CannotRank as error:
@@ -107,7 +109,7 @@ def _rank_block(
         raise OneclassError(
             f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
         ) from error
-    return TargetRankMetrics(metrics.compute_user_metrics(ranks), metrics.compute_edge_ranks(ranks))
+    return TargetRankMetrics(metrics.compute_user_metrics(ranks) | apart, metrics.compute_edge_ranks(ranks))
 
 
 def users_with_targets(part: Part) -> np.ndarray:

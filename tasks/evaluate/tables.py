@@ -85,7 +85,7 @@ def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str
 def _comparison_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> list[tuple]:
     """Return a row for each metric and pair of ranked lists, in their order."""
     rows, pairs = [], list(combinations(ranked, 2))
-    for metric in ranked[0].of_users if pairs else ():
+    for metric in [name for name in ranked[0].of_users if name in ranked[0].means] if pairs else ():
         compared = [metrics.compare_paired(one.of_users[metric], other.of_users[metric]) for one, other in pairs]
         p_values = [found.p_value for found in compared]
         adjusted = p_values if None in p_values else adjust_benjamini_hochberg(np.array(p_values)).tolist()

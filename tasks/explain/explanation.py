@@ -103,7 +103,10 @@ def explain_user(
         likes = select(connection, "explain/history", user_index=user)
         history = [HistoryItem(**row) for row in likes.iter_rows(named=True)]
         queries = [_choose_fit(home, of_model, user, history) for of_model in stored_fits]
-        by_model = [_explain_with_model(connection, home, query, user_id, history, top) for query in queries]
+        exclude_seen = published_model.seen_choice(publications.load_current(home)) == "exclude"
+        by_model = [
+            _explain_with_model(connection, home, query, user_id, history, top, exclude_seen) for query in queries
+        ]
     return _add_published_list(home, Explanation(home.dataset, user_id, history, by_model), top, item_id)
 
 
@@ -192,6 +195,7 @@ def _explain_with_model(
     user_id: str,
     history: list[HistoryItem],
     top: int,
+    exclude_seen: bool,
 ) -> ModelRecommendations:
     model = fits.load_fit(home, query.name, query.digest)
     own = {liked.item_index: liked.item_id for liked in history}
@@ -200,9 +204,12 @@ def _explain_with_model(
         query = replace(query, history=with_recency_ranks(query.history, _load_recency_ranks(home, user_id, item_ids)))
     users = None if query.row is None else np.array([query.row], dtype=np.int32)
     score = query.score or model.score_names[0]
-    ids, values = model.recommend(query.history, min(top, len(query.split.items)), users=users, score=score)
+    ids, values = model.recommend(
+        query.history, min(top, len(query.split.items)), users=users, score=score, exclude_seen=exclude_seen
+    )
     ids, values = ids[:, ids[0] >= 0], values[0]
     likes = model.like(query.history, users=users, items=ids)
+    seen = np.isin(ids[0], query.history.indices).tolist()
     facts = _load_item_facts(connection, query.split.items[ids[0]])
     items = [
         RecommendedItem(
@@ -210,8 +217,9 @@ def _explain_with_model(
             float(values[rank]),
             facts[index]["users"],
             None if likes is None else (float(likes[0][0, rank]), float(likes[1][0, rank])),
-            index in own,
+            index in own and not seen[rank],
             _top_contributions(model, query, int(ids[0, rank]), own),
+            seen[rank],
         )
         for rank, index in enumerate(query.split.items[ids[0]].tolist())
     ]

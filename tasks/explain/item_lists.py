@@ -16,6 +16,7 @@ class RecommendedItem:
         users: number of users who like it.
         like: mean and standard deviation of the like probability; None if the model has none.
         held_out: whether the user likes the item, but that like was not among the training edges.
+        seen: whether the item is in the history that the model used.
         because: (item id, its contribution to the score) of the items in the history that contributed most.
     """
 
@@ -25,6 +26,7 @@ class RecommendedItem:
     like: tuple[float, float] | None
     held_out: bool
     because: tuple[tuple[str, float], ...]
+    seen: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class ModelRecommendations:
 def load_published_list(recommender: Recommender, user_id: str, top: int) -> ModelRecommendations:
     """Load a user's first `top` items: those published, then those that the model ranks next."""
     users = dict(zip(recommender.items["item_id"], recommender.items["users"], strict=True))
-    recommended = recommender.recommend_for(user_id, n=top)
+    recommended, history = recommender.recommend_for(user_id, n=top), set(recommender.history(user_id))
     items = [
         RecommendedItem(
             row["item_id"],
@@ -58,12 +60,11 @@ def load_published_list(recommender: Recommender, user_id: str, top: int) -> Mod
             None if row["like_mean"] is None else (row["like_mean"], row["like_sd"]),
             False,
             tuple(recommender.reasons_for(user_id, row["item_id"])),
+            row["item_id"] in history,
         )
         for row in recommended.iter_rows(named=True)
     ]
-    return ModelRecommendations(
-        recommender.model, recommender.score, ALL_EDGES, True, len(recommender.history(user_id)), items
-    )
+    return ModelRecommendations(recommender.model, recommender.score, ALL_EDGES, True, len(history), items)
 
 
 def explain_rank(recommender: Recommender, user_id: str, item_id: str, top: int) -> str:
@@ -74,15 +75,18 @@ def explain_rank(recommender: Recommender, user_id: str, item_id: str, top: int)
         )
     column = recommender.names.column_index(item_id)
     item_id, history = recommender.names.ids[column], recommender.history(user_id)
-    if item_id in history:
+    is_excluded, is_seen = recommender.seen == "exclude", item_id in history
+    if is_excluded and is_seen:
         return f"{item_id}: is not recommended to {user_id}, who likes it: the items of a history are left out."
     scores = recommender.scores_for(user_id)
     candidates = np.ones(len(scores), dtype=bool)
-    candidates[[recommender.names.column_index(liked) for liked in history]] = False
+    if is_excluded:
+        candidates[[recommender.names.column_index(liked) for liked in history]] = False
     ahead = candidates & ((scores > scores[column]) | ((scores == scores[column]) & (np.arange(len(scores)) < column)))
     rank = 1 + int(np.count_nonzero(ahead))
     ranking = f"{recommender.model}/{recommender.score}"
-    text = f"{item_id}: rank {rank:,} of {np.count_nonzero(candidates):,} for {user_id}, by {ranking}"
+    to_whom = f"{user_id}, who likes it already" if is_seen else user_id
+    text = f"{item_id}: rank {rank:,} of {np.count_nonzero(candidates):,} for {to_whom}, by {ranking}"
     text += f"; its score is {scores[column]:.4g}"
     if rank > top:
         last = np.sort(scores[candidates])[-top]

@@ -106,6 +106,7 @@ def _format_facts(facts: dict[str, Any], unusual: list[str], decisions: list[Dec
         + (f"**{facts['not_met']:,} of them not met**" if facts["not_met"] else "all of them met"),
         f"{facts['fits']:,} fits that took {facts['fit_seconds']:,.0f} s together",
         decisions[0].sentence if decisions else "no recommendations were made",
+        *([f"seen items: {facts['seen_items']}; {facts['seen_items_reason']}"] if facts["seen_items"] else []),
         f"version {facts['code_version']}, seed {json.loads(facts['settings']).get('seed', 0)}",
     ]
     return "\n".join(f"- {line}" for line in lines)

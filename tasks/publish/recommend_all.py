@@ -25,6 +25,7 @@ class RecommendationSpec(NamedTuple):
         model, score: the model and the score that ranks.
         digest: of its fit.
         matrices_digest: of the edges that it was fitted on.
+        exclude_seen: whether to leave out the items of the users' histories.
     """
 
     model: str
@@ -32,6 +33,7 @@ class RecommendationSpec(NamedTuple):
     digest: str
     matrices_digest: str
     top_n: int
+    exclude_seen: bool = True
 
 
 def store_recommendations(
@@ -89,7 +91,7 @@ def _recommend_rows(
 ) -> pl.DataFrame:
     rows = np.arange(first, end, dtype=np.int32)
     histories = split.histories[rows]
-    ids, values = model.recommend(histories, spec.top_n, users=rows, score=spec.score)
+    ids, values = model.recommend(histories, spec.top_n, users=rows, score=spec.score, exclude_seen=spec.exclude_seen)
     user, rank = np.nonzero(ids >= 0)
     like = model.like(histories, users=rows, items=ids)
     mean, deviation = (None, None) if like is None else (part[user, rank].astype(np.float64) for part in like)

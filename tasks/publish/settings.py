@@ -49,6 +49,12 @@ class PublishSettings(PromotionLimits):
         description="Which list to publish of those that cannot be told from the best on validation: that of the "
         "simplest model (it explains itself, else serves fast, else fits fast), or the one with the best value.",
     )
+    seen: Literal["auto", "include", "exclude"] = Field(
+        "auto",
+        description="Whether published lists, the other ways to recommend by default, and the rankings of next_events "
+        "include the items that a user has already. `auto`: include where the log shows that users come back to such "
+        "items, which takes times.",
+    )
     top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
     titles: str | None = Field(
         None, description="The table of item ids and titles that --titles names; they are kept with what is published."

@@ -53,6 +53,7 @@ def publish(
     model_digest: str | None = None,
     matrices_digest: str | None = None,
     evaluated: str | None = None,
+    seen_items: bool = False,
     executor: Executor = LOCAL,
 ) -> Published:
     """Fill `published.recommendations` by the chosen model, fitted on every curated edge, and write the files.
@@ -64,11 +65,12 @@ def publish(
         assessment: of the choice; None promotes without a decision.
         model_digest: of its fit on every edge; not needed if the assessment already keeps the champion.
         evaluated: the run whose evaluation is published; this one by default.
+        seen_items: whether users are recommended items that they have already (`Splits.seen_items`).
         executor: computes the users' recommendations.
     """
     run_ids = {"run_id": run_id, "evaluated": evaluated or run_id}
     folder = publications.create_publication(home, run_id)
-    parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n}
+    parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
     decision = cache = None
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         publication_records.forget_publication(connection, run_id)
@@ -76,7 +78,9 @@ def publish(
             unchanged = False
             if assessment is None or not assessment.keeps_champion:
                 assert model_digest is not None and matrices_digest is not None
-                spec = RecommendationSpec(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
+                spec = RecommendationSpec(
+                    choice.model, choice.score, model_digest, matrices_digest, settings.top_n, not seen_items
+                )
                 cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor)
                 assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
@@ -101,10 +105,13 @@ def publish(
         fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
     if decision is None or decision.promoted:
         candidate = asdict(assessment.challenger) if assessment else None
+        seen = "include" if seen_items else "exclude"
         if choice is None:  # the recommendations are unchanged
             champion = promotion.load_champion(home)
             candidate = asdict(champion) if champion else None
-        facts = {"run_id": run_id, "fits": fits, "recommended": candidate, "max_age": settings.max_age} | sources
+            seen = published_model.seen_choice(publications.load_current(home))
+        facts = {"run_id": run_id, "fits": fits, "recommended": candidate, "max_age": settings.max_age, "seen": seen}
+        facts |= sources
         publications.activate_publication(home, folder, facts, settings.keep)
         with warehouse.open_warehouse(home) as connection:
             publication_records.record_current(connection, home)

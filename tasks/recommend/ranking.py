@@ -41,25 +41,29 @@ def rank_items(
     users: np.ndarray | None = None,
     within: np.ndarray | None = None,
     without: np.ndarray | None = None,
+    exclude_seen: bool = True,
 ) -> RankedItems:
-    """Return the best items of each history that are not in it.
+    """Return the best items for each history.
 
     Args:
         users: as in `Model.scores`.
         within, without: for a single user: sorted columns to choose among, and columns to leave out.
+        exclude_seen: whether to leave out the items of the history.
     """
     n = min(n, model.item_count)
-    indptr, seen = histories.indptr, histories.indices
+    indptr, excluded = histories.indptr, histories.indices
+    if not exclude_seen:
+        indptr, excluded = np.zeros_like(indptr), excluded[:0]
     if without is not None and len(without):
-        seen = np.union1d(seen, without).astype(np.int32)
-        indptr = np.array([0, len(seen)])
+        excluded = np.union1d(excluded, without).astype(np.int32)
+        indptr = np.array([0, len(excluded)])
     with kernel_threads(model.threads):
         scores = model.scores(histories, users=users, score=score)
         candidates = None
         if within is not None:  # one row, cut to the candidates
-            candidates = np.setdiff1d(within, seen, assume_unique=True)
-            scores, seen, indptr = scores[:, candidates], seen[:0], np.zeros(2, dtype=np.int64)
-        items, best = top_items(scores, indptr, seen, n)
+            candidates = np.setdiff1d(within, excluded, assume_unique=True)
+            scores, excluded, indptr = scores[:, candidates], excluded[:0], np.zeros(2, dtype=np.int64)
+        items, best = top_items(scores, indptr, excluded, n)
         if candidates is not None and len(candidates):
             items = np.where(items >= 0, candidates[items], -1)
         like = model.like(histories, users=users, items=items)

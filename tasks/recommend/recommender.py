@@ -17,7 +17,7 @@ from oneclass.tasks.recommend.ranking import RankedItems
 from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids, normalize_id
 from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.published_model import PublishedModel
+from oneclass.tasks.stores.published_model import PublishedModel, SeenChoice
 
 USERS_PER_BLOCK = 1024
 
@@ -48,6 +48,7 @@ class Recommender:
         published_at: time of the publication, in UTC.
         max_age: the age from which it is stale, by the setting publish.max_age; None if never.
         model, score: the published model, and the score that orders items.
+        seen: whether the published lists include the items of the users' histories: `include` or `exclude`.
         fitted: the estimator.
         names: ids, titles and columns of the items.
         items: one row per item: item_id, title, users (how many like it).
@@ -62,6 +63,7 @@ class Recommender:
         max_age = published.publication.get("max_age")
         self.max_age = None if max_age is None else timedelta(days=max_age)
         self.model, self.score = published.model, published.score
+        self.seen = published_model.seen_choice(published.publication)
         self.items, self.users = published.items, published.users
         self._histories = published.histories
         self.fitted = registry.load_model(published.model, published.fit, threads=threads)
@@ -74,8 +76,9 @@ class Recommender:
         *,
         within: Iterable[str] | None = None,
         without: Iterable[str] | None = None,
+        seen: SeenChoice | None = None,
     ) -> pl.DataFrame:
-        """Recommend the n best items to a user who likes the items of `history`, without these items.
+        """Recommend the n best items to a user who likes the items of `history`.
 
         An empty history gets the popular items. Unknown items are skipped, with a warning `UnknownItems`.
 
@@ -84,12 +87,13 @@ class Recommender:
                 repeated id the first position counts.
             within: item ids to choose among; all by default.
             without: item ids to leave out.
+            seen: whether to include the items of the history, or exclude them; by default as published.
 
         Returns:
             One row per item, best first; ties go to the item that came first in the logs.
 
         Raises:
-            ValueError: n is below 1.
+            ValueError: n is below 1, or `seen` is neither.
             TypeError: `history` is a single string instead of a list.
         """
         history = check_ids(history, "history")
@@ -98,7 +102,7 @@ class Recommender:
             row = self.names.build_ordered_history(history, "history")
         else:
             row = self.names.history(self.names.column_indices(history, "history"))
-        return self._recommend(row, None, n, within, without)
+        return self._recommend(row, None, n, within, without, seen)
 
     def recommend_for(
         self,
@@ -107,6 +111,7 @@ class Recommender:
         *,
         within: Iterable[str] | None = None,
         without: Iterable[str] | None = None,
+        seen: SeenChoice | None = None,
     ) -> pl.DataFrame:
         """Recommend the n best items to a user of the logs, as in `recommendations.parquet`; arguments as in
         `recommend`.
@@ -115,14 +120,15 @@ class Recommender:
             InputError: no such user.
         """
         row = self._user_row(user_id)
-        return self._recommend(self._stored_history(row), np.array([row], dtype=np.int32), n, within, without)
+        return self._recommend(self._stored_history(row), np.array([row], dtype=np.int32), n, within, without, seen)
 
-    def recommend_many(self, users: pl.DataFrame, n: int = 20) -> pl.DataFrame:
+    def recommend_many(self, users: pl.DataFrame, n: int = 20, *, seen: SeenChoice | None = None) -> pl.DataFrame:
         """Recommend the n best items to many users, in blocks.
 
         Args:
             users: one row per like with the columns `user_id` and `item_id`, a user's rows oldest first; or one row per
                 user of the logs with the column `user_id` only, for their histories in the logs.
+            seen: as in `recommend`.
 
         Returns:
             One row per user and rank: user_id, rank, and the columns of `recommend`; users in order of appearance.
@@ -141,11 +147,18 @@ class Recommender:
         else:
             rows = np.array([self._user_row(name) for name in names], dtype=np.int32)
             histories = self._histories[rows]
-        blocks = []
+        blocks, exclude_seen = [], self._excludes_seen(seen)
         for start in range(0, max(len(names), 1), USERS_PER_BLOCK):  # at least once, for a frame without rows
             block = slice(start, start + USERS_PER_BLOCK)
             block_rows = None if rows is None else rows[block]
-            ranked = ranking.rank_items(self.fitted, self.score, histories[block], _check_count(n), users=block_rows)
+            ranked = ranking.rank_items(
+                self.fitted,
+                self.score,
+                histories[block],
+                _check_count(n),
+                users=block_rows,
+                exclude_seen=exclude_seen,
+            )
             blocks.append(frames.user_frame(ranked, names[block], self.names))
         return pl.concat(blocks)
 
@@ -247,6 +260,7 @@ class Recommender:
         n: int,
         within: Iterable[str] | None,
         without: Iterable[str] | None,
+        seen: SeenChoice | None,
     ) -> pl.DataFrame:
         columns = None
         if within is not None:
@@ -255,9 +269,21 @@ class Recommender:
             columns = self.names.column_indices(within, "within")
         excluded = None if without is None else self.names.column_indices(without, "without")
         ranked = ranking.rank_items(
-            self.fitted, self.score, history, _check_count(n), users=row, within=columns, without=excluded
+            self.fitted,
+            self.score,
+            history,
+            _check_count(n),
+            users=row,
+            within=columns,
+            without=excluded,
+            exclude_seen=self._excludes_seen(seen),
         )
         return frames.item_frame(ranked, self.names)
+
+    def _excludes_seen(self, seen: SeenChoice | None) -> bool:
+        if seen not in (None, "include", "exclude"):
+            raise ValueError(f"seen = {seen!r}: must be 'include' or 'exclude'; None takes what is published")
+        return (seen or self.seen) == "exclude"
 
 
 def _check_count(n: int) -> int:

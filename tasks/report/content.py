@@ -140,4 +140,6 @@ def list_run_facts(overview: Row) -> list[tuple[str, str]]:
         ]
     if overview["first_at"]:
         facts.append(("first and last like", f"{overview['first_at']:%Y-%m-%d} to {overview['last_at']:%Y-%m-%d}"))
+    if overview["seen_items"]:
+        facts.append(("seen items", f"{overview['seen_items']}: {overview['seen_items_reason']}"))
     return facts

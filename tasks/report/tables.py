@@ -14,6 +14,8 @@ from oneclass.tasks.report.plotting import Row, Scale
 
 METRIC_LABELS = {
     "ndcg@100": "how many of the held-out likes are among the first 100, early ones counting more; 1 is perfect",
+    "ndcg@100_new": "the same of the likes that are new to the user, among items that are",
+    "ndcg@100_repeated": "the same of the likes that the user had before, among the items of the history",
     "ndcg@20": "how many of the held-out likes are among the first 20, early ones counting more; 1 is perfect",
     "recall@20": "share of the held-out likes among the first 20, of at most 20",
     "recall@50": "share of the held-out likes among the first 50, of at most 50",

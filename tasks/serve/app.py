@@ -19,6 +19,7 @@ from oneclass.tasks.serve import description
 from oneclass.tasks.serve.access import AccessControl, AccessRules
 from oneclass.tasks.serve.reloader import PublicationWatcher
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.published_model import SeenChoice
 
 MAX_ITEMS = 1000
 KEY_NEEDED = "Each request sends a key as `Authorization: Bearer KEY`."
@@ -94,12 +95,15 @@ def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | Non
         n: Count = 20,
         within: Annotated[Ids, Query(description="items to choose among; all by default")] = None,
         without: Annotated[Ids, Query(description="items to leave out")] = None,
+        seen: Annotated[
+            SeenChoice | None, Query(description="whether to include the items of the history; by default as published")
+        ] = None,
     ) -> Any:
         """The best items for a user of the logs, or for any history, such as item=a&item=b."""
         if (user is None) == (not item):
             raise HTTPException(400, "give `user`, or `item` once for each item of a history")
         shop = watcher.shop
-        filters = {"within": within, "without": without}
+        filters = {"within": within, "without": without, "seen": seen}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnknownItems)  # the answer lists them
             items = shop.recommend(item or (), n, **filters) if user is None else shop.recommend_for(user, n, **filters)

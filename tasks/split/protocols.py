@@ -20,7 +20,7 @@ from oneclass.models.numerics.md5 import select_lowest_md5
 from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
-from oneclass.tasks.split.matrix import insert_table, load_csr, store_roles
+from oneclass.tasks.split.matrix import TRAINING_RELATION, insert_table, load_csr, store_roles
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 from oneclass.tasks.stores.warehouse import query, select
@@ -46,21 +46,27 @@ def _find_next_cut(connection: duckdb.DuckDBPyConnection, edges: str, settings: 
 
 
 def make_next_events(
-    connection: duckdb.DuckDBPyConnection, next_from: date, selection: LikeSelection, *, before: date | None = None
+    connection: duckdb.DuckDBPyConnection,
+    next_from: date,
+    selection: LikeSelection,
+    *,
+    seen_items: bool,
+    before: date | None = None,
 ) -> SplitMatrices:
     """Create `next_events_roles` and return its matrices; test users are training users.
 
     Args:
         next_from: the first day of the targets, of `find_cut_day`.
         selection: by which `binarize` selected likes; only these are counted.
+        seen_items: whether pairs that train and come again are targets too.
         before: leave out edges of this day or later: the split is that of the validation edges.
     """
     events, values = select_like_events(connection, selection)
-    days = {"next_from": next_from, "before": before}
-    connection.execute(sql.statement("split/next_events", events=events), {**days, **values})
+    values = {**values, "next_from": next_from, "before": before, "seen_items": seen_items}
+    connection.execute(sql.statement("split/next_events", events=events), values)
     items = select(connection, "split/next_items")["item_index"].to_numpy()
-    everyone, train = load_csr(connection, "next_events_roles where role = 'train'", len(items))
-    users, targets = load_csr(connection, "next_events_roles where role = 'next'", len(items))
+    everyone, train = load_csr(connection, TRAINING_RELATION["next_events"], len(items))
+    users, targets = load_csr(connection, "next_events_roles where role in ('next', 'again')", len(items))
     rows = np.searchsorted(everyone, users).astype(np.int32)
     name, part_name = ("next_events", "test") if before is None else (NEXT_EVENTS_VALIDATION, "validation")
     logger.info(
@@ -71,7 +77,7 @@ def make_next_events(
         f"{targets.nnz:,}",
         f"{len(users):,}",
     )
-    part = Part(stored_histories=None, targets=targets, users=users, rows=rows)
+    part = Part(stored_histories=None, targets=targets, users=users, rows=rows, seen_items=seen_items)
     return SplitMatrices(name, train, everyone, items.astype(np.int32), {part_name: part})
 
 

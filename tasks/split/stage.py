@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
 from oneclass.tasks.split import explicit_negatives, protocols, validation
 from oneclass.tasks.split.matrix import add_event_ages, add_recency_ranks, load_csr, store_roles
+from oneclass.tasks.split.seen_items import SeenItems, SeenSetting, choose_seen_items, record_choice
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.stores.home import Home
@@ -89,9 +90,13 @@ class Splits:
     """Digests in the matrix store by protocol, including `all_edges` and `next_events_validation`.
 
     Protocols without training edges are absent.
+
+    Attributes:
+        seen_items: whether next_events and published lists include the items of the histories.
     """
 
     digests: dict[str, str] = field(default_factory=dict)
+    seen_items: SeenItems = field(default_factory=SeenItems)
 
 
 def split(
@@ -102,6 +107,7 @@ def split(
     protocols: Sequence[str],
     seed: int,
     optional: Sequence[str] = (),
+    seen: SeenSetting = "auto",
     ids_are_numbers: bool = True,
     given_files: tuple[Sequence[int], Sequence[int]] | None = None,
     likes: BinarizeSettings | None = None,
@@ -117,6 +123,7 @@ def split(
         seed: of the hashes; liang2018 uses its published one.
         optional: those of `protocols` that are left out where the log does not allow them: `next_events`, unless
             MIN_USERS users return by its validation edges.
+        seen: `publish.seen`; the choice is recorded with the run's settings.
         ids_are_numbers: whether liang2018 sorts users numerically or as text.
         given_files: `file_id`s of the train and of the test files, for `given`.
         likes, since, until: by which `binarize` selected likes, for the counts and weights of `next_events`.
@@ -129,10 +136,11 @@ def split(
     by_time, likes = "next_events" in protocols, likes or BinarizeSettings.model_validate({})
     like_values = {**likes.model_dump(), "since": since, "until": until}
     selection = LikeSelection(likes, since, until)
-    arguments = _SplitArguments(protocols, optional, seed, ids_are_numbers, given_files, selection)
+    arguments = _SplitArguments(protocols, optional, seed, seen, ids_are_numbers, given_files, selection)
     parameters = {
         **settings.model_dump(),
         "seed": seed,
+        "seen": seen,
         **{one: one in protocols for one in PROTOCOLS},
         "optional": ",".join(optional),
         "train_files": train_files,
@@ -166,9 +174,12 @@ def split(
                 result = _rewrite_splits(home, connection, settings, arguments, matrix_writer)
             cache.store(result)
         parameters |= result["drawn"]
+        seen_items = SeenItems(**result["seen_items"])
+        record_choice(connection, run_id, seen_items)
     for protocol, message in result["validation"].items():
         logger.info("%s, validation: %s", protocol, message)
-    return Splits(result["digests"])
+    logger.info("seen items: %s; %s", seen_items.choice, seen_items.reason)
+    return Splits(result["digests"], seen_items)
 
 
 @dataclass(frozen=True)
@@ -178,6 +189,7 @@ class _SplitArguments:
     protocols: Sequence[str]
     optional: Sequence[str]
     seed: int
+    seen: SeenSetting
     ids_are_numbers: bool
     given_files: tuple[Sequence[int], Sequence[int]] | None
     selection: LikeSelection
@@ -193,11 +205,13 @@ def _rewrite_splits(
     """Write the roles and matrices of every protocol.
 
     Returns:
-        digests of the matrices; draws that SQL cannot repeat, for the contract; and the log message on each protocol's
-        validation edges.
+        digests of the matrices; draws that SQL cannot repeat and choices, for the contract; the log message on each
+        protocol's validation edges; and whether seen items are included.
     """
     drawn: dict[str, Any] = {}
     messages: dict[str, str] = {}
+    cut_day = protocols.find_cut_day(connection, settings)
+    seen_items = choose_seen_items(connection, arguments.seen, cut_day)
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
     if "strong_generalization" in arguments.protocols:
@@ -219,8 +233,10 @@ def _rewrite_splits(
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in arguments.protocols:
-        day, messages["next_events"] = _store_next_events(connection, settings, arguments, matrix_writer)
-        drawn |= {"next_from": str(day)} if day else {"next_events": False}  # for the contract
+        day, messages["next_events"] = _store_next_events(
+            connection, settings, arguments, matrix_writer, cut_day, seen_items.included
+        )
+        drawn |= {"next_from": str(day), "seen_items": seen_items.included} if day else {"next_events": False}
     if "given" in arguments.protocols:
         assert arguments.given_files is not None
         split_matrices = _load_given_split(connection, arguments.given_files)
@@ -229,7 +245,8 @@ def _rewrite_splits(
     warehouse.drop_temporary(connection)
     connection.execute("delete from diagnostics.leakage")
     connection.execute(sql.statement("split/leakage"))
-    return {"digests": matrix_writer.digests(), "drawn": drawn, "validation": messages}
+    digests = matrix_writer.digests()
+    return {"digests": digests, "drawn": drawn, "validation": messages, "seen_items": asdict(seen_items)}
 
 
 def _store_next_events(
@@ -237,13 +254,19 @@ def _store_next_events(
     settings: SplitSettings,
     arguments: _SplitArguments,
     matrix_writer: MatrixWriter,
+    day: date | None,
+    seen_items: bool,
 ) -> tuple[date | None, str]:
     """Fill `indexed.next_events` and store its matrices and those of its validation edges.
+
+    Args:
+        day: the first day of the targets; None if no event has a time.
+        seen_items: whether pairs that train and come again are targets too.
 
     Returns:
         The first day of the targets, None if the protocol is left out; and the log message on its validation edges.
     """
-    is_optional, day = "next_events" in arguments.optional, protocols.find_cut_day(connection, settings)
+    is_optional = "next_events" in arguments.optional
     if day is None and not is_optional:
         raise InputError(
             "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
@@ -252,7 +275,7 @@ def _store_next_events(
     by_time, message = None, "drawn at random, as split.validation says"
     earlier = day and protocols.find_validation_cut_day(connection, settings, day)
     if earlier and settings.validation != "random":
-        by_time = protocols.make_next_events(connection, earlier, selection, before=day)
+        by_time = protocols.make_next_events(connection, earlier, selection, seen_items=seen_items, before=day)
         users = by_time.parts["validation"].targets.shape[0]
         message = f"the edges from {earlier} on, of {users:,} users"
         if users < MIN_USERS and settings.validation == "auto":
@@ -265,7 +288,7 @@ def _store_next_events(
     if by_time:
         by_time = explicit_negatives.add_explicit_negatives(connection, by_time, seed, earlier)
         matrix_writer.store(by_time, before=earlier)
-    split_matrices = protocols.make_next_events(connection, day, selection)
+    split_matrices = protocols.make_next_events(connection, day, selection, seen_items=seen_items)
     store_roles(connection, "next_events", "next_events_roles")
     split_matrices = explicit_negatives.add_explicit_negatives(connection, split_matrices, seed, day)
     matrix_writer.store(split_matrices, before=day)

@@ -29,13 +29,14 @@ class Part:
     """Users that a protocol ranks items for.
 
     Attributes:
-        stored_histories: (users, items), the known likes of each user, excluded from the ranking. `SequentialHistories`
-            if the split keeps the order. None for training users whose rows of `train` were not copied (`load_split`).
-        targets: (users, items), the likes to find; disjoint from the histories.
+        stored_histories: (users, items), the known likes of each user. `SequentialHistories` if the split keeps the
+            order. None for training users whose rows of `train` were not copied (`load_split`).
+        targets: (users, items), the likes to find; disjoint from the histories unless seen items are ranked.
         users: int32 (users,), their curated `user_index`.
         rows: int32 (users,), their rows in `train`, or None for users not seen in training.
         explicit_negatives: (users, items), explicit negatives held out of the fit, in the log's proportion to the
             targets; None if none are held out.
+        seen_items: whether rankings include the items of the histories.
     """
 
     stored_histories: csr_matrix | None
@@ -43,6 +44,12 @@ class Part:
     users: np.ndarray
     rows: np.ndarray | None = None
     explicit_negatives: csr_matrix | None = None
+    seen_items: bool = False
+
+    @property
+    def excluded(self) -> csr_matrix:
+        """(users, items), the items left out of the rankings: those of the histories, or none."""
+        return csr_matrix(self.targets.shape) if self.seen_items else self.histories
 
     @property
     def histories(self) -> csr_matrix:
@@ -96,7 +103,7 @@ class SplitMatrices:
         rows = None if part.rows is None else part.rows[selected]
         histories = part.histories[selected] if rows is None else self.histories[rows]
         negatives = None if part.explicit_negatives is None else part.explicit_negatives[selected]
-        return Part(histories, part.targets[selected], part.users[selected], rows, negatives)
+        return Part(histories, part.targets[selected], part.users[selected], rows, negatives, part.seen_items)
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,9 @@ class MatrixStoreRows:
 def store_split(home: Home, split: SplitMatrices) -> str:
     """Store a split atomically under the digest of its content, and return the digest."""
     arrays = _split_arrays(split)
-    digest = _split_digest(f"{split.protocol} {split.numbering.get('digest')}", arrays)
+    seen_items = sorted(name for name, part in split.parts.items() if part.seen_items)
+    ranks_seen = f" seen items in {seen_items}" if seen_items else ""
+    digest = _split_digest(f"{split.protocol} {split.numbering.get('digest')}{ranks_seen}", arrays)
     if has_split(home, digest):
         return digest
     target = home.matrices / digest
@@ -135,6 +144,7 @@ def store_split(home: Home, split: SplitMatrices) -> str:
             "parts": sorted(split.parts),
             "shape": list(split.train.shape),
             "numbering": split.numbering,
+            "seen_items": seen_items,
         }
         checksums.write_manifest(partial, RECORD_FILE, description)
         durable.replace_path(partial, target)
@@ -187,7 +197,11 @@ def load_split(
         train,
         arrays["users"],
         arrays["items"],
-        {name: _load_part(arrays, name, ordered_train, histories) for name in wanted},
+        {
+            # Splits that an earlier version stored rank no seen items.
+            name: _load_part(arrays, name, ordered_train, histories, name in description.get("seen_items", ()))
+            for name in wanted
+        },
         description["numbering"],
         arrays.get("train_ends"),
         _load_explicit_negatives(arrays, "train", description["shape"][1]),
@@ -196,7 +210,9 @@ def load_split(
     )
 
 
-def _load_part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix, with_histories: bool) -> Part:
+def _load_part(
+    arrays: dict[str, np.ndarray], name: str, train: csr_matrix, with_histories: bool, seen_items: bool
+) -> Part:
     rows, histories = arrays.get(f"{name}_rows"), None
     if rows is None:
         histories = with_recency_ranks(
@@ -210,7 +226,7 @@ def _load_part(arrays: dict[str, np.ndarray], name: str, train: csr_matrix, with
         _load_matrix(arrays, f"{name}_targets", train.shape[1]),
         _load_explicit_negatives(arrays, name, train.shape[1]),
     )
-    return Part(histories, targets, arrays[f"{name}_users"], rows, negatives)
+    return Part(histories, targets, arrays[f"{name}_users"], rows, negatives, seen_items)
 
 
 def _load_explicit_negatives(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix | None:

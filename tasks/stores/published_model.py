@@ -10,7 +10,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,8 @@ from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
+
+SeenChoice = Literal["include", "exclude"]
 
 MANIFEST_FILE = "manifest.json"
 MODEL_FOLDER = "model"
@@ -92,6 +94,11 @@ def copy_published_model(before: Path, publication: Path) -> None:
             target = publication / file.relative_to(before)
             target.parent.mkdir(parents=True, exist_ok=True)
             _link_or_copy(file, target)
+
+
+def seen_choice(facts: dict[str, Any]) -> SeenChoice:
+    """Return from the facts of a publication whether its lists include seen items; those of earlier versions do not."""
+    return facts.get("seen", "exclude")
 
 
 def has_published_model(home: Home) -> bool:

@@ -107,7 +107,7 @@ def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> Val
     histories, targets = (matrix[chosen][:, known].tocsr() for matrix in (part.histories, part.targets))
     rows = None if part.rows is None else np.searchsorted(trained, part.rows[chosen]).astype(np.int32)
     negatives = None if whole.explicit_negatives is None else whole.explicit_negatives[trained][:, known].tocsr()
-    sampled = Part(histories, targets, part.users[chosen], rows)
+    sampled = Part(histories, targets, part.users[chosen], rows, seen_items=part.seen_items)
     return ValidationData(whole.metric, train[:, known].tocsr(), sampled, negatives)
 
 

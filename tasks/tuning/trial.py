@@ -161,7 +161,7 @@ def sample_users(part: Part, users: int) -> Part:
     users = min(users, len(with_targets))
     chosen = with_targets[np.arange(users) * len(with_targets) // max(users, 1)]
     rows = None if part.rows is None else part.rows[chosen]
-    return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows)
+    return Part(part.histories[chosen], part.targets[chosen], part.users[chosen], rows, seen_items=part.seen_items)
 
 
 def log_outcome(search: Search, outcome: TrialOutcome, best: TrialOutcome | None) -> None:

@@ -8,6 +8,7 @@ from oneclass.data_contracts.contracts import STAGES, load
 
 RUN = "'ml-1m 10:02:03'"
 METRIC = f"insert into evaluation.metrics values ({RUN}, 'given', 'm', 's',"
+NEXT = f"insert into evaluation.metrics values ({RUN}, 'next_events', 'm', 's',"
 COMPARED = f"insert into evaluation.comparisons values ({RUN}, 'given', 'm', 'a', 's',"
 BIN = f"insert into evaluation.ranks_by_degree values ({RUN}, 'm', 's',"
 CELL = f"insert into evaluation.ranks_by_both_degrees values ({RUN}, 'random_graph', 'like',"
@@ -20,6 +21,8 @@ RATIOS = "update diagnostics.hidden_graph_ratios set"
 NIGHT = "update operations.nights set value ="
 SETTLED = "update operations.model_settings set "
 FIT = f"insert into operations.model_fits values ({RUN}, 'given',"
+FIRST_EDGE = "user_index = 0 and item_index = 0"
+CAME_AGAIN = f"update indexed.interactions set first_at = '2025-12-31', last_at = '2026-01-02' where {FIRST_EDGE}"
 SPREAD = "insert into TABLE select 'u' || i, 'i' || i, 5, null, 1, 100 + i, null from range(50) as r(i)"
 LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
 
@@ -248,6 +251,7 @@ BREACHES = {
         update TABLE set role = 'train' where item_index = 0"""
             ),
         ),
+        ("nothing_later_trains", f"{CAME_AGAIN}; update TABLE set role = 'again' where {FIRST_EDGE}"),
     ],
     "indexed.given": [
         ("edges_agree", "insert into TABLE values (0, 0, 'train')"),
@@ -337,6 +341,9 @@ BREACHES = {
             ),
         ),
         ("users_positive", f"{METRIC} 'r', 1, 0, 0)"),
+        ("new_and_repeated_agree", f"{METRIC} 'ndcg@100', 0.5, 0, 3); {METRIC} 'ndcg@100_new', 0.5, 0, 3)"),
+        ("new_and_repeated_agree", f"{NEXT} 'ndcg@100', 0.5, 0, 3); {NEXT} 'ndcg@100_new', 0.5, 0, 2)"),
+        ("new_and_repeated_agree", f"{NEXT} 'ndcg@100', 0.5, 0, 3); {NEXT} 'ndcg@100_repeated', 0.5, 0, 4)"),
         (
             "not_worse_than_popularity",
             (
@@ -579,6 +586,15 @@ def test_roles_of_files_that_are_not_known_are_not_recounted(good, parameters, u
     assert broken(good, "indexed.given", given) == {}
 
 
+def test_an_edge_that_comes_again_is_found_again_only_where_seen_items_are(good, parameters):
+    good.execute(CAME_AGAIN)
+    cases = ("train", False, set()), ("again", True, set()), ("train", True, {"nothing_later_trains"})
+    for role, seen_items, rules in cases:
+        good.execute(f"update indexed.next_events set role = '{role}' where {FIRST_EDGE}")
+        values = {**parameters, "seen_items": seen_items}
+        assert broken(good, "indexed.next_events", values).keys() == rules
+
+
 def test_one_edge_in_place_of_another_is_seen(good, parameters):
     """As many edges as there should be: counts alone would not tell."""
     good.execute("update indexed.leave_one_out set item_index = 2 where user_index = 1 and item_index = 1")
@@ -589,6 +605,17 @@ def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edge
     good.execute("insert into indexed.interactions values (0, 2, 1, null, null, 1, 3, null)")
     assert set(broken(good, "published.recommendations", parameters)) == {"nothing_seen", "everybody_served"}
     assert broken(good, "published.recommendations", {**parameters, "recommendations_made": False}) == {}
+
+
+def test_items_of_a_history_are_recommended_only_where_seen_items_are_included(good, parameters):
+    table, included = "published.recommendations", {**parameters, "seen_items": True}
+    assert set(broken(good, table, included)) == {"everybody_served"}  # all six items are left to each user
+    good.execute(
+        "delete from published.recommendations; insert into published.recommendations "
+        "select 'u' || u, 'i' || i, i, -i * i, null, null from range(1, 4) users(u), range(1, 7) items(i)"
+    )
+    assert broken(good, table, included) == {}
+    assert set(broken(good, table, parameters)) == {"nothing_seen", "everybody_served"}
 
 
 def test_the_count_is_of_all_rows_and_the_samples_are_some(good, parameters):

@@ -74,6 +74,7 @@ FULL = {
     "n": 7,
     "within": ["i4"],
     "without": ["i5", "i6"],
+    "seen": "include",
     "json_": True,
     "host": "::1",
     "port": 0,

@@ -295,6 +295,15 @@ def test_recommendations_leave_the_history_out(name, fitted, checkerboard):
         assert (ids[user] >= 0).all() and (np.diff(scores[user]) <= 0).all()
 
 
+@every_model
+def test_recommendations_with_seen_items_are_the_best_of_all(name, fitted, checkerboard):
+    ids, values = fitted(name).recommend(checkerboard, 7, exclude_seen=False)
+    scores = fitted(name).scores(checkerboard)
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :7]
+    np.testing.assert_array_equal(ids, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(scores, expected, axis=1))
+
+
 def _with(matrix, data=None, indices=None):
     """A copy of a matrix with other values or columns, not validated yet."""
     parts = [matrix.data if data is None else data, matrix.indices if indices is None else indices, matrix.indptr]

@@ -44,7 +44,7 @@ def split_once(tmp_path_factory):
     return home, digests[ALL_EDGES]
 
 
-def publish_model(home, digest, model, run_id, **limits):
+def publish_model(home, digest, model, run_id, *, seen_items=False, **limits):
     fit = train(
         home,
         run_id,
@@ -56,7 +56,9 @@ def publish_model(home, digest, model, run_id, **limits):
     )
     settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), keep=9, **limits)
     choice = ChosenModel(model, MODELS[model].score_names[-1])
-    publish(home, run_id, settings, choice=choice, model_digest=fit.digest, matrices_digest=digest)
+    publish(
+        home, run_id, settings, choice=choice, model_digest=fit.digest, matrices_digest=digest, seen_items=seen_items
+    )
 
 
 @pytest.fixture(scope="session")

@@ -209,7 +209,8 @@ def days(users, seed=1):
 def of_next_events(home, validation_="auto", optional=()):
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation=validation_)
-    return split(home, settings, "run", protocols=["next_events"], seed=1, optional=optional).digests
+    chosen = {"protocols": ["next_events"], "optional": optional, "seen": "exclude"}
+    return split(home, settings, "run", seed=1, **chosen).digests
 
 
 def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log_events, caplog):

@@ -147,6 +147,7 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         model_digest=fit.digest,
         matrices_digest=matrices_digest,
         evaluated=evaluated.run_id,
+        seen_items=evaluated.settings.get("seen_items") == "include",
     )
 
 

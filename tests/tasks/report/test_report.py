@@ -15,7 +15,7 @@ from oneclass.tasks.report.page import draw_figures
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, asked, fill
+from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, SEEN_ITEMS_REASON, asked, fill
 
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
@@ -175,6 +175,10 @@ def test_the_answers_count_what_is_there(home, page):
     assert "random_graph (popularity_x_odds), by mean_rank: 0.8" in page
     assert "The closest law to the users&#39; degrees is the exponential (p = 0.4); the data do not reject the" in page
     assert "the data reject all 1" in page
+
+
+def test_the_choice_on_seen_items_is_stated(page):
+    assert f"<dt>seen items</dt><dd>exclude: {SEEN_ITEMS_REASON}</dd>" in page
 
 
 def test_ids_are_unique_and_links_lead_somewhere(page, tables):

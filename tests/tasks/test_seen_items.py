@@ -1,0 +1,226 @@
+"""Seen items: what `publish.seen` chooses, and next_events with them, against a recount in plain Python."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from datetime import date, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from oneclass.models.evaluation.repeated_items import NEW, REPEATED
+from oneclass.models.popularity import Popularity
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.evaluate import evaluate
+from oneclass.tasks.evaluate.ranking import rank_part_targets
+from oneclass.tasks.orchestration import run_summary
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
+from oneclass.tasks.stores import matrices, runs, warehouse
+from oneclass.tasks.train import train
+
+CUT = date(2026, 5, 1)
+SETTINGS = SplitSettings(next_from=CUT)
+
+
+def draw_events(loyalty, users=120, items=40, seed=5):
+    """Events of users who take an item that they had before with the probability `loyalty`, over 150 days."""
+    random, events = np.random.default_rng(seed), []
+    for user in range(users):
+        taken, times = [], np.sort(random.uniform(0, 150 * 86400, random.integers(2, 25)))
+        for seconds in times:
+            again = [item for item in taken if random.random() < loyalty]
+            item = again[0] if again else int(random.zipf(1.4)) % items
+            if loyalty or item not in taken:
+                events.append((f"u{user}", f"i{item}", 1, datetime(2026, 1, 1) + timedelta(seconds=int(seconds))))
+                taken.append(item)
+    return events
+
+
+def recount(events, cut=CUT):
+    """(pairs before the cut, pairs of known users and items from then on, all pairs from then on)."""
+    before = {event[:2] for event in events if event[3].date() < cut}
+    after = {event[:2] for event in events if event[3].date() >= cut}
+    users, items = ({pair[side] for pair in before} for side in (0, 1))
+    known = {(user, item) for user, item in after if user in users and item in items}
+    return before, known, after
+
+
+def rows(home, query):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def split_next(home, seen="auto", settings=SETTINGS, run_id="run"):
+    return split(home, settings, run_id, protocols=["next_events"], seed=1, seen=seen)
+
+
+@pytest.fixture
+def returning(home, log_events):
+    events = draw_events(loyalty=0.2)
+    log_events(events)
+    binarize(home, BinarizeSettings(), "run")
+    return events
+
+
+def test_auto_includes_seen_items_if_users_come_back_to_them(home, returning, caplog):
+    before, known, _ = recount(returning)
+    repeated = known & before
+    found = split_next(home)
+    assert found.seen_items.included
+    share, users = 100 * len(repeated) / len(known), len({user for user, _ in repeated})
+    assert share > 20 and users > 50
+    figures = (
+        f"{share:.1f} % of {len(known)} pairs of known users and items from {CUT} on are repeats, of {users} users"
+    )
+    assert found.seen_items.reason.startswith(figures)
+    with caplog.at_level("INFO"):
+        assert split_next(home) == found  # of the stored result
+    assert f"seen items: include; {figures}" in caplog.text
+
+
+def test_a_setting_overrides_the_log_and_the_choice_is_recorded_with_the_run(home, returning):
+    for run_id, seen, choice in (("a", "auto", "include"), ("b", "exclude", "exclude"), ("c", "include", "include")):
+        with runs.record_run(home, run_id, "backfill", {"publish": {"seen": seen}, "since": None}):
+            assert split_next(home, seen, run_id=run_id).seen_items.choice == choice
+        ((settings,),) = rows(home, f"select settings from operations.runs where run_id = '{run_id}'")
+        assert json.loads(settings) == {"publish": {"seen": seen}, "since": None, "seen_items": choice}
+    assert "- seen items: include; as publish.seen says\n" in run_summary.summarize_success(home, "c", None)
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        (draw_events(loyalty=0), "0.0 % of"),  # no pair comes again
+        (draw_events(loyalty=0.2, users=40), "users; include takes 5 % and 50 users"),  # too few users to tell
+        (
+            [(user, item, 1) for user, item, *_ in draw_events(loyalty=0.2)],
+            "no event has a time.* publish.seen=include",
+        ),
+    ],
+)
+def test_auto_excludes_seen_items_otherwise(home, log_events, events, reason):
+    log_events(events)
+    binarize(home, BinarizeSettings(), "run")
+    found = split(home, SETTINGS, "run", protocols=["leave_one_out"], seed=1).seen_items
+    assert not found.included and re.search(reason, found.reason)
+
+
+def test_seen_items_are_targets_and_train(home, returning):
+    before, known, after = recount(returning)
+    stored = matrices.load_split(home, split_next(home, "include").digests["next_events"])
+    roles = {(user, item): role for user, item, role in rows(home, "from splits.next_events")}
+    expected = dict.fromkeys(after - known, "dropped") | dict.fromkeys(known, "next") | dict.fromkeys(before, "train")
+    assert roles == expected | dict.fromkeys(known & before, "again")
+    part = stored.parts["test"]
+    assert part.seen_items and part.excluded.shape == part.targets.shape and part.excluded.nnz == 0
+    assert pairs_of(home, stored, part) == known
+    users, items = (
+        dict(rows(home, f"select {side}_index, {side}_id from indexed.{side}s")) for side in ("user", "item")
+    )
+    train = stored.train.tocoo()
+    counted = Counter(event[:2] for event in returning if event[3].date() < CUT)
+    edges = zip(train.row, train.col, train.data, strict=True)
+    assert {(users[stored.users[row]], items[stored.items[column]]): count for row, column, count in edges} == counted
+
+
+def pairs_of(home, stored, part):
+    """The (user_id, item_id) targets of a part."""
+    users, items = (
+        dict(rows(home, f"select {side}_index, {side}_id from indexed.{side}s")) for side in ("user", "item")
+    )
+    targets = part.targets.tocoo()
+    return {
+        (users[part.users[row]], items[stored.items[column]])
+        for row, column in zip(targets.row, targets.col, strict=True)
+    }
+
+
+def test_validation_edges_by_time_include_repeats_before_the_cut_alone(home, returning):
+    firsts = {}
+    for user, item, _, time in returning:
+        firsts[user, item] = min(firsts.get((user, item), time), time)
+    days = sorted(time.date() for time in firsts.values() if time.date() < CUT)
+    earlier = days[int(np.ceil(0.7 * len(days))) - 1]
+    until_cut = [event for event in returning if event[3].date() < CUT]
+    before, known, _ = recount(until_cut, earlier)
+    settings = SplitSettings(next_from=CUT, next_share=0.3, validation="latest")
+    for seen, expected in (("include", known), ("exclude", known - before)):
+        digests = split_next(home, seen, settings).digests
+        stored = matrices.load_split(home, digests["next_events_validation"])
+        part = stored.parts["validation"]
+        assert pairs_of(home, stored, part) == expected and part.seen_items == (seen == "include")
+        assert part.targets.shape[0] == len({user for user, _ in expected})
+
+
+def test_without_them_the_split_is_that_of_the_new_pairs(home, returning):
+    before, known, after = recount(returning)
+    stored = matrices.load_split(home, split_next(home, "exclude").digests["next_events"])
+    roles = {(user, item): role for user, item, role in rows(home, "from splits.next_events")}
+    expected = dict.fromkeys(after, "dropped") | dict.fromkeys(known, "next") | dict.fromkeys(before, "train")
+    assert roles == expected
+    part = stored.parts["test"]
+    assert not part.seen_items and part.excluded is part.histories and part.targets.nnz == len(known - before)
+
+
+def test_a_log_without_repeats_has_the_same_roles_and_matrices_either_way(home, log_events):
+    log_events(draw_events(loyalty=0))
+    binarize(home, BinarizeSettings(), "run")
+    found = []
+    for seen in ("exclude", "include"):
+        stored = matrices.load_split(home, split_next(home, seen).digests["next_events"])
+        part = stored.parts["test"]
+        arrays = [array for m in (stored.train, part.targets) for array in (m.indptr, m.indices, m.data)]
+        found.append((rows(home, "from indexed.next_events"), [array.tolist() for array in arrays], part.rows.tolist()))
+    assert found[0] == found[1]
+
+
+def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, returning):
+    """Popularity, ranked by sorting in plain Python."""
+    before, known, _ = recount(returning)
+    digest = split_next(home, "include").digests["next_events"]
+    stored = matrices.load_split(home, digest)
+    found = rank_part_targets(Popularity().fit(stored.train), "score", stored.parts["test"]).of_users
+    ids = [rows(home, f"select {side}_id from indexed.{side}s order by {side}_index") for side in ("user", "item")]
+    users, items = ([name for (name,) in names] for names in ids)
+    popular = Counter(item for _, item in before)
+    columns = {items[index]: column for column, index in enumerate(stored.items)}
+    ranking = sorted(popular, key=lambda item: (-popular[item], columns[item]))
+
+    def ndcg(candidates, wanted):
+        if not wanted:
+            return None
+        places = [place for place, item in enumerate(candidates[:100]) if item in wanted]
+        ideal = sum(1 / np.log2(place + 2) for place in range(min(100, len(wanted))))
+        return sum(1 / np.log2(place + 2) for place in places) / ideal
+
+    expected = defaultdict(list)
+    for index in stored.parts["test"].users:
+        own = {item for user, item in before if user == users[index]}
+        wanted = {item for user, item in known if user == users[index]}
+        expected["ndcg@100"].append(ndcg(ranking, wanted))
+        expected[NEW].append(ndcg([item for item in ranking if item not in own], wanted - own))
+        expected[REPEATED].append(ndcg([item for item in ranking if item in own], wanted & own))
+    for metric, of_users in expected.items():
+        assert None in of_users or metric == "ndcg@100"
+        np.testing.assert_allclose(found[metric], [np.nan if value is None else value for value in of_users])
+
+    fits = {}
+    for model in ("popularity", "mrf_dense"):
+        settings = MODELS[model].Settings()
+        fit = train(home, "run", protocol="next_events", matrices_digest=digest, model=model, settings=settings, seed=0)
+        fits[model] = fit.digest
+    evaluate(home, "run", "next_events", digest, fits)
+    table = {
+        (model, metric): (value, count)
+        for model, metric, value, count in rows(home, "select model, metric, value, users from evaluation.metrics")
+    }
+    for metric, of_users in expected.items():
+        present = [value for value in of_users if value is not None]
+        assert table["popularity", metric] == (pytest.approx(np.mean(present)), len(present))
+    compared = rows(home, "select metric, users from evaluation.comparisons")
+    assert {(metric, table["popularity", metric][1]) for metric in (NEW, REPEATED)} <= set(compared)
+    assert PROTOCOLS["next_events"].main_metric == "ndcg@100"
