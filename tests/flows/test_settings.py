@@ -78,8 +78,11 @@ def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypat
     assert resolve("demo", home=tmp_path).home.folder == tmp_path / "demo"
 
 
-def test_protocols_default_to_two_or_to_the_given_split(tmp_path):
-    assert resolve("demo", home=tmp_path).protocols == ("strong_generalization", "leave_one_out")
+def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tmp_path):
+    run = resolve("demo", home=tmp_path)
+    assert run.protocols == ("strong_generalization", "leave_one_out", "next_events")
+    assert run.optional_protocols == ("next_events",)
+    assert resolve("demo", home=tmp_path, protocols=["next_events"]).optional_protocols == ()
     assert resolve("gowalla", home=tmp_path, split_files=["train.txt", "test.txt"]).protocols == ("given",)
 
 
