@@ -105,6 +105,7 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         protocols=tuple(stored["protocols"]),
         optional_protocols=tuple(stored.get("optional_protocols", ())),
         models=models,
+        optional_models=tuple(stored.get("optional_models", ())),
         given={name: fields for name, fields in changed.items() if fields},
         **stages,
         cluster=ClusterSettings(given.workers, given.dask, given.dask_unencrypted, store),

@@ -152,6 +152,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         stack.enter_context(run_context(run, run_id, flow_name))
         executor = stack.enter_context(cluster.open_executor(run.cluster, run.home, flow_run.id))
         splits = build_splits(run, run_id)
+        run = drop_optional_models(run, splits)
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tune_settings(run, run_id, splits, executor))
         run, fits, failed = train_models(run, run_id, splits, executor)
@@ -168,6 +169,14 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         if failed:
             raise ModelsFailed(_partial_failure_message(failed, published))
     return published
+
+
+def drop_optional_models(run: RunSettings, splits: Splits) -> RunSettings:
+    """Leave out the models of returns to seen items where lists exclude these."""
+    if splits.seen_items.included or not run.optional_models:
+        return run
+    logger.info("%s: left out, since lists exclude seen items", " and ".join(run.optional_models))
+    return replace(run, models={name: of for name, of in run.models.items() if name not in run.optional_models})
 
 
 def _tune_settings(

@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PROTOCOLS = ("strong_generalization", "leave_one_out", "next_events")
 OPTIONAL_PROTOCOLS = ("next_events",)  # of these, those of logs that allow them
+OPTIONAL_MODELS = ("repeat", "repeat_mixture")  # of a data set's list, left out where lists exclude seen items
 # With less, DuckDB cannot hold one block per thread.
 MIN_MEMORY_BYTES = 256 * 10**6
 
@@ -52,6 +53,7 @@ class RunSettings:
     Attributes:
         models: the settings of each model to train, by its name.
         optional_protocols: those of `protocols` that are left out where the log does not allow them.
+        optional_models: those of `models` that are left out where lists exclude seen items.
         given: the names of the settings that the command line or its files set, by model.
         scanner: of the data set's logs.
         rebuild: whether the events in the warehouse are published anew as in a new home: no log is read, and no gate
@@ -65,6 +67,7 @@ class RunSettings:
     protocols: tuple[str, ...]
     optional_protocols: tuple[str, ...]
     models: dict[str, ModelSettings]
+    optional_models: tuple[str, ...]
     given: dict[str, list[str]]
     ingest: IngestSettings
     binarize: BinarizeSettings
@@ -93,6 +96,7 @@ class RunSettings:
         return {
             **stages,
             "models": fitted,
+            "optional_models": list(self.optional_models),
             "sources": [str(path) for path in self.sources],
             "split_files": [str(path) for path in self.split_files or ()],
             "protocols": list(self.protocols),
@@ -151,8 +155,11 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     if any(settings[name].reads_order for name in model_names):
         settings["split"] = settings["split"].model_copy(update={"order": True})
-    if any(settings[name].reads_times for name in model_names):
+    optional_models = () if given.models else tuple(name for name in model_names if name in OPTIONAL_MODELS)
+    if any(settings[name].reads_times for name in model_names if name not in optional_models):
         settings["split"] = settings["split"].model_copy(update={"times": True})
+    elif optional_models and not settings["split"].times:
+        settings["split"] = settings["split"].model_copy(update={"times": "auto"})
     _check_flags(given)
     cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted, given.store)
     return RunSettings(
@@ -163,6 +170,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         protocols=_resolve_protocols(given.protocols, bool(given.split_files)),
         optional_protocols=() if given.protocols or given.split_files else OPTIONAL_PROTOCOLS,
         models={name: settings[name] for name in model_names},
+        optional_models=optional_models,
         given={name: list(overrides[name]) for name in model_names if name in overrides},
         **{name: settings[name] for name in STAGE_SETTINGS},
         cluster=cluster,

@@ -179,9 +179,11 @@ class Dataset(BaseModel):
         "paired_symbols",
         "binary_matrix",
         "hpf",
+        "repeat",
+        "repeat_mixture",
         "blend",
     )
-    """Models of a run without `--models`."""
+    """Models of a run without `--models`. `repeat` and `repeat_mixture` run where lists include seen items."""
     source: Source | None = None
     """Where new logs are taken from before the landing folder is read."""
     ingest: dict[str, Any] = {}

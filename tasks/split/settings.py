@@ -43,10 +43,10 @@ class SplitSettings(Settings):
         description="Keep with the matrices in which order each user came to like the items: by time, else by the "
         "lines of the logs. A run with a model whose recency_exponent is above 0 sets it.",
     )
-    times: bool = Field(
+    times: bool | Literal["auto"] = Field(
         False,
         description="Keep with the matrices how many days before the end of training each event of an edge was. A run "
-        "with a model that reads times, such as `repeat`, sets it.",
+        "with a model that reads times, such as `repeat`, sets it. `auto`: where lists include seen items.",
     )
     next_from: date | None = Field(None, description="next_events: the first day to be found, instead of by the share.")
 

@@ -20,6 +20,7 @@ from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
 from oneclass.tasks.split import explicit_negatives, protocols, validation
 from oneclass.tasks.split.matrix import add_event_ages, add_recency_ranks, load_csr, store_roles
+from oneclass.tasks.split.protocols import find_cut_day
 from oneclass.tasks.split.seen_items import SeenItems, SeenSetting, choose_seen_items, record_choice
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import matrices, warehouse
@@ -136,7 +137,7 @@ def split(
     by_time, likes = "next_events" in protocols, likes or BinarizeSettings.model_validate({})
     like_values = {**likes.model_dump(), "since": since, "until": until}
     selection = LikeSelection(likes, since, until)
-    arguments = _SplitArguments(protocols, optional, seed, seen, ids_are_numbers, given_files, selection)
+    arguments = _SplitArguments(protocols, optional, seed, ids_are_numbers, given_files, selection)
     parameters = {
         **settings.model_dump(),
         "seed": seed,
@@ -168,10 +169,13 @@ def split(
         )
         result = cache.lookup()
         if not result or not all(matrices.has_split(home, digest) for digest in result["digests"].values()):
+            cut_day = find_cut_day(connection, settings)
+            seen_items = choose_seen_items(connection, seen, cut_day)
+            keeps_times = seen_items.included if settings.times == "auto" else settings.times
+            timed = arguments.selection if keeps_times else None
             with ThreadPoolExecutor(1) as writer:
-                timed = arguments.selection if settings.times else None
                 matrix_writer = MatrixWriter(home, connection, writer, order=settings.order, timed=timed)
-                result = _rewrite_splits(home, connection, settings, arguments, matrix_writer)
+                result = _rewrite_splits(home, connection, settings, arguments, matrix_writer, cut_day, seen_items)
             cache.store(result)
         parameters |= result["drawn"]
         seen_items = SeenItems(**result["seen_items"])
@@ -189,7 +193,6 @@ class _SplitArguments:
     protocols: Sequence[str]
     optional: Sequence[str]
     seed: int
-    seen: SeenSetting
     ids_are_numbers: bool
     given_files: tuple[Sequence[int], Sequence[int]] | None
     selection: LikeSelection
@@ -201,8 +204,13 @@ def _rewrite_splits(
     settings: SplitSettings,
     arguments: _SplitArguments,
     matrix_writer: MatrixWriter,
+    cut_day: date | None,
+    seen_items: SeenItems,
 ) -> dict[str, dict[str, Any]]:
     """Write the roles and matrices of every protocol.
+
+    Args:
+        cut_day: the first day of the targets of next_events; None if no event has a time.
 
     Returns:
         digests of the matrices; draws that SQL cannot repeat and choices, for the contract; the log message on each
@@ -210,8 +218,6 @@ def _rewrite_splits(
     """
     drawn: dict[str, Any] = {}
     messages: dict[str, str] = {}
-    cut_day = protocols.find_cut_day(connection, settings)
-    seen_items = choose_seen_items(connection, arguments.seen, cut_day)
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
     if "strong_generalization" in arguments.protocols:

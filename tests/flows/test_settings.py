@@ -4,12 +4,15 @@ from datetime import date
 
 import pytest
 
+from oneclass.flows import pipeline
 from oneclass.flows.cli import parse_assignment
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import RunSettings
 from oneclass.flows.settings import resolve_settings as resolved
 from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.split.seen_items import SeenItems
+from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.stores.resources import available_cores
 
 
@@ -76,6 +79,16 @@ def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypat
     monkeypatch.setenv("ONECLASS_HOME", str(tmp_path / "of-environment"))
     assert resolve("demo").home.root == tmp_path / "of-environment"
     assert resolve("demo", home=tmp_path).home.folder == tmp_path / "demo"
+
+
+@pytest.mark.parametrize(
+    ("models", "seen", "kept", "times"),
+    [([], True, True, "auto"), ([], False, False, "auto"), (["popularity", "repeat"], False, True, True)],
+)
+def test_models_of_returns_run_by_default_where_lists_include_seen_items(tmp_path, models, seen, kept, times):
+    run = resolve("ml-100k", home=tmp_path, models=models)
+    assert run.split.times == times
+    assert ("repeat" in pipeline.drop_optional_models(run, Splits(seen_items=SeenItems(seen))).models) == kept
 
 
 def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tmp_path):
