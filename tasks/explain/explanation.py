@@ -26,7 +26,7 @@ from oneclass.tasks.explain.item_lists import (
     explain_rank,
     load_published_list,
 )
-from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
+from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION, PROTOCOLS
 from oneclass.tasks.recommend.ranking import explain_score
 from oneclass.tasks.recommend.vocabulary import normalize_id
 from oneclass.tasks.stores import fits, matrices, publications, published_model
@@ -36,7 +36,7 @@ from oneclass.tasks.stores.warehouse import select
 from oneclass.tasks.terminal import escape_controls
 
 # First leave_one_out, whose fits know most of a history.
-PREFERRED_PROTOCOLS = sorted([*PROTOCOLS, ALL_EDGES], key=lambda name: name != "leave_one_out")
+PREFERRED_PROTOCOLS = sorted([*PROTOCOLS, ALL_EDGES, NEXT_EVENTS_VALIDATION], key=lambda name: name != "leave_one_out")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain import page as explanation_page
 from oneclass.tasks.explain.explanation import Explanation, ModelRecommendations, explain_user
-from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
@@ -114,6 +114,15 @@ def test_a_training_user_is_asked_as_such(explained):
         )
         assert not {item.item_id for item in one.items} & (liked - {held_out})
         assert all(item.held_out == (item.item_id == held_out) for item in one.items)
+
+
+def test_fits_to_the_edges_before_validation_come_last(explained, copied):
+    split_digest, settings = explained[1]["leave_one_out"], MODELS["popularity"].Settings()
+    given = {"matrices_digest": split_digest, "model": "popularity", "settings": settings, "seed": 0}
+    train(copied, "run", protocol=NEXT_EVENTS_VALIDATION, **given)
+    publish(copied, "run", PublishSettings())
+    (found,) = explain_user(copied, "u7", models=["popularity"]).by_model
+    assert found.protocol == "leave_one_out"
 
 
 def test_the_reasons_are_the_largest_weights_of_the_history(explained):
