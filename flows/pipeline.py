@@ -31,7 +31,7 @@ from oneclass.tasks.ingest.stage import ingest_task
 from oneclass.tasks.orchestration import artifacts, reconcile
 from oneclass.tasks.orchestration.notifications import send_notifications
 from oneclass.tasks.orchestration.progress import format_duration
-from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_split
+from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_splits, list_splits
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.report import report_task
 from oneclass.tasks.split.stage import Splits, split_task
@@ -187,7 +187,7 @@ def _tune_settings(
     return tune_task(
         run.home,
         run_id,
-        protocol=judged_by or next((name for name in PROTOCOLS if name in splits.digests), None),
+        protocol=judged_by or next((name for name in PROTOCOLS if list_splits(name, splits.digests)), None),
         digests=splits.digests,
         models=run.models,
         request=SearchRequest(run.train.tune, run.given, list(run.dataset.models)),
@@ -202,12 +202,12 @@ def _evaluate_protocols(
 ) -> dict[str, str]:
     """Evaluate the fits on every protocol's test part and return the models that failed, with their errors."""
     failed: dict[str, str] = {}
-    for protocol in (name for name in run.protocols if name in fits):
-        judged_on = find_validation_split(protocol, splits.digests)
-        validation = (splits.digests[judged_on], fits[judged_on]) if judged_on != protocol else None
-        digest = splits.digests[protocol]
-        evaluated = evaluate_task(run.home, run_id, protocol, digest, fits[protocol], executor, validation=validation)
-        failed |= evaluated.failed
+    for protocol in run.protocols:
+        if tested := list_splits(protocol, fits):
+            judged_on = dict.fromkeys([*tested, *find_validation_splits(protocol, fits)])
+            (digest, of_split), *further = [(splits.digests[name], fits[name]) for name in judged_on]
+            evaluated = evaluate_task(run.home, run_id, protocol, digest, of_split, executor, further=further)
+            failed |= evaluated.failed
     return failed
 
 

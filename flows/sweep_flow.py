@@ -1,6 +1,7 @@
 """The flow `sweep`: refit a model with some settings varied, for figures of the report."""
 
 import logging
+from dataclasses import replace
 
 from prefect import flow
 from prefect.runtime import flow_run
@@ -32,6 +33,8 @@ def sweep(given: SweepParameters) -> dict[str, list[SweepResult]]:
     """
     names = sweeps.check_sweep_names(given.sweep)
     run = prepared_run() or resolve_settings(sweep_parameters(given))
+    # A sweep refits on one split.
+    run = replace(run, split=run.split.model_copy(update={"min_validation_users": 0}))
     run_id = reconcile.current_run_id()
     with (
         run_context(run, run_id, "sweep", sweeps=names),

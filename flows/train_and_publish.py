@@ -17,7 +17,9 @@ from oneclass.tasks.protocols import (
     ALL_EDGES,
     NEXT_EVENTS_VALIDATION,
     choose_publish_protocol,
-    find_validation_split,
+    find_protocol,
+    find_validation_splits,
+    list_splits,
 )
 from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.choice import ChosenModel, choose_model
@@ -43,7 +45,8 @@ def train_models(
         and model; and the failed models with their errors.
     """
     failed: dict[str, str] = {}
-    protocols = [name for name in (*run.protocols, NEXT_EVENTS_VALIDATION) if name in splits.digests]
+    in_order = (*run.protocols, NEXT_EVENTS_VALIDATION)
+    protocols = [split for name in in_order for split in list_splits(name, splits.digests)]
     components_run = replace(run, models={name: of for name, of in run.models.items() if name != BLEND_MODEL})
     pending = _submit_fits(run, splits, protocols, executor)
     fits = {
@@ -70,7 +73,7 @@ def _find_weighing_protocol(run: RunSettings, splits: Splits, split: str) -> str
 
     It is the one that chooses what is published; but tables on users never seen have a blend that such users weighed.
     """
-    if split in UNSEEN_USERS_SPLITS and "strong_generalization" in splits.digests:
+    if find_protocol(split) in UNSEEN_USERS_SPLITS and list_splits("strong_generalization", splits.digests):
         return "strong_generalization"
     protocol = choose_publish_protocol(run.publish.protocol, splits.digests)
     return protocol or next((name for name in ("next_events", "given") if name in splits.digests), None)
@@ -91,13 +94,12 @@ def _choose_blend(
     if protocol is None:
         logger.info("blend: no protocol of this run has validation edges to weigh models by")
         return None
-    judged_on = find_validation_split(protocol, splits.digests)
+    judged_on = find_validation_splits(protocol, splits.digests)
     return blend_task(
         run.home,
         run_id if is_published else None,
         protocol=protocol,
-        matrices_digest=splits.digests[judged_on],
-        digests=fits[judged_on],
+        judged=[(splits.digests[name], fits[name]) for name in judged_on],
         settings=run.models,
         seed=run.seed,
         day=run.until or date.today(),
@@ -198,15 +200,17 @@ def publish_run(
     if not candidates:
         raise OneclassError("\n".join(f"{model} failed: {error}" for model, error in failed.items()))
     protocol = choose_publish_protocol(run.publish.protocol, splits.digests)
-    judged_on = find_validation_split(protocol, splits.digests) if protocol else ""
-    choice = choose_model(run.home, run_id, run.publish, candidates, protocol)
+    judged_on = find_validation_splits(protocol, splits.digests) if protocol else []
+    choice = choose_model(run.home, run_id, run.publish, candidates, protocol, folds=len(judged_on))
     night = promotion.ChallengerRun(
         choice.model,
         choice.score,
         settings=run.models,
         protocol=protocol,
-        fits={model: digest for model, digest in fits.get(judged_on, {}).items() if model not in failed},
-        matrices_digest=splits.digests.get(judged_on),
+        judged=[
+            (splits.digests[name], {model: digest for model, digest in fits[name].items() if model not in failed})
+            for name in judged_on
+        ],
         seed=run.seed,
         manual=run.publish.model is not None,
         reason=choice.reason,

@@ -18,7 +18,7 @@ from oneclass.tasks import cluster, tuning
 from oneclass.tasks.cluster import Executor
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.orchestration import reconcile
-from oneclass.tasks.protocols import choose_publish_protocol, find_validation_split
+from oneclass.tasks.protocols import choose_publish_protocol, describe_folds, find_validation_splits, list_splits
 from oneclass.tasks.tuning import Search, Study
 
 logger = logging.getLogger(__name__)
@@ -49,18 +49,26 @@ def tune(given: TuneParameters) -> TuneResult:
         digests = build_splits(run, run_id).digests
         by_default = choose_publish_protocol(run.publish.protocol, digests)
         chosen = given.protocol or by_default or run.protocols[0]
-        if chosen not in digests:
+        if not list_splits(chosen, digests):
             raise InputError(f"{chosen}: no edge is left to train on; the log is too small to tune on.")
-        digest = digests[find_validation_split(chosen, digests)]
-        settings = run.models[given.model]
-        search = Search(given.model, chosen, digest, settings, space, run.seed, batch_size=given.batch_size)
+        digest, *further_folds = [digests[split] for split in find_validation_splits(chosen, digests)]
+        search = Search(
+            given.model,
+            chosen,
+            digest,
+            run.models[given.model],
+            space,
+            run.seed,
+            batch_size=given.batch_size,
+            further_folds=tuple(further_folds),
+        )
         return _run_search(run, search, given, executor)
 
 
 def _run_search(run: RunSettings, search: Search, given: TuneParameters, executor: Executor) -> TuneResult:
     """Run rounds of trials until the study has the requested number or the time limit is reached."""
     validation = search.validation_data(run.home)
-    users = validation.users
+    users = search.count_users(run.home)
     study, until = Study(run.home, search), time.monotonic() + 60 * (given.timeout or math.inf)
     _log_search(search, study, users, given.trials)
     fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
@@ -82,10 +90,11 @@ def _run_search(run: RunSettings, search: Search, given: TuneParameters, executo
 
 def _log_search(search: Search, study: Study, users: int, trials: int) -> None:
     logger.info(
-        "tuning %s by %s of %s validation users (%s), over %s",
+        "tuning %s by %s of %s validation users%s (%s), over %s",
         search.model,
         search.metric,
         f"{users:,}",
+        describe_folds(search.folds),
         search.protocol,
         ", ".join(search.space),
     )

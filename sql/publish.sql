@@ -91,7 +91,7 @@ order by user_index, rank
 -- name: main_table
 -- One row per protocol, model, score and main metric of one run: protocols in their order, the best list first,
 -- then its metrics in their order. `difference` and what follows is the list's paired comparison with the best by the
--- first metric, null for the best itself; `p_value` is not corrected.
+-- first metric, null for the best itself; `p_value` is not corrected. `folds`: how many of the users' folds were fitted.
 with main(protocol, metric, place) as (
     select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
 ), found as (
@@ -129,12 +129,20 @@ with main(protocol, metric, place) as (
         on (best.protocol, best.metric, best.model, best.score)
             = (pairs.protocol, pairs.metric, pairs.other_model, pairs.other_score)
     where list_place = 1
+), folded as (
+    select
+        split_part(protocol, '_fold_', 1) as protocol,
+        count(distinct protocol) as folds
+    from operations.model_fits
+    where run_id = $run_id and contains(protocol, '_fold_')
+    group by all
 )
 select
     protocol,
     model,
     score,
     users,
+    coalesce(folds, 1) as folds,
     difference,
     difference_error,
     p_value,
@@ -144,6 +152,7 @@ select
 from found
 join judged using (protocol, model, score)
 left join against_best using (protocol, model, score)
+left join folded using (protocol)
 order by list_position($protocols, protocol), list_place, place
 
 -- name: popularity_tests

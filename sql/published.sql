@@ -12,7 +12,7 @@ order by all
 
 -- name: fits
 -- One row per model and protocol fitted in a run (or in the run whose evaluation is published), with its score that ranks
--- best by the protocol's main metric (null where the protocol has no metrics).
+-- best by the protocol's main metric, of a fold by that of all folds (null where the protocol has no metrics).
 with main(protocol, metric, place) as (
     select unnest($protocols::varchar[]), unnest($metrics::varchar[]), unnest($places::integer[])
 ), best as (
@@ -26,12 +26,12 @@ with main(protocol, metric, place) as (
     group by protocol, model
 )
 select distinct
-    model,
-    protocol,
+    fits.model,
+    fits.protocol,
     digest,
     score
-from operations.model_fits
-left join best using (protocol, model)
+from operations.model_fits as fits
+left join best on (best.protocol, best.model) = (split_part(fits.protocol, '_fold_', 1), fits.model)
 where run_id in ($run_id, $evaluated)
 order by model, protocol
 

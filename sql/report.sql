@@ -307,15 +307,16 @@ where run_id = $run_id
 order by model, degree_low
 
 -- name: fits
--- One row per model and protocol fitted in a run.
+-- One row per model and protocol fitted in a run, the fits of all folds together.
 select
     model,
-    protocol,
-    seconds,
-    peak_bytes,
-    saved_bytes
+    split_part(protocol, '_fold_', 1) as protocol,
+    sum(seconds) as seconds,
+    max(peak_bytes) as peak_bytes,
+    sum(saved_bytes)::bigint as saved_bytes
 from operations.model_fits
 where run_id = $run_id
+group by all
 order by protocol, model
 
 -- name: model_settings

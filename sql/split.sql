@@ -12,7 +12,8 @@ having count(*) >= {min_user_edges}
 order by user_index
 
 -- name: hashed_users
--- One row per user: the part depends on the user's id and the seed alone, so it never moves.
+-- One row per user: the part depends on the user's id and the seed alone, so it never moves. Draws from $test_from to below
+-- $validation_from are for test, and from there to below $validation_to for validation.
 create or replace temp table user_parts as
 with draws as (
     select
@@ -24,9 +25,9 @@ with draws as (
 select
     user_index,
     (case
-        when draw < $held_out_share then 'test'
-        when draw < 2 * $held_out_share then 'validation'
-        else 'train'
+        when draw < $test_from or draw >= $validation_to then 'train'
+        when draw < $validation_from then 'test'
+        else 'validation'
     end)::enum('train', 'validation', 'test') as part
 from draws
 
@@ -404,8 +405,17 @@ from aged
 -- diagnostics.leakage: one row per protocol with targets of known times. `future_edges` is the mean over its targets of the
 -- number of training edges that first appear on a later day, `future_items` that of items whose first training edge does.
 -- Of next_events the targets that also train are left out, whose later events have no date here.
+-- With $folds above 1 strong_generalization is counted fold by fold; `edges` and `items` are means over the folds.
 insert into diagnostics.leakage
-with roles as (
+with fold_numbers as (
+    select
+        user_index,
+        floor((md5_number($seed || ':part:' || user_id) % 1000000007)::double / 1000000007 * $folds)::integer as fold
+    from indexed.users
+    where $folds > 1
+), folds as (
+    select unnest(range($folds))::integer as fold
+), roles as (
     select
         'strong_generalization' as protocol,
         user_index,
@@ -413,6 +423,17 @@ with roles as (
         role = 'fit' as trains,
         part = 'test' and role = 'target' as is_target
     from indexed.strong_generalization
+    where $folds = 1
+    union all
+    select
+        'strong_generalization_fold_' || folds.fold,
+        user_index,
+        item_index,
+        fold_numbers.fold <> folds.fold,
+        fold_numbers.fold = folds.fold and role = 'target'
+    from indexed.strong_generalization
+    join fold_numbers using (user_index)
+    cross join folds
     union all
     select 'leave_one_out', user_index, item_index, role = 'train', role = 'held_out' from indexed.leave_one_out
     union all
@@ -457,15 +478,25 @@ with roles as (
     window later_days as (
         partition by protocol order by day desc rows between unbounded preceding and 1 preceding
     )
+), by_fold as (
+    select
+        split_part(protocol, '_fold_', 1) as protocol,
+        sum(targets) as targets,
+        sum(edges) as edges,
+        sum(items) as items,
+        sum(targets * later_edges) as later_edges,
+        sum(targets * later_items) as later_items
+    from later
+    group by later.protocol
 )
 select
     protocol,
     sum(targets),
-    sum(edges),
-    sum(items),
-    sum(targets * later_edges) / sum(targets),
-    sum(targets * later_items) / sum(targets)
-from later
+    round(avg(edges)),
+    round(avg(items)),
+    sum(later_edges) / sum(targets),
+    sum(later_items) / sum(targets)
+from by_fold
 group by protocol
 having sum(targets) > 0
 

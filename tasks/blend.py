@@ -5,7 +5,7 @@ training edges (`tasks.tuning.search`), and the models are fitted again on the r
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
 import numpy as np
@@ -22,7 +22,7 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import memory_errors
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, describe_folds
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part
@@ -37,14 +37,15 @@ MAX_CANDIDATES = 8  # models in the weight search
 MAX_VALIDATION_USERS = 4000
 BLOCK_ENTRIES = 1 << 24  # scores held at a time
 
+Candidate = list[Model]  # one model, fitted for each fold
+
 
 def choose_components(
     home: Home,
     run_id: str | None,
     *,
     protocol: str,
-    matrices_digest: str,
-    digests: Mapping[str, str],
+    judged: Sequence[FittedSplit],
     settings: Mapping[str, ModelSettings],
     seed: int,
     day: date,
@@ -58,51 +59,50 @@ def choose_components(
     Args:
         run_id: the run whose settings the choice becomes; None for a blend of one protocol's table alone.
         protocol: strong_generalization, next_events or given.
-        matrices_digest: of the split that has its validation part, or is to have one drawn.
-        digests: of the fits on its training edges, by model.
-        settings: of these models.
+        judged: the split that has its validation part, or is to have one drawn, or the folds; with their fits.
+        settings: of the fitted models.
         seed: of the folds, of a held-out validation part and of the fits on the rest.
         day: the run takes events up to this day.
     """
-    split = matrices.load_split(home, matrices_digest, parts=("validation",))
-    train, held_out = split.train, split.parts.get("validation")
-    if held_out is None:
-        data = load_validation(home, protocol, matrices_digest, seed)
-        train, part = data.train, sample_users(data.part, MAX_VALIDATION_USERS)
+    metric, (digest, fitted) = PROTOCOLS[protocol].tuned_by, judged[0]
+    names = [name for name in fitted if all(name in of_fold for _, of_fold in judged)]
+    splits = [matrices.load_split(home, of_fold, parts=("validation",)) for of_fold, _ in judged]
+    train, held_out = splits[0].train, [split.parts["validation"] for split in splits if "validation" in split.parts]
+    if not held_out:
+        data = load_validation(home, protocol, digest, seed)
+        train, held_out = data.train, [data.part]
+        candidates = _fit_candidates(train, {name: settings[name] for name in names}, seed, home.limits.threads)
     else:
-        part = sample_users(held_out, MAX_VALIDATION_USERS)
-    count = part.targets.shape[0]
+        candidates = ([fits.load_fit(home, name, of_fold[name]) for _, of_fold in judged] for name in names)
+    parts = [sample_users(part, MAX_VALIDATION_USERS) for part in held_out]
+    count = sum(part.targets.shape[0] for part in parts)
+    users = f"{count:,} validation users{describe_folds(len(parts))}"
     if count < MIN_USERS:
-        return _log_rejection(home, run_id, f"{count} validation users are too few to weigh models by")
-    if held_out is not None:
-        models = (fits.load_fit(home, name, digest) for name, digest in digests.items())
-    else:
-        models = _fit_candidates(train, {name: settings[name] for name in digests}, seed, home.limits.threads)
-    metric = PROTOCOLS[protocol].tuned_by
-    lists = _rank_single_models(models, part, metric)
+        return _log_rejection(home, run_id, f"{users} are too few to weigh models by")
+    lists = _rank_single_models(candidates, parts, metric)
     if len(lists) < 2:
         return _log_rejection(home, run_id, "there are not two models to add")
     with kernel_threads(home.limits.threads):
         cutoff = int(metric.partition("@")[2])
-        result = search_weights(Candidates.from_blocks(_score_blocks(lists, part), cutoff), seed)
+        result = search_weights(Candidates.from_blocks(_score_blocks(lists, parts), cutoff), seed)
     blend = _component_settings(lists, result, settings)
     alone, blended = result.alone[result.best].mean(), result.cross_validated.mean()
-    best = f"{lists[result.best][0].name}/{lists[result.best][1]}"
+    best = f"{lists[result.best][0][0].name}/{lists[result.best][1]}"
     gain = metrics.compare_paired(result.cross_validated, result.alone[result.best])
     gain_in_s = metrics.compare_paired(result.cross_validated_mean_rank, result.mean_rank_alone)
     figures = (
         f"{metric} {blended:.4f} by cross-validation, {best} alone {alone:.4f} ({_describe_gain(gain)}, S "
-        f"{_describe_gain(gain_in_s)})"
+        f"{_describe_gain(gain_in_s)}) over {users}"
     )
     if blend is None or not is_worth_blending(gain, gain_in_s):
         return _log_rejection(home, run_id, f"no blend gains more than its error on its best component: {figures}")
     error = metrics.mean_and_error(result.cross_validated).standard_error
     reason = "" if _exceeds_error(gain) else ", for its gain in S"
-    logger.info("blend, %s: %s%s; %s over %d users", protocol, _describe_weights(blend), reason, figures, count)
+    logger.info("blend, %s: %s%s; %s", protocol, _describe_weights(blend), reason, figures)
     row = {
         "protocol": protocol, "searched_on": day, "metric": metric, "trials": result.tried, "at_start": float(alone),
         "reached": float(blended), "standard_error": error, "users": train.shape[0],
-        "items": train.shape[1], "edges": train.nnz, "key": matrices_digest,
+        "items": train.shape[1], "edges": train.nnz, "key": digest,
     }  # fmt: skip
     if run_id is not None:
         record_settings(home, run_id, [ChosenSettings("blend", "search", _describe_weights(blend), blend, row)])
@@ -124,7 +124,7 @@ def _describe_gain(gain: Comparison) -> str:
 
 def _fit_candidates(
     train: csr_matrix, settings: Mapping[str, ModelSettings], seed: int, threads: int
-) -> Iterator[Model]:
+) -> Iterator[Candidate]:
     """Fit the candidates on the training edges without the validation part; models that fail are left out."""
     for name, model_settings in settings.items():
         logger.info("blend: fitting %s on %s edges to weigh it", name, f"{train.nnz:,}")
@@ -132,43 +132,47 @@ def _fit_candidates(
             needed = MODELS[name].fit_bytes(model_settings, train.shape, train.nnz)
             with memory_errors.guard_model_memory(f"blend: {name}", needed):
                 model = MODELS[name](model_settings, seed=seed, threads=threads).fit(train)
-            yield model
+            yield [model]
         except Exception as error:
             if not is_model_error(error):
                 raise
             logger.warning("blend: %s is left out: %s", name, error)
 
 
-def _rank_single_models(models: Iterator[Model], part: Part, metric: str) -> list[tuple[Model, str]]:
+def _rank_single_models(
+    candidates: Iterator[Candidate], parts: Sequence[Part], metric: str
+) -> list[tuple[Candidate, str]]:
     """Return the best single models, each with its best score, best first; others are not held in memory."""
-    ranked: list[tuple[float, Model, str]] = []
-    for model in models:
-        mean, score = evaluate_model(model, part, metric)
-        ranked.append((mean.value, model, score))
+    ranked: list[tuple[float, Candidate, str]] = []
+    for models in candidates:
+        mean, score = evaluate_model(models, parts, metric)
+        ranked.append((mean.value, models, score))
         ranked = sorted(ranked, key=lambda entry: -entry[0])[:MAX_CANDIDATES]
-    return [(model, score) for _, model, score in ranked]
+    return [(models, score) for _, models, score in ranked]
 
 
-def _score_blocks(lists: list[tuple[Model, str]], part: Part) -> Iterator[tuple]:
-    """Yield the normalised scores of every list, excluded items and targets of blocks of users."""
-    count, items = part.histories.shape
-    step = max(1, BLOCK_ENTRIES // (items * len(lists)))
-    for start in range(0, count, step):
-        histories, targets = part.histories[start : start + step], part.targets[start : start + step]
-        users = None if part.rows is None else part.rows[start : start + step]
-        scores = [
-            normalize_scores(model.scores(histories, users=users, score=score), histories) for model, score in lists
-        ]
-        yield np.stack(scores), part.excluded[start : start + step], targets
+def _score_blocks(lists: list[tuple[Candidate, str]], parts: Sequence[Part]) -> Iterator[tuple]:
+    """Yield the normalised scores of every list, excluded items and targets of blocks of users, part after part."""
+    for number, part in enumerate(parts):
+        count, items = part.histories.shape
+        step = max(1, BLOCK_ENTRIES // (items * len(lists)))
+        for start in range(0, count, step):
+            histories, targets = part.histories[start : start + step], part.targets[start : start + step]
+            users = None if part.rows is None else part.rows[start : start + step]
+            scores = [
+                normalize_scores(models[number].scores(histories, users=users, score=score), histories)
+                for models, score in lists
+            ]
+            yield np.stack(scores), part.excluded[start : start + step], targets
 
 
 def _component_settings(
-    lists: list[tuple[Model, str]], weight_search: WeightSearchResult, settings: Mapping[str, ModelSettings]
+    lists: list[tuple[Candidate, str]], weight_search: WeightSearchResult, settings: Mapping[str, ModelSettings]
 ) -> BlendSettings | None:
     """Return the settings of the components with a weight; None if there are fewer than two."""
     components = [
         Component(model=model.name, score=score, weight=weight, settings=settings[model.name].model_dump(mode="json"))
-        for (model, score), weight in zip(lists, weight_search.weights, strict=True)
+        for ((model, *_), score), weight in zip(lists, weight_search.weights, strict=True)
         if weight
     ]
     return BlendSettings(components=tuple(components)) if len(components) > 1 else None

@@ -14,7 +14,7 @@ from scipy.special import stdtr
 
 from oneclass.models.evaluation.metrics import Comparison
 from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best, adjust_holm
-from oneclass.tasks.protocols import PROTOCOLS, main_metric_parameters
+from oneclass.tasks.protocols import PROTOCOLS, describe_folds, main_metric_parameters
 from oneclass.tasks.stores import warehouse
 
 RANDOM_MEAN_RANK = 0.5  # the mean rank of random scores
@@ -23,6 +23,10 @@ DIFFERENCE_LABEL = "minus the best"
 COMPARISON_LEGEND = (
     "The last column is the difference from the best by the first metric, paired over the same users. `=`: cannot be "
     "told from it (Holm's procedure over all lists, 5 %). ± is one standard error."
+)
+FOLDS_NOTE = (
+    "Each user is a test user of models that were fitted on the other folds. The same users choose settings, weights "
+    "and, by this protocol, the published list, so that the values of what they chose are slightly too high."
 )
 LEGEND = f"**Bold**: the best. {COMPARISON_LEGEND}"
 
@@ -40,6 +44,7 @@ class LeaderboardRow:
         weaknesses: a sentence for each way in which the model is worse than a trivial baseline.
         against_best: its first metric less that of the best, paired over users, with the p-value corrected by
             `adjust_against_best`; None for the best itself.
+        folds: the number of folds that the users are in, 1 without.
     """
 
     protocol: str
@@ -50,6 +55,12 @@ class LeaderboardRow:
     standing: str
     weaknesses: tuple[str, ...] = ()
     against_best: Comparison | None = None
+    folds: int = 1
+
+    @property
+    def described_users(self) -> str:
+        """The number of users, and of their folds."""
+        return f"{self.users:,} users{describe_folds(self.folds)}"
 
 
 def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[LeaderboardRow]:
@@ -79,6 +90,7 @@ def _mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
             {metric: (value, error) for metric, value, error in of_list[:, -3:].iter_rows()},
             "best" if i == 0 else "" if surely_worse else "level",
             against_best=compared,
+            folds=first["folds"],
         )
 
 
@@ -166,7 +178,8 @@ def format_markdown(table: list[LeaderboardRow], title: str) -> str:
     lines = [f"# {title}", ""]
     for protocol, chosen in group_by_protocol(table).items():
         names = [*PROTOCOLS[protocol].main_metrics, DIFFERENCE_LABEL]
-        lines += [f"## {protocol}", "", f"{chosen[0].users:,} users", ""]
+        lines += [f"## {protocol}", "", chosen[0].described_users, ""]
+        lines += [FOLDS_NOTE, ""] if chosen[0].folds > 1 else []
         lines += ["| model | score | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
         lines += [
             "| " + " | ".join([_display_name(row), row.score, *_format_cells(row, "**")]) + " |" for row in chosen
@@ -180,12 +193,13 @@ def format_plain(table: list[LeaderboardRow]) -> str:
     """Format the table for a terminal; the weaknesses of its models follow each protocol's rows."""
     blocks = []
     for protocol, chosen in group_by_protocol(table).items():
-        header = [f"{protocol} ({chosen[0].users:,} users)", "", *PROTOCOLS[protocol].main_metrics, DIFFERENCE_LABEL]
+        header = [f"{protocol} ({chosen[0].described_users})", "", *PROTOCOLS[protocol].main_metrics, DIFFERENCE_LABEL]
         grid = [header] + [
             [_display_name(row), "" if row.score == "score" else row.score, *_format_cells(row)] for row in chosen
         ]
         widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
         lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in grid]
+        lines += [FOLDS_NOTE] if chosen[0].folds > 1 else []
         blocks.append("\n".join([*lines, *(f"{WEAK_MARK} {sentence}." for sentence in list_weaknesses(chosen))]))
     return "\n\n".join(blocks)
 

@@ -1,6 +1,6 @@
 """The evaluation protocols: how each holds edges out, and its metrics. The only definition of both."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from oneclass.tasks.errors import InputError
@@ -56,19 +56,48 @@ PROTOCOLS = {
 ALL_EDGES = "all_edges"  # not a protocol: every curated edge, for the published model
 # Not a protocol: next_events with its cut repeated on its own training edges, whose targets are validation edges.
 NEXT_EVENTS_VALIDATION = "next_events_validation"
+# In the name of a fold's split, between its protocol and its number.
+FOLD_INFIX = "_fold_"
 # The protocols that may choose what is published, the preferred first, with the split that has their validation part.
 PUBLISH_PROTOCOLS = {"next_events": NEXT_EVENTS_VALIDATION, "strong_generalization": "strong_generalization"}
 # The metric that the published model is chosen by, on validation users; the same under both protocols that may choose.
 VALIDATION_METRIC = f"validation_{PROTOCOLS['strong_generalization'].tuned_by}"
 
+FittedSplit = tuple[str, Mapping[str, str]]  # digest of a split, and of the models' fits on it by name
 
-def find_validation_split(protocol: str, splits: Collection[str]) -> str:
-    """Return the name of the split, of those of a run, by whose validation part models are judged for a protocol.
+
+def name_fold(protocol: str, number: int) -> str:
+    """Return the name of the split of a fold, counted from 1."""
+    return f"{protocol}{FOLD_INFIX}{number}"
+
+
+def is_fold(split: str) -> bool:
+    """Whether the split is a fold, whose test users are its validation users too."""
+    return FOLD_INFIX in split
+
+
+def find_protocol(split: str) -> str:
+    """Return the protocol of a split or fold."""
+    return split.partition(FOLD_INFIX)[0]
+
+
+def list_splits(protocol: str, splits: Collection[str]) -> list[str]:
+    """Return the names of a protocol's splits, of those of a run: its only one, or its folds."""
+    return [split for split in splits if find_protocol(split) == protocol]
+
+
+def find_validation_splits(protocol: str, splits: Collection[str]) -> list[str]:
+    """Return the names of the splits, of those of a run, by whose validation parts models are judged for a protocol.
 
     A split without such a part has it drawn from its training edges (`tasks.tuning.search`).
     """
     by_time = protocol == "next_events" and NEXT_EVENTS_VALIDATION in splits
-    return NEXT_EVENTS_VALIDATION if by_time else protocol
+    return [NEXT_EVENTS_VALIDATION] if by_time else list_splits(protocol, splits)
+
+
+def describe_folds(count: int) -> str:
+    """Return words to follow a number of users who are judged by in so many splits; empty for one."""
+    return f" in {count} folds" if count > 1 else ""
 
 
 def choose_publish_protocol(setting: str, splits: Collection[str]) -> str | None:
@@ -83,7 +112,7 @@ def choose_publish_protocol(setting: str, splits: Collection[str]) -> str | None
     Raises:
         InputError: the run lacks the validation part that the setting names.
     """
-    available = [name for name, split in PUBLISH_PROTOCOLS.items() if split in splits]
+    available = [name for name, split in PUBLISH_PROTOCOLS.items() if list_splits(split, splits)]
     if setting == "auto":
         return available[0] if available else None
     if setting not in available:

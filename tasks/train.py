@@ -30,6 +30,7 @@ from oneclass.tasks.errors import (
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.artifacts import artifact_key
 from oneclass.tasks.orchestration.stage_task import stage_task
+from oneclass.tasks.protocols import is_fold
 from oneclass.tasks.stores import checksums, fits, matrices, remote_scratch, warehouse, warm_start
 from oneclass.tasks.stores.fits import Fit
 from oneclass.tasks.stores.home import Home
@@ -243,8 +244,10 @@ def _derived_settings(estimator: Model) -> list[str]:
 
 
 def _load_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
-    """Return the users of the split's validation part, if it has one and they are not seen in training."""
-    part = split.parts.get("validation")
+    """Return the users of the split's validation part, if it has one; neither users seen in training nor a fold's, whom
+    the table has too.
+    """
+    part = None if is_fold(split.protocol) else split.parts.get("validation")
     return ValidationUsers(part.histories, part.targets) if part and part.rows is None else None
 
 

@@ -1,7 +1,7 @@
 """Fixtures that every room uses: a home in a temporary folder, and a warehouse filled with events."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
@@ -87,6 +88,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 def home_in(folder: Path) -> Home:
     return Home(folder / "var", "small", Limits(threads=2, memory=1 << 30))
+
+
+def set_fold_bound(users: int) -> None:
+    """Set the default of `split.min_validation_users` in this process."""
+    SplitSettings.model_fields["min_validation_users"].default = users
+    SplitSettings.model_rebuild(force=True)
+
+
+FOLD_BOUND = SplitSettings().min_validation_users
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_logs_have_one_split() -> None:
+    """The small logs of tests have one split of users, as large logs have; tests of folds take `folds`."""
+    set_fold_bound(0)
+
+
+@pytest.fixture
+def folds() -> Iterator[None]:
+    """The default by which small logs are divided into folds."""
+    set_fold_bound(FOLD_BOUND)
+    yield
+    set_fold_bound(0)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
 PAGE = reference.PAGE.read_text(encoding="utf-8")
 
 
-def test_the_page_is_fresh():
+def test_the_page_is_fresh(folds):
     assert reference.page() == PAGE, "docs/reference.md is stale: run `python -m docs.reference`, and look at the diff"
 
 

@@ -304,7 +304,7 @@ def fitted(run: RunSettings, names: Sequence[str], split: SplitMatrices) -> dict
         settings[name] = settled.settings
         digests[name] = keep(model=name, settings=settled.settings).digest
     found = choose_components(
-        home, RUN, protocol=split.protocol, matrices_digest=digest, digests=digests, settings=settings,
+        home, RUN, protocol=split.protocol, judged=[(digest, digests)], settings=settings,
         seed=run.seed, day=day,
     )  # fmt: skip
     if found is None:

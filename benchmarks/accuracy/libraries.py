@@ -67,7 +67,7 @@ def settled(given: argparse.Namespace, folder: str) -> RunSettings:
             seed=given.seed,
             protocols=["strong_generalization"],
             threads=given.threads,
-            settings={"split.scheme": "liang2018"} if "held_out_users" in own else {},
+            settings={"split.scheme": "liang2018"} if "held_out_users" in own else {"split.min_validation_users": 0},
         )
     )
 

@@ -70,7 +70,8 @@ class Candidates:
     Attributes:
         scores: float32 (models, users, width), each model's scores of a user's items, padded with -inf.
         gains: bool (users, width), whether the item is a target.
-        spread: float32 (models, users, items of the sample), scores of items spread over all, -inf for excluded items.
+        spread: float32 (models, users, items of the sample), scores of items spread over all, -inf for excluded items
+            and beyond the items of a block.
         of_targets: float32 (models, targets), scores of each user's targets.
         bounds: int64 (users + 1,), where the targets of a user begin.
         cut: of nDCG.
@@ -94,10 +95,11 @@ class Candidates:
         """
         parts = [cls._of_block(*block) for block in blocks]
         width = max(part.gains.shape[1] for part in parts)
+        sampled = max(part.spread.shape[2] for part in parts)  # blocks of another fold may have fewer items
         return cls(
             scores=np.concatenate([_pad_last_axis(part.scores, width, -np.inf) for part in parts], axis=1),
             gains=np.concatenate([_pad_last_axis(part.gains, width, False) for part in parts]),
-            spread=np.concatenate([part.spread for part in parts], axis=1),
+            spread=np.concatenate([_pad_last_axis(part.spread, sampled, -np.inf) for part in parts], axis=1),
             of_targets=np.concatenate([part.of_targets for part in parts], axis=1),
             bounds=np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.bounds) for part in parts]))]),
             cut=cut,

@@ -96,15 +96,19 @@ def evaluate_explicit_feedback(model: str, pairs: ExplicitPairs) -> ExplicitFeed
     return replace(_evaluate_pairs(model, like, liked, coins if len(coins) else None), dislikes_by_degree=bins)
 
 
-def evaluate_popularity_baseline(split: SplitMatrices) -> ExplicitFeedbackResult | None:
-    """Evaluate the items' smoothed like rates; None without explicit negatives."""
-    part = split.parts["test"]
-    if part.explicit_negatives is None or split.explicit_negatives is None or not has_both_classes(part):
+def evaluate_popularity_baseline(splits: Sequence[SplitMatrices]) -> ExplicitFeedbackResult | None:
+    """Evaluate the items' smoothed like rates on the test parts; None without explicit negatives."""
+    likes, dislikes = [], []
+    for split in splits:
+        part = split.parts["test"]
+        if part.explicit_negatives is not None and split.explicit_negatives is not None and has_both_classes(part):
+            shares = smoothed_like_rates(split.train, split.explicit_negatives)
+            likes.append(shares[part.targets.indices])
+            dislikes.append(shares[part.explicit_negatives.indices])
+    if not likes:
         return None
-    shares = smoothed_like_rates(split.train, split.explicit_negatives)
-    likes, dislikes = (shares[pairs.indices] for pairs in (part.targets, part.explicit_negatives))
-    liked = np.arange(len(likes) + len(dislikes)) < len(likes)
-    return _evaluate_pairs("popularity", np.concatenate([likes, dislikes]), liked, None)
+    liked = np.arange(sum(map(len, likes + dislikes))) < sum(map(len, likes))
+    return _evaluate_pairs("popularity", np.concatenate(likes + dislikes), liked, None)
 
 
 def _evaluate_pairs(name: str, like: np.ndarray, liked: np.ndarray, coin: np.ndarray | None) -> ExplicitFeedbackResult:

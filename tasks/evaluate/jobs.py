@@ -18,6 +18,7 @@ from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.evaluate import calibration, explicit_negatives
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score, users_with_targets
 from oneclass.tasks.orchestration import progress
+from oneclass.tasks.protocols import is_fold
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
@@ -74,6 +75,8 @@ def submit_evaluation(
     for part in ("test", "validation"):
         if part not in split.parts or not len(users_with_targets(split.parts[part])):
             continue
+        if part == "validation" and is_fold(split.protocol):
+            continue  # its users are those of the test part
         rows, users = split.parts[part].rows, len(split.parts[part].users)
         for first in range(0, users, step):
             end = min(first + step, users)

@@ -21,15 +21,13 @@ from oneclass.tasks.evaluate.jobs import EvalBatch
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, group_ranks_by_degree, target_degrees, users_with_targets
 from oneclass.tasks.evaluate.tables import RankedList, write_evaluation
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, find_protocol, is_fold
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.train import is_model_error
 
 logger = logging.getLogger(__name__)
-
-ValidationFits = tuple[str, dict[str, str]]  # digest of a split, and of the models' fits on it
 
 
 @dataclass(frozen=True)
@@ -56,13 +54,14 @@ def evaluate(
     fit_digests: dict[str, str],
     executor: Executor = LOCAL,
     *,
-    validation: ValidationFits | None = None,
+    further: Sequence[FittedSplit] = (),
 ) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
     `metrics` has every metric of the test part, and `validation_ndcg@100` if there is a validation part; `comparisons`
     every pair of ranked lists by these, once, in the order of `fit_digests`; `beyond_accuracy` the properties of the
-    test users' top recommendations. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict
+    test users' top recommendations. Of folds, each is over the users of all, and the catalogue is what any of them
+    trains on. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict
     ranks by training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` has the evaluation of
     `like` on explicit feedback, if the split has explicit negatives.
 
@@ -74,13 +73,13 @@ def evaluate(
         matrices_digest: the protocol's split in the matrix store.
         fit_digests: digest of each fitted model, by the model's name.
         executor: runs the batches of users.
-        validation: the split that has the protocol's validation part, and its fits, if it is another one.
+        further: the other splits of the protocol with their fits: that with its validation part, or the other folds.
 
     Raises:
         OneclassError: no model can be evaluated; the error of the last one.
         ContractBroken: a rule over the tables was broken; they are unchanged.
     """
-    judged = [(matrices_digest, fit_digests), *([validation] if validation else [])]
+    judged = [(matrices_digest, fit_digests), *further]
     cache_key = cache.evaluation_digest(home, protocol, judged)
     if earlier := cache.find_cached_evaluation(home, run_id, protocol, cache_key):
         found = _Evaluation(Evaluated(**earlier.result))
@@ -109,17 +108,18 @@ class _Evaluation:
     explicit_feedback: list[explicit_negatives.ExplicitFeedbackResult] = field(default_factory=list)
 
 
-def _evaluate_models(home: Home, judged: Sequence[ValidationFits], executor: Executor) -> _Evaluation:
+def _evaluate_models(home: Home, judged: Sequence[FittedSplit], executor: Executor) -> _Evaluation:
     """Evaluate the ranked lists of every model that was fitted on all splits, and its `like` on leave_one_out.
 
     Args:
-        judged: the protocol's splits with the digests of their fits, that with the test part first.
+        judged: the protocol's splits with the digests of their fits, those with a test part first.
     """
     splits = [(digest, jobs.load_cached_split(home, digest), fits) for digest, fits in judged]
     (_, split, fit_digests) = splits[0]
     names = [name for name in fit_digests if all(name in fits for _, fits in judged)]
-    protocol, users = split.protocol, len(users_with_targets(split.parts["test"]))
-    found = _Evaluation(Evaluated(protocol, users, len(split.parts["test"].users) - users))
+    tested = [of for _, of, _ in splits if "test" in of.parts]
+    protocol, users = find_protocol(split.protocol), sum(len(users_with_targets(of.parts["test"])) for of in tested)
+    found = _Evaluation(Evaluated(protocol, users, sum(len(of.parts["test"].users) for of in tested) - users))
     if users == 0:
         logger.warning(
             "%s: no test user has anything to be found, so nothing is evaluated; "
@@ -127,7 +127,7 @@ def _evaluate_models(home: Home, judged: Sequence[ValidationFits], executor: Exe
             protocol,
         )
         return found
-    failed, degrees = found.evaluated.failed, _TrainingDegrees.of(split)
+    failed, degrees = found.evaluated.failed, _TrainingDegrees.of(tested)
     truth = calibration.load_truth(home, split) if protocol == "leave_one_out" else None
     pending = {
         name: [
@@ -138,12 +138,10 @@ def _evaluate_models(home: Home, judged: Sequence[ValidationFits], executor: Exe
     for name in names:
         try:
             started = perf_counter()
-            batches: dict[str, list[EvalBatch]] = {}
-            for of_split in pending.pop(name):
-                batches |= jobs.gather_batches(name, of_split)
+            gathered = [jobs.gather_batches(name, of_split) for of_split in pending.pop(name)]
             logger.info("%s %s: evaluated in %.1f s", protocol, name, perf_counter() - started)
-            ranked = list(_ranked_lists(name, split, degrees, batches))
-            like, explicit_feedback = _evaluate_like(name, batches["test"])
+            ranked = list(_ranked_lists(name, protocol, degrees, gathered, is_folded=is_fold(split.protocol)))
+            like, explicit_feedback = _evaluate_like(name, _of_part(gathered, "test"))
         except Exception as error:
             if not is_model_error(error) or len(failed) == len(names) - 1:
                 raise
@@ -153,7 +151,7 @@ def _evaluate_models(home: Home, judged: Sequence[ValidationFits], executor: Exe
         found.ranked.extend(ranked)
         found.likes.extend([like] if like else [])
         found.explicit_feedback.extend([explicit_feedback] if explicit_feedback else [])
-    if found.explicit_feedback and (baseline := explicit_negatives.evaluate_popularity_baseline(split)):
+    if found.explicit_feedback and (baseline := explicit_negatives.evaluate_popularity_baseline(tested)):
         found.explicit_feedback.append(baseline)
     jobs.clear_caches()
     return found
@@ -161,35 +159,62 @@ def _evaluate_models(home: Home, judged: Sequence[ValidationFits], executor: Exe
 
 @dataclass(frozen=True)
 class _TrainingDegrees:
-    """Training degrees of a split, shared by the evaluations of its models.
+    """Training degrees of a protocol's test split or folds, shared by the evaluations of its models.
 
     Attributes:
-        items: int64 (items,).
+        users: training users.
+        items: int64 (items,), items that any fold trains on; sums over the folds.
+        columns: for each fold the positions of its items among these.
         edges: `target_degrees` of the test part; empty except on leave_one_out.
     """
 
+    users: int
     items: np.ndarray
+    columns: list[np.ndarray]
     edges: dict[str, np.ndarray]
 
     @classmethod
-    def of(cls, split: SplitMatrices) -> "_TrainingDegrees":
-        items, part = count_item_degrees(split.train), split.parts["test"]
-        if split.protocol != "leave_one_out":
-            return cls(items, {})
-        return cls(items, target_degrees(np.diff(split.train.indptr)[part.rows], items, part.targets))
+    def of(cls, tested: Sequence[SplitMatrices]) -> "_TrainingDegrees":
+        catalogue = np.unique(np.concatenate([split.items for split in tested]))
+        columns = [np.searchsorted(catalogue, split.items) for split in tested]
+        items = np.zeros(len(catalogue), dtype=np.int64)
+        for split, of_split in zip(tested, columns, strict=True):
+            items[of_split] += count_item_degrees(split.train)
+        [split, *_], edges = tested, {}
+        if split.protocol == "leave_one_out":
+            part, degrees = split.parts["test"], count_item_degrees(split.train)
+            edges = target_degrees(np.diff(split.train.indptr)[part.rows], degrees, part.targets)
+        return cls(split.train.shape[0], items, columns, edges)
+
+    def count_exposure(self, gathered: Sequence[dict[str, list[EvalBatch]]], score: str) -> Exposure:
+        """Count the recommendations of the test users of all folds by one score."""
+        exposure = Exposure(self.items, self.users)
+        for columns, batches in zip(self.columns, gathered, strict=False):
+            for batch in batches.get("test", []):
+                times = np.zeros_like(self.items)
+                times[columns] = batch.shown[score].times
+                exposure.take(batch.shown[score]._replace(times=times))
+        return exposure
 
 
 def _ranked_lists(
-    name: str, split: SplitMatrices, degrees: _TrainingDegrees, batches_by_part: dict[str, list[EvalBatch]]
+    name: str,
+    protocol: str,
+    degrees: _TrainingDegrees,
+    gathered: Sequence[dict[str, list[EvalBatch]]],
+    *,
+    is_folded: bool,
 ) -> Iterator[RankedList]:
-    """Yield the ranked lists of one model, from its batches of each part."""
-    protocol = split.protocol
+    """Yield the ranked lists of one model, from its batches of each split and part.
+
+    Args:
+        is_folded: whether the test users are the validation users too.
+    """
     main, tuned_by = PROTOCOLS[protocol].main_metric, PROTOCOLS[protocol].tuned_by
-    validation = _join_batches(batches_by_part.get("validation", []))
-    for score, (of_users, edge_ranks) in _join_batches(batches_by_part["test"]).items():
-        exposure = Exposure(degrees.items, split.train.shape[0])
-        for batch in batches_by_part["test"]:
-            exposure.take(batch.shown[score])
+    tested = _join_batches(_of_part(gathered, "test"))
+    validation = tested if is_folded else _join_batches(_of_part(gathered, "validation"))
+    for score, (of_users, edge_ranks) in tested.items():
+        exposure = degrees.count_exposure(gathered, score)
         means = metrics.average_over_users(of_users)
         if validation:
             on_validation = {f"validation_{tuned_by}": validation[score].of_users[tuned_by]}
@@ -203,6 +228,11 @@ def _ranked_lists(
             "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
         yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells)
+
+
+def _of_part(gathered: Sequence[dict[str, list[EvalBatch]]], part: str) -> list[EvalBatch]:
+    """Return the batches of a part of all splits."""
+    return [batch for batches in gathered for batch in batches.get(part, [])]
 
 
 def _join_batches(batches: list[EvalBatch]) -> dict[str, TargetRankMetrics]:

@@ -26,7 +26,7 @@ from oneclass.tasks.explain.item_lists import (
     explain_rank,
     load_published_list,
 )
-from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION, PROTOCOLS
+from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION, PROTOCOLS, find_protocol
 from oneclass.tasks.recommend.ranking import explain_score
 from oneclass.tasks.recommend.vocabulary import normalize_id
 from oneclass.tasks.stores import fits, matrices, publications, published_model
@@ -136,7 +136,7 @@ def _find_fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequen
         if name not in by_model:
             raise InputError(f"--models {name}: the published run has no fit of it. It has {', '.join(by_model)}.")
     return [
-        sorted(by_model[name], key=lambda fit: PREFERRED_PROTOCOLS.index(fit["protocol"]))
+        sorted(by_model[name], key=lambda fit: PREFERRED_PROTOCOLS.index(find_protocol(fit["protocol"])))
         for name in models or by_model
     ]
 

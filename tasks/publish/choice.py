@@ -9,7 +9,7 @@ import numpy as np
 
 from oneclass.models import registry
 from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
-from oneclass.tasks.protocols import PROTOCOLS, PUBLISH_PROTOCOLS, VALIDATION_METRIC
+from oneclass.tasks.protocols import PROTOCOLS, PUBLISH_PROTOCOLS, VALIDATION_METRIC, describe_folds
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
@@ -42,7 +42,13 @@ class ChosenModel:
 
 
 def choose_model(
-    home: Home, run_id: str, settings: PublishSettings, candidates: list[str], protocol: str | None
+    home: Home,
+    run_id: str,
+    settings: PublishSettings,
+    candidates: list[str],
+    protocol: str | None,
+    *,
+    folds: int = 1,
 ) -> ChosenModel:
     """Choose the model to publish: the one in the settings, else by the validation users, else popularity.
 
@@ -53,6 +59,7 @@ def choose_model(
 
     Args:
         protocol: the one whose validation users choose (`choose_publish_protocol`); None if no split has any.
+        folds: how many folds these users are in; the reason says that they are the test users too.
     """
     models = [settings.model] if settings.model else candidates
     with warehouse.open_warehouse(home, read_only=True) as connection:
@@ -61,7 +68,7 @@ def choose_model(
             return ChosenModel(lists[0]["model"], lists[0]["score"])
         if lists:
             assert protocol is not None
-            choice = _choose_list(lists, settings.prefer, protocol)
+            choice = _choose_list(lists, settings.prefer, protocol, folds)
             dissent = _describe_dissent(connection, run_id, settings.prefer, candidates, protocol, choice)
             return replace(choice, reason="; ".join(filter(None, [choice.reason, dissent])))
     model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
@@ -92,7 +99,7 @@ def _describe_dissent(
     [other] = set(PUBLISH_PROTOCOLS) - {protocol}
     if not (lists := _load_lists(connection, run_id, other, candidates)):
         return ""
-    theirs = _choose_list(lists, prefer, other, warn=False)
+    theirs = _choose_list(lists, prefer, other, folds=1, warn=False)
     if theirs == choice:
         return ""
     pair = {"model": theirs.model, "score": theirs.score, "other_model": choice.model, "other_score": choice.score}
@@ -102,7 +109,7 @@ def _describe_dissent(
     return f"{sentence}, here {_describe_difference(rows[0])}" if rows else sentence
 
 
-def _choose_list(lists: list[Row], prefer: str, protocol: str, *, warn: bool = True) -> ChosenModel:
+def _choose_list(lists: list[Row], prefer: str, protocol: str, folds: int, *, warn: bool = True) -> ChosenModel:
     """Choose among lists, the best first, each with its paired comparison with the best."""
     best, *others = lists
     # Without a test (of a single user, say) a list cannot be told from the best.
@@ -115,6 +122,8 @@ def _choose_list(lists: list[Row], prefer: str, protocol: str, *, warn: bool = T
         if warn:
             logger.warning("%s%s is chosen", verdict, chosen["model"])
     described = _describe_choice(chosen, best, lists, level, protocol)
+    if folds > 1:
+        described += f"; they are its test users{describe_folds(folds)}, so its table favours the chosen list slightly"
     return ChosenModel(chosen["model"], chosen["score"], verdict + described)
 
 

@@ -10,9 +10,9 @@ from oneclass.models.evaluation.metrics import Comparison
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import NO_BREAK_SPACE
 from oneclass.tasks.html.sparkline import draw_sparkline
-from oneclass.tasks.leaderboard import LeaderboardRow
+from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.promotion_log import Decision
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import PROTOCOLS, describe_folds
 from oneclass.tasks.report.changes import RunDiffSection
 from oneclass.tasks.report.plotting import Row, join_words
 
@@ -85,14 +85,15 @@ def build_headline(
 
 def describe_lead(rows: list[LeaderboardRow], index: int) -> str:
     """Describe which lists row `index` of the leaderboard leads, or how far it is behind the best."""
-    over = f"over {rows[0].users:,} test users ({PROTOCOLS[rows[0].protocol].title.lower()})"
+    folds = rows[0].folds
+    over = f"over {rows[0].users:,} test users{describe_folds(folds)} ({PROTOCOLS[rows[0].protocol].title.lower()})"
     if index:
         own = rows[index].against_best
         behind = "" if own is None else f": {_describe_difference(own, ' behind it')}"
         where = "Level with" if rows[index].standing == "level" else "Significantly worse than"
         return (
             f"{where} {describe_ranked_list(rows[0].model, rows[0].score)}, the best of {len(rows)} lists{behind}, "
-            f"{over}. {MODEL_CHOICE_NOTE}"
+            f"{over}. {FOLDS_NOTE if folds > 1 else MODEL_CHOICE_NOTE}"
         )
     sentences = [f"The best of {numbers.format_count(len(rows), 'list')} {over}"]
     worse = next((row for row in rows[1:] if row.standing != "level"), None)
@@ -104,7 +105,7 @@ def describe_lead(rows: list[LeaderboardRow], index: int) -> str:
         )
     if level := find_tied_models(rows):
         sentences.append(f"{join_words(level)} cannot be told from it")
-    return ". ".join(sentences) + "."
+    return ". ".join(sentences) + "." + (f" {FOLDS_NOTE}" if folds > 1 else "")
 
 
 def find_tied_models(rows: list[LeaderboardRow]) -> list[str]:

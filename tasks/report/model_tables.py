@@ -7,7 +7,7 @@ import polars as pl
 
 from oneclass.tasks.html.numbers import format_percent
 from oneclass.tasks.leaderboard import LeaderboardRow
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import PROTOCOLS, describe_folds
 from oneclass.tasks.report.plotting import fit_scale
 from oneclass.tasks.report.tables import METRIC_LABELS, SIGNIFICANCE_LABELS, Column, Table
 
@@ -34,7 +34,9 @@ def build_leaderboards(tables: dict[str, list[LeaderboardRow]], fits: pl.DataFra
         columns[3] = replace(columns[3], scale=fit_scale(main_cells, popular))
         seconds = fits.filter(protocol=protocol).select("model", "seconds")
         tables_by_protocol[protocol] = Table(
-            f"main-{protocol}", f"Models on {protocol}, {chosen[0].users:,} test users", "evaluation.metrics",
+            f"main-{protocol}",
+            f"Models on {protocol}, {chosen[0].users:,} test users{describe_folds(chosen[0].folds)}",
+            "evaluation.metrics",
             columns, frame.join(seconds, on="model", how="left", maintain_order="left"),
             sorted_by=(metrics[0], "descending"),
         )  # fmt: skip

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from oneclass.tasks import anomalies, leaderboard, run_diff
 from oneclass.tasks.html.templates import load_template
-from oneclass.tasks.leaderboard import LeaderboardRow
+from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.promotion_log import load_decisions
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.report import (
@@ -156,6 +156,7 @@ def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], over
         "laws": content.build_distribution_table(tables("laws")),
         "best": {protocol: describe_best(rows) for protocol, rows in main.items()},
         "main": model_tables.build_leaderboards(main, fits),
+        "folded": [protocol for protocol, rows in main.items() if rows[0].folds > 1],
         "costs": model_tables.build_cost_table(fits),
         "settings": model_tables.build_settings_table(tables("model_settings")),
         "leads": model_tables.build_lead_tables(main),
@@ -230,6 +231,7 @@ def _template_constants() -> dict[str, Any]:
     return {
         "cell": render_cell,
         "protocols": PROTOCOLS,
+        "folds_note": FOLDS_NOTE,
         "scores": SCORE_LABELS,
         "meanings": METRIC_LABELS,
         "script": Markup(script),

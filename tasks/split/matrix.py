@@ -12,7 +12,7 @@ from oneclass import sql
 from oneclass.models.numerics.adjacency import put_edges
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
 from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
-from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION
+from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION, find_protocol
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import query
 
@@ -100,7 +100,9 @@ def add_recency_ranks(connection: duckdb.DuckDBPyConnection, split: SplitMatrice
             ranks = load_ranks(f"roles where part = '{name}' and role = 'fold_in'", part.histories, part.users)
             parts[name] = replace(part, stored_histories=with_recency_ranks(part.histories, ranks))
     return replace(
-        split, recency_ranks=load_ranks(TRAINING_RELATION[split.protocol], split.train, split.users), parts=parts
+        split,
+        recency_ranks=load_ranks(TRAINING_RELATION[find_protocol(split.protocol)], split.train, split.users),
+        parts=parts,
     )
 
 
@@ -133,4 +135,5 @@ def add_event_ages(
         if part.rows is None:
             ages = load_ages(f"roles where part = '{name}' and role = 'fold_in'", part.users)
             parts[name] = replace(part, stored_histories=with_event_ages(part.histories, ages))
-    return replace(split, event_ages=load_ages(TRAINING_RELATION[split.protocol], split.users), parts=parts)
+    train = TRAINING_RELATION[find_protocol(split.protocol)]
+    return replace(split, event_ages=load_ages(train, split.users), parts=parts)

@@ -25,6 +25,14 @@ class SplitSettings(Settings):
     held_out_share: float = Field(
         0.1, gt=0, lt=0.5, description="hashed: share of users in each of validation and test."
     )
+    min_validation_users: int = Field(
+        100,
+        ge=0,
+        description="hashed: where fewer validation users than this have a target, all users of strong_generalization "
+        "are divided into split.folds folds, and each is a test and validation user of the models that are fitted on "
+        "the other folds. 0: never.",
+    )
+    folds: int = Field(5, ge=2, description="hashed: folds of logs below split.min_validation_users.")
     held_out_users: int | None = Field(None, ge=1, description="liang2018: users in each of validation and test.")
     min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")

@@ -17,8 +17,8 @@ from oneclass.tasks.binarize.stage import TABLES
 from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
-from oneclass.tasks.split import explicit_negatives, protocols, validation
+from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS, is_fold
+from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization, validation
 from oneclass.tasks.split.matrix import add_event_ages, add_recency_ranks, load_csr, store_roles
 from oneclass.tasks.split.protocols import find_cut_day
 from oneclass.tasks.split.seen_items import SeenItems, SeenSetting, choose_seen_items, record_choice
@@ -69,6 +69,8 @@ class MatrixWriter:
         else:
             split = add_recency_ranks(self._connection, split) if self._order else split
             split = add_event_ages(self._connection, split, self._timed, before) if self._timed else split
+            if is_fold(split.protocol):
+                split = replace(split, parts={**split.parts, "validation": split.parts["test"]})
             numbered = replace(split, numbering=self._numbering)
             self._written[split.protocol] = self._writer.submit(matrices.store_split, self._home, numbered)
 
@@ -88,7 +90,7 @@ MIN_USERS = 100  # users with validation edges, below which next_events has none
 
 @dataclass(frozen=True)
 class Splits:
-    """Digests in the matrix store by protocol, including `all_edges` and `next_events_validation`.
+    """Digests in the matrix store by protocol or fold, including `all_edges` and `next_events_validation`.
 
     Protocols without training edges are absent.
 
@@ -221,8 +223,12 @@ def _rewrite_splits(
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
     if "strong_generalization" in arguments.protocols:
-        split_matrices = _make_strong_generalization(connection, settings, arguments.seed, arguments.ids_are_numbers)
-        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
+        drawn["fold_count"] = 0
+        for split_matrices in strong_generalization.make_splits(
+            connection, settings, arguments.seed, arguments.ids_are_numbers
+        ):
+            matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
+            drawn["fold_count"] += 1
         if settings.scheme == "liang2018":
             drawn |= select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
@@ -250,7 +256,8 @@ def _rewrite_splits(
         matrix_writer.store(split_matrices)
     warehouse.drop_temporary(connection)
     connection.execute("delete from diagnostics.leakage")
-    connection.execute(sql.statement("split/leakage"))
+    values = {"seed": str(arguments.seed), "folds": drawn.get("fold_count", 1)}
+    connection.execute(sql.statement("split/leakage"), values)
     digests = matrix_writer.digests()
     return {"digests": digests, "drawn": drawn, "validation": messages, "seen_items": asdict(seen_items)}
 
@@ -299,41 +306,6 @@ def _store_next_events(
     split_matrices = explicit_negatives.add_explicit_negatives(connection, split_matrices, seed, day)
     matrix_writer.store(split_matrices, before=day)
     return day, message
-
-
-def _make_strong_generalization(
-    connection: duckdb.DuckDBPyConnection, settings: SplitSettings, seed: int, ids_are_numbers: bool
-) -> SplitMatrices:
-    min_edges = {"min_user_edges": str(settings.min_user_edges), "min_item_edges": str(settings.min_item_edges)}
-    connection.execute(sql.statement("split/active", **min_edges))
-    if settings.scheme == "hashed":
-        values = {"seed": str(seed), "held_out_share": settings.held_out_share}
-        connection.execute(sql.statement("split/hashed_users"), values)
-    else:
-        protocols.draw_users(connection, settings, ids_are_numbers)
-    for name in ("split/active_edges", "split/train_items", "split/held_out_edges"):
-        connection.execute(sql.statement(name))
-    if settings.scheme == "hashed":
-        connection.execute(sql.statement("split/hashed_targets"), {"seed": str(seed)})
-    else:
-        protocols.draw_targets(connection, ids_are_numbers)
-    connection.execute(sql.statement("split/held_out_roles"))
-    connection.execute(sql.statement("split/roles"))
-    store_roles(connection, "strong_generalization", "roles", "user_index, item_index, part, role")
-
-    items = connection.sql("select item_index from train_items order by item_column").pl()["item_index"].to_numpy()
-    users, train = load_csr(connection, "roles where role = 'fit'", len(items))
-    parts = {part: _load_part(connection, part, len(items)) for part in ("validation", "test")}
-    sizes = ", ".join(f"{len(part.users):,} {name}" for name, part in parts.items())
-    logger.info("strong_generalization, %s training users, %s, %s items", f"{len(users):,}", sizes, f"{len(items):,}")
-    return SplitMatrices("strong_generalization", train, users, items, parts)
-
-
-def _load_part(connection: duckdb.DuckDBPyConnection, part: str, items: int) -> Part:
-    """Load the users of a part that have a target, with their histories and targets."""
-    users, targets = load_csr(connection, f"roles where part = '{part}' and role = 'target'", items)
-    users, histories = load_csr(connection, f"roles where part = '{part}' and role = 'fold_in'", items, users)
-    return Part(stored_histories=histories, targets=targets, users=users)
 
 
 def _load_given_split(

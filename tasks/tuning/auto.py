@@ -21,6 +21,7 @@ from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.protocols import describe_folds
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, best_outcome
@@ -81,11 +82,13 @@ class SearchData:
     """The data of a run's searches, the same for every model.
 
     Attributes:
-        protocol, digest: of the split whose training edges are fitted and whose validation part evaluates the trials.
+        protocol, digest: of the split, or first fold, whose training edges are fitted and whose validation part
+            evaluates the trials.
         train: these edges, (users, items).
         day: the run takes events up to this day; results of searches on later days are not reused.
         seed: the run's.
         trial: `record_pending_trial`; by default as a Prefect task.
+        further_folds: the digests of the other folds.
         uses_latest: whether the latest training edges are the validation edges, instead of random ones.
     """
 
@@ -97,6 +100,7 @@ class SearchData:
     seed: int
     trial: TrialRunner = trial_task
     uses_latest: bool = False
+    further_folds: tuple[str, ...] = ()
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -165,6 +169,7 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
         items=items,
         quick=True,
         initial_trials=_initial_trials(log, settings, given),
+        further_folds=log.further_folds,
     )
 
 
@@ -185,7 +190,7 @@ def _initial_trials(log: SearchData, settings: ModelSettings, given: Collection[
 def _reason_not_to_search(log: SearchData, search: Search) -> str:
     """Return why no search is possible, or an empty text."""
     try:
-        users = search.validation_data(log.home).users
+        users = search.count_users(log.home)
     except InputError:
         users = 0
     return f"{users} validation users are too few to choose by" if users < MIN_USERS else ""
@@ -248,11 +253,13 @@ def _search_outcome(
             f"{name} {format_setting(getattr(settings, name))}" for name in {**search.space, **best.values}
         )
     logger.info(
-        "%s: best of %d trials on %s edges: %s %s, with the initial settings %s; %s",
+        "%s: best of %d trials on %s edges, by %s of %d validation users%s: %s, with the initial settings %s; %s",
         search.model,
         NUM_TRIALS,
         ", confirmed on ".join(f"{count:,}" for count in edges),
         search.metric,
+        search.count_users(log.home),
+        describe_folds(search.folds),
         format_setting(best.value),
         format_setting(first.value),
         reason,
@@ -299,4 +306,5 @@ def _search_key(log: SearchData, search: Search) -> str:
     space = {name: repr(range_) for name, range_ in search.space.items()}
     parts = [search.protocol, search.metric, fixed, space, [*search.initial_trials], search.seed, search.source]
     parts += [MAX_CHECK_EDGES, MAX_CHECK_ITEMS, *(["latest"] if log.uses_latest else [])]
+    parts += [f"{search.folds} folds"] if search.further_folds else []
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -120,7 +120,7 @@ class Search:
     """A search: the model, the data and the search space; equal searches share one study.
 
     Attributes:
-        matrices_digest: the protocol's split in the matrix store.
+        matrices_digest: the protocol's split in the matrix store, or its first fold.
         start: the initial settings, those of the first trial; settings that are not searched keep their values.
         space: the range of each searched setting.
         seed: for the draws of settings, for the models, and for drawing a validation part.
@@ -131,6 +131,7 @@ class Search:
         initial_trials: values of the second trial of a quick search, the third, and so on; also of settings outside the
             space, which later trials take from the best one so far.
         batch_size: number of trials that are suggested from the same earlier trials, and may run concurrently.
+        further_folds: the digests of the other folds. A trial is fitted on each, and evaluated by the users of all.
     """
 
     model: str
@@ -144,14 +145,29 @@ class Search:
     quick: bool = False
     initial_trials: Sequence[Mapping[str, Any]] = ()
     batch_size: int = 1
+    further_folds: tuple[str, ...] = ()
 
     @property
     def metric(self) -> str:
         return PROTOCOLS[self.protocol].tuned_by
 
+    @property
+    def folds(self) -> int:
+        """Number of folds, 1 without."""
+        return 1 + len(self.further_folds)
+
     def validation_data(self, home: Home) -> ValidationData:
-        """Load the data that the trials are fitted on and evaluated by."""
-        return load_validation(home, self.protocol, self.matrices_digest, self.seed, self.edges, self.items)
+        """Load the data that the trials are fitted on and evaluated by; that of the first fold."""
+        return next(self.iterate_folds(home))
+
+    def iterate_folds(self, home: Home) -> Iterator[ValidationData]:
+        """Load the data of one fold after another; of the only split, without folds."""
+        for digest in (self.matrices_digest, *self.further_folds):
+            yield load_validation(home, self.protocol, digest, self.seed, self.edges, self.items)
+
+    def count_users(self, home: Home) -> int:
+        """Count the validation users with an edge to find, of all folds."""
+        return sum(data.users for data in self.iterate_folds(home))
 
     @property
     def source(self) -> str:
@@ -174,6 +190,7 @@ class Search:
             [dict(values) for values in self.initial_trials],
             *([] if self.items is None else [f"{self.items} items"]),
             *([] if self.batch_size == 1 else [f"{self.batch_size} together"]),
+            *self.further_folds,
         ]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         return f"{self.model} {self.protocol} {digest}"

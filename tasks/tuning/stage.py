@@ -8,7 +8,7 @@ from datetime import date
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, find_validation_split
+from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, find_validation_splits
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.auto import SearchData, SearchRequest, choose_settings, record_settings
@@ -38,10 +38,19 @@ def tune(
     """
     if protocol is None:
         return dict(models)
-    digest = digests[find_validation_split(protocol, digests)]
+    digest, *further_folds = [digests[split] for split in find_validation_splits(protocol, digests)]
     split = matrices.load_split(home, digest, parts=())
     uses_latest = split.latest_mask is not None or split.protocol == NEXT_EVENTS_VALIDATION
-    log = SearchData(home, protocol, digest, split.train, day, seed, uses_latest=uses_latest)
+    log = SearchData(
+        home,
+        protocol,
+        digest,
+        split.train,
+        day,
+        seed,
+        uses_latest=uses_latest,
+        further_folds=tuple(further_folds),
+    )
     pending = [
         choose_settings(log, model, settings, request, executor)
         for model, settings in models.items()

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from oneclass.models.settings import ModelSettings
 from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import Executor, PendingCall
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.evaluate.ranking import rank_targets_by_score
+from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, ValidationData
@@ -48,25 +48,29 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
 
     A trial fails if the model refuses the settings, if its scores cannot be ranked, or if memory is short.
     """
-    kind, data = MODELS[search.model], search.validation_data(home)
+    folds = list(search.iterate_folds(home))
     settings = {**search.start.model_dump(mode="json"), **trial.values}
     started, checkpoints = time.perf_counter(), None
     try:
-        chosen = _trial_settings(search, trial, data)
+        chosen = _trial_settings(search, trial, folds[0])
         settings = chosen.model_dump(mode="json")
-        model = kind(chosen, seed=search.seed, threads=home.limits.threads)
-        unseen = ValidationUsers(data.part.histories, data.part.targets) if data.part.rows is None else None
-        options = FitOptions(
-            validation=unseen, explicit_negatives=data.explicit_negatives, scratch=home.absolute().spill
-        )
-        if kind.scores_each_epoch:
-            checkpoints = _Checkpoints(model, data, trial.medians)
-            options = replace(options, on_epoch=checkpoints)
-        needed = kind.fit_bytes(chosen, data.train.shape, data.train.nnz)
-        with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
-            model.fit(data.train, options)
+        models = [MODELS[search.model](chosen, seed=search.seed, threads=home.limits.threads) for _ in folds]
+        if models[0].scores_each_epoch and len(folds) == 1:
+            checkpoints = _Checkpoints(models[0], folds[0], trial.medians)
+        for model, data in zip(models, folds, strict=True):
+            # A fold's users are in the table, so they stop no fit early, here or in training.
+            stops = data.part.rows is None and len(folds) == 1
+            options = FitOptions(
+                validation=ValidationUsers(data.part.histories, data.part.targets) if stops else None,
+                explicit_negatives=data.explicit_negatives,
+                scratch=home.absolute().spill,
+            )
+            options = replace(options, on_epoch=checkpoints) if checkpoints else options
+            needed = model.fit_bytes(chosen, data.train.shape, data.train.nnz)
+            with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
+                model.fit(data.train, options)
         ended = {"seconds": time.perf_counter() - started}
-        mean, score = evaluate_model(model, data.part, search.metric)
+        mean, score = evaluate_model(models, [data.part for data in folds], search.metric)
         ended |= {"state": "done", "value": mean.value, "standard_error": mean.standard_error, "score": score}
     except _TrialPruned as pruned:
         ended = {"state": "pruned", "value": pruned.value, "note": f"stopped at {pruned.percent} %"}
@@ -95,12 +99,18 @@ def _trial_settings(search: Search, trial: Trial, data: ValidationData) -> Model
     return search.start.tried(trial.values, data.train) if trial.values else search.start
 
 
-def evaluate_model(model: Model, part: Part, metric: str) -> tuple[Mean, str]:
-    """Return the metric of the best of the model's scores, and the name of that score."""
-    means = {
-        score: metrics.average_over_users(ranks.of_users)[metric]
-        for score, ranks in rank_targets_by_score(model, part).items()
-    }
+def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) -> tuple[Mean, str]:
+    """Return the metric of the best of a model's scores, over the users of all parts, and the name of that score.
+
+    Args:
+        models: the model as fitted for each part.
+    """
+    ranked = [rank_targets_by_score(model, part) for model, part in zip(models, parts, strict=True)]
+    with_users = [ranks for ranks in ranked if ranks]
+    means = {}
+    for score in with_users[0]:
+        of_users = TargetRankMetrics.concatenate([ranks[score] for ranks in with_users]).of_users
+        means[score] = metrics.average_over_users(of_users)[metric]
     best = max(means, key=lambda score: means[score].value)
     return means[best], best
 
@@ -138,7 +148,7 @@ class _Checkpoints:
             return
         started = time.perf_counter()
         part = sample_users(self.validation.part, self._affordable_users(epoch.of))
-        mean, _ = evaluate_model(self.model, part, self.validation.metric)
+        mean, _ = evaluate_model([self.model], [part], self.validation.metric)
         self.seconds += time.perf_counter() - started
         percent = int(100 * reached[-1])
         self.values[percent] = mean.value

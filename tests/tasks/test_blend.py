@@ -111,9 +111,8 @@ def fitted(home, digest, **settings):
 
 
 def blended(home, digest, **of):
-    found = choose_components(
-        home, "run", **{"protocol": PROTOCOL, "matrices_digest": digest, "seed": 1, "day": DAY, **of}
-    )
+    judged = [(digest, of.pop("digests"))]
+    found = choose_components(home, "run", judged=judged, **{"protocol": PROTOCOL, "seed": 1, "day": DAY, **of})
     with warehouse.open_warehouse(home, read_only=True) as connection:
         [row] = connection.sql("select * from operations.model_settings where model = 'blend'").pl().to_dicts()
     return found, row

@@ -73,7 +73,7 @@ def _publish(run: RunSettings, made: Made) -> str:
     home, digest = run.home, made["digests"][ALL_EDGES]
     choice = choose_model(home, RUN, run.publish, list(made["fits"]), PROTOCOL)
     night = promotion.ChallengerRun(
-        choice.model, choice.score, run.models, made["fits"], made["digests"][PROTOCOL], run.seed
+        choice.model, choice.score, run.models, [(made["digests"][PROTOCOL], made["fits"])], run.seed
     )
     judgement = promotion.assess_challenger(home, night, run.publish)
     settings = run.models[choice.model]

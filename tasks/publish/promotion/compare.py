@@ -14,17 +14,17 @@ configuration's value with its value at the time of the current publication.
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from oneclass.models.evaluation.metrics import Mean, compare_paired, mean_and_error
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.evaluate.ranking import rank_part_targets
+from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_part_targets
 from oneclass.tasks.promotion_log import Decision
-from oneclass.tasks.protocols import VALIDATION_METRIC
+from oneclass.tasks.protocols import VALIDATION_METRIC, FittedSplit, describe_folds
 from oneclass.tasks.publish.promotion import gates
 from oneclass.tasks.publish.promotion.decision import Assessment, Candidate, load_champion
 from oneclass.tasks.publish.settings import PromotionLimits
@@ -46,8 +46,7 @@ class ChallengerRun:
     Attributes:
         model, score: its choice.
         settings: settings of each model of the run.
-        fits: digest of each model fitted on the training edges of the split that has the validation users.
-        matrices_digest: of that split; None if the run has none.
+        judged: the split that has the validation users, or the folds, with the fits on each; empty if the run has none.
         manual: whether the choice was set by publish.model, so that the comparison alone does not reject it.
         reason: why the run chose it.
         protocol: the one of the validation users; None if the run has none.
@@ -56,8 +55,7 @@ class ChallengerRun:
     model: str
     score: str
     settings: Mapping[str, ModelSettings]
-    fits: Mapping[str, str] = field(default_factory=dict)
-    matrices_digest: str | None = None
+    judged: Sequence[FittedSplit] = ()
     seed: int = 0
     manual: bool = False
     reason: str = ""
@@ -69,6 +67,10 @@ class ChallengerRun:
         if settings is None:
             return False
         return settings.model_dump(mode="json") == settings.replace_deprecated(candidate.settings)[0]
+
+    def has_fitted(self, model: str) -> bool:
+        """Whether the model was fitted on every split."""
+        return bool(self.judged) and all(model in fits for _, fits in self.judged)
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,8 @@ def assess_champion(home: Home, run: ChallengerRun, refused: Decision, limits: P
 
 
 def _assess(home: Home, run: ChallengerRun, challenger: Candidate, limits: PromotionLimits) -> Assessment:
-    champion, split = load_champion(home), _load_validation_split(home, run)
-    result = _evaluate_on_validation(home, run, challenger, split) if split else _ValidationResult()
+    champion, splits = load_champion(home), _load_validation_splits(home, run)
+    result = _evaluate_on_validation(home, run, challenger, splits) if splits else _ValidationResult()
     mean = result.value
     challenger = replace(
         challenger,
@@ -124,9 +126,9 @@ def _assess(home: Home, run: ChallengerRun, challenger: Candidate, limits: Promo
         gates.check_size("edges", challenger.edges, champion.edges, limits),
         gates.check_size("users", challenger.users, champion.users, limits),
     )
-    if split is None or result.value is None:
+    if not splits or result.value is None:
         return replace(assessment, note="" if result.fault else "no validation user to compare on")
-    return _compare_with_champion(home, run, assessment, result, split, limits)
+    return _compare_with_champion(home, run, assessment, result, splits, limits)
 
 
 def observed_sizes(home: Home) -> dict[str, int]:
@@ -141,18 +143,19 @@ def _compare_with_champion(
     run: ChallengerRun,
     assessment: Assessment,
     result: _ValidationResult,
-    split: SplitMatrices,
+    splits: Sequence[SplitMatrices],
     limits: PromotionLimits,
 ) -> Assessment:
     """Add the comparison to the assessment: paired if the champion's configuration can be fitted in this run."""
     challenger, champion = assessment.challenger, assessment.champion
     assert champion is not None and result.value is not None and result.of_users is not None
     same = challenger.has_same_configuration(champion)
-    champion_result = result if same else _evaluate_on_validation(home, run, champion, split)
+    champion_result = result if same else _evaluate_on_validation(home, run, champion, splits)
     before = champion.validation_summary if champion.protocol == run.protocol else None
     if champion_result.value is not None and champion_result.of_users is not None:
         paired = compare_paired(result.of_users, champion_result.of_users)
-        difference, error, how = paired.difference, paired.standard_error or 0.0, "over the same validation users"
+        difference, error = paired.difference, paired.standard_error or 0.0
+        how = f"over the same validation users ({paired.users:,}{describe_folds(len(splits))})"
         if before:
             assessment = assessment.with_objections(
                 gates.check_drop(champion.name, champion_result.value, before, limits)
@@ -168,7 +171,7 @@ def _compare_with_champion(
     if same:
         return replace(assessment, note=CHAMPION_NOTE)
     asked_for = "asked for by publish.model: " if run.manual else ""
-    if champion.model in run.fits and run.produced(champion):
+    if run.has_fitted(champion.model) and run.produced(champion):
         return replace(assessment, note=f"{asked_for}{numbers}, which the run could choose too")
     if difference < -limits.margin * error and not run.manual:
         return assessment.with_objections(
@@ -177,38 +180,41 @@ def _compare_with_champion(
     return replace(assessment, note=asked_for + numbers)
 
 
-def _load_validation_split(home: Home, run: ChallengerRun) -> SplitMatrices | None:
-    """Load the run's split, if it has validation users with a target."""
-    if run.matrices_digest is None:
-        return None
-    split = matrices.load_split(home, run.matrices_digest)
-    part = split.parts.get("validation")
-    return split if part is not None and part.targets.nnz else None
+def _load_validation_splits(home: Home, run: ChallengerRun) -> list[SplitMatrices]:
+    """Load the run's split or folds; none if no validation user has a target."""
+    splits = [matrices.load_split(home, digest) for digest, _ in run.judged]
+    has_targets = any("validation" in split.parts and split.parts["validation"].targets.nnz for split in splits)
+    return splits if has_targets else []
 
 
 def _evaluate_on_validation(
-    home: Home, run: ChallengerRun, candidate: Candidate, split: SplitMatrices
+    home: Home, run: ChallengerRun, candidate: Candidate, splits: Sequence[SplitMatrices]
 ) -> _ValidationResult:
-    """Evaluate a configuration on the run's validation users, fitted on its training edges."""
+    """Evaluate a configuration on the run's validation users, fitted on the training edges of their split or fold."""
     if run.produced(candidate):
-        if candidate.model not in run.fits:
+        if not run.has_fitted(candidate.model):
             return _ValidationResult(fault=f"{candidate.model} could not be fitted tonight")
-        digest = run.fits[candidate.model]
+        digests = [of_fold[candidate.model] for _, of_fold in run.judged]
     else:
         try:
-            digest = _load_or_fit_candidate(home, run, candidate, split)
+            digests = _load_or_fit_candidate(home, run, candidate, splits)
         except Exception as error:
             if not is_model_error(error):
                 raise
             logger.warning("%s: cannot be fitted for the comparison: %s", candidate.name, error)
             return _ValidationResult(fault=f"{candidate.model} with its settings could not be fitted tonight")
-    model, part = fits.load_fit(home, candidate.model, digest), split.parts["validation"]
-    if fault := gates.check_scores(model, candidate.score, part):
-        return _ValidationResult(fault=fault)
-    try:
-        of_users, _ = rank_part_targets(model, candidate.score, part)
-    except OneclassError as error:
-        return _ValidationResult(fault=str(error))
+    ranked = []
+    for digest, split in zip(digests, splits, strict=True):
+        model, part = fits.load_fit(home, candidate.model, digest), split.parts["validation"]
+        if not part.targets.nnz:
+            continue
+        if fault := gates.check_scores(model, candidate.score, part):
+            return _ValidationResult(fault=fault)
+        try:
+            ranked.append(rank_part_targets(model, candidate.score, part))
+        except OneclassError as error:
+            return _ValidationResult(fault=str(error))
+    of_users, _ = TargetRankMetrics.concatenate(ranked)
     return _ValidationResult(
         of_users[PROMOTION_METRIC],
         mean_and_error(of_users[PROMOTION_METRIC]),
@@ -216,19 +222,16 @@ def _evaluate_on_validation(
     )
 
 
-def _load_or_fit_candidate(home: Home, run: ChallengerRun, candidate: Candidate, split: SplitMatrices) -> str:
-    assert run.matrices_digest is not None  # the split has been loaded
+def _load_or_fit_candidate(
+    home: Home, run: ChallengerRun, candidate: Candidate, splits: Sequence[SplitMatrices]
+) -> list[str]:
     settings = candidate.load_settings()
-    if settings.reads_order and split.recency_ranks is None:
+    if settings.reads_order and splits[0].recency_ranks is None:
         raise ValueError("its recency_exponent reads the order of likes, which tonight's split does not keep")
-    if settings.reads_times and split.event_ages is None:
+    if settings.reads_times and splits[0].event_ages is None:
         raise ValueError("it reads the times of events, which tonight's split does not keep")
     logger.info("%s is published and is fitted for the comparison", candidate.name)
-    fit = load_or_fit(
-        home,
-        matrices_digest=run.matrices_digest,
-        model=candidate.model,
-        settings=settings,
-        seed=run.seed,
-    )
-    return fit.digest
+    return [
+        load_or_fit(home, matrices_digest=digest, model=candidate.model, settings=settings, seed=run.seed).digest
+        for digest, _ in run.judged
+    ]

@@ -87,7 +87,7 @@ def test_every_held_out_pair_is_judged_once(split, model, monkeypatch):
         assert one.edges == len(inside) == sum(one.histogram) and one.error == pytest.approx(np.mean(inside >= 0.5))
     assert sum(one.edges for one in found.dislikes_by_degree) == (~liked).sum()
     shares = smoothed_like_rates(split.train, split.explicit_negatives)
-    popular = explicit_negatives.evaluate_popularity_baseline(split).figures["considered_log_loss"].value
+    popular = explicit_negatives.evaluate_popularity_baseline([split]).figures["considered_log_loss"].value
     assert popular == pytest.approx(evaluate_probabilities(shares[items], liked)["considered_log_loss"].value)
 
 
@@ -97,7 +97,7 @@ def test_nothing_is_judged_where_nothing_was_kept_or_there_is_no_like(split, mod
         without = replace(split, parts={"test": replace(part, explicit_negatives=negatives)})
         assert (
             not explicit_negatives.has_both_classes(without.parts["test"])
-            and explicit_negatives.evaluate_popularity_baseline(without) is None
+            and explicit_negatives.evaluate_popularity_baseline([without]) is None
         )
     assert explicit_negatives.score_explicit_pairs(Popularity().fit(split.train), part, None) is None
 

@@ -50,7 +50,7 @@ def assess_and_publish(home, run_id, digests, model, fits, limits=None, reason="
     """Decide on a model whose fits are given, and publish it unless the champion stays."""
     of_run = {**SETTINGS, model: MODELS[model].Settings(**settings)}
     limits = limits or PublishSettings(top_n=5)
-    tonight = promotion.ChallengerRun(model, "score", of_run, fits, digests[PROTOCOL], reason=reason)
+    tonight = promotion.ChallengerRun(model, "score", of_run, [(digests[PROTOCOL], fits)], reason=reason)
     assessment = promotion.assess_challenger(home, tonight, limits)
     digest = None if assessment.keeps_champion else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
     return publish(
@@ -138,12 +138,12 @@ def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_
     refused = night(home, "bad", newer, "popularity")
     assert stays(home, refused, "worse by more than publish.margin")
     fits = {"mrf_dense": fitted(home, "bad", newer, PROTOCOL, "mrf_dense")}
-    tonight = promotion.ChallengerRun("popularity", "score", SETTINGS, fits, newer[PROTOCOL])
+    tonight = promotion.ChallengerRun("popularity", "score", SETTINGS, [(newer[PROTOCOL], fits)])
     fresh = promotion.assess_champion(home, tonight, refused, PublishSettings())
     assert fresh.challenger.name == "mrf_dense/score" and not fresh.keeps_champion
     assert fresh.challenger.users == promotion.load_champion(home).users + 1
     assert fresh.note.endswith(f"; popularity/score was refused: {refused.reason}")
-    own = promotion.ChallengerRun("mrf_dense", "score", SETTINGS, fits, newer[PROTOCOL])
+    own = promotion.ChallengerRun("mrf_dense", "score", SETTINGS, [(newer[PROTOCOL], fits)])
     assert promotion.assess_champion(home, own, refused, PublishSettings()) is None
 
 

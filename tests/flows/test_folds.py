@@ -1,0 +1,62 @@
+"""A run on a small log: what is published, the table and the sentences come from the users of all folds."""
+
+import numpy as np
+import pytest
+
+from oneclass.flows import commands
+from tests.flows.test_backfill import query
+
+MODELS = "popularity,mrf_dense,blend"
+USERS = 300
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A MovieLens csv of 300 users of two tastes, without days to cut at."""
+    generator = np.random.default_rng(2)
+    lines = ["userId,movieId,rating"]
+    for user in range(USERS):
+        films = {user % 2 * 40 + film % 40 for film in generator.zipf(1.3, 16)} | set(generator.choice(80, 3).tolist())
+        lines += [f"{user + 1},{film + 1},5" for film in sorted(films)]
+    path = tmp_path / "ratings.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def backfill(home, log):
+    words = ["--dataset", "ml-latest-small", "--models", MODELS, "--protocols", "strong_generalization"]
+    return commands.main("backfill", [*words, "--threads", "2", "--home", str(home), "--source", str(log)])
+
+
+def test_a_small_log_is_judged_by_folds(prefect_server, folds, log, tmp_path, capsys, caplog):
+    caplog.set_level("INFO", logger="oneclass")
+    home = tmp_path / "home"
+    assert backfill(home, log) == 0
+    out, logged = capsys.readouterr().out, caplog.text
+    [(users, most)] = query(
+        home, "select min(users), max(users) from evaluation.metrics where protocol = 'strong_generalization'"
+    )
+    assert users == most and 0.95 * USERS < users <= USERS
+    assert f"strong_generalization ({users} users in 5 folds)" in out and "slightly too high" in out
+    assert f"by ndcg@100 of {users} validation users in 5 folds" in logged  # the search
+    assert f"over {users} validation users in 5 folds" in logged  # the blend
+    [(challenger, reason)] = query(home, "select challenger, reason from operations.promotions")
+    assert f"{users} validation users of strong_generalization" in reason and "its test users in 5 folds" in reason
+    assert "favours the chosen list slightly" in reason
+    of_chosen = f"protocol = 'strong_generalization' and model || '/' || score = '{challenger}'"
+    values = f"select value from evaluation.metrics where metric like '%ndcg@100' and {of_chosen}"
+    assert len(query(home, values)) == 2 and len(set(query(home, values))) == 1  # the table's, and that of validation
+    fitted = "select count(*) from operations.model_fits where protocol like 'strong_generalization_fold_%'"
+    models = query(home, "select count(distinct model) from evaluation.metrics")
+    assert query(home, fitted) == [(5 * models[0][0],)]
+    page = (home / "ml-latest-small" / "report" / "index.html").read_text()
+    assert f"{users} test users in 5 folds" in page and "slightly too high" in page
+
+    of_user = ["--dataset", "ml-latest-small", "--home", str(home), "--user", "7", "--models", "mrf_dense"]
+    assert commands.main("explain", of_user) == 0 and "fitted on strong_generalization_fold_" in capsys.readouterr().out
+
+    caplog.clear()
+    assert backfill(home, log) == 0  # a night with nothing new fits and judges nothing anew
+    logged = caplog.text
+    assert "was fitted before" in logged and ": fitting " not in logged
+    assert "strong_generalization: nothing is new; the evaluation by run" in logged

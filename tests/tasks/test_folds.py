@@ -1,0 +1,228 @@
+"""Small logs: users are divided into folds, and everything is judged on the users of all, as in a plain recount."""
+
+import hashlib
+import math
+from datetime import date
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from oneclass import data_contracts
+from oneclass.models.popularity import Popularity
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.blend import choose_components
+from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.protocols import choose_publish_protocol, list_splits
+from oneclass.tasks.publish import promotion
+from oneclass.tasks.publish.choice import choose_model
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
+from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.train import train
+from oneclass.tasks.tuning.search import Search, Trial
+from oneclass.tasks.tuning.trial import run_trial_fit
+from tests.models.evaluation.test_metrics import naive
+
+SEED = 3
+PROTOCOL = "strong_generalization"
+SETTINGS = {name: MODELS[name].Settings() for name in ("popularity", "mrf_dense", "wmf")}
+SETTINGS["wmf"] = MODELS["wmf"].Settings(factors=8)
+
+pytestmark = pytest.mark.usefixtures("folds")
+
+
+@pytest.fixture
+def likes(home, log_events):
+    """The likes of 150 users of two tastes, by user; each has an item that one or two users have."""
+    generator = np.random.default_rng(1)
+    likes = {}
+    for user in range(150):
+        popular = (user % 2 * 30 + generator.zipf(1.3, 12) % 30).tolist()
+        likes[f"u{user}"] = {f"i{item}" for item in popular} | {f"rare{user // 2}"}
+    log_events([(user, item, 1) for user, items in likes.items() for item in sorted(items)])
+    binarize(home, BinarizeSettings(), "run")
+    return likes
+
+
+def split_log(home, **settings):
+    return split(home, SplitSettings(**settings), "run", protocols=[PROTOCOL], seed=SEED).digests
+
+
+def fit_all(home, digests):
+    """The digests of the folds and of the fits on each."""
+    return [
+        (
+            digests[name],
+            {
+                model: train(
+                    home, "run", protocol=name, matrices_digest=digests[name], model=model, settings=of, seed=SEED
+                ).digest
+                for model, of in SETTINGS.items()
+            },
+        )
+        for name in list_splits(PROTOCOL, digests)
+    ]
+
+
+def md5(text):
+    """DuckDB's md5_number: the digest's bytes, the last of them the highest."""
+    return int.from_bytes(hashlib.md5(text.encode()).digest(), "little")
+
+
+def recount(likes, settings):
+    """The metrics of each user by model, in plain Python but for the fits: the users of one fold after another."""
+    of_fold = {user: int(md5(f"{SEED}:part:{user}") % 1000000007 / 1000000007 * 5) for user in likes}
+    found = {model: {} for model in settings}
+    for fold in range(5):
+        others = [user for user in likes if of_fold[user] != fold]
+        items = list(dict.fromkeys(item for user in others for item in sorted(likes[user])))  # by first appearance
+        rows = np.array([[item in likes[user] for item in items] for user in others])
+        for model, of_model in settings.items():
+            fit = MODELS[model](of_model, seed=SEED, threads=1).fit(csr_matrix(rows, dtype=np.float32))
+            for user in (user for user in likes if of_fold[user] == fold):
+                known = [item for item in items if item in likes[user]]
+                drawn = sorted(known, key=lambda item: md5(f"{SEED}:target:{user}:{item}"))[: len(known) // 5]
+                if drawn:
+                    targets, own = (np.isin(items, some) for some in (drawn, known))
+                    history = own & ~targets
+                    [scores] = fit.scores(csr_matrix(history[None], dtype=np.float32))
+                    found[model][user] = naive(scores, history, targets)
+    return found
+
+
+def mean_and_error(values):
+    mean = sum(values) / len(values)
+    return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / len(values) / len(values))
+
+
+def stored(home, statement):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def test_a_small_log_judged_by_folds_equals_a_recount(home, likes):
+    expected = recount(likes, SETTINGS)
+    assert len(expected["wmf"]) > 120
+    (digest, of_first), *further = fit_all(home, split_log(home))
+    judged = evaluate(home, "run", PROTOCOL, digest, of_first, further=further)
+    assert judged.users == len(expected["wmf"]) and not judged.failed
+    rows = stored(home, "select model, metric, value, standard_error, users from evaluation.metrics")
+    found = {(model, metric): row for model, metric, *row in rows}
+    for model, of_users in expected.items():
+        for metric in next(iter(of_users.values())):
+            values = [of_user[metric] for of_user in of_users.values()]
+            assert found[model, metric] == [*map(pytest.approx, mean_and_error(values)), len(values)], (model, metric)
+        assert found[model, "validation_ndcg@100"] == found[model, "ndcg@100"]
+    for metric, one, other, difference, error, users in stored(
+        home, "select metric, model, other_model, difference, standard_error, users from evaluation.comparisons"
+    ):
+        name = metric.removeprefix("validation_")
+        pairs = [expected[one][user][name] - expected[other][user][name] for user in expected[one]]
+        mean, plain_error = mean_and_error(pairs)
+        assert difference == pytest.approx(mean, abs=1e-12) and users == len(pairs)
+        assert error == pytest.approx(plain_error * math.sqrt(users / (users - 1)), abs=1e-12)
+
+
+def test_the_lists_of_all_folds_are_counted_together(home, likes):
+    folds = fit_all(home, split_log(home))
+    evaluate(home, "run", PROTOCOL, *folds[0], further=folds[1:])
+    shown, novelty, trained = set(), [], set()
+    for digest, _ in folds:
+        of_fold = matrices.load_split(home, digest)
+        model, test = Popularity().fit(of_fold.train), of_fold.parts["test"]
+        trained |= set(of_fold.items.tolist())
+        for row, history in zip(model.recommend(test.histories, 20)[0], test.histories, strict=True):
+            assert not set(row[row >= 0]) & set(history.indices)
+            shown |= set(of_fold.items[row[row >= 0]].tolist())
+            degrees = np.maximum(of_fold.train.sum(axis=0).A1[row[row >= 0]], 1)
+            novelty.append(np.mean(-np.log2(degrees / of_fold.train.shape[0])))
+    rows = stored(home, "select metric, value, users from evaluation.beyond_accuracy where model = 'popularity'")
+    found = {metric: (value, users) for metric, value, users in rows}
+    assert found["coverage@20"] == (pytest.approx(len(shown) / len(trained)), len(novelty))
+    assert found["novelty@20"] == (pytest.approx(np.mean(novelty)), len(novelty))
+
+
+def test_every_user_is_tested_once_by_models_that_did_not_see_them(home, likes):
+    digests = split_log(home)
+    names = list_splits(PROTOCOL, digests)
+    assert names == [f"{PROTOCOL}_fold_{number}" for number in range(1, 6)] and PROTOCOL not in digests
+    tested = []
+    for name in names:
+        fold = matrices.load_split(home, digests[name])
+        tested += fold.parts["test"].users.tolist()
+        assert not set(fold.users) & set(fold.parts["test"].users)
+        assert (fold.parts["validation"].targets != fold.parts["test"].targets).nnz == 0
+    assert sorted(tested) == sorted(set(tested)) and len(tested) > 140
+    roles = stored(home, "select part, role, count(*) from splits.strong_generalization group by all")
+    assert {part for part, *_ in roles} == {"test"} and "fit" not in {role for _, role, _ in roles}
+    assert sum(count for *_, count in roles) == sum(map(len, likes.values()))
+
+
+def test_folds_are_for_logs_below_the_bound(home, likes):
+    held_out = split_log(home, min_validation_users=0)
+    part = matrices.load_split(home, held_out[PROTOCOL]).parts["validation"]
+    users = int(np.count_nonzero(np.diff(part.targets.indptr)))
+    assert 0 < users < SplitSettings().min_validation_users
+    assert split_log(home, min_validation_users=users) == held_out
+    assert len(list_splits(PROTOCOL, split_log(home, min_validation_users=users + 1, folds=3))) == 3
+
+
+def test_a_trial_is_evaluated_by_the_users_of_all_folds(home, likes):
+    digests = split_log(home)
+    first, *further = [digests[name] for name in list_splits(PROTOCOL, digests)]
+    of = SETTINGS["wmf"]
+    search = Search("wmf", PROTOCOL, first, of, of.search_space, SEED, further_folds=tuple(further))
+    outcome = run_trial_fit(home, search, Trial(1, {}, {}, {})).outcome
+    values = [of_user["ndcg@100"] for of_user in recount(likes, {"wmf": of})["wmf"].values()]
+    assert (outcome.value, outcome.standard_error) == tuple(map(pytest.approx, mean_and_error(values)))
+    assert search.count_users(home) == len(values)
+
+
+def test_a_blend_is_weighed_by_the_users_of_all_folds(home, likes, caplog):
+    caplog.set_level("INFO", logger="oneclass")
+    folds = fit_all(home, split_log(home))
+    choose_components(home, "run", protocol=PROTOCOL, judged=folds, settings=SETTINGS, seed=1, day=date(2026, 1, 1))
+    alone = mean_and_error([of_user["ndcg@100"] for of_user in recount(likes, SETTINGS)["mrf_dense"].values()])[0]
+    [sentence] = [record.getMessage() for record in caplog.records if "by cross-validation" in record.getMessage()]
+    users = sum(np.count_nonzero(np.diff(matrices.load_split(home, d).parts["test"].targets.indptr)) for d, _ in folds)
+    assert f"over {users} validation users in 5 folds" in sentence
+    assert f"mrf_dense/score alone {alone:.4f}" in sentence
+
+
+def test_the_choice_and_the_comparison_are_over_all_folds(home, likes):
+    digests = split_log(home)
+    assert choose_publish_protocol("auto", digests) == PROTOCOL
+    folds = fit_all(home, digests)
+    evaluate(home, "run", PROTOCOL, *folds[0], further=folds[1:])
+    choice = choose_model(home, "run", PublishSettings(), list(SETTINGS), PROTOCOL, folds=5)
+    expected = recount(likes, SETTINGS)
+    users = len(expected["wmf"])
+    assert f"{users} validation users of {PROTOCOL}" in choice.reason and "in 5 folds" in choice.reason
+    assert "favours the chosen list slightly" in choice.reason
+    night = promotion.ChallengerRun(choice.model, choice.score, SETTINGS, folds, SEED)
+    challenger = promotion.assess_challenger(home, night, PublishSettings()).challenger
+    mean, error = mean_and_error([of_user["ndcg@100"] for of_user in expected[choice.model].values()])
+    assert (challenger.value, challenger.standard_error) == (pytest.approx(mean), pytest.approx(error))
+    assert challenger.validation_users == users
+
+
+@pytest.mark.parametrize(
+    ("damage", "rule"),
+    [
+        ("update indexed.strong_generalization set part = 'train', role = 'fit' where user_index = 4", "part_by_hash"),
+        ("update indexed.strong_generalization set role = 'dropped' where role = 'fold_in'", "items_of_other_folds"),
+        ("update indexed.strong_generalization set role = 'fold_in' where role = 'target'", "a_fifth_is_target"),
+    ],
+)
+def test_the_contract_recounts_the_folds(home, likes, damage, rule):
+    settings = SplitSettings()
+    split_log(home)
+    values = {**settings.model_dump(), "seed": SEED, PROTOCOL: True, "fold_count": settings.folds}
+    values |= dict.fromkeys(("leave_one_out", "next_events", "given"), False)
+    broken = pytest.raises(data_contracts.ContractBroken, match=rule)
+    with broken, warehouse.run_stage(home, "run", "split", values) as connection:
+        connection.execute(damage)
