@@ -227,7 +227,7 @@ def _label_items(histories: csr_matrix, later: csr_matrix, is_known: np.ndarray)
         csr_matrix((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
         for matrix in (histories, later)
     )
-    new = (taken - taken.multiply(seen)).multiply(is_known[None, :]).tocsr()
+    new = csr_matrix(csr_matrix(taken - taken.multiply(seen)).multiply(is_known[None, :]))
     new.eliminate_zeros()
     return new, np.asarray(taken[_entry_rows(histories), histories.indices]).ravel()
 

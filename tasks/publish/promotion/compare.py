@@ -86,7 +86,9 @@ class _ValidationResult:
 def assess_challenger(home: Home, run: ChallengerRun, limits: PromotionLimits) -> Assessment:
     """Compare a run's choice with the champion, before the choice is fitted on every edge."""
     settings = run.settings[run.model].model_dump(mode="json")
-    assessment = _assess(home, run, Candidate(run.model, run.score, settings, **observed_sizes(home)), limits)
+    sizes = observed_sizes(home)
+    challenger = Candidate(run.model, run.score, settings, edges=sizes["edges"], users=sizes["users"])
+    assessment = _assess(home, run, challenger, limits)
     return replace(assessment, note="; ".join(filter(None, [assessment.note, run.reason])))
 
 
