@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models import memory_estimates
 from oneclass.models.fit_options import DEFAULT_OPTIONS, WIDTH_SETTINGS, FitOptions, Start
+from oneclass.models.inference_cache import InferenceCache
 from oneclass.models.numerics.matmul import dense_times, normalize_columns
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import top_items
@@ -27,33 +28,6 @@ if TYPE_CHECKING:
 
 
 SettingsT = TypeVar("SettingsT", bound=ModelSettings)
-
-
-class InferenceCache:
-    """Per-model cache. Thread-safe for loaded models."""
-
-    _cache: dict[str, Any] | None = None  # None in a fit, whose arrays may still change
-
-    def cached(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return `make()`, which does not depend on the users: computed once for a loaded model, each time in a fit."""
-        if self._cache is None:
-            return make()
-        if name not in self._cache:
-            self._cache[name] = make()
-        return self._cache[name]
-
-    def cached_for_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
-        """Return `make()`, which a loaded model caches for the last block of histories."""
-        if self._cache is None:
-            return make()
-        ages = getattr(histories, "event_ages", None)
-        order = getattr(histories, "recency_ranks", None), *((ages.starts, ages.days) if ages else ())
-        arrays = histories.indptr, histories.indices, histories.data, *order
-        key = tuple(array.tobytes() for array in arrays if array is not None)
-        last_key, value = self._cache.get(name, (None, None))
-        if last_key != key:
-            self._cache[name] = key, (value := make())
-        return value
 
 
 class Model(InferenceCache, ABC, Generic[SettingsT]):

@@ -15,7 +15,8 @@ from oneclass.models.base import Model
 from oneclass.models.numba_cache import PACKAGE
 
 SHARED = {"degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
-    *("__init__", "base", "distributed", "fingerprint", "fit_options", "memory_estimates", "numba_cache", "settings"),
+    *("__init__", "base", "distributed", "fingerprint", "fit_options", "inference_cache", "memory_estimates"),
+    *("numba_cache", "settings"),
 }
 
 

@@ -23,6 +23,7 @@ BESIDE_THEM = {
     "distributed",
     "fingerprint",
     "fit_options",
+    "inference_cache",
     "memory_estimates",
     "numba_cache",
     "registry",

@@ -78,9 +78,8 @@ def publish(
             unchanged = False
             if assessment is None or not assessment.keeps_champion:
                 assert model_digest is not None and matrices_digest is not None
-                spec = RecommendationSpec(
-                    choice.model, choice.score, model_digest, matrices_digest, settings.top_n, not seen_items
-                )
+                ranking = choice.model, choice.score, model_digest, matrices_digest
+                spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items)
                 cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor)
                 assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
@@ -104,14 +103,12 @@ def publish(
                 files.write_publication_model(connection, home, folder, recommends, matrices_digest, settings.titles)
         fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
     if decision is None or decision.promoted:
-        candidate = asdict(assessment.challenger) if assessment else None
-        seen = "include" if seen_items else "exclude"
         if choice is None:  # the recommendations are unchanged
-            champion = promotion.load_champion(home)
-            candidate = asdict(champion) if champion else None
-            seen = published_model.seen_choice(publications.load_current(home))
-        facts = {"run_id": run_id, "fits": fits, "recommended": candidate, "max_age": settings.max_age, "seen": seen}
-        facts |= sources
+            champion, seen = promotion.load_champion(home), published_model.seen_choice(publications.load_current(home))
+        else:
+            champion, seen = assessment and assessment.challenger, "include" if seen_items else "exclude"
+        facts = {"run_id": run_id, "fits": fits, "max_age": settings.max_age, "seen": seen} | sources
+        facts |= {"recommended": asdict(champion) if champion else None}
         publications.activate_publication(home, folder, facts, settings.keep)
         with warehouse.open_warehouse(home) as connection:
             publication_records.record_current(connection, home)

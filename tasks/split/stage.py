@@ -136,9 +136,7 @@ def split(
             `split.validation = latest` of a given split without an order.
     """
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
-    by_time, likes = "next_events" in protocols, likes or BinarizeSettings.model_validate({})
-    like_values = {**likes.model_dump(), "since": since, "until": until}
-    selection = LikeSelection(likes, since, until)
+    selection = LikeSelection(likes or BinarizeSettings.model_validate({}), since, until)
     arguments = _SplitArguments(protocols, optional, seed, ids_are_numbers, given_files, selection)
     parameters = {
         **settings.model_dump(),
@@ -150,25 +148,7 @@ def split(
         "test_files": test_files,
     }
     with warehouse.run_stage(home, run_id, "split", parameters) as connection:
-        reads = "; ".join(table_digest(connection, table) for table in TABLES)
-        if (
-            by_time or "given" in protocols or settings.times
-        ):  # next_events reads counts, and given its parts, from the logs
-            reads += f"; {table_digest(connection, 'raw.events')}"
-        if by_time or "given" in protocols or settings.order:
-            reads += f"; {table_digest(connection, 'raw.places')}"
-        cache = StageCache(
-            connection,
-            "split",
-            Path(__file__).parent,
-            reads=reads,
-            parameters={
-                **parameters,
-                "ids_are_numbers": ids_are_numbers,
-                **(like_values if by_time or settings.times else {}),
-            },
-            tables=[*(f"indexed.{protocol}" for protocol in PROTOCOLS), "diagnostics.leakage"],
-        )
+        cache = _open_cache(connection, settings, arguments, parameters)
         result = cache.lookup()
         if not result or not all(matrices.has_split(home, digest) for digest in result["digests"].values()):
             cut_day = find_cut_day(connection, settings)
@@ -198,6 +178,31 @@ class _SplitArguments:
     ids_are_numbers: bool
     given_files: tuple[Sequence[int], Sequence[int]] | None
     selection: LikeSelection
+
+
+def _open_cache(
+    connection: duckdb.DuckDBPyConnection,
+    settings: SplitSettings,
+    arguments: _SplitArguments,
+    parameters: dict[str, Any],
+) -> StageCache:
+    """Return the cache entry of the protocols' tables for these parameters and what they are made from."""
+    by_time, is_given = "next_events" in arguments.protocols, "given" in arguments.protocols
+    tables = [*TABLES]
+    if by_time or is_given or settings.times:  # next_events reads counts, and given its parts, from the logs
+        tables.append("raw.events")
+    if by_time or is_given or settings.order:
+        tables.append("raw.places")
+    likes, since, until = arguments.selection
+    like_values = {**likes.model_dump(), "since": since, "until": until} if by_time or settings.times else {}
+    return StageCache(
+        connection,
+        "split",
+        Path(__file__).parent,
+        reads="; ".join(table_digest(connection, table) for table in tables),
+        parameters={**parameters, "ids_are_numbers": arguments.ids_are_numbers, **like_values},
+        tables=[*(f"indexed.{protocol}" for protocol in PROTOCOLS), "diagnostics.leakage"],
+    )
 
 
 def _rewrite_splits(

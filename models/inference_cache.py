@@ -1,0 +1,33 @@
+"""A cache of what a loaded model computes again and again: per-model constants, and the last block of histories."""
+
+from collections.abc import Callable
+from typing import Any
+
+from scipy.sparse import csr_matrix
+
+
+class InferenceCache:
+    """Per-model cache. Thread-safe for loaded models."""
+
+    _cache: dict[str, Any] | None = None  # None in a fit, whose arrays may still change
+
+    def cached(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return `make()`, which does not depend on the users: computed once for a loaded model, each time in a fit."""
+        if self._cache is None:
+            return make()
+        if name not in self._cache:
+            self._cache[name] = make()
+        return self._cache[name]
+
+    def cached_for_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
+        """Return `make()`, which a loaded model caches for the last block of histories."""
+        if self._cache is None:
+            return make()
+        ages = getattr(histories, "event_ages", None)
+        order = getattr(histories, "recency_ranks", None), *((ages.starts, ages.days) if ages else ())
+        arrays = histories.indptr, histories.indices, histories.data, *order
+        key = tuple(array.tobytes() for array in arrays if array is not None)
+        last_key, value = self._cache.get(name, (None, None))
+        if last_key != key:
+            self._cache[name] = key, (value := make())
+        return value
