@@ -2,9 +2,10 @@
 
     python -m benchmarks.accuracy.protocol_choice --root ../shared/data [--logs ml-100k] [--home FOLDER]
 
-Runs the whole pipeline on each log. Both protocols choose a list on their validation users by the rule that publishes
-(`tasks.publish.choice`). The loss is that of the list that the other protocol would publish: its metric minus that of
-this protocol's own, paired over this protocol's test users, which neither choice has seen.
+Runs the whole pipeline on each log; `orders` is generated, with customers who return. Both protocols choose a list on
+their validation users by the rule that publishes (`tasks.publish.choice`). The loss is that of the list that the other
+protocol would publish: its metric minus that of this protocol's own, paired over this protocol's test users, which
+neither choice has seen, but for the folds of small logs.
 """
 
 import argparse
@@ -12,8 +13,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from benchmarks.accuracy.repeats import GENERATED, SHOP, generate_events
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, PROTOCOLS, PUBLISH_PROTOCOLS, choose_publish_protocol
 from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
@@ -23,19 +28,33 @@ from oneclass.tasks.stores.warehouse import select
 
 LOGS = {
     "demo": None,
+    "orders": None,
     "ml-100k": "ml-100k/u.data",
     "ml-latest-small": "ml-latest-small/ratings.csv",
-    "ml-1m": "ml-1m/ratings.csv",
 }
+# A shop whose customers return: the settings of `groceries` in benchmarks.accuracy.repeats, smaller.
+ORDERS = replace(GENERATED["groceries"], demo=SHOP.model_copy(update={"users": 1000, "items": 500, "likes": 15_000}))
 COLUMNS = ("log", "protocol", "decides", "champion", "metric on its test users", "by the other protocol", "paired loss")
 
 
 def publish_log(root: Path, log: str, folder: Path, extra: list[str]) -> Home:
     """Run the pipeline on a log and return its home."""
-    file = LOGS[log]
+    file = LOGS[log] and root / LOGS[log]
+    if log == "orders":
+        file = folder / "orders.csv"
+        write_orders(file)
     command = [sys.executable, "-m", "flows.backfill", "--dataset", log, "--home", str(folder), *extra]
-    subprocess.run([*command, *(["--source", str(root / file)] if file else [])], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, *(["--source", str(file)] if file else [])], check=True, stdout=subprocess.DEVNULL)
     return Home(folder, log)
+
+
+def write_orders(file: Path) -> None:
+    """Write the generated orders as a CSV file of customer, product and date."""
+    users, items, days = generate_events(ORDERS, seed=3)
+    dates = np.datetime64("2024-01-01") + days
+    rows = [f"c{user},p{item},{date}" for user, item, date in zip(users, items, dates, strict=True)]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(["customer,product,date", *rows]) + "\n")
 
 
 def compare_choices(home: Home) -> Iterator[tuple[str, ...]]:

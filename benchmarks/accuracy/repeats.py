@@ -57,8 +57,8 @@ GENERATED = {
 Log = tuple[csr_matrix, csr_matrix]  # the training log, and what came later of its items
 
 
-def generate_log(returns: Returns, seed: int) -> Log:
-    """Simulate likes with their first days, let the users return, and cut."""
+def generate_events(returns: Returns, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Simulate likes with their first days, and let the users return: users, items and days of all events."""
     simulation = simulate_likes(returns.demo, seed)
     items = np.repeat(np.arange(returns.demo.items), np.diff(simulation.starts))
     users, items = simulation.users[simulation.liked], items[simulation.liked]
@@ -68,7 +68,12 @@ def generate_log(returns: Returns, seed: int) -> Log:
     pairs, days = draw_return_events(
         users, items, first, loyalty, gaps, gap_sd=returns.gap_sd, days=returns.days, seed=seed
     )
-    return cut_log(users[pairs], items[pairs], days, (returns.demo.users, returns.demo.items))
+    return users[pairs], items[pairs], days
+
+
+def generate_log(returns: Returns, seed: int) -> Log:
+    """Cut the events of a simulated log."""
+    return cut_log(*generate_events(returns, seed), (returns.demo.users, returns.demo.items))
 
 
 def generate_baskets(seed: int) -> Log:
