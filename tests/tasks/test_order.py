@@ -23,7 +23,7 @@ from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning.search import load_validation
 
 DAY = datetime(2026, 3, 1)
-ORDERED = SplitSettings(order=True, held_out_share=0.25)
+ORDERED = SplitSettings(order=True, held_out_share=0.25, min_validation_users=0)
 
 
 def drawn(seed, timed):
