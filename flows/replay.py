@@ -20,8 +20,9 @@ from oneclass.tasks.terminal import format_grid
 logger = logging.getLogger(__name__)
 
 UNIT_DAYS = {"d": 1, "w": 7}
-# Settings that may differ between a replayed night and the run that did it; the events are compared instead.
-IRRELEVANT_SETTINGS = ("sources", "limits", "files", "ingest", "until")
+# Settings that may differ between a replayed night and the run that did it, for which the events are compared, and the
+# choice that a run records with them.
+IRRELEVANT_SETTINGS = ("sources", "limits", "files", "ingest", "until", "seen_items")
 
 
 @dataclass(frozen=True)
