@@ -27,7 +27,6 @@ with lists as (
 select
     lists.model,
     lists.score,
-    lists.value,
     lists.users,
     difference,
     standard_error,

@@ -29,9 +29,7 @@ def rank_new_and_repeated(scores: np.ndarray, histories: csr_matrix, targets: cs
     entries, known = _number_entries(targets), _number_entries(histories)
     is_repeated = np.isin(entries, known, assume_unique=True)
     new, repeated = split_matrix(targets, is_repeated)
-    position = np.searchsorted(
-        known, entries[is_repeated]
-    )  # of each repeated target among the entries of the histories
+    position = np.searchsorted(known, entries[is_repeated])  # of repeated targets among the entries of the histories
     return {
         NEW: _find_ndcg(scores, histories, new),
         REPEATED: _rank_in_histories(scores, histories, repeated, position),

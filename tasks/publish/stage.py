@@ -11,6 +11,7 @@ If the champion is kept (`tasks/publish/promotion/`), neither the link nor the r
 import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from oneclass import sql
 from oneclass.tasks import leaderboard
@@ -103,12 +104,8 @@ def publish(
                 files.write_publication_model(connection, home, folder, recommends, matrices_digest, settings.titles)
         fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
     if decision is None or decision.promoted:
-        if choice is None:  # the recommendations are unchanged
-            champion, seen = promotion.load_champion(home), published_model.seen_choice(publications.load_current(home))
-        else:
-            champion, seen = assessment and assessment.challenger, "include" if seen_items else "exclude"
-        facts = {"run_id": run_id, "fits": fits, "max_age": settings.max_age, "seen": seen} | sources
-        facts |= {"recommended": asdict(champion) if champion else None}
+        facts = {"run_id": run_id, "fits": fits, "max_age": settings.max_age} | sources
+        facts |= _describe_recommendations(home, assessment, seen_items, unchanged=choice is None)
         publications.activate_publication(home, folder, facts, settings.keep)
         with warehouse.open_warehouse(home) as connection:
             publication_records.record_current(connection, home)
@@ -117,6 +114,17 @@ def publish(
     else:
         checksums.remove_path(folder)
     return Published(home.published, home.report / "index.html", recommendations, table, decision)
+
+
+def _describe_recommendations(
+    home: Home, assessment: promotion.Assessment | None, seen_items: bool, *, unchanged: bool
+) -> dict[str, Any]:
+    """Return the configuration behind the recommendations, and whether they include seen items, for the manifest."""
+    if unchanged:
+        champion, seen = promotion.load_champion(home), published_model.seen_choice(publications.load_current(home))
+    else:
+        champion, seen = assessment and assessment.challenger, "include" if seen_items else "exclude"
+    return {"recommended": asdict(champion) if champion else None, "seen": seen}
 
 
 publish_task = stage_task(publish)

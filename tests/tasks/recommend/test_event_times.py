@@ -78,4 +78,4 @@ def test_a_model_promoted_by_hand_has_the_ages_of_likes_alone(published):
     home, digest = published
     with runs.record_run(home, "promoted", "promote", {}):
         manual.promote_model(home, "promoted", "repeat")
-    check_scores(home, digest)
+    assert check_scores(home, digest).publication == "promoted"
