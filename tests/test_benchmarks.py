@@ -17,7 +17,13 @@ from oneclass.models.popularity import Popularity
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 GROUPS = ("accuracy", "speed", "scale", "reliability")
-HELPERS = {"accuracy/competitors", "reliability/fuzzing", "reliability/year", "scale/pickled_calls"}
+HELPERS = {
+    "accuracy/competitors",
+    "reliability/fuzzing",
+    "reliability/rule_oracle",
+    "reliability/year",
+    "scale/pickled_calls",
+}
 NAMES = sorted(f"{group}/{file.stem}" for group in GROUPS for file in (FOLDER / group).glob("*.py"))
 
 

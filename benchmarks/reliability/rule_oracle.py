@@ -1,0 +1,288 @@
+"""Random catalogues, rules and scores, and the lists that a plain reading of the rules gives.
+
+Conditions are drawn twice at once: as SQL, and as a function of an item and a user in plain Python with three truth
+values. Nothing here uses the project's own evaluation or selection.
+"""
+
+import fnmatch
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from oneclass.tasks.rules.settings import Boost, Placement, Rules
+
+Row = Mapping[str, Any]
+Condition = Callable[[Row, Row], bool | None]
+
+GENRES, TAGS, PLANS = ("folk", "jazz", "Rock", "a%b"), ("x", "y", "z"), ("free", "paid")
+DATES = [date(2026, month, 1) for month in range(1, 7)]
+ITEM_TYPES = {
+    "item_id": pl.String,
+    "stock": pl.Int64,
+    "price": pl.Float64,
+    "adult": pl.Boolean,
+    "genre": pl.String,
+    "tags": pl.List(pl.String),
+    "released": pl.Date,
+}
+USER_TYPES = {"user_id": pl.String, "age": pl.Int64, "plan": pl.String}
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda a, b: a == b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+@dataclass
+class Shop:
+    """A catalogue, its users, their histories and scores.
+
+    Attributes:
+        items, users: a row each, with `history.users` or `history.items` among the values.
+        excluded: pairs of a user and an item that must not be listed, beside the histories.
+    """
+
+    items: list[dict[str, Any]]
+    users: list[dict[str, Any]]
+    histories: list[set[int]]
+    excluded: list[set[int]]
+    scores: np.ndarray
+
+    def frame(self, side: str) -> pl.DataFrame:
+        """Return the attributes of a side, without some ids that the table does not describe."""
+        rows, types = (self.items, ITEM_TYPES) if side == "item" else (self.users, USER_TYPES)
+        described = [{name: row[name] for name in types} for row in rows if not row["undescribed"]]
+        return pl.DataFrame(described, schema=types)
+
+
+@dataclass
+class RuleCase:
+    """The rules of one list, as settings and as conditions in Python."""
+
+    rules: Rules
+    placement: Placement | None
+    n: int
+    conditions: list[Condition]
+    boosts: list[tuple[Condition, float]]
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+def draw_shop(generator: random.Random, items: int, users: int) -> Shop:
+    """Draw a catalogue and users with missing values, equal, infinite and missing scores."""
+    rows = [_draw_item(generator, number) for number in range(items)]
+    people = [
+        {
+            "user_id": f"u{number}",
+            "age": generator.choice([None, 12, 17, 18, 40]),
+            "plan": generator.choice([None, *PLANS]),
+            "undescribed": generator.random() < 0.1,
+        }
+        for number in range(users)
+    ]
+    histories = [set(generator.sample(range(items), generator.randint(0, items // 3))) for _ in people]
+    counts = Counter(item for history in histories for item in history)
+    for number, row in enumerate(rows):
+        row["history.users"] = counts[number]
+    for person, history in zip(people, histories, strict=True):
+        person["history.items"] = len(history)
+    for row in (*rows, *people):
+        if row["undescribed"]:
+            row.update({name: None for name in row if name in ITEM_TYPES | USER_TYPES and not name.endswith("_id")})
+    excluded = [set(generator.sample(range(items), min(items, generator.choice([0, 0, 2])))) for _ in people]
+    drawn = np.random.default_rng(generator.getrandbits(32))
+    scores = np.round(drawn.standard_normal((users, items)), generator.choice([1, 6])).astype(np.float32)
+    scores[drawn.random(scores.shape) < 0.03] = -np.inf
+    scores[drawn.random(scores.shape) < 0.03] = np.nan
+    return Shop(rows, people, histories, excluded, scores)
+
+
+def _draw_item(generator: random.Random, number: int) -> dict[str, Any]:
+    return {
+        "item_id": f"i{number}",
+        "stock": generator.choice([None, 0, 0, 1, 5, 9]),
+        "price": generator.choice([None, 0.5, 2.25, 10.0]),
+        "adult": generator.choice([None, False, False, True]),
+        "genre": generator.choice([None, *GENRES]),
+        "tags": generator.choice([None, [], ["x"], ["x", "y"], ["z", "y"]]),
+        "released": generator.choice([None, *DATES]),
+        "undescribed": generator.random() < 0.1,
+    }
+
+
+def draw_case(generator: random.Random, items: int) -> RuleCase:
+    """Draw the rules of one list."""
+    drawn = [draw_condition(generator, 2) for _ in range(generator.choice([0, 1, 1, 2]))]
+    boosts = [
+        (draw_condition(generator, 1), generator.choice([-1.0, 0.1, 0.5, 3.0]))
+        for _ in range(generator.choice([0, 0, 1, 2]))
+    ]
+    on_placement = generator.random() < 0.5
+    limits = {column: generator.randint(1, 3) for column in ("genre", "tags") if generator.random() < 0.4}
+    declared = [Boost(when=text, by=by) for (text, _), by in boosts]
+    own = {"boosts": declared[1:], "max_per_category": limits, "eligible": drawn[1][0] if len(drawn) > 1 else ""}
+    ids = [f"i{number}" for number in generator.sample(range(items), min(4, items))] + ["unknown"]
+    general = {
+        "eligible": drawn[0][0] if drawn else "",
+        "pinned": generator.sample(ids, generator.choice([0, 0, 2])),
+        "banned": generator.sample(ids, generator.choice([0, 0, 2])),
+        "boosts": declared[:1],
+        "max_per_category": {"genre": 1} if on_placement and "genre" in limits else {},
+    }
+    if not on_placement:
+        drawn = drawn[:1]
+        general |= {"boosts": declared, "max_per_category": limits}
+    return RuleCase(
+        Rules(**general),
+        Placement(**own) if on_placement else None,
+        generator.choice([1, 3, 10, 40]),
+        [condition for _, condition in drawn],
+        [(condition, by) for (_, condition), by in boosts],
+        limits,
+    )
+
+
+def draw_condition(generator: random.Random, depth: int) -> tuple[str, Condition]:
+    """Draw a condition: SQL, and the same in Python."""
+    shape = generator.choice(["leaf", "and", "or", "not"]) if depth else "leaf"
+    if shape == "leaf":
+        return _draw_leaf(generator)
+    left, of_left = draw_condition(generator, depth - 1)
+    if shape == "not":
+        return f"not ({left})", lambda item, user: _negate(of_left(item, user))
+    right, of_right = draw_condition(generator, depth - 1)
+    decisive = shape == "or"
+
+    def join(item: Row, user: Row) -> bool | None:
+        found = (of_left(item, user), of_right(item, user))
+        return decisive if decisive in found else None if None in found else not decisive
+
+    return f"({left}) {shape} ({right})", join
+
+
+def _draw_leaf(generator: random.Random) -> tuple[str, Condition]:
+    sign = generator.choice(list(COMPARE))
+    compare = COMPARE[sign]
+    number = generator.choice([0, 1, 2.25, 5, 18])
+    column = generator.choice(["stock", "price", "history.users", "user.age", "history.items"])
+    genre, plan, tag = generator.choice(GENRES), generator.choice(PLANS), generator.choice(TAGS)
+    day = generator.choice(DATES)
+    pattern = generator.choice(["%o%", "_ock", "a%b", "J%", "folk"])
+    glob = pattern.replace("%", "*").replace("_", "?")
+    leaves: list[tuple[str, Condition]] = [
+        (f"{column} {sign} {number}", _strict(column, lambda value: compare(value, number))),
+        (f"{column} is null", lambda item, user: _value(item, user, column) is None),
+        ("genre is not null", lambda item, user: item["genre"] is not None),
+        ("adult", lambda item, user: item["adult"]),
+        ("not adult", lambda item, user: _negate(item["adult"])),
+        (f"genre {sign} '{genre}'", _strict("genre", lambda value: compare(value.encode(), genre.encode()))),
+        (f"genre not in ('{genre}', 'jazz')", _strict("genre", lambda value: value not in (genre, "jazz"))),
+        (f"user.plan in ('{plan}')", _strict("user.plan", lambda value: value == plan)),
+        (f"'{tag}' in tags", _strict("tags", lambda value: tag in value)),
+        (f"list_contains(tags, '{tag}')", _strict("tags", lambda value: tag in value)),
+        (f"genre like '{pattern}'", _strict("genre", lambda value: fnmatch.fnmatchcase(value, glob))),
+        (f"genre not like '{pattern}'", _strict("genre", lambda value: not fnmatch.fnmatchcase(value, glob))),
+        ("lower(genre) = 'rock'", _strict("genre", lambda value: value.lower() == "rock")),
+        (f"length(genre) {sign} 3", _strict("genre", lambda value: compare(len(value), 3))),
+        ("starts_with(genre, 'R')", _strict("genre", lambda value: value.startswith("R"))),
+        (f"released {sign} '{day}'", _strict("released", lambda value: compare(value, day))),
+        (f"released between '{DATES[1]}' and '{day}'", _strict("released", lambda value: DATES[1] <= value <= day)),
+        (f"price not between 1 and {number}", _strict("price", lambda value: not 1 <= value <= number)),
+        (f"coalesce(stock, 3) {sign} {number}", lambda item, user: compare(_default(item["stock"], 3), number)),
+        (
+            f"price * 2 - stock {sign} -{number}",
+            lambda item, user: (
+                None
+                if item["price"] is None or item["stock"] is None
+                else compare(item["price"] * 2 - item["stock"], -number)
+            ),
+        ),
+        (
+            "user.age >= stock * 3",
+            lambda item, user: (
+                None if user["age"] is None or item["stock"] is None else user["age"] >= item["stock"] * 3
+            ),
+        ),
+    ]
+    return generator.choice(leaves)
+
+
+def _value(item: Row, user: Row, column: str) -> Any:
+    if column == "history.items":
+        return user[column]
+    return user[column.removeprefix("user.")] if column.startswith("user.") else item[column]
+
+
+def _strict(column: str, test: Callable[[Any], bool]) -> Condition:
+    def condition(item: Row, user: Row) -> bool | None:
+        value = _value(item, user, column)
+        return None if value is None else test(value)
+
+    return condition
+
+
+def _negate(value: bool | None) -> bool | None:
+    return None if value is None else not value
+
+
+def _default(value: Any, other: Any) -> Any:
+    return other if value is None else value
+
+
+def allowed_items(shop: Shop, case: RuleCase, user: int, *, exclude_seen: bool) -> list[int]:
+    """List the items that a user may get, before limits per category."""
+    person = shop.users[user]
+    left_out = shop.excluded[user] | (shop.histories[user] if exclude_seen else set())
+    return [
+        number
+        for number, item in enumerate(shop.items)
+        if number not in left_out
+        and item["item_id"] not in case.rules.banned
+        and all(condition(item, person) is True for condition in case.conditions)
+    ]
+
+
+def categories_of(item: Row, limits: Mapping[str, int]) -> list[tuple[str, str]]:
+    """List the (column, value) pairs of an item that have limits."""
+    values = ((column, item[column]) for column in limits)
+    return [
+        (column, one)
+        for column, value in values
+        for one in (value if isinstance(value, list) else [] if value is None else [value])
+    ]
+
+
+def list_naively(shop: Shop, case: RuleCase, user: int, allowed: list[int]) -> list[int]:
+    """Return the list of a user: pins, then all allowed items in order, each taken if its categories have room."""
+    scores = {item: _rank_value(shop.scores[user, item]) for item in allowed}
+    unboosted = sorted(scores.values(), reverse=True)[: case.n]
+    spread = np.float32(0)
+    if unboosted and all(math.isfinite(value) for value in (unboosted[0], unboosted[-1])):
+        spread = unboosted[0] - unboosted[-1]
+    for item in allowed:
+        by = [amount for condition, amount in case.boosts if condition(shop.items[item], shop.users[user]) is True]
+        scores[item] = scores[item] + np.float32(sum(by)) * spread
+    pins = [int(item_id[1:]) for item_id in case.rules.pinned if item_id != "unknown"]
+    ranking = sorted(allowed, key=lambda item: (-scores[item], item))
+    chosen: list[int] = []
+    counts: Counter[tuple[str, str]] = Counter()
+    for item in [*pins, *ranking]:
+        categories = categories_of(shop.items[item], case.limits)
+        has_room = all(counts[one] < case.limits[one[0]] for one in categories)
+        if len(chosen) < case.n and item in scores and item not in chosen and has_room:
+            chosen.append(item)
+            counts.update(categories)
+    return chosen
+
+
+def _rank_value(score: np.float32) -> np.float32:
+    return np.float32(-np.inf) if np.isnan(score) else score

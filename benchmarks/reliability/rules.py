@@ -1,0 +1,99 @@
+"""Random rules on random lists, each list checked rule by rule and against a plain reading of the rules.
+
+    python -m benchmarks.reliability.rules [--cases 1000000] [--seed 0]
+
+A case is a set of rules and one user's list. Prints the cases, the breaches of each rule, the lists that are shorter
+than asked although an allowed item would have fitted, and the lists that differ from those of a plain reading
+(`benchmarks/reliability/rule_oracle.py`). Exit status: 0 where none does, else 1.
+"""
+
+import argparse
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+
+from benchmarks.reliability.rule_oracle import (
+    RuleCase,
+    Shop,
+    allowed_items,
+    categories_of,
+    draw_case,
+    draw_shop,
+    list_naively,
+)
+from oneclass.tasks.rules.selection import Catalogue, Selection, Selector, compile_rules, select_lists
+
+USERS, CASES_PER_SHOP = 100, 20
+CHECKS = ("not allowed", "repeated", "too many of a category", "pins not first", "not full", "differs")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args(words)
+    generator, counts, cases, start = random.Random(given.seed), Counter[str](), 0, time.monotonic()
+    while cases < given.cases:
+        shop = draw_shop(generator, generator.choice([5, 20, 60]), USERS)
+        for _ in range(CASES_PER_SHOP):
+            case, exclude_seen = draw_case(generator, len(shop.items)), generator.random() < 0.5
+            for user, chosen in enumerate(select_all(shop, case, exclude_seen=exclude_seen)):
+                counts.update(find_breaches(shop, case, user, chosen, exclude_seen=exclude_seen))
+                cases += 1
+    print(f"{cases:,} cases in {time.monotonic() - start:.0f} s, seed {given.seed}")
+    for check in CHECKS:
+        print(f"{check:>24}: {counts[check]}")
+    return int(counts.total() > 0)
+
+
+def select_all(shop: Shop, case: RuleCase, *, exclude_seen: bool) -> list[list[int]]:
+    """Return the list of each user by the project's own selection."""
+    items, users = shop.frame("item"), shop.frame("user")
+    ids = pl.Series([item["item_id"] for item in shop.items])
+    catalogue = Catalogue(ids, pl.Series([item["history.users"] for item in shop.items]), items, users)
+    placements, name = ({"home": case.placement}, "home") if case.placement else ({}, None)
+    compiled = compile_rules(case.rules, placements, catalogue.item_kinds, catalogue.user_kinds, name)
+    people = pl.DataFrame({"user_id": [user["user_id"] for user in shop.users]})
+    people = people.join(users, on="user_id", how="left", maintain_order="left").rename("user.{}".format)
+    people = people.with_columns(pl.Series("history.items", [user["history.items"] for user in shop.users]))
+    sets, constraints = Selector(compiled, catalogue).constrain(people)
+    excluded = build_matrix(shop.excluded, len(ids))
+    selection = Selection(case.n, constraints, sets, excluded, exclude_seen)
+    found = select_lists(shop.scores, build_matrix(shop.histories, len(ids)), selection)[0]
+    return [[int(item) for item in row if item >= 0] for row in found]
+
+
+def build_matrix(rows: Sequence[set[int]], width: int) -> csr_matrix:
+    """Return a (rows, width) matrix with a one for each member of a row."""
+    indices = [item for row in rows for item in sorted(row)]
+    indptr = np.cumsum([0, *map(len, rows)])
+    return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(rows), width))
+
+
+def find_breaches(shop: Shop, case: RuleCase, user: int, chosen: list[int], *, exclude_seen: bool) -> list[str]:
+    """Name what is wrong with a list."""
+    allowed = allowed_items(shop, case, user, exclude_seen=exclude_seen)
+    counts = Counter(one for item in chosen for one in categories_of(shop.items[item], case.limits))
+    full = {one for one in counts if counts[one] >= case.limits[one[0]]}
+    left = [item for item in allowed if item not in chosen]
+    fits = [item for item in left if full.isdisjoint(categories_of(shop.items[item], case.limits))]
+    pinned = [item for item in chosen if shop.items[item]["item_id"] in case.rules.pinned]
+    order = [case.rules.pinned.index(shop.items[item]["item_id"]) for item in pinned]
+    found = {
+        "not allowed": not set(chosen) <= set(allowed),
+        "repeated": len(set(chosen)) < len(chosen),
+        "too many of a category": any(counts[one] > case.limits[one[0]] for one in counts),
+        "pins not first": chosen[: len(pinned)] != pinned or order != sorted(order),
+        "not full": len(chosen) > case.n or (len(chosen) < case.n and bool(fits)),
+        "differs": chosen != list_naively(shop, case, user, allowed),
+    }
+    return [check for check, is_wrong in found.items() if is_wrong]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,266 @@
+"""Compile rules for a catalogue and select lists from scores by them."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+
+from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.rules.expressions import (
+    ITEM_USERS,
+    USER_ITEMS,
+    USER_PREFIX,
+    ColumnKinds,
+    Expression,
+    check_expression,
+    column_kinds,
+    normalize_types,
+)
+from oneclass.tasks.rules.settings import Placement, Rules, placement_rules
+
+
+class CompiledRules(NamedTuple):
+    """The rules of one list, checked.
+
+    Attributes:
+        conditions: all must hold for an item to be eligible.
+        boosts: conditions, and what each adds, in spreads of scores.
+        rules: the rest of the settings.
+    """
+
+    conditions: tuple[Expression, ...]
+    boosts: tuple[tuple[Expression, float], ...]
+    rules: Rules
+
+    @property
+    def user_columns(self) -> list[str]:
+        """The user columns that the conditions name."""
+        named = [*self.conditions, *(condition for condition, _ in self.boosts)]
+        return sorted({column for condition in named for column in condition.user_columns})
+
+
+class Catalogue:
+    """The items that can be in lists, by column of the fit, and the columns that rules may name.
+
+    Attributes:
+        item_ids: by column.
+        items: the items' columns, one row per column of the fit; null for an item without attributes.
+        item_kinds, user_kinds: the kinds of the columns that expressions may name.
+    """
+
+    def __init__(
+        self,
+        item_ids: pl.Series,
+        item_users: pl.Series,
+        item_attributes: pl.DataFrame | None = None,
+        user_attributes: pl.DataFrame | None = None,
+    ) -> None:
+        """Align attributes with the columns of the fit.
+
+        Args:
+            item_users: how many users like each item.
+            item_attributes, user_attributes: first column item_id or user_id, once each.
+        """
+        self.item_ids = item_ids
+        items = item_ids.rename("item_id").to_frame()
+        if item_attributes is not None:
+            items = items.join(item_attributes, on="item_id", how="left", maintain_order="left")
+        self.items = normalize_types(items.with_columns(item_users.alias(ITEM_USERS)))
+        self.user_attributes = user_attributes
+        self.item_kinds, self.user_kinds = rule_columns(item_attributes, user_attributes)
+
+
+def rule_columns(
+    item_attributes: pl.DataFrame | None, user_attributes: pl.DataFrame | None
+) -> tuple[ColumnKinds, ColumnKinds]:
+    """Return the kinds of the item columns and of the user columns that expressions may name."""
+    items, users = column_kinds(item_attributes), column_kinds(user_attributes, USER_PREFIX)
+    return {"item_id": "text", **items, ITEM_USERS: "number"}, {**users, USER_ITEMS: "number"}
+
+
+def compile_rules(
+    rules: Rules,
+    placements: Mapping[str, Placement],
+    item_kinds: ColumnKinds,
+    user_kinds: ColumnKinds,
+    name: str | None = None,
+) -> CompiledRules:
+    """Check the rules of a placement, or those of every list.
+
+    Raises:
+        InputError: naming the setting, the column or part that is wrong, and close names.
+    """
+    placement = None if name is None else placements[name]
+    layers = [("[rules]", rules)] + ([] if placement is None else [(f"[placements.{name}]", placement)])
+    conditions = tuple(
+        check_expression(layer.eligible, f"{table} eligible", item_kinds, user_kinds)
+        for table, layer in layers
+        if layer.eligible
+    )
+    boosts = tuple(
+        (check_expression(boost.when, f"{table} boosts, number {number}, when", item_kinds, user_kinds), boost.by)
+        for table, layer in layers
+        for number, boost in enumerate(layer.boosts, 1)
+    )
+    for table, layer in layers:
+        for column in layer.max_per_category:
+            if item_kinds.get(column) not in ("text", "texts"):
+                known = ", ".join(one for one, kind in item_kinds.items() if kind in ("text", "texts"))
+                raise InputError(
+                    f"{table} max_per_category: {column} is no column of texts in the table of items; such are {known}."
+                )
+    return CompiledRules(conditions, boosts, placement_rules(rules, placement))
+
+
+def check_rules(
+    rules: Rules, placements: Mapping[str, Placement], item_kinds: ColumnKinds, user_kinds: ColumnKinds
+) -> None:
+    """Check the rules and all placements; raises as `compile_rules`."""
+    for name in (None, *placements):
+        compile_rules(rules, placements, item_kinds, user_kinds, name)
+    for column in rules.request_filters:
+        if column not in item_kinds and column not in user_kinds:
+            known = ", ".join([*item_kinds, *user_kinds])
+            raise InputError(f"[rules] request_filters: column {column} does not exist; known: {known}.")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How a block of users gets lists from scores; plain arrays, which can be sent to a worker.
+
+    Attributes:
+        n: items of a list.
+        constraints: of the sets of users.
+        sets: the set of each user.
+        excluded: (users, items), what users must not get beside the items of their histories; None for nothing.
+        exclude_seen: whether to leave out the items of the histories.
+    """
+
+    n: int
+    constraints: Constraints
+    sets: np.ndarray
+    excluded: csr_matrix | None = None
+    exclude_seen: bool = True
+
+    def for_rows(self, rows: slice) -> "Selection":
+        """Return the selection of some of the users."""
+        excluded = None if self.excluded is None else self.excluded[rows]
+        return dataclasses.replace(self, sets=self.sets[rows], excluded=excluded)
+
+
+def select_lists(scores: np.ndarray, histories: csr_matrix, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lists of a block of users: ids and scores, (block, n), padded with -1 and -inf.
+
+    Args:
+        scores: float32 (block, items).
+        histories: (block, items).
+    """
+    indptr, indices = np.zeros(len(scores) + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
+    if selection.exclude_seen:
+        indptr, indices = histories.indptr, histories.indices
+    if selection.excluded is not None and selection.excluded.nnz:
+        ones = np.ones(len(indices), dtype=bool)
+        union = csr_matrix((ones, indices, indptr), shape=scores.shape) + selection.excluded
+        union.sort_indices()
+        indptr, indices = union.indptr, union.indices
+    return select_top_items(scores, indptr, indices, selection.sets, selection.constraints, selection.n)
+
+
+class Selector:
+    """Rules of one list, compiled for a catalogue.
+
+    Attributes:
+        base: the constraints before conditions: banned items, pins and limits.
+    """
+
+    def __init__(self, compiled: CompiledRules, catalogue: Catalogue) -> None:
+        self.compiled, self._catalogue = compiled, catalogue
+        columns = {item_id: column for column, item_id in enumerate(catalogue.item_ids)}
+        eligible = np.ones(len(columns), dtype=bool)
+        eligible[_find_columns(compiled.rules.banned, columns)] = False
+        for condition in compiled.conditions:
+            if not condition.user_columns:
+                eligible &= condition.evaluate(catalogue.items, {}).to_numpy()
+        self._eligible = eligible
+        self._pinned = _find_columns(compiled.rules.pinned, columns)
+        self._categories = _index_categories(catalogue.items, compiled.rules.max_per_category)
+
+    def constrain(self, users: pl.DataFrame) -> tuple[np.ndarray, Constraints]:
+        """Return the set of each user, int32, and the constraints of the sets.
+
+        Conditions are evaluated once for each combination of the users' values in `compiled.user_columns`; users whose
+        constraints are the same are in one set.
+
+        Args:
+            users: one row per user with these columns.
+        """
+        names = self.compiled.user_columns
+        if not names:
+            boosts = self._sum_boosts({})
+            return np.zeros(len(users), dtype=np.int32), self._build(self._eligible[None], boosts)
+        typed = normalize_types(users.select(names))
+        combinations = typed.unique(maintain_order=True).with_row_index("combination")
+        sets: dict[bytes, int] = {}
+        rows: list[tuple[np.ndarray, np.ndarray | None]] = []
+        set_of_combination = np.empty(len(combinations), dtype=np.int32)
+        for number, values in enumerate(combinations.select(names).iter_rows(named=True)):
+            eligible, boosts = self._eligible.copy(), self._sum_boosts(values)
+            for condition in self.compiled.conditions:
+                if condition.user_columns:
+                    eligible &= condition.evaluate(self._catalogue.items, values).to_numpy()
+            key = np.packbits(eligible).tobytes() + (b"" if boosts is None else boosts.tobytes())
+            set_of_combination[number] = sets.setdefault(key, len(rows))
+            if set_of_combination[number] == len(rows):
+                rows.append((eligible, boosts))
+        of_user = typed.join(combinations, on=names, how="left", nulls_equal=True, maintain_order="left")["combination"]
+        boost_rows = [boosts for _, boosts in rows if boosts is not None]
+        constraints = self._build(
+            np.stack([one for one, _ in rows]), np.concatenate(boost_rows) if boost_rows else None
+        )
+        return set_of_combination[of_user.to_numpy()], constraints
+
+    def _sum_boosts(self, values: Mapping[str, object]) -> np.ndarray | None:
+        """Return (1, items), the sum of the boosts of each item; None without boosts."""
+        if not self.compiled.boosts:
+            return None
+        total = np.zeros((1, len(self._eligible)))
+        for condition, by in self.compiled.boosts:
+            total[0, condition.evaluate(self._catalogue.items, values).to_numpy()] += by
+        return total.astype(np.float32)
+
+    def _build(self, eligible: np.ndarray, boosts: np.ndarray | None) -> Constraints:
+        return Constraints(eligible, boosts, self._pinned, *self._categories)
+
+
+def restrict(constraints: Constraints, allowed: np.ndarray) -> Constraints:
+    """Return constraints under which items must be allowed too, bool (items,)."""
+    return dataclasses.replace(constraints, eligible=constraints.eligible & allowed)
+
+
+def _find_columns(item_ids: Iterable[str], columns: Mapping[str, int]) -> np.ndarray:
+    """Return int32, the columns of the known ids, in their order and once each."""
+    known = dict.fromkeys(columns[item_id] for item_id in item_ids if item_id in columns)
+    return np.array(list(known), dtype=np.int32)
+
+
+def _index_categories(items: pl.DataFrame, limits: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the categories of each item (CSR: indptr, indices), numbered over all columns, and their limits."""
+    indptr = np.zeros(len(items) + 1, dtype=np.int64)
+    pairs, limit_by_category = [], []
+    for column, limit in limits.items():
+        values = items.select(pl.col(column).alias("value")).with_row_index("item")
+        if values.schema["value"] != pl.String:
+            values = values.explode("value")
+        values = values.drop_nulls().unique()
+        codes = values["value"].rank("dense").cast(pl.Int64).to_numpy() - 1 + len(limit_by_category)
+        pairs.append(np.column_stack([values["item"].to_numpy(), codes]).astype(np.int64))
+        limit_by_category += [limit] * values["value"].n_unique()
+    ordered = np.concatenate(pairs) if pairs else np.empty((0, 2), dtype=np.int64)
+    ordered = ordered[np.argsort(ordered[:, 0], kind="stable")]
+    np.cumsum(np.bincount(ordered[:, 0], minlength=len(items)), out=indptr[1:])
+    return indptr, ordered[:, 1].astype(np.int32), np.array(limit_by_category, dtype=np.int32)

@@ -1,0 +1,60 @@
+"""Lists by rules, against a plain reading of the rules."""
+
+import random
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.reliability import rule_oracle, rules
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.rules.selection import check_rules, rule_columns
+from oneclass.tasks.rules.settings import Placement, Rules
+
+ITEMS = pl.DataFrame(schema=rule_oracle.ITEM_TYPES)
+USERS = pl.DataFrame(schema=rule_oracle.USER_TYPES)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_lists_are_those_of_a_plain_reading_of_the_rules(seed, exclude_seen):
+    generator = random.Random(seed)
+    shop = rule_oracle.draw_shop(generator, items=generator.choice([1, 12, 40]), users=12)
+    case = rule_oracle.draw_case(generator, len(shop.items))
+    lists = rules.select_all(shop, case, exclude_seen=exclude_seen)
+    for user, chosen in enumerate(lists):
+        assert rules.find_breaches(shop, case, user, chosen, exclude_seen=exclude_seen) == [], case
+
+
+WRONG = {
+    "[rules] eligible = 'stok > 0': column stok: does not exist; did you mean stock?": Rules(eligible="stok > 0"),
+    "[rules] boosts, number 2, when = 'stock': is a number, not a condition": Rules(
+        boosts=[{"when": "adult", "by": 1}, {"when": "stock", "by": 1}]
+    ),
+    "[rules] max_per_category: stock is no column of texts in the table of items; such are": Rules(
+        max_per_category={"stock": 1}
+    ),
+    "[rules] request_filters: column stok does not exist; known: item_id, stock": Rules(request_filters=["stok"]),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_rules_are_refused_with_their_key(message):
+    with pytest.raises(InputError) as refused:
+        check_rules(WRONG[message], {}, *rule_columns(ITEMS, USERS))
+    assert message in str(refused.value)
+
+
+def test_wrong_rules_of_a_placement_are_refused_with_its_name():
+    with pytest.raises(InputError) as refused:
+        check_rules(Rules(), {"home": Placement(eligible="genre > 1")}, *rule_columns(ITEMS, USERS))
+    assert str(refused.value) == (
+        "[placements.home] eligible = 'genre > 1': compares column genre, a text, with 1, a number."
+    )
+
+
+def test_without_a_table_a_column_is_refused_with_what_to_declare():
+    for text, section in (("stock > 0", "[items]"), ("user.age > 3", "[users]")):
+        with pytest.raises(InputError, match=f"declare one under \\{section}"):
+            check_rules(Rules(eligible=text), {}, *rule_columns(None, None))
