@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from oneclass.flows.parameters import BackfillParameters, RunParameters
 from oneclass.tasks import datasets, item_titles
 from oneclass.tasks.errors import InputError, SettingsError
+from oneclass.tasks.ingest.attributes import read_attributes
 from oneclass.tasks.ingest.sources import SourceScanner, describe_expected_sources
 from oneclass.tasks.stores import home
 
@@ -89,7 +90,7 @@ def check_run(run: "RunSettings") -> None:
 
 
 def check_home(run: "RunSettings") -> None:
-    """Check that a run has logs, its table of titles is readable, and its home can be written.
+    """Check that a run has logs, its tables of titles and attributes are readable, and its home can be written.
 
     Raises:
         InputError: one of these does not hold, a user is being forgotten, or another run holds the data set.
@@ -103,6 +104,9 @@ def check_home(run: "RunSettings") -> None:
         raise InputError(describe_expected_sources(run.home, run.dataset))
     if run.publish.titles:
         item_titles.read_titles(Path(run.publish.titles), run.dataset)
+    for side, table in (("item", run.dataset.items), ("user", run.dataset.users)):
+        if table:
+            read_attributes(side, table, run.dataset)
     with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home):
         pass
 

@@ -53,6 +53,28 @@ select
     regexp_replace(reason, $pattern, '\1[removed]\2', 'g') as reason
 from raw.rejects
 
+-- name: attributes
+-- raw.attributes: one row per cell of an item or a user who stays.
+from raw.attributes where side = 'item' or id not in $users
+
+-- name: attribute_tables
+-- operations.attribute_tables: one row per table, the current one of users without those who are forgotten.
+select
+    * replace (
+        if(
+            side = 'user' and is_current,
+            (select count(distinct id) from raw.attributes where side = 'user' and id not in $users),
+            rows
+        ) as rows
+    )
+from operations.attribute_tables
+
+-- name: described_users
+-- One row at most: the file of the current table of users' attributes, where it describes one of $users.
+select path
+from operations.attribute_tables
+where side = 'user' and is_current and exists (from raw.attributes where side = 'user' and id in $users)
+
 -- name: contract_results
 -- operations.contract_results: one row per rule and run, without the rows that broke it, which may name users.
 select * replace (if(success, observed, null) as observed, '[]'::json as samples)

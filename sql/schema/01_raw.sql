@@ -35,3 +35,10 @@ create table if not exists raw.parts (
     file_id bigint not null,
     line_number bigint not null
 );
+-- raw.attributes: one row per cell of the current tables of attributes of items and users, as text.
+create table if not exists raw.attributes (
+    side varchar not null, -- item or user
+    id varchar not null, -- of the item or user
+    name varchar not null, -- the column
+    value varchar -- null where the cell is empty
+);

@@ -42,3 +42,16 @@ create table if not exists operations.model_fits (
     peak_bytes bigint not null,
     saved_bytes bigint not null
 );
+-- operations.attribute_tables: one row per version of a table of attributes that was read.
+create table if not exists operations.attribute_tables (
+    side varchar not null, -- item or user
+    path varchar not null, -- its file
+    sha256 varchar not null, -- digest of the file's bytes
+    rows bigint not null, -- its ids
+    columns varchar[] not null, -- its columns but the ids
+    types varchar[] not null, -- the type of each
+    separator varchar not null, -- of the names in a cell of the type categories
+    max_missing_share double not null, -- a feature with a larger share of empty cells is warned of
+    run_id varchar not null, -- the run that read it
+    is_current boolean not null -- whether raw.attributes has its cells
+);

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from oneclass.tasks.datasets import names
+from oneclass.tasks.datasets.attributes import AttributeTable
 from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
 
@@ -134,6 +135,10 @@ class Dataset(BaseModel):
     """`adjacency`: lines `user item ...`; `counted_adjacency`: lines `count item ...`, line n is user n."""
     columns: Columns = Columns()
     titles: Titles = Titles()
+    items: AttributeTable | None = None
+    """The table of items' attributes."""
+    users: AttributeTable | None = None
+    """The table of users' attributes."""
     join: Join | None = None
     """For logs in two kinds of files that belong together, instead of `files` and `columns`."""
     delimiter: str | None = Field(default=None, min_length=1)
@@ -209,6 +214,11 @@ class Dataset(BaseModel):
             object.__setattr__(self, "files", (*self.files, LANDED_FILES))
         if not self.title:
             object.__setattr__(self, "title", self.name)
+        if self.items and self.items.title:
+            if self.titles.file:
+                raise ValueError("titles: [items] names the column of titles; leave out [titles], or that title")
+            titles = Titles(file=self.items.file, item=self.items.id, title=self.items.title)
+            object.__setattr__(self, "titles", titles)
         return self
 
     @model_validator(mode="before")
@@ -334,22 +344,34 @@ def _read_dataset(path: Path, name: str) -> Dataset:
         dataset = Dataset(**{"name": name, **declared})
     except ValidationError as error:
         raise InputError(f"{path}: {_first_error(error)}") from error
-    if dataset.titles.file:
-        titles = dataset.titles.model_copy(update={"file": str(path.parent / dataset.titles.file)})
-        dataset = dataset.model_copy(update={"titles": titles})
+    for section in ("titles", "items", "users"):
+        if (table := getattr(dataset, section)) and table.file:
+            table = table.model_copy(update={"file": str(path.parent / table.file)})
+            dataset = dataset.model_copy(update={section: table})
     if dataset.name != name:
         raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or correct `name`.")
     return dataset
 
 
-KNOWN_KEYS = [name for section in (Dataset, Columns, Titles, Source, Join, OrderFiles) for name in section.model_fields]
+SECTIONS: dict[str, type[BaseModel]] = {
+    "columns": Columns,
+    "titles": Titles,
+    "items": AttributeTable,
+    "users": AttributeTable,
+    "source": Source,
+    "join": Join,
+    "orders": OrderFiles,
+    "lines": LineFiles,
+}
 
 
 def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(key.rpartition(".")[2], KNOWN_KEYS, n=1)
+        *sections, name = map(str, first["loc"])
+        known = SECTIONS[sections[-1]] if sections and sections[-1] in SECTIONS else Dataset
+        close = difflib.get_close_matches(name, known.model_fields, n=1)
         return f"unknown key {key}." + (f" Did you mean {close[0]}?" if close else "")
     if first["type"] == "missing":
         return f"key {key} is missing."

@@ -101,6 +101,7 @@ def remove_users(
                 rewritten=rewritten,
             )
             elsewhere = _list_logs_elsewhere(connection, home, found)
+            elsewhere += warehouses.select(connection, "forget/described_users", users=query.users)["path"].to_list()
             named_in = _list_naming_runs(connection, query.users)
         # A second try finds only what the first left, which noted the rest.
         pending = {

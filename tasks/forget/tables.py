@@ -27,6 +27,8 @@ COPIES = {
     "raw.parts": "forget/parts",
     "raw.places": "forget/places",
     "raw.rejects": "forget/rejects",
+    "raw.attributes": "forget/attributes",
+    "operations.attribute_tables": "forget/attribute_tables",
     "operations.contract_results": "forget/contract_results",
     "operations.arrivals": "forget/arrival_reasons",
 }
@@ -89,7 +91,8 @@ def copy_remaining_rows(
             rows = f"from {name} where false"
         elif name in COPIES:
             rows = sql.statement(COPIES[name])
-            values = {"pattern": pattern} if "$pattern" in rows else {}
+            given = {"pattern": pattern, "users": list(users)}
+            values = {name: value for name, value in given.items() if f"${name}" in rows}
         elif has_user_ids:
             rows, values = f"from {name} where user_id not in $users", {"users": list(users)}
         before = warehouse.fetch_row(connection, f"select count(*) from {name}")[0]

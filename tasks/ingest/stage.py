@@ -16,6 +16,7 @@ from oneclass.tasks import anomalies
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.ingest import file_registry, join, landing, object_source, query_source, reject_advice
+from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.ingest.file_registry import IngestPlan
 from oneclass.tasks.ingest.landing import RejectedFile
 from oneclass.tasks.ingest.load import load_logs
@@ -181,6 +182,7 @@ def _write_events(
         reason = f"its name matches none of the patterns {', '.join(dataset.files)}"
         unread = [RejectedFile(path, reason) for path in unmatched]
         file_registry.record_changes(connection, home, run_id, plan, rejected or [], unread)
+        store_attributes(connection, run_id, dataset)
         if record_batch:
             anomalies.record_batch_stats(connection, run_id)
 

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,7 @@ MANIFEST_FILE = "manifest.json"
 MODEL_FOLDER = "model"
 MATRIX_FILES = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
 RECENCY_RANKS_FILE = "train_places.npy"  # only if the split keeps the order of likes
+ATTRIBUTES_FILE = "{}_attributes.parquet"  # of a side, only if the data set has such a table
 EVENT_FILES = ("train_event_starts.npy", "train_event_ages.npy")  # only if it keeps the times of events
 
 
@@ -44,6 +46,7 @@ class PublishedModel:
         users: user_id; one row per row of `histories`.
         histories: (users, items), memory-mapped event counts. `SequentialHistories` if the run kept the order or the
             times of likes.
+        item_attributes, user_attributes: of `tasks.attributes.load_attributes`; None where the data set has no table.
     """
 
     publication: dict[str, Any]
@@ -54,6 +57,8 @@ class PublishedModel:
     items: pl.DataFrame
     users: pl.DataFrame
     histories: csr_matrix
+    item_attributes: pl.DataFrame | None
+    user_attributes: pl.DataFrame | None
 
 
 def write_published_model(
@@ -64,6 +69,7 @@ def write_published_model(
     matrices: Path,
     items: pl.DataFrame,
     users: pl.DataFrame,
+    attributes: Mapping[str, pl.DataFrame],
 ) -> None:
     """Write the model folder of a publication that is not complete yet.
 
@@ -71,6 +77,7 @@ def write_published_model(
         recommends: `model`, `score` and `digest`.
         fit, matrices: folders in the stores; all files of the fit except its record are linked.
         items, users: as in `PublishedModel`.
+        attributes: those of `item` and of `user`, where the data set has them.
     """
     folder = publication / MODEL_FOLDER
     (folder / "fit").mkdir(parents=True)
@@ -84,6 +91,8 @@ def write_published_model(
             _link_or_copy(matrices / name, folder / "histories" / name)
     items.write_parquet(folder / "items.parquet")
     users.write_parquet(folder / "users.parquet")
+    for side, table in attributes.items():
+        table.write_parquet(folder / ATTRIBUTES_FILE.format(side))
     (folder / "recommends.json").write_text(json.dumps(recommends, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -160,7 +169,21 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
         event_arrays = (np.asarray(np.load(folder / "histories" / name, mmap_mode="r")) for name in EVENT_FILES)
         histories = with_event_ages(histories, EventAges(*event_arrays))
     recommends = json.loads((folder / "recommends.json").read_text(encoding="utf-8"))
-    return PublishedModel(facts, **recommends, fit=folder / "fit", items=items, users=users, histories=histories)
+    return PublishedModel(
+        facts,
+        **recommends,
+        fit=folder / "fit",
+        items=items,
+        users=users,
+        histories=histories,
+        item_attributes=_read_attributes(folder, "item"),
+        user_attributes=_read_attributes(folder, "user"),
+    )
+
+
+def _read_attributes(folder: Path, side: str) -> pl.DataFrame | None:
+    file = folder / ATTRIBUTES_FILE.format(side)
+    return pl.read_parquet(file) if file.exists() else None
 
 
 @functools.lru_cache(maxsize=4)

@@ -27,6 +27,13 @@ insert into raw.parts values
     ('orders', 'k', 'u3', 1, null, 2, 99), ('lines', 'k', 'i3', 5, null, 2, 1), ('lines', 'k', 'i2', 5, null, 2, 2),
     ('lines', 'not yet', 'i1', 5, null, 2, 3);
 insert into raw.rejects values (1, 3, 'u1,i9', 'too few columns');
+insert into raw.attributes values
+    ('item', 'i1', 'genre', 'a'), ('item', 'i2', 'genre', null), ('item', 'i1', 'stock', '3'),
+    ('item', 'i2', 'stock', '0'), ('user', 'u1', 'age', '30');
+insert into operations.attribute_tables values
+    ('item', 'items.csv', 'a0', 1, ['genre'], ['category'], '|', 0.5, 'another', false),
+    ('item', 'items.csv', 'a1', 2, ['genre', 'stock'], ['category', 'bigint'], '|', 0.5, 'ml-1m 10:02:03', true),
+    ('user', 'users.csv', 'a2', 1, ['age'], ['number'], '|', 0.5, 'ml-1m 10:02:03', true);
 insert into operations.funnel values
     ('ml-1m 10:02:03', 0, 'lines', 'lines', 0, 18, null, null),
     ('ml-1m 10:02:03', 1, 'lines', 'too few columns', 1, 17, null, null),

@@ -50,6 +50,20 @@ BREACHES = {
         ("columns", "alter table TABLE alter value type float"),
         ("columns", "alter table TABLE alter value drop not null"),
     ],
+    "raw.attributes": [
+        ("side_known", "update TABLE set side = 'x' where name = 'age'"),
+        ("id_named", "update TABLE set id = '' where name = 'age'"),
+        ("one_row_per_id", "insert into TABLE from TABLE where name = 'age'"),
+        ("columns_known", "delete from TABLE where id = 'i1' and name = 'stock'"),
+        ("columns_known", "insert into TABLE values ('user', 'u1', 'height', '1')"),
+        ("columns_known", "delete from TABLE where name = 'stock'"),
+        ("few_missing", "update TABLE set value = null where name = 'age'"),
+    ],
+    "operations.attribute_tables": [
+        ("one_is_current", "update TABLE set is_current = true"),
+        ("types_known", "update TABLE set types = ['genre'] where side = 'user'"),
+        ("types_known", "update TABLE set types = [] where side = 'user'"),
+    ],
     "raw.parts": [
         ("events_agree", "update TABLE set id = 'i1' where line_number = 1"),
         ("events_agree", "update TABLE set id = 'u1' where part = 'orders'"),
