@@ -1,0 +1,9 @@
+"""Re-ranking of candidates for variety: `rerank` picks lists by maximal marginal relevance or a determinantal process.
+
+`vectors` gives items unit vectors whose products are their similarities.
+"""
+
+from oneclass.models.reranking.rerank import METHODS, rerank
+from oneclass.models.reranking.vectors import project_items, unit_rows
+
+__all__ = ["METHODS", "project_items", "rerank", "unit_rows"]

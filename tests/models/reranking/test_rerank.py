@@ -1,0 +1,114 @@
+"""The re-rankers, against their definitions in plain numpy."""
+
+import numpy as np
+import pytest
+from scipy.sparse import random as random_matrix
+
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.reranking import METHODS, project_items, rerank, unit_rows
+
+
+def draw(seed, users=6, candidates=25, width=40, items=60):
+    """Candidates with scores, best first, and vectors."""
+    random = np.random.default_rng(seed)
+    vectors = unit_rows(random.normal(size=(items, width)) + 0.5)
+    ids = np.stack([random.permutation(items)[:candidates] for _ in range(users)]).astype(np.int32)
+    return ids, -np.sort(-random.normal(size=ids.shape), axis=1).astype(np.float32), vectors
+
+
+def scale(scores):
+    scores = scores.astype(np.float64)
+    return (scores - scores.min()) / (scores.max() - scores.min())
+
+
+def similarities(vectors, ids):
+    table = (1 + vectors[ids].astype(np.float64) @ vectors[ids].astype(np.float64).T) / 2
+    np.fill_diagonal(table, 1)
+    return table
+
+
+def pick_marginal(relevance, table, n, strength):
+    """Maximal marginal relevance by its definition."""
+    picked, left = [], list(range(len(relevance)))
+    while left and len(picked) < n:
+        values = [
+            (1 - strength) * relevance[i] - strength * max((table[i, j] for j in picked), default=0) for i in left
+        ]
+        picked.append(left.pop(int(np.argmax(values))))
+    return picked
+
+
+def pick_determinantal(relevance, table, n, strength):
+    """The greedy list by a log-determinant for every candidate."""
+    picked, left = [], list(range(len(relevance)))
+    while left and len(picked) < n:
+        lists = [[*picked, i] for i in left]
+        logs = [np.linalg.slogdet(table[np.ix_(chosen, chosen)])[1] for chosen in lists]
+        values = [(1 - strength) * relevance[i] + strength * log for i, log in zip(left, logs, strict=True)]
+        picked.append(left.pop(int(np.argmax(values))))
+    return picked
+
+
+ORACLES = {"mmr": pick_marginal, "dpp": pick_determinantal}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("strength", [0.1, 0.5, 0.9, 1.0])
+def test_lists_are_those_of_the_definition(method, strength):
+    for seed in range(4):
+        ids, scores, vectors = draw(seed)
+        expected = [ORACLES[method](scale(scores[u]), similarities(vectors, ids[u]), 12, strength) for u in range(6)]
+        for n in (1, 2, 3, 5, 8, 12):
+            picked = rerank(ids, scores, vectors, n, strength=strength, method=method)
+            assert picked.tolist() == [sorted(row[:n]) for row in expected]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_strength_takes_the_best_and_more_strength_gives_more_variety(method):
+    ids, scores, vectors = draw(9)
+    assert (rerank(ids, scores, vectors, 12, strength=0, method=method) == np.arange(12)).all()
+    levels = []
+    for strength in (0, 0.5, 1):
+        picked = rerank(ids, scores, vectors, 12, strength=strength, method=method)
+        lists = np.take_along_axis(ids, picked, axis=1)
+        levels.append(np.mean([similarities(vectors, one)[np.triu_indices(12, 1)].mean() for one in lists]))
+    assert levels[0] > levels[1] > levels[2]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_short_rows_equal_scores_duplicates_and_unknown_items(method):
+    _, _, vectors = draw(2)
+    vectors[[1, 2, 3]] = vectors[0]  # equal items
+    vectors[5] = 0  # an item that is like no other
+    ids = np.array([[0, 1, 2, 3, 5], [4, 6, -1, -1, -1], [-1] * 5], dtype=np.int32)
+    scores = np.array([[5, 4, 3, 2, 1], [1, 1, -np.inf, -np.inf, -np.inf], [-np.inf] * 5], dtype=np.float32)
+    picked = rerank(ids, scores, vectors, 5, strength=0.7, method=method)
+    assert picked.tolist() == [[0, 1, 2, 3, 4], [0, 1, -1, -1, -1], [-1] * 5]
+    assert rerank(ids, scores, vectors, 2, strength=0.7, method=method).tolist() == [[0, 4], [0, 1], [-1, -1]]
+    assert rerank(ids, scores, vectors, 7, strength=0.7, method=method)[:, 5:].max() == -1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_threads_and_other_users_change_nothing(method):
+    ids, scores, vectors = draw(3, users=40)
+    with kernel_threads(1):
+        alone = rerank(ids[7:8], scores[7:8], vectors, 10, strength=0.4, method=method)
+    with kernel_threads(2):
+        assert (rerank(ids, scores, vectors, 10, strength=0.4, method=method)[7] == alone[0]).all()
+
+
+def test_projections_have_the_correlations_of_the_columns():
+    matrix = random_matrix(3000, 50, 0.1, "csr", random_state=0)
+    matrix.data[:] = np.random.default_rng(1).integers(1, 9, matrix.nnz)
+    likes = (matrix > 0).toarray()
+    error = project_items(matrix) @ project_items(matrix).T - np.corrcoef(likes.T)
+    off = error[np.triu_indices(50, 1)]
+    assert abs(off.mean()) < 0.01 and off.std() == pytest.approx(1 / 16, rel=0.1)
+    assert (project_items(matrix, seed=1) != project_items(matrix)).any()
+
+
+def test_an_item_that_nobody_likes_is_like_no_other():
+    matrix = random_matrix(100, 9, 0.3, "csr", random_state=0).tolil()
+    matrix[:, 4] = 0
+    vectors = project_items(matrix.tocsr())
+    assert not vectors[4].any() and np.allclose(np.linalg.norm(np.delete(vectors, 4, axis=0), axis=1), 1)
