@@ -35,6 +35,11 @@ left join best on (best.protocol, best.model) = (split_part(fits.protocol, '_fol
 where run_id in ($run_id, $evaluated)
 order by model, protocol
 
+-- name: lists
+-- One row per list for everybody, category, window and rank, best first.
+from published.lists
+order by list, category nulls first, window_days, rank
+
 -- name: recommendations
 -- One row per user and rank, by user and best first.
 from published.recommendations

@@ -15,8 +15,8 @@ from oneclass.tasks.protocols import main_metric_parameters
 from oneclass.tasks.stores import fits, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 
-# Tables that depend on the run; the others depend only on the recommendations and the logs.
-RUN_TABLES = ("published/metrics", "published/comparisons", "published/fits")
+# Tables that depend on the run and its settings; the others depend only on the recommendations and the logs.
+RUN_TABLES = ("published/metrics", "published/comparisons", "published/fits", "published/lists")
 PUBLISHED_TABLES = (
     "published/recommendations",
     *RUN_TABLES,
@@ -50,6 +50,7 @@ def write_publication_tables(
         home, folder, _iterate_tables(connection, run_ids, RUN_TABLES if reusable else PUBLISHED_TABLES)
     )
     copied = {"evaluation.parquet": "evaluation_of_run", "evaluation.csv": "evaluation_of_run"}
+    copied |= {publications.LISTS_FILE: "published.lists"}
     copied |= {} if reusable else {publications.RECOMMENDATIONS_FILE: "published.recommendations"}
     for name, rows in copied.items():
         form = "header" if name.endswith(".csv") else "format parquet"

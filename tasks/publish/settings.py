@@ -1,6 +1,6 @@
 """The settings of the stage `publish`."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -56,6 +56,13 @@ class PublishSettings(PromotionLimits):
         "items, which takes times.",
     )
     top_n: int = Field(20, ge=1, le=1000, description="Recommendations for each user.")
+    list_windows: list[Annotated[int, Field(ge=1, le=36_500)]] = Field(
+        [7, 30],
+        min_length=1,
+        description="Days before the last like over which the lists for everybody count; the first is the default of "
+        "who reads them.",
+    )
+    list_length: int = Field(50, ge=1, le=1000, description="Items in each list for everybody.")
     titles: str | None = Field(
         None, description="The table of item ids and titles that --titles names; they are kept with what is published."
     )

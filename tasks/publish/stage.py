@@ -18,7 +18,7 @@ from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.promotion_log import Decision
-from oneclass.tasks.publish import files, promotion, recommend_all
+from oneclass.tasks.publish import files, lists, promotion, recommend_all
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
 from oneclass.tasks.publish.settings import PublishSettings
@@ -72,6 +72,7 @@ def publish(
     run_ids = {"run_id": run_id, "evaluated": evaluated or run_id}
     folder = publications.create_publication(home, run_id)
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
+    parameters |= {"list_length": settings.list_length}
     decision = cache = None
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         publication_records.forget_publication(connection, run_id)
@@ -92,7 +93,9 @@ def publish(
         recommendations = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
         table = leaderboard.load_leaderboard(connection, run_ids["evaluated"])
         sources = {"lists": cache and cache.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
-        if decision is None or decision.promoted:
+        parameters["lists_made"] = decision is None or decision.promoted
+        if parameters["lists_made"]:
+            lists.store_lists(connection, settings)
             files.write_publication_tables(
                 connection, home, run_ids, table, folder, publications.find_reusable_publication(home, **sources)
             )

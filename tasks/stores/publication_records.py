@@ -70,11 +70,13 @@ def repair_publications(connection: duckdb.DuckDBPyConnection, home: Home) -> li
     return alarms
 
 
-def restore_recommendations(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Fill `published.recommendations` from a publication."""
-    path = publications.quote_path(folder / publications.RECOMMENDATIONS_FILE)
-    connection.execute("delete from published.recommendations")
-    connection.execute(f"insert into published.recommendations by name from read_parquet('{path}')")
+def restore_lists(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """Fill `published.recommendations` and `published.lists` from a publication; earlier versions have no lists."""
+    for table, file in (("recommendations", publications.RECOMMENDATIONS_FILE), ("lists", publications.LISTS_FILE)):
+        connection.execute(f"delete from published.{table}")
+        if (folder / file).exists():
+            path = publications.quote_path(folder / file)
+            connection.execute(f"insert into published.{table} by name from read_parquet('{path}')")
 
 
 def _restore_manifests(connection: duckdb.DuckDBPyConnection, home: Home) -> list[str]:
@@ -111,7 +113,7 @@ def _publish_previous(connection: duckdb.DuckDBPyConnection, home: Home, damaged
         if folder.name == damaged or _find_damage(folder):
             continue
         connection.begin()
-        restore_recommendations(connection, folder)
+        restore_lists(connection, folder)
         connection.commit()
         publications.switch_link(home, folder)
         record_current(connection, home)

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 DATABASE_FILE = "published.duckdb"
 RECOMMENDATIONS_FILE = "recommendations.parquet"
+LISTS_FILE = "lists.parquet"
 ROWS_PER_BATCH = 1 << 17
 
 

@@ -161,6 +161,9 @@ insert into diagnostics.hidden_graph_ratios values
 insert into diagnostics.hidden_graph_ratios
     select r, item, 3, 0 from (values (1), (0.5)) as rates (r), range(3, 6) as items(item);
 insert into published.recommendations values ('u1', 'i3', 1, 0.5, 0.4, 0.1), ('u2', 'i3', 1, 0.5, null, null);
+insert into published.lists values
+    ('popular', null, null, 1, 'i1', 3, 3, null, null), ('popular', null, null, 2, 'i2', 3, 3, null, null),
+    ('popular', null, null, 3, 'i4', 3, 3, null, null), ('popular', 'a', null, 1, 'i1', 3, 3, null, null);
 """
 
 FITTED_ARRAYS = """
@@ -198,6 +201,7 @@ def parameters():
         "train_files": "1",
         "test_files": "2",
         "top_n": 20,
+        "list_length": 3,
     }
 
 

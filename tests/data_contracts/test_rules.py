@@ -24,6 +24,9 @@ FIT = f"insert into operations.model_fits values ({RUN}, 'given',"
 FIRST_EDGE = "user_index = 0 and item_index = 0"
 CAME_AGAIN = f"update indexed.interactions set first_at = '2025-12-31', last_at = '2026-01-02' where {FIRST_EDGE}"
 SPREAD = "insert into TABLE select 'u' || i, 'i' || i, 5, null, 1, 100 + i, null from range(50) as r(i)"
+DAY = "date '2026-01-01' + item_index"
+DAYS = f"update indexed.interactions set first_at = {DAY}, last_at = {DAY}"
+LISTED = "insert into TABLE values ("
 LAW = "insert into diagnostics.power_law_fits values ('user', 'x', null, null,"
 
 # table: its rules, each with the change of the good rows that breaks it; TABLE stands for the table's name
@@ -461,6 +464,37 @@ BREACHES = {
         ("negatives_counted", f"{RATIOS} negatives = 1 where item_index = 2"),
         ("negatives_spread", "insert into TABLE select 2, i, 4, if(i % 2 = 0, 40, 1) from range(100) as items(i)"),
         ("no_more_negatives", f"{RATIOS} negatives = 9"),
+    ],
+    "published.lists": [
+        ("list_known", "update TABLE set list = 'best' where rank = 1"),
+        ("ranks_consecutive", "update TABLE set rank = 4 where rank = 3"),
+        ("ranks_consecutive", f"{LISTED}'popular', null, null, 4, 'i5', 3, 3, null, null)"),
+        ("ranks_consecutive", f"{LISTED}'popular', null, 7, 2, 'i5', 3, 3, null, null)"),
+        ("item_once", "update TABLE set item_id = 'i1' where rank = 2"),
+        ("categories_of_items", f"{LISTED}'popular', 'b', null, 1, 'i1', 3, 3, null, null)"),
+        ("categories_of_items", f"{LISTED}'popular', 'a', null, 1, 'i3', 3, 3, null, null)"),
+        ("categories_of_items", f"{LISTED}'popular', '3', null, 1, 'i1', 3, 3, null, null)"),
+        ("values_in_order", "update TABLE set value = 2 where rank = 1"),
+        ("values_in_order", "update TABLE set list = 'new', value = -rank"),
+        ("trends_significant", "update TABLE set p_value = 0.01 where rank = 1"),
+        ("trends_significant", f"{LISTED}'trending', null, 7, 1, 'i5', 3, 3, 1, 0.051)"),
+        ("trends_significant", f"{LISTED}'trending', null, 7, 1, 'i5', 3, 3, 3, 0.01)"),
+        ("trends_significant", f"{LISTED}'trending', null, 7, 1, 'i5', 3, 3, null, 0.01)"),
+        ("users_recounted", "update TABLE set users = 2 where rank = 3"),
+        ("users_recounted", "update TABLE set item_id = 'i9' where rank = 3"),
+        ("users_recounted", f"{DAYS}; {LISTED}'popular', null, 3, 1, 'i2', 3, 3, null, null)"),
+        ("users_recounted", f"{DAYS}; {LISTED}'trending', null, 3, 1, 'i6', 3, 2, 1, 0.01)"),
+        ("users_recounted", f"{LISTED}'new', null, 3, 1, 'i3', 3, 3, null, null)"),
+        ("most_popular", "update TABLE set item_id = 'i3', users = 1 where rank = 3"),
+        ("most_popular", "delete from TABLE where rank = 3"),
+        ("first_event_recounted", f"{LISTED}'new', null, 3, 1, 'i3', 1, 1, null, null)"),
+        (
+            "first_event_recounted",
+            (
+                f"{DAYS}; update raw.events set occurred_at = date '2026-01-04'; "
+                f"{LISTED}'new', null, 2, 1, 'i3', 2, 1, null, null)"
+            ),
+        ),
     ],
     "published.recommendations": [
         ("ranks_consecutive", "update TABLE set rank = 2 where user_id = 'u1'"),

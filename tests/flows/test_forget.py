@@ -174,8 +174,9 @@ def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tm
     (without / "shop" / "landing" / "h.csv").write_text(remaining.write_csv())
     assert backfill(without) == 0
     assert fitted_arrays(home) == fitted_arrays(without) != {}
-    lists = [pl.read_parquet(one / "shop/published/recommendations.parquet") for one in (home, without)]
-    assert lists[0].equals(lists[1]) and len(lists[0])
+    for file in ("recommendations.parquet", "lists.parquet"):
+        lists = [pl.read_parquet(one / "shop/published" / file) for one in (home, without)]
+        assert lists[0].equals(lists[1]) and len(lists[0])
 
     counts = "select count(*), count(distinct file_id) from raw.events"
     with duckdb.connect(str(database), read_only=True) as connection:

@@ -92,9 +92,9 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     reason = f"by hand: rolled back from run {current.get('run_id')} to run {to}"
     decided = datetime.now(UTC).replace(tzinfo=None)
     decision = promotion_log.Decision(run_id, decided, now, then, None, None, None, 0.0, True, reason)
-    parameters = {"recommendations_made": False, "top_n": 0}
+    parameters = {"recommendations_made": False, "lists_made": False, "top_n": 0}
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
-        publication_records.restore_recommendations(connection, folder)
+        publication_records.restore_lists(connection, folder)
         promotion_log.record_decision(connection, decision)
     publications.switch_link(home, folder)
     with warehouse.open_warehouse(home) as connection:

@@ -318,16 +318,19 @@ def contents(home):
     }
 
 
+LISTS = "recommendations", "lists"
+
+
 def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_them(home, digests):
     before = contents(home)
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        lists = connection.execute("from published.recommendations order by all").fetchall()
-    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
+        lists = [connection.execute(f"from published.{one} order by all").fetchall() for one in LISTS]
+    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0, list_length=1)
     assert night(home, "second", digests, "popularity", wide).promoted
     assert manual.roll_back(home, "by hand") == "first"
     assert contents(home) == before
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        assert connection.execute("from published.recommendations order by all").fetchall() == lists
+        assert [connection.execute(f"from published.{one} order by all").fetchall() for one in LISTS] == lists
     assert "rolled back from run second to run first" in manual.format_status(home)
     assert night(home, "third", digests).champion == "mrf_dense/score"
     assert publications.load_current(home)["before"] == "first"  # to which a rollback would go, not to `second`

@@ -1,0 +1,64 @@
+"""Lists for everybody: popular, trending and new items, over windows that end at the log's last like.
+
+- `popular`: by the number of users who like an item in the window, by any event.
+- `trending`: items that more users came to like in the window than their own past lets expect (`rate_trends`).
+- `new`: by an item's first event in the logs, the newest first.
+
+A log without times has the popular items of all likes only. A window that is longer than the log has no trending and no
+new items, since everything is new at the beginning of a log. `popular` and `trending` are also listed by each category
+of the items' attributes; the test of trends is one for all items.
+"""
+
+import duckdb
+import numpy as np
+import polars as pl
+from scipy.stats import binom
+
+from oneclass import sql
+from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_benjamini_hochberg
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.stores import warehouse
+
+LISTS = ("popular", "trending", "new")
+MIN_TREND_LIKES = 5
+PRIOR_LIKES = 5.0  # of the shrunken ratio
+
+
+def store_lists(connection: duckdb.DuckDBPyConnection, settings: PublishSettings) -> None:
+    """Rewrite `published.lists` from the curated likes and the categories of the items' attributes."""
+    (has_times,) = warehouse.fetch_row(connection, "select count(last_at) > 0 from indexed.interactions")
+    windows = settings.list_windows if has_times else [None]
+    counted = pl.concat(rate_trends(warehouse.select(connection, "lists/counts", days=days)) for days in windows)
+    connection.register("counted", counted)
+    connection.execute("delete from published.lists")
+    connection.execute(sql.statement("lists/lists"), {"alpha": ALPHA, "length": settings.list_length})
+    connection.unregister("counted")
+
+
+def rate_trends(counts: pl.DataFrame) -> pl.DataFrame:
+    """Add `expected_likes` in the window by the item's own past, the shrunken ratio `trend`, and `p_value`.
+
+    Each user counts once for an item, when they first like it. Let the item have had n likes after its first one, x of
+    them in the window, and let a share q of the likes of all items since then be in the window. If the item's rate
+    moves as that of all items does, x is Binomial(n, q) given n: the conditional test of two Poisson rates
+    (Przyborowski and Wilenski 1940). Its own likes are among all, which errs on the safe side. The exact one-sided
+    p-values P(X >= x) of the items with n >= MIN_TREND_LIKES are corrected by Benjamini and Hochberg. The past lets
+    expect m = (n - x) q / (1 - q) likes, and the ratio is (x + a) / (m + a), the mean of the relative rate under a
+    Gamma(a, a) prior, a = PRIOR_LIKES.
+
+    Args:
+        counts: the columns of `lists/counts`; an item whose first like is in the window has no past, so no n.
+
+    Returns:
+        The same rows with the three columns; null where an item has too few likes to be tested.
+    """
+    likes, x, since, window = (
+        counts[name].fill_null(0).to_numpy() for name in ("likes", "window_likes", "likes_since", "window_likes_since")
+    )
+    tested = (likes >= MIN_TREND_LIKES) & (since > window)
+    share = np.divide(window, since, where=tested, out=np.full(len(since), np.nan))
+    expected = (likes - x) * share / (1 - share)
+    p_values = np.full(len(counts), np.nan)
+    p_values[tested] = adjust_benjamini_hochberg(binom.sf(x[tested] - 1, likes[tested], share[tested]))
+    trends = {"expected_likes": expected, "trend": (x + PRIOR_LIKES) / (expected + PRIOR_LIKES), "p_value": p_values}
+    return counts.with_columns(pl.Series(name, values).fill_nan(None) for name, values in trends.items())

@@ -1,0 +1,192 @@
+"""Lists for everybody, against a recount in plain Python."""
+
+from collections import Counter, defaultdict
+from datetime import UTC, datetime, timedelta
+from math import comb
+
+import numpy as np
+import polars as pl
+import pytest
+
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.publish import lists
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.stores import warehouse
+from tests.conftest import real_log
+
+SETTINGS = PublishSettings(list_windows=[3, 20], list_length=15)
+START = datetime(2026, 1, 1)
+
+
+def store(home, settings=SETTINGS):
+    """The rows of `published.lists`, by list and window."""
+    publish(home, "run", settings)
+    assert pl.read_parquet(home.published / "lists.parquet").equals(warehouse_rows(home, "from published.lists"))
+    found = defaultdict(list)
+    for row in warehouse_rows(home, "from published.lists order by list, window_days, rank").iter_rows(named=True):
+        found[row["list"], row["window_days"], *([row["category"]] if row["category"] else [])].append(row)
+    return dict(found)
+
+
+def warehouse_rows(home, query):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return warehouse.query(connection, query)
+
+
+def recount(events, days, length):
+    """The lists of a window by their definitions: (user, item, value, time) of all likes, in the order of the log."""
+    last, log_start = max(event[3] for event in events if event[2] >= 4), min(event[3] for event in events)
+    start = last - timedelta(days=days)
+    first, latest, appeared, order = {}, {}, {}, {}
+    for user, item, value, time in events:
+        appeared[item] = min(appeared.get(item, time), time)
+        if value >= 4:
+            first[user, item] = min(first.get((user, item), time), time)
+            latest[user, item] = max(latest.get((user, item), time), time)
+            order.setdefault(item, len(order))
+    users, popular = Counter(item for _, item in latest), Counter(i for (_, i), time in latest.items() if time > start)
+    times_of, trends = defaultdict(list), []
+    for (_, item), time in first.items():
+        times_of[item].append(time)
+    for item in order:
+        times = sorted(times_of[item])
+        n, x = len(times) - 1, sum(time > start for time in times)
+        since = sum(time >= times[0] for time in first.values()) - 1
+        share = sum(time > start for time in first.values()) / since if since else 1
+        if times[0] <= start and n >= 5:
+            tail = sum(comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(x, n + 1))
+            expected = (n - x) * share / (1 - share)
+            trends.append([item, x, expected, (x + 5) / (expected + 5), min(tail, 1)])
+    trends.sort(key=lambda trend: -trend[4])
+    corrected = 1
+    for rank, trend in zip(range(len(trends), 0, -1), trends, strict=True):
+        corrected = trend[4] = min(corrected, trend[4] * len(trends) / rank)
+    trends = [trend for trend in trends if trend[4] <= 0.05]
+    best = sorted((item for item in order if popular[item]), key=lambda item: (-popular[item], order[item]))
+    new = [item for item in order if appeared[item] > start >= log_start]
+    return {
+        "popular": [(item, popular[item]) for item in best][:length],
+        "trending": sorted(trends, key=lambda trend: (-trend[3], -trend[1], order[trend[0]]))[:length],
+        "new": sorted(
+            ((item, users[item], (last - appeared[item]) / timedelta(days=1)) for item in new),
+            key=lambda one: (one[2], -one[1], order[one[0]]),
+        )[:length],
+    }
+
+
+def assert_recounted(found, events, settings):
+    for days in settings.list_windows:
+        expected = recount(events, days, settings.list_length)
+        of = {name: found.get((name, days), []) for name in lists.LISTS}
+        for name, rows in of.items():
+            assert [row["item_id"] for row in rows] == [one[0] for one in expected[name]], (name, days)
+            assert [row["users"] for row in rows] == [one[1] for one in expected[name]]
+        assert [row["value"] for row in of["popular"]] == [one[1] for one in expected["popular"]]
+        assert [row["value"] for row in of["new"]] == pytest.approx([one[2] for one in expected["new"]])
+        for row, (_, _, expected_users, trend, p_value) in zip(of["trending"], expected["trending"], strict=True):
+            assert (row["expected_users"], row["value"]) == pytest.approx((expected_users, trend))
+            assert row["p_value"] == pytest.approx(p_value, rel=1e-6)
+    return found
+
+
+def draw_events(seed, users=400, items=40, days=60):
+    """Ratings of a growing catalogue, with repeats, and one item that everybody wants of late."""
+    random, events = np.random.default_rng(seed), []
+    for _ in range(1500):
+        day = days * random.random() ** 0.7
+        item = int(random.zipf(1.3)) % max(3, int(items * day / days))
+        item = 20 if day > days - 3 and random.random() < 0.3 else item
+        time = START + timedelta(seconds=int(day * 86400))
+        events.append((f"u{random.integers(users)}", f"i{item}", float(random.integers(3, 6)), time))
+    return events
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_lists_are_those_of_a_recount(home, log_events, seed):
+    log_events(events := draw_events(seed))
+    binarize(home, BinarizeSettings(threshold=4), "run")
+    found = assert_recounted(store(home), events, SETTINGS)
+    assert found["trending", 3][0]["item_id"] == "i20" and len(found["new", 20]) > 3
+
+
+def test_lists_of_a_public_log_are_those_of_a_recount(home, log_events):
+    """The ratings of every fourth user of ml-100k."""
+    rows = [line.split("\t") for line in real_log("ml-100k/u.data").read_text().splitlines()]
+    events = [
+        (user, item, float(value), datetime.fromtimestamp(int(time), UTC).replace(tzinfo=None))
+        for user, item, value, time in rows
+        if int(user) % 4 == 0
+    ]
+    log_events(events)
+    binarize(home, BinarizeSettings(threshold=4), "run")
+    settings = PublishSettings(list_windows=[7, 30], list_length=50)
+    found = assert_recounted(store(home, settings), events, settings)
+    assert len(found["popular", 7]) == len(found["popular", 30]) == 50 and found["new", 30]
+
+
+def test_a_log_without_times_has_popular_items_only(home, log_events):
+    log_events([(f"u{user}", f"i{item}", 5, None) for user in range(9) for item in range(user + 1)])
+    binarize(home, BinarizeSettings(), "run")
+    found = store(home)
+    assert found.keys() == {("popular", None)}
+    assert [(row["item_id"], row["users"]) for row in found["popular", None]] == [(f"i{i}", 9 - i) for i in range(9)]
+
+
+def test_a_window_longer_than_the_log_has_no_trends_and_nothing_new(home, log_events):
+    log_events(draw_events(1))
+    binarize(home, BinarizeSettings(), "run")
+    assert store(home, PublishSettings(list_windows=[60])).keys() == {("popular", 60)}
+
+
+def test_an_item_is_as_old_as_its_first_event_of_any_kind(home, log_events):
+    """i1 was rated low before anybody liked it."""
+    events = [(f"u{day % 9}", "i0", 5, START + timedelta(days=day)) for day in range(50)]
+    events += [("u1", "i1", 1, START), *((f"u{n}", f"i{n}", 5, START + timedelta(days=45)) for n in (1, 2))]
+    log_events(events)
+    binarize(home, BinarizeSettings(threshold=4), "run")
+    [row] = store(home)["new", 20]
+    assert (row["item_id"], row["value"], row["users"]) == ("i2", 4, 1)
+
+
+def test_categories_have_lists_of_their_own(home, tmp_path):
+    """i0 and i2 are in `a`, i1 and i2 in `b`, the department of i1 is `c`; i3 has no category."""
+    table = "item_id,department,genres\ni0,,a\ni1,c,b\ni2,,a| b\ni3,,\n"
+    (tmp_path / "items.csv").write_text(table)
+    items = AttributeTable(file=str(tmp_path / "items.csv"), category=["department"], categories=["genres"])
+    liked = [(f"u{user}", f"i{item}") for item in range(4) for user in range(5 - item)]
+    (log := tmp_path / "log.csv").write_text("user_id,item_id\n" + "".join(f"{u},{i}\n" for u, i in liked))
+    ingest(home, Dataset(name="small", items=items), [log], "run")
+    binarize(home, BinarizeSettings(), "run")
+    found = {key: [row["item_id"] for row in rows] for key, rows in store(home).items()}
+    assert found == {
+        ("popular", None): ["i0", "i1", "i2", "i3"],
+        ("popular", None, "a"): ["i0", "i2"],
+        ("popular", None, "b"): ["i1", "i2"],
+        ("popular", None, "c"): ["i1"],
+    }
+
+
+def test_no_trend_is_called_where_all_items_move_alike():
+    """Counts as the test assumes them: of 200 logs of 300 items, a trend is found in 5 % at most, within the error."""
+    random, wrong = np.random.default_rng(0), 0
+    for _ in range(200):
+        likes = random.zipf(1.5, 300) % 200
+        counts = pl.DataFrame({"likes": likes, "window_likes": random.binomial(likes, 0.2)})
+        counts = counts.with_columns(likes_since=pl.lit(10_000), window_likes_since=pl.lit(2000))
+        wrong += bool((lists.rate_trends(counts)["p_value"] <= 0.05).any())
+    assert wrong <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5
+
+
+def test_a_trend_grows_with_its_evidence():
+    """The ratio of four is worth more with more likes, and a few likes are no trend at all."""
+    likes = np.array([4, 8, 40, 400])
+    counts = pl.DataFrame({"likes": likes, "window_likes": likes // 2, "likes_since": 1000, "window_likes_since": 200})
+    rated = lists.rate_trends(counts)
+    assert rated["p_value"][0] is None and rated["trend"][0] is None
+    assert (np.diff(rated["trend"][1:]) > 0).all() and rated["trend"][3] == pytest.approx(4, rel=0.1)
+    assert (np.diff(rated["p_value"][1:]) < 0).all()
