@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models import memory_estimates
+from oneclass.models.attributes.new_items import NewItemScorer, check_features
 from oneclass.models.fit_options import DEFAULT_OPTIONS, WIDTH_SETTINGS, FitOptions, Start
 from oneclass.models.inference_cache import InferenceCache
 from oneclass.models.numerics.matmul import dense_times, normalize_columns
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 SettingsT = TypeVar("SettingsT", bound=ModelSettings)
 
 
-class Model(InferenceCache, ABC, Generic[SettingsT]):
+class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
     """An estimator for one-class data. Scoring by a loaded model is thread-safe.
 
     Attributes:
@@ -125,7 +126,7 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         """
         degrees, self._cache = self._degrees(interactions, options), None
         self.check_options(interactions.shape, options)
-        self.item_degrees = degrees
+        self.item_degrees, self.item_features, self._cold = degrees, options.item_features, None
         self.params = self.settings.resolve(interactions)
         self._fit(interactions, options)
         return self
@@ -138,6 +139,11 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         """
         if options.start:
             self._check_start(shape, options.start)
+        for features, rows, side in zip(
+            (options.user_features, options.item_features), shape, ("users", "items"), strict=True
+        ):
+            if features is not None:
+                check_features(features, rows, side)
         if options.validation:
             histories, targets = options.validation.histories.shape, options.validation.targets.shape
             if histories != targets or histories[1] != shape[1]:
@@ -176,15 +182,13 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
             ValueError: their columns are unsorted or duplicate, a value is not a positive finite number, `users` and
                 `histories` differ in length, the order is missing that the model reads, or the model has no such score.
         """
-        score = self.score_names[0] if score is None else score
-        if score not in self.score_names:
-            raise ValueError(f"{self.name} has no score {score!r}; it has {', '.join(self.score_names)}")
+        score = self._check_score(score)
         scores = self.scores_of_training_users(self._score_block(histories, users), users, score)
         return scores if items is None else scores[:, items]
 
     def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """Score histories as `scores` does, without its checks, for a component of a model that has made them."""
-        return self._score_empty_histories(self._scores(histories, users, score), histories, users)
+        return self._complete_scores(self._scores(histories, users, score), histories, users)
 
     def iterate_scores(
         self, histories: csr_matrix, *, users: np.ndarray | None = None
@@ -192,7 +196,7 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         """Yield each of `score_names` with its `scores`; shared work is done once."""
         histories = self._score_block(histories, users)
         for score, scores in zip(self.score_names, self._iterate_scores(histories, users), strict=True):
-            yield score, self._score_empty_histories(scores, histories, users)
+            yield score, self._complete_scores(scores, histories, users)
 
     def recommend(
         self,
@@ -293,7 +297,7 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
 
     def save(self, folder: Path) -> None:
         """Write every fitted array (`<name>.npy`) and `settings.json` into an existing folder."""
-        for name, array in {"item_degrees": self.item_degrees, **self._arrays()}.items():
+        for name, array in {"item_degrees": self.item_degrees, **self._feature_arrays(), **self._arrays()}.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
         given, resolved = (settings.model_dump(mode="json") for settings in (self.settings, self.params))
         description = {"model": self.name, "seed": self.seed, "settings": given, "resolved": resolved}
@@ -314,6 +318,7 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         # Plain arrays, since each access to a `memmap` costs microseconds.
         arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
         model.item_degrees = arrays.pop("item_degrees")
+        model._restore_features(arrays)
         model._restore(arrays)
         model._cache = {}
         return model
@@ -360,6 +365,13 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
         """Yield `_scores` by each of `score_names`; a model whose scores share work overrides it."""
         return (self._scores(histories, users, score) for score in self.score_names)
 
+    def _check_score(self, score: str | None) -> str:
+        """Return the name of a score, the first by default."""
+        score = self.score_names[0] if score is None else score
+        if score not in self.score_names:
+            raise ValueError(f"{self.name} has no score {score!r}; it has {', '.join(self.score_names)}")
+        return score
+
     def _score_block(self, histories: csr_matrix, users: np.ndarray | None) -> csr_matrix:
         """Check the histories, one for each of the users, and drop unknown items."""
         histories = self._known(histories)
@@ -367,12 +379,12 @@ class Model(InferenceCache, ABC, Generic[SettingsT]):
             raise ValueError(f"{len(users)} users but {histories.shape[0]} histories; give one history for each user")
         return histories
 
-    def _score_empty_histories(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
-        """Replace the scores of an unseen user with an empty history by popularity."""
+    def _complete_scores(self, scores: np.ndarray, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        """Score an unseen user with an empty history by popularity, and items without an edge by their attributes."""
         is_single_history = len(scores) == 1 and len(histories.indices)  # the common case of a request for one user
         if users is None and not is_single_history and (empty := histories.indptr[1:] == histories.indptr[:-1]).any():
-            scores[empty] = self.item_degrees.astype(np.float32)
-        return scores
+            scores[empty] = self._popularity()
+        return scores if self.learns_attributes else self._fill_cold_columns(scores)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return the fitted arrays by name, without `item_degrees`."""

@@ -14,7 +14,7 @@ from oneclass.models import base, numba_cache
 from oneclass.models.base import Model
 from oneclass.models.numba_cache import PACKAGE
 
-SHARED = {"degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
+SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
     *("__init__", "base", "distributed", "fingerprint", "fit_options", "inference_cache", "memory_estimates"),
     *("numba_cache", "settings"),
 }

@@ -169,6 +169,8 @@ class FitOptions:
         validation: a model that `stops_early` keeps the epoch of the best nDCG@100 on these users; others ignore them.
         explicit_negatives: (users, items) CSR, items that training users considered and did not like, for a model whose
             settings say `reads_explicit_negatives`; None if the log has none.
+        item_features, user_features: (items, F) and (users, F) CSR, their attributes encoded by
+            `models.attributes.encoder`, in the order of the matrix; None without attributes.
         checkpoints: folder of the checkpoints from which an interrupted fit resumes; None for no checkpoints. Only some
             models write them.
         on_epoch: called after every pass.
@@ -183,12 +185,23 @@ class FitOptions:
     start: Start | None = None
     validation: ValidationUsers | None = None
     explicit_negatives: csr_matrix | None = None
+    item_features: csr_matrix | None = None
+    user_features: csr_matrix | None = None
     checkpoints: Path | None = None
     on_epoch: Callable[[Epoch], None] = _ignore_epoch
     load_component: Callable[[str, ModelSettings], Any] = _raise_no_component
     workers: BlockExecutor = SERIAL
     rows: RowLoader | None = None
     scratch: Path | ScratchFactory | None = None
+
+    def for_component(self) -> "FitOptions":
+        """Return the options of a fit on the same users and items, for a component of the model."""
+        return FitOptions(
+            validation=self.validation,
+            explicit_negatives=self.explicit_negatives,
+            item_features=self.item_features,
+            user_features=self.user_features,
+        )
 
 
 DEFAULT_OPTIONS = FitOptions()

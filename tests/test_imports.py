@@ -17,7 +17,7 @@ MAY_IMPORT = {  # room: the project's other rooms that it may import
     "data_contracts": {"sql"},
 }
 OUTSIDE_OF_MODELS = {"prefect", "duckdb", "great_expectations"}
-SHARED = {"evaluation", "negatives", "degrees", "generator", "numerics"}  # rooms in models/
+SHARED = {"attributes", "evaluation", "negatives", "degrees", "generator", "numerics"}  # rooms in models/
 BESIDE_THEM = {
     "base",
     "distributed",

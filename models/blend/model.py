@@ -13,8 +13,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.sparse import csr_matrix
 
+from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
-from oneclass.models.blend.score_normalization import add_normalized, find_scale
+from oneclass.models.blend.score_normalization import add_normalized, find_scale, rescale_scores
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings
@@ -95,6 +96,7 @@ class Blend(Model[BlendSettings]):
 
     name = "blend"
     Settings = BlendSettings
+    learns_attributes = True
 
     @classmethod
     def component_settings(cls, settings: BlendSettings) -> list[type[Model]]:
@@ -121,7 +123,7 @@ class Blend(Model[BlendSettings]):
             started, settings = perf_counter(), kind.Settings.from_saved(component.settings)
             model = options.load_component(component.model, settings)
             if model is None:
-                own = FitOptions(validation=options.validation, explicit_negatives=options.explicit_negatives)
+                own = options.for_component()
                 model = kind(settings, seed=self.seed, threads=self.threads).fit(interactions, own)
             self.components.append(model)
             options.on_epoch(Epoch(number, of, perf_counter() - started))
@@ -138,6 +140,25 @@ class Blend(Model[BlendSettings]):
             with kernel_threads(self.threads):
                 spreads.append(add_normalized(total, component.weight, of_component, histories))
         self.cached_for_block("spreads", histories, lambda: spreads)
+        return total
+
+    def _represent(self, features: csr_matrix) -> list[NewItems]:
+        """The new items as each component represents them."""
+        return [model.fold_in_items(features) for model in self.components]
+
+    def _scores_of_new_items(
+        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
+    ) -> np.ndarray:
+        """Add the components' scores of new items on the scales that those of all items have."""
+        total = np.zeros((histories.shape[0], new_items.nearest.shape[0]), dtype=np.float32)
+        for component, model, own in zip(
+            self.params.components, self.components, new_items.representation, strict=True
+        ):
+            with kernel_threads(self.threads):
+                known = model.scores_of_training_users(histories, users, component.score)
+                scale = find_scale(known, histories)
+            of_new = model.scores_of_new_items(histories, own, users, component.score)
+            total += np.float32(component.weight) * rescale_scores(of_new, *scale)
         return total
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
@@ -182,7 +203,7 @@ class Blend(Model[BlendSettings]):
         ):
             own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
             model = kind(kind.Settings.from_saved(component.settings), seed=self.seed, threads=self.threads)
-            model.item_degrees = own.pop("item_degrees")
+            model.item_degrees, model.item_features = own.pop("item_degrees"), self.item_features
             model._restore(own)
             model._cache = {}
             self.components.append(model)

@@ -24,7 +24,13 @@ from oneclass.models.fit_options import FitOptions
 from oneclass.models.random_graph import worker
 from oneclass.models.random_graph.inference import RandomGraphPosterior, combine_bound
 from oneclass.models.random_graph.messages import message_size, update_item_biases, update_item_factors
-from oneclass.models.random_graph.posterior import ITEM_BIAS, ITEM_FACTORS, PrecisionPosterior, VertexPosterior
+from oneclass.models.random_graph.posterior import (
+    ITEM_BIAS,
+    ITEM_FACTORS,
+    PrecisionPosterior,
+    VertexPosterior,
+    VertexPrior,
+)
 from oneclass.models.random_graph.worker import BlockConfig
 
 
@@ -40,22 +46,25 @@ def start_distributed_fit(
     with partition_users(interactions, config.settings.blocks, config, options, "random_graph") as blocks:
         blocks.share({"weights": weights})
         blocks.write_users(vars(q.users))
-        items, taus = q.items, q.taus
+        items, taus, item_prior = q.items, q.taus, q.item_prior
         del q  # its users lie on disk
-        yield DistributedGraphPosterior(blocks, items, taus)
+        yield DistributedGraphPosterior(blocks, items, taus, item_prior)
 
 
 class DistributedGraphPosterior:
     """q of all parameters except H during a fit by blocks, with the interface of a `RandomGraphPosterior`.
 
     Attributes:
-        items, taus: as in a `RandomGraphPosterior`.
+        items, taus, item_prior: as in a `RandomGraphPosterior`.
         messages: each block's latest, float32 (items, numbers), if some are fixed while others are refreshed.
         total: float64 (items, numbers), their sum.
     """
 
-    def __init__(self, blocks: UserBlocks, items: VertexPosterior, taus: PrecisionPosterior) -> None:
+    def __init__(
+        self, blocks: UserBlocks, items: VertexPosterior, taus: PrecisionPosterior, item_prior: VertexPrior | None
+    ) -> None:
         self.blocks, self.items, self.taus, self.settings = blocks, items, taus, blocks[0].config.settings
+        self.item_prior = item_prior
         self.refreshed = min(self.settings.refreshed or len(blocks), len(blocks))
         self.squares = np.zeros((len(blocks), 2))
         self.messages: dict[int, np.ndarray] = {}
@@ -68,24 +77,27 @@ class DistributedGraphPosterior:
 
     def gather(self) -> RandomGraphPosterior:
         """Return the posterior with all users in memory."""
-        return RandomGraphPosterior(self.users, self.items, self.taus)
+        return RandomGraphPosterior(self.users, self.items, self.taus, None, self.item_prior)
 
     def iterate(self, t: int, step: float) -> dict[str, float]:
         """Run lines 5 to 20 of Algorithm 1; the bound is that of the beginning of the iteration."""
         values = {"bound": self.bound(t)} if self.settings.watched(t) else {}
+        if self.item_prior is not None:
+            self.item_prior.fit(self.items)
         at_once = self.refreshed if self.messages else len(self.blocks)
         turns = [self.blocks[first : first + at_once] for first in range(0, len(self.blocks), at_once)]
         items_step = 1 - (1 - step) ** (1 / len(turns)) if len(turns) > 1 else step
         for turn in turns:
             self._refresh(turn, t, step, items_step)
         if self.settings.learn_tau and t > self.settings.t_tau:
-            self.taus.update((*self.squares.sum(axis=0), *self.items.squares()), step)
+            self.taus.update((*self.squares.sum(axis=0), *self.items.squares(self.item_prior)), step)
         return values
 
     def bound(self, t: int) -> float:
         """Return the bound of eq. 12 on H^(t)."""
         of_users = sum(self.blocks.map_blocks(worker.bound_of_users, t, self.items, self.taus))
-        return combine_bound(of_users, self.items, self.taus, clamped=not self.settings.user_biases)
+        clamped = not self.settings.user_biases
+        return combine_bound(of_users, self.items, self.taus, clamped=clamped, item_prior=self.item_prior)
 
     def _refresh(self, turn: Sequence[UserBlock], t: int, step: float, items_step: float) -> None:
         """Update the users of some blocks, and then the items by eq. 21."""
@@ -96,14 +108,14 @@ class DistributedGraphPosterior:
             fresh = self.blocks.map_blocks(
                 worker.sum_bias_message, t, self.items, self.taus, step, of=turn, writes=self.settings.user_biases
             )
-            update_item_biases(self.items, self.total, fresh, taus[1], items_step)
+            update_item_biases(self.items, self.total, fresh, taus[1], items_step, self.item_prior)
         answers = self.blocks.map_blocks(worker.sum_message, t, self.items, self.taus, step, of=turn, writes=True)
         for block, (message, squares) in zip(turn, answers, strict=True):
             self.squares[block.number] = squares
             self.total += message
             if self.refreshed < len(self.blocks):
                 self.messages[block.number] = message
-        update_item_factors(self.items, self.total, taus, items_step, joint=joint)
+        update_item_factors(self.items, self.total, taus, items_step, joint=joint, prior=self.item_prior)
 
     def _subtract_messages(self, turn: Sequence[UserBlock]) -> None:
         """Subtract the messages that are about to be replaced."""

@@ -20,6 +20,8 @@ from oneclass.models.random_graph.posterior import (
     USER_FACTORS,
     PrecisionPosterior,
     VertexPosterior,
+    VertexPrior,
+    prior_arrays,
 )
 
 
@@ -84,52 +86,70 @@ class RandomGraphPosterior:
     Attributes:
         users, items: the Gaussian factors.
         taus: the Gamma factors.
+        user_prior, item_prior: the prior means by attributes; None for means of zero.
     """
 
     users: VertexPosterior
     items: VertexPosterior
     taus: PrecisionPosterior
+    user_prior: VertexPrior | None = None
+    item_prior: VertexPrior | None = None
+
+    def update_priors(self) -> None:
+        """Fit the maps of the attributes to the posterior means."""
+        for prior, side in ((self.user_prior, self.users), (self.item_prior, self.items)):
+            if prior is not None:
+                prior.fit(side)
 
     def update_user_biases(self, graph: HiddenGraph, step: float) -> None:
         """Eq. 19, Algorithm 1, line 7."""
         parts = graph.likes, graph.negatives
-        _update_biases(self.users, self.items, parts, self.taus.mean(USER_BIAS), step)
+        _update_biases(self.users, self.items, parts, self.taus.mean(USER_BIAS), step, self.user_prior)
 
     def update_item_biases(self, graph: HiddenGraph, step: float) -> None:
         """Algorithm 1, line 10."""
         parts = graph.likes_by_item, graph.negatives_by_item
-        _update_biases(self.items, self.users, parts, self.taus.mean(ITEM_BIAS), step)
+        _update_biases(self.items, self.users, parts, self.taus.mean(ITEM_BIAS), step, self.item_prior)
 
     def update_users(self, graph: HiddenGraph, step: float, *, joint: bool = False) -> None:
         """Eq. 17 and 18, Algorithm 1, line 13; with `joint`, factors and bias are one block."""
         taus = self.taus.mean(USER_FACTORS), self.taus.mean(USER_BIAS)
-        update_side(self.users, self.items, (graph.likes, graph.negatives), taus, step, joint=joint)
+        parts = graph.likes, graph.negatives
+        update_side(self.users, self.items, parts, taus, step, joint=joint, prior=self.user_prior)
 
     def update_items(self, graph: HiddenGraph, step: float, *, joint: bool = False) -> None:
         """Algorithm 1, line 16."""
         taus = self.taus.mean(ITEM_FACTORS), self.taus.mean(ITEM_BIAS)
         parts = graph.likes_by_item, graph.negatives_by_item
-        update_side(self.items, self.users, parts, taus, step, joint=joint)
+        update_side(self.items, self.users, parts, taus, step, joint=joint, prior=self.item_prior)
 
     def update_taus(self, step: float) -> None:
         """Eq. 20, Algorithm 1, line 20."""
-        self.taus.update(self.users.squares() + self.items.squares(), step)
+        self.taus.update(self.users.squares(self.user_prior) + self.items.squares(self.item_prior), step)
 
     def bound(self, graph: HiddenGraph) -> float:
         """The lower bound of eq. 12 for a given H, in nats, with every xi at its optimum (eq. 16)."""
         clamped = not np.isfinite(self.users.bias_precision).all()
-        return combine_bound(self.bound_of_users(graph), self.items, self.taus, clamped=clamped)
+        of_users = self.bound_of_users(graph)
+        return combine_bound(of_users, self.items, self.taus, clamped=clamped, item_prior=self.item_prior)
 
     def bound_of_users(self, graph: HiddenGraph) -> float:
         """The terms of the edges and of the users; those of users in blocks add up."""
         parts, bounds = (graph.likes, graph.negatives), partition_shards(graph.likes[0])
         edges = float(edge_bound(self.users.arrays, self.items.table(), *parts, bounds).sum())
-        return edges + self.users.bound(self.taus, USER_FACTORS, USER_BIAS)
+        return edges + self.users.bound(self.taus, USER_FACTORS, USER_BIAS, self.user_prior)
 
 
-def combine_bound(of_users: float, items: VertexPosterior, taus: PrecisionPosterior, *, clamped: bool) -> float:
+def combine_bound(
+    of_users: float,
+    items: VertexPosterior,
+    taus: PrecisionPosterior,
+    *,
+    clamped: bool,
+    item_prior: VertexPrior | None = None,
+) -> float:
     """The bound of eq. 12 from the terms of the edges and users; `clamped`: the users' biases are."""
-    total = of_users + items.bound(taus, ITEM_FACTORS, ITEM_BIAS)
+    total = of_users + items.bound(taus, ITEM_FACTORS, ITEM_BIAS, item_prior)
     return total + sum(taus.bound(tau) for tau in range(4) if not (clamped and tau == USER_BIAS))
 
 
@@ -141,16 +161,21 @@ def update_side(
     step: float,
     *,
     joint: bool,
+    prior: VertexPrior | None = None,
 ) -> None:
     """Update the factors of one side in place; `other` is the fixed side."""
     precisions = np.float32(taus[0]), np.float32(taus[1])
-    update_factors(
-        side.arrays, other.table(), *parts, partition_shards(parts[0][0]), *precisions, np.float32(step), joint
-    )
+    posterior, bounds = (side.arrays, prior_arrays(prior, side)), partition_shards(parts[0][0])
+    update_factors(*posterior, other.table(), *parts, bounds, precisions, np.float32(step), joint)
 
 
 def _update_biases(
-    side: VertexPosterior, other: VertexPosterior, parts: tuple[Adjacency, Adjacency], tau: float, step: float
+    side: VertexPosterior,
+    other: VertexPosterior,
+    parts: tuple[Adjacency, Adjacency],
+    tau: float,
+    step: float,
+    prior: VertexPrior | None,
 ) -> None:
-    bounds = partition_shards(parts[0][0])
-    update_biases(side.arrays, other.table(), *parts, bounds, np.float32(tau), np.float32(step))
+    posterior, bounds = (side.arrays, prior_arrays(prior, side)), partition_shards(parts[0][0])
+    update_biases(*posterior, other.table(), *parts, bounds, np.float32(tau), np.float32(step))

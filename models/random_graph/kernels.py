@@ -194,6 +194,17 @@ def _natural_parameters(sums, own, solution, size, factors, tau, tau_bias):
 
 
 @njit(cache=True, fastmath=FAST, inline="always")
+def add_prior_means(solution, size, factors, taus, prior, vertex):
+    """Add the prior precisions times the prior means to z of one vertex; `prior` is empty where all means are zero."""
+    means, bias_means = prior
+    if len(means) > 0:
+        for row in range(factors):
+            solution[row] += taus[0] * means[vertex, row]
+        if size > factors:
+            solution[factors] += taus[1] * bias_means[vertex]
+
+
+@njit(cache=True, fastmath=FAST, inline="always")
 def _step_towards(sums, stride, size, solution, step, posterior, vertex):
     """Eq. 17: average the new natural parameters, with weight `step`, and the old, diag(omega) and diag(omega) eta."""
     mean, precision, bias_mean, bias_precision = posterior
@@ -230,15 +241,16 @@ def update_vertex(sums, stride, size, solution, step, posterior, vertex):
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
-def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, step, joint):
+def update_factors(posterior, prior, table, likes, negatives, bounds, taus, step, joint):
     """Update q(u_m) of every vertex of one side in place, eq. 17 and 18; with `joint`, of (u_m, b_m) together.
 
     Args:
         posterior: float32 mean (M, K), precision (M, K), bias mean (M,), bias precision (M,).
+        prior: float32 prior means (M, K), of biases (M,); both empty if all are zero.
         table: packed rows of the other side.
         likes, negatives: (starts int64 (M + 1,), neighbours int32), the two parts of the hidden graph.
         bounds: int64, where the shards of vertices begin and end.
-        tau, tau_bias: E[tau_u], E[tau_bu], float32.
+        taus: E[tau_u], E[tau_bu], float32.
         step: epsilon_t, float32.
         joint: maximise over factors and bias as one block, instead of in two passes.
     """
@@ -251,19 +263,20 @@ def update_factors(posterior, table, likes, negatives, bounds, tau, tau_bias, st
         for vertex in range(bounds[shard], bounds[shard + 1]):
             load_own_vertex(own, vertex, posterior)
             add_edges(edges, own, sums, columns, table, (likes, negatives), vertex, factors)
-            _natural_parameters(sums, own, solution, size, factors, tau, tau_bias)
+            _natural_parameters(sums, own, solution, size, factors, taus[0], taus[1])
+            add_prior_means(solution, size, factors, taus, prior, vertex)
             update_vertex(sums, stride, size, solution, step, posterior, vertex)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
-def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iterations, joint):
+def fold_in_users(posterior, prior, table, likes, starts, draws, bounds, taus, iterations, joint):
     """Find q(u_m) of users who were not in training in place, the items fixed: each iteration draws new negatives.
 
     Steps are one at first, and then average over the draws. A user has all updates before the next one, since for one
     user a call, and a parallel loop too, takes as long as the update.
 
     Args:
-        posterior, table, bounds, joint: as in `update_factors`.
+        posterior, prior, table, bounds, joint: as in `update_factors`.
         likes, starts: the histories, and the `room` for their negatives.
         draws: (pi, its alias table, seed, units) as in `models.negatives.sampling.draw_negatives`.
         taus: E[tau_u] and E[tau_bu], float32.
@@ -288,11 +301,12 @@ def fold_in_users(posterior, table, likes, starts, draws, bounds, taus, iteratio
                 load_own_vertex(own, user, posterior)
                 add_edges(edges, own, sums, columns, table, (likes, (starts, negatives)), user, factors)
                 _natural_parameters(sums, own, solution, size, factors, taus[0], taus[1])
+                add_prior_means(solution, size, factors, taus, prior, user)
                 update_vertex(sums, stride, size, solution, step, posterior, user)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
-def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
+def update_biases(posterior, prior, table, likes, negatives, bounds, tau_bias, step):
     """Update q(b_m) of every vertex of one side, eq. 19, in place; arguments as in `update_factors`."""
     mean, _, bias_mean, bias_precision = posterior
     factors = mean.shape[1]
@@ -303,6 +317,8 @@ def update_biases(posterior, table, likes, negatives, bounds, tau_bias, step):
             weight_sum, z = add_bias_edges(
                 edges, own, columns, table, (likes, negatives), vertex, factors, np.float64(tau_bias)
             )
+            if len(prior[1]) > 0:
+                z += tau_bias * prior[1][vertex]
             old = bias_precision[vertex]
             new = step * weight_sum + (1 - step) * old
             bias_mean[vertex] = (step * z + (1 - step) * old * bias_mean[vertex]) / new

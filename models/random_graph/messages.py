@@ -20,11 +20,12 @@ from oneclass.models.random_graph.kernels import (
     FAST,
     add_bias_edges,
     add_edges,
+    add_prior_means,
     allocate_workspace,
     load_own_vertex,
     update_vertex,
 )
-from oneclass.models.random_graph.posterior import VertexPosterior
+from oneclass.models.random_graph.posterior import VertexPosterior, VertexPrior, prior_arrays
 
 
 def message_size(factors: int) -> int:
@@ -78,7 +79,12 @@ def sum_bias_parameters(items, table, likes, negatives, bounds):
 
 
 def update_item_biases(
-    items: VertexPosterior, fixed: np.ndarray, fresh: list[np.ndarray], tau: float, step: float
+    items: VertexPosterior,
+    fixed: np.ndarray,
+    fresh: list[np.ndarray],
+    tau: float,
+    step: float,
+    prior: VertexPrior | None = None,
 ) -> None:
     """Eq. 19 for every item in place, Algorithm 1, line 10.
 
@@ -92,6 +98,8 @@ def update_item_biases(
     last = factors * (factors + 1) // 2  # where the row of the bias begins
     weight = tau + fixed[:, last + factors]
     z = fixed[:, -1] - np.einsum("nk,nk->n", fixed[:, last : last + factors], items.mean)
+    if prior is not None:
+        z += tau * prior.bias_means
     for message in fresh:
         weight += message[:, 0]
         z += message[:, 1]
@@ -102,7 +110,14 @@ def update_item_biases(
 
 
 def update_item_factors(
-    items: VertexPosterior, total: np.ndarray, taus: tuple[float, float], step: float, *, joint: bool, shards: int = 64
+    items: VertexPosterior,
+    total: np.ndarray,
+    taus: tuple[float, float],
+    step: float,
+    *,
+    joint: bool,
+    prior: VertexPrior | None = None,
+    shards: int = 64,
 ) -> None:
     """Eq. 17 and 18 for every item in place, Algorithm 1, line 16.
 
@@ -112,11 +127,12 @@ def update_item_factors(
         joint: move factors and bias as one block.
     """
     bounds = partition_evenly(len(total), shards)
-    _update_item_factors(items.arrays, total, bounds, np.float32(taus[0]), np.float32(taus[1]), np.float32(step), joint)
+    precisions, priors = (np.float32(taus[0]), np.float32(taus[1])), prior_arrays(prior, items)
+    _update_item_factors(items.arrays, priors, total, bounds, precisions, np.float32(step), joint)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
-def _update_item_factors(items, total, bounds, tau, tau_bias, step, joint):
+def _update_item_factors(items, prior, total, bounds, taus, step, joint):
     factors = items[0].shape[1]
     size = factors + 1 if joint else factors
     stride = pad_width(factors + 3)
@@ -130,7 +146,8 @@ def _update_item_factors(items, total, bounds, tau, tau_bias, step, joint):
             for row in range(size):
                 for column in range(row + 1):
                     matrix[row * stride + column] = parameters[row * (row + 1) // 2 + column]
-                matrix[row * stride + row] += tau if row < factors else tau_bias
+                matrix[row * stride + row] += taus[0] if row < factors else taus[1]
                 held = 0.0 if joint else items[2][item] * parameters[last + row]
                 z[row] = parameters[last + factors + 1 + row] - held
+            add_prior_means(z, size, factors, taus, prior, item)
             update_vertex(matrix, stride, size, z, step, items, item)

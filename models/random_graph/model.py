@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from scipy.sparse import csr_matrix
 
+from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import (
     Epoch,
@@ -39,7 +40,17 @@ from oneclass.models.random_graph.inference import GraphSampler, RandomGraphPost
 from oneclass.models.random_graph.kernels import fold_in_users
 from oneclass.models.random_graph.messages import message_size
 from oneclass.models.random_graph.partly_observed import ExplicitNegativeSampler, explicit_negative_edges
-from oneclass.models.random_graph.posterior import USER_BIAS, USER_FACTORS, PrecisionPosterior, VertexPosterior
+from oneclass.models.random_graph.posterior import (
+    ITEM_BIAS,
+    ITEM_FACTORS,
+    USER_BIAS,
+    USER_FACTORS,
+    PrecisionPosterior,
+    VertexPosterior,
+    VertexPrior,
+    prior_arrays,
+    split_means,
+)
 from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.models.random_graph.worker import BlockConfig
 
@@ -64,6 +75,8 @@ class RandomGraph(Model[RandomGraphSettings]):
         weights: float64 (items,), the weights by which negatives are drawn: pi, or with `balance_popular` its
             adjustment.
         gamma: the power of pi.
+        user_map, item_map: the maps of attributes to prior means (`models.random_graph.posterior.VertexPrior`), float32
+            (F, K), with a last column for biases that are learned; None without attributes.
 
     Example:
         >>> import numpy as np
@@ -81,6 +94,10 @@ class RandomGraph(Model[RandomGraphSettings]):
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
     warm_startable = True
     scores_each_epoch = True
+    learns_attributes = True
+
+    user_map: np.ndarray | None = None
+    item_map: np.ndarray | None = None
 
     @classmethod
     def block_sizes(cls, settings: RandomGraphSettings, items: int) -> Sizes | None:
@@ -103,16 +120,22 @@ class RandomGraph(Model[RandomGraphSettings]):
                 options.on_epoch(Epoch(t, self.params.iterations, time.perf_counter() - started, values))
                 if self._has_converged(t, bounds, values):
                     break
+        self._finish_priors(interactions, options)
 
     @contextmanager
     def _run_iterations(self, interactions: csr_matrix, options: FitOptions) -> Iterator[IterationStep]:
         """Initialise the posterior, and yield the function of an iteration: of all users at once, or by blocks."""
         self._negative_weights(interactions)
         q = self.posterior = self._initial_posterior(interactions.shape, options.start)
+        ridge, has_edges = self.params.attribute_regularization, np.diff(interactions.indptr) > 0
+        q.user_prior = VertexPrior.build(options.user_features, has_edges, ridge, q.users)
+        q.item_prior = VertexPrior.build(options.item_features, self.item_degrees > 0, ridge, q.items)
         seed = sampling_seed(self.seed, interactions, options.start)
         if self.params.blocks == 1:
             yield partial(self._run_iteration, q, self._sampler(interactions, options.explicit_negatives, seed))
             return
+        if q.user_prior is not None:
+            raise ValueError("random_graph: a fit by blocks takes no attributes of users; set blocks = 1")
         config = BlockConfig(self.params, seed, self.threads)
         with start_distributed_fit(config, q, self.weights, interactions, options) as blocks:
             self.posterior = blocks
@@ -143,6 +166,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         joint = settings.joint_bias
         graph = sampler.draw(t)
         values = {"bound": q.bound(graph)} if settings.watched(t) else {}
+        q.update_priors()
         if settings.user_biases and not joint:
             q.update_user_biases(graph, step)
         if not joint:
@@ -153,16 +177,33 @@ class RandomGraph(Model[RandomGraphSettings]):
             q.update_taus(step)
         return values
 
-    def fold_in(self, histories: csr_matrix) -> VertexPosterior:
+    def _finish_priors(self, interactions: csr_matrix, options: FitOptions) -> None:
+        """Fit the maps of the attributes once more, and give users and items without an edge their prior means."""
+        q, taus = self.posterior, [self.posterior.taus.mean(which) for which in range(4)]
+        if q.user_prior is not None and options.user_features is not None:
+            has_edges, of_users = np.diff(interactions.indptr) > 0, (taus[USER_FACTORS], taus[USER_BIAS])
+            self.user_map = q.user_prior.finish(q.users, options.user_features, has_edges, of_users)
+        if q.item_prior is not None and options.item_features is not None:
+            has_edges, of_items = self.item_degrees > 0, (taus[ITEM_FACTORS], taus[ITEM_BIAS])
+            self.item_map = q.item_prior.finish(q.items, options.item_features, has_edges, of_items)
+
+    def fold_in(self, histories: csr_matrix, user_features: csr_matrix | None = None) -> VertexPosterior:
         """Find q(u_m, b_m) of users who were not in training, with fixed items.
 
         Every update draws new negatives; steps are one at first and then average over the draws. The random stream
         of a user depends on the history alone, so that equal histories get equal results, whatever their rows. That is
         so with `explicit_negatives` too: histories are of likes only, and a new user's explicit negatives are not used.
+
+        Args:
+            user_features: float32 (block, F), if the users' attributes are known and the fit had some; without, their
+                prior means are zero.
         """
         histories = self._known(histories)
         settings, taus = self.params, self.posterior.taus
         users = VertexPosterior.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
+        prior = prior_arrays(None, users)
+        if user_features is not None:
+            prior = split_means(self._map_features(user_features, self.user_map, "users"), settings.factors)
         with kernel_threads(self.threads):
             likes = copy_pattern(histories)
             draws = (
@@ -173,6 +214,7 @@ class RandomGraph(Model[RandomGraphSettings]):
             )
             fold_in_users(
                 users.arrays,
+                prior,
                 self.cached("table", self.posterior.items.table),
                 likes,
                 negative_starts(likes[0], self.weights),
@@ -196,6 +238,26 @@ class RandomGraph(Model[RandomGraphSettings]):
         with kernel_threads(self.threads):
             return pair_likes(side, self.posterior.items, items)
 
+    def _represent(self, features: csr_matrix) -> VertexPosterior:
+        """The prior of new items by their attributes."""
+        means = split_means(self._map_features(features, self.item_map, "items"), self.params.factors)
+        taus = (self.posterior.taus.mean(which) for which in (ITEM_FACTORS, ITEM_BIAS))
+        factors, biases = ((mean, np.full_like(mean, tau)) for mean, tau in zip(means, taus, strict=True))
+        return VertexPosterior(*factors, *biases)
+
+    def _map_features(self, features: csr_matrix, maps: np.ndarray | None, side: str) -> np.ndarray:
+        if maps is None:
+            raise ValueError(f"{self.name}: fitted without attributes of {side}; give FitOptions.{side[:-1]}_features")
+        return features @ maps
+
+    def _scores_of_new_items(
+        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
+    ) -> np.ndarray:
+        with kernel_threads(self.threads):
+            logits = like_logits(self._side(histories, users), item_columns(new_items.representation))
+        popularity = new_items.average(self._popularity_shares())
+        return next(compute_scores(logits, (score,), popularity, self._weigh_logs(popularity), self.threads))
+
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""
         return self.posterior.items.mean
@@ -216,7 +278,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         with kernel_threads(self.threads):
             columns = self.cached("columns", lambda: item_columns(self.posterior.items))
             logits = like_logits(self._side(histories, users), columns)
-        popularity = self.cached("pi", lambda: self.histogram.astype(np.float32))
+        popularity = self.cached("pi", lambda: self._popularity_shares().astype(np.float32))
         weighted = self.cached("popularity", self._weighted_log_popularity)
         return compute_scores(logits, names, popularity, weighted, self.threads)
 
@@ -225,9 +287,16 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     def _weighted_log_popularity(self) -> np.ndarray:
         """Return a log pi, float32 (items,); an item without an edge gets half of the smallest pi."""
-        rarest = self.histogram[self.histogram > 0].min()
-        logs = np.log(np.where(self.histogram > 0, self.histogram, rarest / 2))
-        return (self.params.popularity_weight * logs).astype(np.float32)
+        shares = self._popularity_shares()
+        return self._weigh_logs(np.where(shares > 0, shares, shares[shares > 0].min() / 2))
+
+    def _weigh_logs(self, shares: np.ndarray) -> np.ndarray:
+        """Return a log pi, float32."""
+        return (self.params.popularity_weight * np.log(shares)).astype(np.float32)
+
+    def _popularity_shares(self) -> np.ndarray:
+        """Return pi, float64 (items,); with attributes, an item without an edge has the mean of its nearest items."""
+        return self._fill_cold_columns(self.histogram.copy())
 
     def sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None = None) -> GraphSampler:
         """Build the sampler of hidden graphs; sets `gamma`, `histogram` and `weights`.
@@ -288,6 +357,8 @@ class RandomGraph(Model[RandomGraphSettings]):
         arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
         for name, side in (("user", q.users), ("item", q.items)):
             arrays |= {f"{name}_{part}": array for part, array in vars(side).items()}
+        maps = {"user_map": self.user_map, "item_map": self.item_map}
+        arrays |= {name: array for name, array in maps.items() if array is not None}
         if not self.params.user_biases:  # clamped at zero, with an infinite precision
             del arrays["user_bias_mean"], arrays["user_bias_precision"]
         return arrays
@@ -305,6 +376,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         self.posterior = RandomGraphPosterior(users, items.rows(slice(None)), taus)
         self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
         self.gamma = float(arrays["gamma"])
+        self.user_map, self.item_map = arrays.get("user_map"), arrays.get("item_map")
 
 
 @njit(cache=True, nogil=True)

@@ -56,6 +56,12 @@ class RandomGraphSettings(ModelSettings):
     tau: float = Field(1.0, gt=0, description="Precisions of the priors, until they are learned.")
     alpha: float = Field(0.01, gt=0, description="Shape of the Gamma prior of the precisions.")
     beta: float = Field(0.01, gt=0, description="Rate of the Gamma prior of the precisions.")
+    attribute_regularization: float = Field(
+        10.0,
+        gt=0,
+        description="With attributes: penalty on the squares of the maps from features to prior means, in users or "
+        "items; the attributes count less, the larger it is.",
+    )
     t_tau: int = Field(10, ge=0, description="Iterations before the precisions are learned.")
     t_epsilon: int = Field(10, ge=0, description="Iterations with a step size of one.")
     initial_scale: float = Field(0.1, gt=0, description="Standard deviation of the first means of the factors.")

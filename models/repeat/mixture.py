@@ -25,6 +25,7 @@ from pydantic import Field, model_validator
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
+from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages
@@ -95,6 +96,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
 
     name = "repeat_mixture"
     Settings = RepeatMixtureSettings
+    learns_attributes = True
 
     again: Repeat
     new: Model
@@ -137,8 +139,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
 
     def _fit_component(self, settings: ModelSettings, interactions: csr_matrix, options: FitOptions) -> Model:
         (kind,) = self.component_settings(self.params)
-        own = FitOptions(validation=options.validation, explicit_negatives=options.explicit_negatives)
-        return kind(settings, seed=self.seed, threads=self.threads).fit(interactions, own)
+        return kind(settings, seed=self.seed, threads=self.threads).fit(interactions, options.for_component())
 
     def _calibrate(self, interactions: csr_matrix, settings: ModelSettings, options: FitOptions) -> None:
         """Fit the rate of new items, the curve of their ranks and the weights on the held-out window."""
@@ -198,6 +199,26 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         scores[rows, histories.indices] = expit(sum(w * x for w, x in zip(self.weights, features, strict=True)))
         return scores
 
+    def _represent(self, features: csr_matrix) -> NewItems:
+        """The new items as the component represents them."""
+        return self.new.fold_in_items(features)
+
+    def _scores_of_new_items(
+        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
+    ) -> np.ndarray:
+        """Give a new item the probability of the rank that the component's score has in the list of other items."""
+        own = new_items.representation, users, self.params.component_score
+        known, scores = (
+            self.new.scores_of_training_users(histories, *own[1:]),
+            self.new.scores_of_new_items(histories, *own),
+        )
+        probabilities = rank_probabilities(self.curve, np.arange(histories.shape[1] + 1))
+        for row, rate in enumerate(self._new_rates(histories)):
+            history = histories.indices[histories.indptr[row] : histories.indptr[row + 1]]
+            others = np.sort(-np.delete(known[row], history))
+            scores[row] = (-np.expm1(-rate * probabilities))[np.searchsorted(others, -scores[row])]
+        return scores
+
     def _arrays(self) -> dict[str, np.ndarray]:
         parts = {"again": self.again, "new": self.new}
         return {"rate": self.rate, "curve": self.curve, "weights": self.weights} | {
@@ -214,7 +235,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         self.new = kind(self.params.parse_component(), seed=self.seed, threads=self.threads)
         for part, model in (("again", self.again), ("new", self.new)):
             of_part = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{part}.")}
-            model.item_degrees = of_part.pop("item_degrees")
+            model.item_degrees, model.item_features = of_part.pop("item_degrees"), self.item_features
             model._restore(of_part)
             model._cache = {}
 

@@ -25,11 +25,20 @@ LEAST. The first two were learned over seven logs, the last over short histories
 (docs/benchmarks/accuracy.md). With nu = 1 a row's penalty is lambda (d + alpha0 others), on average
 lambda d (1 + alpha0 users items / |S|).
 
+With attributes, the f of a user and the g of an item (`models.attributes.encoder`), the rows have prior means,
+x_u ~ N(A'f, .) and y_i ~ N(B'g, .): the penalty of a user's row becomes that of |u - A'f|^2, the penalty of an item's
+that of |v - B'g|^2, and the loss gains
+
+    attribute_regularization (mean penalty of a user |A|^2 + mean penalty of an item |B|^2),
+
+with the mean of lambda (d + alpha0 others)^nu over the rows that have an edge. A row without an edge is not in the
+loss; it has its prior mean, once the others are fitted. A pass is A, the users, B, the items; A and B are ridge
+regressions.
+
 While one side is fixed, each row of the other is a small linear system (eq. 4 of Hu et al.), made of the row's own
 edges and of the Gram matrix of the fixed side.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from typing import ClassVar, Literal, Self
@@ -38,6 +47,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy.sparse import csr_matrix
 
+from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, copy_rows, has_converged
 from oneclass.models.numerics.exact_weights import degree_weights_or_ones
@@ -47,6 +57,7 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree, row_sums
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, RelativeRange, SearchSpace
 from oneclass.models.wmf.normal_equations import (
+    FactorSide,
     Loss,
     RowSystems,
     SolverSettings,
@@ -112,6 +123,12 @@ class WMFSettings(ModelSettings):
         False,
         description="Weigh the squares of observed pairs by alpha sqrt(weight), where the weight is the number of "
         "events if values do not add up; for rendle2021. hu2008 always weighs, by 1 + alpha weight.",
+    )
+    attribute_regularization: float = Field(
+        10.0,
+        gt=0,
+        description="With attributes: penalty on the squares of the maps from features to factors, in mean penalties "
+        "of a row; the attributes count less, the larger it is.",
     )
     alpha: float | None = Field(
         None,
@@ -183,8 +200,9 @@ class WMF(Model[WMFSettings]):
     Rendle et al. (2021) by default, or Hu et al. (2008), eq. 3, by alternating least squares (eq. 4).
 
     Attributes:
-        user_factors: float32 (users, K); zeros for a user without edges.
-        item_factors: float32 (items, K); zeros for an item without edges.
+        user_factors: float32 (users, K); zeros for a user without edges, or A'f with attributes.
+        item_factors: float32 (items, K); zeros for an item without edges, or B'g with attributes.
+        user_map, item_map: A and B, float32 (F, K); None without attributes.
 
     Example:
         >>> import numpy as np
@@ -201,22 +219,29 @@ class WMF(Model[WMFSettings]):
     Settings = WMFSettings
     warm_startable = True
     scores_each_epoch = True
+    learns_attributes = True
+
+    user_map: np.ndarray | None = None
+    item_map: np.ndarray | None = None
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, before = self.params, np.inf
         with kernel_threads(self.threads):
-            run_pass = self._initialize(interactions, options)
+            users, items, constant = self._initialize(interactions, options)
+            self.user_factors, self.item_factors = users.vectors, items.vectors
             for number in range(1, chosen.iterations + 1):
                 started = perf_counter()
-                value = run_pass()
+                users.update(items, self._solver())
+                value = items.update(users, self._solver()) + constant + users.penalty()
                 options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
                 if has_converged(before, value, chosen.tolerance):
                     break
                 before = value
-        self.user_factors, self.item_factors = self.user_factors.copy(), self.item_factors.copy()
+            self.user_factors, self.user_map = users.finish(options.user_features)
+            self.item_factors, self.item_map = items.finish(options.item_features)
 
-    def _initialize(self, interactions: csr_matrix, options: FitOptions) -> Callable[[], float]:
-        """Set the initial factors; returns a function that updates them in one pass and returns the loss."""
+    def _initialize(self, interactions: csr_matrix, options: FitOptions) -> tuple[FactorSide, FactorSide, float]:
+        """Return the users and the items with their initial factors, and the constant of the loss."""
         chosen, seed, (users, items) = self.params, self.seed, interactions.shape
         edges, targets = merge_explicit_negatives(
             interactions, options.explicit_negatives, chosen.explicit_negative_weight
@@ -228,32 +253,41 @@ class WMF(Model[WMFSettings]):
         if start := options.start:
             copy_rows(factor_view(of_users, chosen.factors), start.previous.user_factors, start.users)
             copy_rows(factor_view(of_items, chosen.factors), start.previous.item_factors, start.items)
-        self.user_factors, self.item_factors = (
-            factor_view(of_users, chosen.factors),
-            factor_view(of_items, chosen.factors),
-        )
-        loss, solver, factors = replace(self._loss(), targets=targets is not None), self._solver(), chosen.factors
+        loss, factors = replace(self._loss(), targets=targets is not None), chosen.factors
         user_systems, by_item = RowSystems(edges, loss, weights, None), edges.T.tocsr()
         item_systems, constant = RowSystems(by_item, loss, None, weights), loss.constant(by_item, None, weights)
+        user_prior, item_prior = (
+            systems.prior_means(features, chosen.attribute_regularization, factors)
+            for systems, features in ((user_systems, options.user_features), (item_systems, options.item_features))
+        )
+        users_side = FactorSide(user_systems, of_users, factors, user_prior)
+        return users_side, FactorSide(item_systems, of_items, factors, item_prior), constant
 
-        def run_pass() -> float:
-            user_systems.solve(of_users, of_items, factors, solver)
-            value = item_systems.solve(of_items, of_users, factors, solver)
-            return value + constant + user_systems.penalty(of_users, factors)
-
-        return run_pass
-
-    def fold_in(self, histories: csr_matrix) -> np.ndarray:
+    def fold_in(self, histories: csr_matrix, user_features: csr_matrix | None = None) -> np.ndarray:
         """Find the factors of users who were not in training, float32 (block, K): the exact solution with fixed
         items.
+
+        Args:
+            user_features: float32 (block, F), if the users' attributes are known and the fit had some; without, their
+                prior means are zero.
         """
         histories, factors = self._known(histories), self.params.factors
         of_users, systems = empty_table(histories.shape[0], factors), RowSystems(histories, self._loss(), None, None)
         with kernel_threads(self.threads):
             of_items = self.cached("table", self._item_table)
             gram = self.cached("gram", lambda: systems.gram(of_items, factors))
-            systems.solve(of_users, of_items, factors, EXACT, gram)
-        return factor_view(of_users, factors).copy()
+            if user_features is None:
+                systems.solve(of_users, of_items, factors, EXACT, gram)
+                return factor_view(of_users, factors).copy()
+            means = self._map_features(user_features, self.user_map, "users")
+            systems.solve(of_users, of_items, factors, EXACT, gram, means)
+        return np.where(systems.has_edges[:, None], factor_view(of_users, factors), means)
+
+    def _map_features(self, features: csr_matrix, coefficients: np.ndarray | None, side: str) -> np.ndarray:
+        """Return the prior means of users or items by their features, float32 (rows, K)."""
+        if coefficients is None:
+            raise ValueError(f"{self.name}: fitted without attributes of {side}; give FitOptions.{side[:-1]}_features")
+        return (features @ coefficients).astype(np.float32)
 
     def _item_table(self) -> np.ndarray:
         """The items' factors in the layout of the kernels."""
@@ -284,9 +318,21 @@ class WMF(Model[WMFSettings]):
         with kernel_threads(self.threads):
             return dense_times(of_users, self.cached("columns", lambda: np.ascontiguousarray(self.item_factors.T)))
 
+    def _represent(self, features: csr_matrix) -> np.ndarray:
+        return self._map_features(features, self.item_map, "items")
+
+    def _scores_of_new_items(
+        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
+    ) -> np.ndarray:
+        of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
+        with kernel_threads(self.threads):
+            return dense_times(of_users, np.ascontiguousarray(new_items.representation.T))
+
     def item_vectors(self) -> np.ndarray:
         """Return the items' factors."""
         return self.item_factors
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {"user_factors": self.user_factors, "item_factors": self.item_factors}
+        maps = {"user_map": self.user_map, "item_map": self.item_map}
+        given = {name: array for name, array in maps.items() if array is not None}
+        return {"user_factors": self.user_factors, "item_factors": self.item_factors, **given}

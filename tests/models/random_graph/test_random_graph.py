@@ -9,11 +9,16 @@ from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions, Start
-from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.random_graph.inference import HiddenGraph, RandomGraphPosterior, step_sizes
+from oneclass.models.random_graph.inference import RandomGraphPosterior, step_sizes
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
-from oneclass.models.random_graph.posterior import PrecisionPosterior
-from tests.models.random_graph.dense_bound import dense_bound, dense_moments, float_sides, lam, random_side
+from tests.models.random_graph.dense_bound import (
+    dense_bound,
+    dense_moments,
+    float_sides,
+    random_case,
+    updated_biases,
+    updated_factors,
+)
 
 
 def test_step_sizes_are_those_of_algorithm_1():
@@ -151,61 +156,6 @@ def test_awkward_data_gives_finite_scores_with_balanced_negatives_and_user_biase
 def test_bad_settings_are_refused_by_name(bad):
     with pytest.raises(ValidationError, match=next(iter(bad))):
         RandomGraphSettings(**bad)
-
-
-def updated_factors(side, other, g, h, xi, taus, step, joint):
-    """Eq. 15, 17 and 18 for every vertex of `side`; g, h and xi are (vertices, others)."""
-    new = {name: array.copy() for name, array in side.items()}
-    factors = side["mean"].shape[1]
-    size = factors + joint
-    for vertex in range(len(g)):
-        precision = np.diag([taus[0]] * factors + [taus[1]])
-        z = np.zeros(factors + 1)
-        for n in np.nonzero(h[vertex])[0]:
-            weight = 2 * lam(xi[vertex, n])
-            x = np.append(other["mean"][n], 1.0)
-            variance = np.append(1 / other["precision"][n], 0.0)
-            precision += weight * (np.outer(x, x) + np.diag(variance))
-            held = other["bias_mean"][n] + (0 if joint else side["bias_mean"][vertex])
-            z += (g[vertex, n] - 0.5 - weight * held) * x
-        omega = np.append(side["precision"][vertex], side["bias_precision"][vertex])[:size]
-        eta = np.append(side["mean"][vertex], side["bias_mean"][vertex])[:size]
-        precision = step * precision[:size, :size] + (1 - step) * np.diag(omega)
-        mean = np.linalg.solve(precision, step * z[:size] + (1 - step) * omega * eta)
-        new["mean"][vertex], new["precision"][vertex] = mean[:factors], np.diag(precision)[:factors]
-        if joint:
-            new["bias_mean"][vertex] = mean[factors]
-            new["bias_precision"][vertex] = precision[factors, factors]
-    return new
-
-
-def updated_biases(side, other, g, h, xi, tau, step):
-    """Eq. 19 for every vertex of `side`."""
-    new = {name: array.copy() for name, array in side.items()}
-    rest = side["mean"] @ other["mean"].T + other["bias_mean"]
-    weights = h * 2 * lam(xi)
-    precision = step * (weights.sum(1) + tau) + (1 - step) * side["bias_precision"]
-    z = step * (h * (g - 0.5) - weights * rest).sum(1)
-    z += (1 - step) * side["bias_precision"] * side["bias_mean"]
-    new["bias_mean"], new["bias_precision"] = z / precision, precision
-    return new
-
-
-M, N = 30, 20
-
-
-def random_case(factors, *, clamped=False, seed=0):
-    """A posterior, and a fixed H as a HiddenGraph and as dense g and h."""
-    rng = np.random.default_rng(seed)
-    taus = PrecisionPosterior.from_mean(1.0, (M, N), factors, 0.01, 0.01)
-    taus.rate = taus.shape / np.array([1.7, 0.6, 0.9, 2.1])
-    g = rng.random((M, N)) < 0.3
-    h = g | (rng.random((M, N)) < 0.4)
-    g[3] = h[3] = False  # a user and an item without edges
-    g[:, 5] = h[:, 5] = False
-    parts = [copy_pattern(csr_matrix(part)) for part in (g, h & ~g, g.T, (h & ~g).T)]
-    q = RandomGraphPosterior(random_side(rng, M, factors, clamped), random_side(rng, N, factors), taus)
-    return q, HiddenGraph(*parts), g.astype(float), h.astype(float)
 
 
 def assert_close(side, expected):

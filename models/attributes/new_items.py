@@ -1,0 +1,188 @@
+"""Scores of items without a training edge, by their attributes."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from oneclass.models.attributes.nearest_items import find_nearest
+
+
+def check_features(features: csr_matrix, rows: int, side: str) -> None:
+    """Refuse features that do not go with a side of the matrix.
+
+    Args:
+        side: `items` or `users`.
+
+    Raises:
+        TypeError: they are no `csr_matrix`.
+        ValueError: their number of rows differs, or a value is not finite.
+    """
+    if not isinstance(features, csr_matrix):
+        raise TypeError(f"features of {side}: a {type(features).__name__}; give a scipy.sparse.csr_matrix")
+    if features.shape[0] != rows:
+        raise ValueError(f"features of {side}: {features.shape[0]} rows for {rows} {side} of the matrix; give one each")
+    if not np.isfinite(features.data).all():
+        raise ValueError(f"features of {side}: a value is not finite; leave out what is missing")
+
+
+@dataclass(frozen=True, eq=False)
+class NewItems:
+    """Items that were not in training, as a fitted model represents them by their attributes.
+
+    Attributes:
+        nearest: float32 (new, items) CSR, the trained items most similar by attributes; a row's weights sum to one.
+        representation: what the model derives from the attributes itself, such as factors; None if it scores a new item
+            by its nearest items.
+    """
+
+    nearest: csr_matrix
+    representation: Any = None
+
+    def nearest_items(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the n nearest trained items of each new item and their weights, the nearest first.
+
+        Returns:
+            (ids, weights): int32 and float32, (new, n); if fewer are near, the rest has id -1 and weight 0.
+        """
+        ids = np.full((self.nearest.shape[0], n), -1, dtype=np.int32)
+        weights = np.zeros(ids.shape, dtype=np.float32)
+        for row, (start, end) in enumerate(zip(self.nearest.indptr[:-1], self.nearest.indptr[1:], strict=True)):
+            order = np.argsort(-self.nearest.data[start:end], kind="stable")[:n]
+            ids[row, : len(order)] = self.nearest.indices[start:end][order]
+            weights[row, : len(order)] = self.nearest.data[start:end][order]
+        return ids, weights
+
+    def average(self, values: np.ndarray) -> np.ndarray:
+        """Return the weighted mean over the nearest items of their values, (..., items), float32 (..., new)."""
+        return np.ascontiguousarray((self.nearest @ values.T).T, dtype=np.float32)
+
+
+class NewItemScorer(ABC):
+    """The part of a model that scores items without a training edge, columns of its matrix and others.
+
+    A model that `learns_attributes` derives their scores from their attributes itself. Any other takes the mean of the
+    scores of the nearest trained items (`nearest_items.find_nearest`), weighted by their similarity.
+
+    Attributes:
+        item_features: float32 (items, F) CSR, as given to `fit` (`FitOptions.item_features`); None without.
+        learns_attributes: whether `_scores` covers the columns without an edge, and `_scores_of_new_items` others.
+    """
+
+    learns_attributes: ClassVar[bool] = False
+
+    item_degrees: np.ndarray
+    item_features: csr_matrix | None = None
+    _cold: tuple[np.ndarray, NewItems] | None = None
+
+    def fold_in_items(self, features: csr_matrix) -> NewItems:
+        """Represent items that were not in training by their attributes.
+
+        Args:
+            features: float32 (new, F) CSR, encoded as those given to `fit`.
+
+        Raises:
+            ValueError: the model was fitted without attributes of items, or with other features.
+        """
+        if self.item_features is None:
+            raise ValueError(
+                "the model was fitted without attributes of items; give FitOptions(item_features=...), or name the "
+                "table under [items] in the data set's TOML, and fit it again"
+            )
+        if features.shape[1] != self.item_features.shape[1]:
+            raise ValueError(
+                f"the new items have {features.shape[1]} features and those of the fit {self.item_features.shape[1]}; "
+                "encode both with one encoder"
+            )
+        return NewItems(find_nearest(features, self.item_features, self.item_degrees > 0), self._represent(features))
+
+    def _represent(self, features: csr_matrix) -> Any:
+        """Return what the model derives from the attributes of new items itself (`NewItems.representation`)."""
+        return None
+
+    def score_new_items(
+        self,
+        histories: csr_matrix,
+        new_items: NewItems,
+        *,
+        users: np.ndarray | None = None,
+        score: str | None = None,
+    ) -> np.ndarray:
+        """Score new items on the scale of `scores`, so that both can be merged into one ranking.
+
+        Args:
+            histories, users, score: as in `Model.scores`.
+            new_items: as `fold_in_items` returned them.
+
+        Returns:
+            float32 (block, new).
+
+        Raises:
+            TypeError, ValueError: as in `Model.scores`.
+        """
+        score, histories = self._check_score(score), self._score_block(histories, users)
+        return self.scores_of_new_items(histories, new_items, users, score)
+
+    def scores_of_new_items(
+        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
+    ) -> np.ndarray:
+        """Score as `score_new_items` does, without its checks, for a component of a model that has made them."""
+        if not self.learns_attributes:
+            return new_items.average(self.scores_of_training_users(histories, users, score))
+        scores = self._scores_of_new_items(histories, new_items, users, score)
+        if users is None:
+            scores[np.diff(histories.indptr) == 0] = new_items.average(self._popularity())
+        return scores
+
+    def _scores_of_new_items(
+        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
+    ) -> np.ndarray:
+        """Return a new float32 (block, new) array, if the model `learns_attributes`; the caller overwrites the rows of
+        empty histories.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        """Score histories without checks."""
+
+    @abstractmethod
+    def _check_score(self, score: str | None) -> str:
+        """Return the name of a score, the first by default."""
+
+    @abstractmethod
+    def _score_block(self, histories: csr_matrix, users: np.ndarray | None) -> csr_matrix:
+        """Check the histories, one for each of the users, and drop unknown items."""
+
+    def _popularity(self) -> np.ndarray:
+        """Return the score of each item for a user without a history, float32 (items,)."""
+        return self._fill_cold_columns(self.item_degrees.astype(np.float32))
+
+    def _fill_cold_columns(self, scores: np.ndarray) -> np.ndarray:
+        """Set the scores of the columns without a training edge, in place, to the means of their nearest columns."""
+        if self.item_features is None or self.item_degrees.all():
+            return scores
+        if self._cold is None:
+            columns = np.flatnonzero(self.item_degrees == 0)
+            self._cold = columns, self.fold_in_items(self.item_features[columns])
+        columns, new_items = self._cold
+        scores[..., columns] = new_items.average(scores)
+        return scores
+
+    def _feature_arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays of `item_features` as a saved model has them."""
+        if (features := self.item_features) is None:
+            return {}
+        parts = {"values": features.data, "columns": features.indices, "starts": features.indptr}
+        return {f"item_features_{name}": array for name, array in parts.items()} | {
+            "item_features_count": np.int64(features.shape[1])
+        }
+
+    def _restore_features(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take the arrays that `_feature_arrays` returned out of a saved model's."""
+        if "item_features_count" in arrays:
+            parts = tuple(arrays.pop(f"item_features_{name}") for name in ("values", "columns", "starts"))
+            shape = len(parts[2]) - 1, int(arrays.pop("item_features_count"))
+            self.item_features = csr_matrix(parts, shape=shape)

@@ -1,0 +1,127 @@
+"""New items in every model of the catalogue: their scores by attributes, and those of columns without an edge."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.popularity import Popularity
+from oneclass.models.registry import MODELS, load_model
+from tests.models.test_contract import IMPERSONAL, all_scores, every_model, make
+
+COLOURS = csr_matrix(np.eye(2, dtype=np.float32)[np.arange(40) % 2])  # each item's own group
+COLD = np.array([36, 37, 38, 39])
+
+
+@pytest.fixture(scope="module")
+def likes(checkerboard):
+    """The checkerboard without the edges of its last four items."""
+    return csr_matrix(checkerboard.toarray() * ~np.isin(np.arange(40), COLD))
+
+
+@pytest.fixture(scope="module")
+def fitted(likes):
+    models = {}
+
+    def get(name):
+        if name not in models:
+            models[name] = make(name).fit(likes, FitOptions(item_features=COLOURS))
+        return models[name]
+
+    return get
+
+
+def new_scores(model, histories, new_items, **more):
+    return np.stack([model.score_new_items(histories, new_items, score=score, **more) for score in model.score_names])
+
+
+@every_model
+def test_new_items_are_scored_like_columns_without_an_edge(name, fitted, likes):
+    model, rows = fitted(name), np.arange(80)
+    new = model.fold_in_items(COLOURS[COLD])
+    for users in (None, rows):
+        scores = new_scores(model, likes, new, users=users)
+        assert scores.shape == (len(model.score_names), 80, 4) and scores.dtype == np.float32
+        assert np.isfinite(scores).all()
+        columns = all_scores(model, likes, users=users)[:, :, COLD]
+        tolerance = 0.3 if name == "repeat_mixture" else 1e-4  # a new item comes before those that it ties with
+        np.testing.assert_allclose(scores, columns, rtol=tolerance, atol=1e-5)
+
+
+@every_model
+@pytest.mark.parametrize("known", [True, False], ids=["training users", "unseen users"])
+def test_new_items_of_ones_own_group_outrank_the_others(name, known, fitted, likes):
+    if name in IMPERSONAL:
+        pytest.skip("scores are the same for every user")
+    model, rows = fitted(name), np.arange(80)
+    scores = model.score_new_items(likes, model.fold_in_items(COLOURS[COLD]), users=rows if known else None)
+    own = (COLD % 2)[None, :] == (rows % 2)[:, None]
+    assert np.mean(scores[own].reshape(80, 2).min(axis=1) > scores[~own].reshape(80, 2).max(axis=1)) > 0.95
+
+
+@every_model
+def test_new_and_known_items_share_a_scale(name, fitted, likes):
+    """A new item with the attributes of a group lies among the group's items that a user has not seen."""
+    if name in IMPERSONAL:
+        pytest.skip("scores are the same for every user")
+    model = fitted(name)
+    known, new = model.scores(likes), model.score_new_items(likes, model.fold_in_items(COLOURS[COLD[:2]]))
+    for user in range(20):
+        same = known[user, (np.arange(40) % 2 == user % 2) & (likes[[user]].toarray()[0] == 0)]
+        other = known[user, np.arange(40) % 2 != user % 2]
+        assert other.mean() < new[user, user % 2] < same.max() + (same.max() - other.mean())
+
+
+@every_model
+def test_saved_models_know_the_attributes(name, fitted, likes, tmp_path):
+    fitted(name).save(tmp_path)
+    loaded = load_model(name, tmp_path)
+    one, two = (model.fold_in_items(COLOURS[COLD]) for model in (fitted(name), loaded))
+    assert (one.nearest != two.nearest).nnz == 0
+    np.testing.assert_array_equal(
+        new_scores(fitted(name), likes[:9], one, users=np.arange(9)),
+        new_scores(loaded, likes[:9], two, users=np.arange(9)),
+    )
+    np.testing.assert_array_equal(all_scores(fitted(name), likes[:9]), all_scores(loaded, likes[:9]))
+
+
+@every_model
+def test_an_empty_history_gets_the_popularity_of_the_nearest(name, fitted):
+    model, nobody = fitted(name), csr_matrix((2, 40), dtype=np.float32)
+    groups = [model.item_degrees[group:36:2].mean() for group in (0, 1)]
+    scores = new_scores(model, nobody, model.fold_in_items(COLOURS[COLD]))
+    np.testing.assert_allclose(scores, np.broadcast_to(groups * 2, scores.shape), rtol=1e-5)
+
+
+@every_model
+def test_a_model_without_attributes_says_so(name, likes):
+    model = make(name).fit(likes)
+    with pytest.raises(ValueError, match="fitted without attributes of items; give FitOptions"):
+        model.fold_in_items(COLOURS)
+
+
+def test_popularity_of_a_new_item_is_that_of_its_category(likes):
+    model = Popularity().fit(likes, FitOptions(item_features=COLOURS))
+    (scores,) = model.score_new_items(likes[:1], model.fold_in_items(COLOURS[:2]))
+    assert scores == pytest.approx([model.item_degrees[group:36:2].mean() for group in (0, 1)])
+
+
+@pytest.mark.parametrize(
+    ("features", "error", "message"),
+    [
+        (COLOURS.toarray(), TypeError, "features of items: a ndarray; give a scipy.sparse.csr_matrix"),
+        (COLOURS[:7], ValueError, "features of items: 7 rows for 40 items of the matrix"),
+        (COLOURS * np.float32(np.nan), ValueError, "features of items: a value is not finite"),
+    ],
+)
+def test_features_that_do_not_go_with_the_matrix_are_refused(features, error, message, likes):
+    with pytest.raises(error, match=message):
+        Popularity().fit(likes, FitOptions(item_features=features))
+    if "7 rows" in message:
+        with pytest.raises(error, match="features of users: 7 rows for 80 users"):
+            MODELS["wmf"]().fit(likes, FitOptions(user_features=features))
+
+
+def test_new_items_with_other_features_are_refused(fitted):
+    with pytest.raises(ValueError, match="the new items have 3 features and those of the fit 2"):
+        fitted("popularity").fold_in_items(csr_matrix((1, 3)))
