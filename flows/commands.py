@@ -239,7 +239,7 @@ def _recommend(given: RecommendParameters) -> str:
     """Recommendations from what is published, for a user of the logs or for any history."""
     if (given.user is None) == (not given.history):
         raise InputError("--user and --item: give one of them.")
-    if given.n < 1:
+    if given.n is not None and given.n < 1:
         raise InputError(f"--n {given.n}: must be at least 1.")
     from oneclass.tasks import datasets
     from oneclass.tasks.recommend import load, text
@@ -250,6 +250,7 @@ def _recommend(given: RecommendParameters) -> str:
     within = cli.split_lists(shop.unknown, "--within", given.within)
     without = cli.split_lists(shop.unknown, "--without", given.without)
     filters = {"within": within or None, "without": without, "seen": given.seen}
+    filters |= {"placement": given.placement, "where": given.where}
     unknown = shop.unknown([*given.history, *within])
     if given.user is not None:
         found = shop.recommend_for(given.user, given.n, **filters)

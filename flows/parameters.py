@@ -291,7 +291,15 @@ class RecommendParameters(DatasetParameters):
     history: Annotated[list[str], Flag("ID", name="--item", deprecated="--history")] = Field(
         [], description="items that somebody likes, the newest last, known to the logs or not, instead of --user"
     )
-    n: Annotated[int, Flag("N")] = Field(20, description="how many items")
+    n: Annotated[int | None, Flag("N")] = Field(
+        None, description="how many items; by default as many as the placement has, else 20"
+    )
+    placement: Annotated[str | None, Flag("NAME")] = Field(
+        None, description="a placement of the data set's file, whose rules hold too"
+    )
+    where: Annotated[str | None, Flag("SQL")] = Field(
+        None, description='a condition on the columns that rules may name, such as "stock > 0"'
+    )
     within: Annotated[list[str], Flag("ID")] = Field([], description="items to choose among; all by default")
     without: Annotated[list[str], Flag("ID")] = Field([], description="items to leave out")
     seen: Annotated[Literal["include", "exclude"] | None, Flag()] = Field(

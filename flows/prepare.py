@@ -90,7 +90,7 @@ def check_run(run: "RunSettings") -> None:
 
 
 def check_home(run: "RunSettings") -> None:
-    """Check that a run has logs, its tables of titles and attributes are readable, and its home can be written.
+    """Check that a run has logs, its tables are readable, its rules fit them, and its home can be written.
 
     Raises:
         InputError: one of these does not hold, a user is being forgotten, or another run holds the data set.
@@ -104,9 +104,14 @@ def check_home(run: "RunSettings") -> None:
         raise InputError(describe_expected_sources(run.home, run.dataset))
     if run.publish.titles:
         item_titles.read_titles(Path(run.publish.titles), run.dataset)
-    for side, table in (("item", run.dataset.items), ("user", run.dataset.users)):
-        if table:
-            read_attributes(side, table, run.dataset)
+    tables = {
+        side: read_attributes(side, table, run.dataset).frame if table else None
+        for side, table in (("item", run.dataset.items), ("user", run.dataset.users))
+    }
+    if not (declared := run.dataset.declared_rules).are_empty:
+        from oneclass.tasks.rules.selection import check_rules, rule_columns
+
+        check_rules(declared, *rule_columns(tables["item"], tables["user"]))
     with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home):
         pass
 

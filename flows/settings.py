@@ -151,6 +151,11 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         raise InputError(
             f"setting publish.model = {published_model}: is not among this run's models, {', '.join(model_names)}."
         )
+    if declared.rules.again_after_days is not None and settings["publish"].seen == "exclude":
+        raise InputError(
+            f"[rules] again_after_days = {declared.rules.again_after_days}: needs lists with items that users had. "
+            "Set publish.seen = include."
+        )
     if any(settings[name].reads_explicit_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     if any(settings[name].reads_order for name in model_names):

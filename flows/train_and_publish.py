@@ -258,5 +258,6 @@ def _publish_assessed(
         model_digest=digest,
         matrices_digest=splits.digests[ALL_EDGES],
         seen_items=splits.seen_items.included,
+        declared=run.dataset.declared_rules,
         executor=executor,
     )

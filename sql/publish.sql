@@ -72,6 +72,34 @@ create or replace temp table ranked (
     like_sd double
 )
 
+-- name: ranked_placements
+-- ranked_placements: one row per placement, user and rank, best first, in the indices of the curated interactions.
+create or replace temp table ranked_placements (
+    placement varchar,
+    user_index integer,
+    item_index integer,
+    rank integer,
+    score double,
+    like_mean double,
+    like_sd double
+)
+
+-- name: placements
+-- One row per placement, user and rank, in the ids of the logs.
+insert into published.placements
+select
+    placement,
+    user_id,
+    item_id,
+    rank,
+    score,
+    like_mean,
+    like_sd
+from ranked_placements
+join indexed.users using (user_index)
+join indexed.items using (item_index)
+order by placement, user_index, rank
+
 -- name: recommendations
 -- One row per user and rank, in the ids of the logs.
 insert into published.recommendations

@@ -45,6 +45,11 @@ order by list, category nulls first, window_days, rank
 from published.recommendations
 order by user_id, rank
 
+-- name: placements
+-- One row per placement, user and rank, by placement and user and best first.
+from published.placements
+order by placement, user_id, rank
+
 -- name: users
 -- One row per user of the logs: their index (null where nothing of theirs counts as a like), and how many events of
 -- theirs are in the logs.

@@ -27,6 +27,7 @@ from benchmarks.reliability.rule_oracle import (
     list_naively,
 )
 from oneclass.tasks.rules.selection import Catalogue, Selection, Selector, compile_rules, select_lists
+from oneclass.tasks.rules.settings import DeclaredRules
 
 USERS, CASES_PER_SHOP = 100, 20
 CHECKS = ("not allowed", "repeated", "too many of a category", "pins not first", "not full", "differs")
@@ -56,11 +57,11 @@ def select_all(shop: Shop, case: RuleCase, *, exclude_seen: bool) -> list[list[i
     items, users = shop.frame("item"), shop.frame("user")
     ids = pl.Series([item["item_id"] for item in shop.items])
     catalogue = Catalogue(ids, pl.Series([item["history.users"] for item in shop.items]), items, users)
-    placements, name = ({"home": case.placement}, "home") if case.placement else ({}, None)
-    compiled = compile_rules(case.rules, placements, catalogue.item_kinds, catalogue.user_kinds, name)
-    people = pl.DataFrame({"user_id": [user["user_id"] for user in shop.users]})
-    people = people.join(users, on="user_id", how="left", maintain_order="left").rename("user.{}".format)
-    people = people.with_columns(pl.Series("history.items", [user["history.items"] for user in shop.users]))
+    name = "home" if case.placement else None
+    declared = DeclaredRules(rules=case.rules, placements={name: case.placement} if name else {})
+    compiled = compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds, name)
+    counts = pl.Series([user["history.items"] for user in shop.users])
+    people = catalogue.describe_users(pl.Series([user["user_id"] for user in shop.users]), counts)
     sets, constraints = Selector(compiled, catalogue).constrain(people)
     excluded = build_matrix(shop.excluded, len(ids))
     selection = Selection(case.n, constraints, sets, excluded, exclude_seen)

@@ -8,3 +8,13 @@ create table if not exists published.recommendations (
     like_mean double,
     like_sd double
 );
+-- published.placements: one row per placement, user and rank, best first.
+create table if not exists published.placements (
+    placement varchar not null,
+    user_id varchar not null,
+    item_id varchar not null,
+    rank integer not null,
+    score double not null,
+    like_mean double,
+    like_sd double
+);

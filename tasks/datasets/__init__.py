@@ -15,6 +15,7 @@ from oneclass.tasks.datasets import names
 from oneclass.tasks.datasets.attributes import AttributeTable
 from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.rules.settings import Boost, DeclaredRules, Placement, Rules
 
 Role = Literal["user", "item", "value", "time", "event", "-"]
 EVENT_COLUMNS = (
@@ -189,6 +190,10 @@ class Dataset(BaseModel):
         "blend",
     )
     """Models of a run without `--models`. `repeat` and `repeat_mixture` run where lists include seen items."""
+    rules: Rules = Rules()
+    """What holds for every list of recommendations."""
+    placements: dict[str, Placement] = {}
+    """Places that show lists of their own, by name."""
     source: Source | None = None
     """Where new logs are taken from before the landing folder is read."""
     ingest: dict[str, Any] = {}
@@ -241,6 +246,18 @@ class Dataset(BaseModel):
         if self.events and not self.columns.event:
             object.__setattr__(self, "columns", self.columns.model_copy(update={"event": EVENT_COLUMNS}))
         return self
+
+    @model_validator(mode="after")
+    def _kinds_of_rules_are_declared(self) -> Self:
+        if unknown := [kind for kind in self.rules.not_event if kind not in self.events]:
+            kinds = f"known: {', '.join(self.events)}" if self.events else "declare the kinds under [events]"
+            raise ValueError(f"rules.not_event: {unknown[0]!r} is no kind of event; {kinds}")
+        return self
+
+    @property
+    def declared_rules(self) -> DeclaredRules:
+        """The rules that lists obey, with the placements."""
+        return DeclaredRules(rules=self.rules, placements=self.placements)
 
     @property
     def binarize_settings(self) -> dict[str, Any]:
@@ -362,6 +379,9 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "join": Join,
     "orders": OrderFiles,
     "lines": LineFiles,
+    "rules": Rules,
+    "boosts": Boost,
+    "placements": Placement,
 }
 
 
@@ -370,7 +390,7 @@ def _first_error(error: ValidationError) -> str:
     key = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         *sections, name = map(str, first["loc"])
-        known = SECTIONS[sections[-1]] if sections and sections[-1] in SECTIONS else Dataset
+        known = next((SECTIONS[section] for section in reversed(sections) if section in SECTIONS), Dataset)
         close = difflib.get_close_matches(name, known.model_fields, n=1)
         return f"unknown key {key}." + (f" Did you mean {close[0]}?" if close else "")
     if first["type"] == "missing":

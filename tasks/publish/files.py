@@ -19,6 +19,7 @@ from oneclass.tasks.stores.home import Home
 RUN_TABLES = ("published/metrics", "published/comparisons", "published/fits", "published/lists")
 PUBLISHED_TABLES = (
     "published/recommendations",
+    "published/placements",
     *RUN_TABLES,
     "published/users",
     "published/items",
@@ -42,8 +43,9 @@ def write_publication_tables(
         reusable: a publication of the same recommendations and logs, whose large tables are copied, if there is one.
     """
     if reusable:
-        for name in (publications.DATABASE_FILE, publications.RECOMMENDATIONS_FILE):
-            shutil.copyfile(reusable / name, folder / name)
+        for name in publications.REUSABLE_FILES:
+            if (reusable / name).exists():
+                shutil.copyfile(reusable / name, folder / name)
     metrics = f"create or replace temp table evaluation_of_run as {sql.statement('report/metrics')}"
     connection.execute(metrics, {"run_id": run_ids["evaluated"]})
     publications.copy_tables(
@@ -51,7 +53,10 @@ def write_publication_tables(
     )
     copied = {"evaluation.parquet": "evaluation_of_run", "evaluation.csv": "evaluation_of_run"}
     copied |= {publications.LISTS_FILE: "published.lists"}
-    copied |= {} if reusable else {publications.RECOMMENDATIONS_FILE: "published.recommendations"}
+    if not reusable:
+        copied[publications.RECOMMENDATIONS_FILE] = "published.recommendations"
+        if warehouse.fetch_row(connection, "select count(*) > 0 from published.placements")[0]:
+            copied[publications.PLACEMENTS_FILE] = "published.placements"
     for name, rows in copied.items():
         form = "header" if name.endswith(".csv") else "format parquet"
         connection.execute(f"copy {rows} to '{publications.quote_path(folder / name)}' ({form})")

@@ -10,7 +10,10 @@ import polars as pl
 
 from oneclass import sql
 from oneclass.models.base import Model
+from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
+from oneclass.tasks.rules.lists import ListSelections
+from oneclass.tasks.rules.selection import select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache
@@ -37,47 +40,80 @@ class RecommendationSpec(NamedTuple):
 
 
 def store_recommendations(
-    connection: duckdb.DuckDBPyConnection, home: Home, spec: RecommendationSpec, executor: Executor
+    connection: duckdb.DuckDBPyConnection,
+    home: Home,
+    spec: RecommendationSpec,
+    executor: Executor,
+    selections: ListSelections | None = None,
 ) -> tuple[StageCache, bool]:
     """Fill the temporary table `ranked` by the executor, or with the published recommendations if nothing is new.
 
+    Lists of placements go to `ranked_placements`, if nothing is published already.
+
+    Args:
+        selections: of all users, where lists obey rules.
+
     Returns:
-        The cache entry of `published.recommendations`, and whether that table has these recommendations already.
+        The cache entry of the published lists, and whether the tables have these lists already.
     """
     cache = StageCache(
         connection,
         "publish",
         Path(__file__),
         reads=spec.matrices_digest,
-        parameters=spec._asdict(),
-        tables=["published.recommendations"],
+        parameters=spec._asdict() | _describe_selections(selections or {}),
+        tables=["published.recommendations", *(["published.placements"] if selections else [])],
     )
     if cache.lookup() is not None:
         connection.execute(sql.statement("publish/standing"))
         return cache, True
     connection.execute(sql.statement("publish/ranked"))
-    for batch in compute_recommendations(home, spec, executor):
-        warehouse.insert(connection, "ranked", batch)
+    connection.execute(sql.statement("publish/ranked_placements"))
+    for batch in compute_recommendations(home, spec, executor, selections):
+        of_placement = pl.col("placement").is_not_null()
+        warehouse.insert(connection, "ranked", batch.filter(~of_placement).drop("placement"))
+        warehouse.insert(connection, "ranked_placements", batch.filter(of_placement))
     return cache, False
 
 
-def compute_recommendations(home: Home, spec: RecommendationSpec, executor: Executor) -> Iterator[pl.DataFrame]:
-    """Yield the best items of every user, one batch of users after another."""
+def _describe_selections(selections: ListSelections) -> dict[str, dict[str, str]]:
+    """Return the digest of each selection; nothing where lists obey no rules."""
+    digests = {name or "": selection.compute_digest() for name, selection in selections.items()}
+    return {"selections": digests} if digests else {}
+
+
+def compute_recommendations(
+    home: Home, spec: RecommendationSpec, executor: Executor, selections: ListSelections | None = None
+) -> Iterator[pl.DataFrame]:
+    """Yield the lists of every user, one batch of users after another."""
     model, split = _load_model_and_split(home, spec)
     users, step = split.train.shape[0], model.users_at_once
     step *= max(1, USERS_PER_BATCH // step)
-    calls = [(spec, first, first + step) for first in range(0, users, step)]
+    calls = [
+        (spec, first, first + step, _select_rows(selections, slice(first, first + step)))
+        for first in range(0, users, step)
+    ]
     serial = model.matrices_on(split.train.shape[1], split.train.nnz) > 0
     yield from imap(executor, recommend_batch, home, calls, label=f"{spec.model}: recommend", serial=serial)
     _load_model_and_split.cache_clear()
 
 
-def recommend_batch(home: Home, spec: RecommendationSpec, first: int, end: int) -> pl.DataFrame:
-    """Return the best items of the users in rows [first, end)."""
+def recommend_batch(
+    home: Home, spec: RecommendationSpec, first: int, end: int, selections: ListSelections | None = None
+) -> pl.DataFrame:
+    """Return the lists of the users in rows [first, end), to whom the selections belong."""
     model, split = _load_model_and_split(home, spec)
     end, step = min(end, split.train.shape[0]), model.users_at_once
-    starts = range(first, end, step)
-    return pl.concat([_recommend_rows(model, split, spec, start, min(start + step, end)) for start in starts])
+    blocks = []
+    for start in range(first, end, step):
+        stop = min(start + step, end)
+        selected = _select_rows(selections, slice(start - first, stop - first))
+        blocks += _recommend_rows(model, split, spec, np.arange(start, stop, dtype=np.int32), selected)
+    return pl.concat(blocks)
+
+
+def _select_rows(selections: ListSelections | None, rows: slice) -> ListSelections | None:
+    return selections and {name: selection.for_rows(rows) for name, selection in selections.items()}
 
 
 @lru_cache_last
@@ -87,16 +123,42 @@ def _load_model_and_split(home: Home, spec: RecommendationSpec) -> tuple[Model, 
 
 
 def _recommend_rows(
-    model: Model, split: matrices.SplitMatrices, spec: RecommendationSpec, first: int, end: int
-) -> pl.DataFrame:
-    rows = np.arange(first, end, dtype=np.int32)
+    model: Model,
+    split: matrices.SplitMatrices,
+    spec: RecommendationSpec,
+    rows: np.ndarray,
+    selections: ListSelections | None,
+) -> Iterator[pl.DataFrame]:
+    """Yield the lists of a block of users, one frame for each placement."""
     histories = split.histories[rows]
-    ids, values = model.recommend(histories, spec.top_n, users=rows, score=spec.score, exclude_seen=spec.exclude_seen)
+    if selections is None:
+        ids, values = model.recommend(
+            histories, spec.top_n, users=rows, score=spec.score, exclude_seen=spec.exclude_seen
+        )
+        yield _build_frame(model, split, rows, None, ids, values)
+        return
+    scores = model.scores(histories, users=rows, score=spec.score)
+    for placement, selection in selections.items():
+        with kernel_threads(model.threads):
+            ids, values = select_lists(scores, histories, selection)
+        yield _build_frame(model, split, rows, placement, ids, values)
+
+
+def _build_frame(
+    model: Model,
+    split: matrices.SplitMatrices,
+    rows: np.ndarray,
+    placement: str | None,
+    ids: np.ndarray,
+    values: np.ndarray,
+) -> pl.DataFrame:
+    """Return one row per user and rank of the lists of a block of users."""
     user, rank = np.nonzero(ids >= 0)
-    like = model.like(histories, users=rows, items=ids)
+    like = model.like(split.histories[rows], users=rows, items=ids)
     mean, deviation = (None, None) if like is None else (part[user, rank].astype(np.float64) for part in like)
     return pl.DataFrame(
         {
+            "placement": placement,
             "user_index": rows[user],
             "item_index": split.items[ids[user, rank]],
             "rank": (rank + 1).astype(np.int32),
@@ -104,5 +166,5 @@ def _recommend_rows(
             "like_mean": mean,
             "like_sd": deviation,
         },
-        schema_overrides={"like_mean": pl.Float64, "like_sd": pl.Float64},
+        schema_overrides={"placement": pl.String, "like_mean": pl.Float64, "like_sd": pl.Float64},
     )

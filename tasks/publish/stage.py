@@ -22,6 +22,9 @@ from oneclass.tasks.publish import files, lists, promotion, recommend_all
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
 from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.rules.breaches import find_breaches
+from oneclass.tasks.rules.lists import load_selections
+from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
 from oneclass.tasks.stores import checksums, publication_records, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import stage_output_digest
@@ -55,6 +58,7 @@ def publish(
     matrices_digest: str | None = None,
     evaluated: str | None = None,
     seen_items: bool = False,
+    declared: DeclaredRules = NO_RULES,
     executor: Executor = LOCAL,
 ) -> Published:
     """Fill `published.recommendations` by the chosen model, fitted on every curated edge, and write the files.
@@ -67,13 +71,15 @@ def publish(
         model_digest: of its fit on every edge; not needed if the assessment already keeps the champion.
         evaluated: the run whose evaluation is published; this one by default.
         seen_items: whether users are recommended items that they have already (`Splits.seen_items`).
+        declared: the rules that lists obey, and the placements that have lists of their own.
         executor: computes the users' recommendations.
     """
     run_ids = {"run_id": run_id, "evaluated": evaluated or run_id}
     folder = publications.create_publication(home, run_id)
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
     parameters |= {"list_length": settings.list_length}
-    decision = cache = None
+    parameters |= {"has_rules": not declared.are_empty, "pinned": list(declared.rules.pinned)}
+    decision = cache = selections = None
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         publication_records.forget_publication(connection, run_id)
         if choice is not None:
@@ -82,14 +88,19 @@ def publish(
                 assert model_digest is not None and matrices_digest is not None
                 ranking = choice.model, choice.score, model_digest, matrices_digest
                 spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items)
-                cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor)
+                if not declared.are_empty:
+                    selections = load_selections(connection, declared, settings.top_n, exclude_seen=spec.exclude_seen)
+                cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
                 assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
             parameters["recommendations_made"] = decision is None or decision.promoted
             if cache and parameters["recommendations_made"] and not unchanged:
-                connection.execute("delete from published.recommendations")
-                connection.execute(sql.statement("publish/recommendations"))
+                for table in ("recommendations", "placements"):
+                    connection.execute(f"delete from published.{table}")
+                    connection.execute(sql.statement(f"publish/{table}"))
                 cache.store({})
+        checked = declared if parameters["recommendations_made"] else NO_RULES
+        find_breaches(connection, checked, settings.top_n, seen_items=seen_items)
         recommendations = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
         table = leaderboard.load_leaderboard(connection, run_ids["evaluated"])
         sources = {"lists": cache and cache.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
@@ -105,6 +116,9 @@ def publish(
                 assert matrices_digest is not None
                 recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
                 files.write_publication_model(connection, home, folder, recommends, matrices_digest, settings.titles)
+                if selections:
+                    rules = declared.with_sizes(settings.top_n).model_dump(mode="json")
+                    published_model.write_rules(folder, rules, selections[None].excluded)
         fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
     if decision is None or decision.promoted:
         facts = {"run_id": run_id, "fits": fits, "max_age": settings.max_age} | sources

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import top_contributions, top_items
+from oneclass.tasks.rules.selection import Selection, select_lists
 
 MAX_REASONS = 3
 
@@ -42,6 +43,7 @@ def rank_items(
     within: np.ndarray | None = None,
     without: np.ndarray | None = None,
     exclude_seen: bool = True,
+    selection: Selection | None = None,
 ) -> RankedItems:
     """Return the best items for each history.
 
@@ -49,7 +51,13 @@ def rank_items(
         users: as in `Model.scores`.
         within, without: for a single user: sorted columns to choose among, and columns to leave out.
         exclude_seen: whether to leave out the items of the history.
+        selection: by rules, of these users; it takes the place of `n` and of the arguments that follow `users`.
     """
+    if selection is not None:
+        with kernel_threads(model.threads):
+            scores = model.scores(histories, users=users, score=score)
+            items, best = select_lists(scores, histories, selection)
+            return _describe(model, histories, users, items, best)
     n = min(n, model.item_count)
     indptr, excluded = histories.indptr, histories.indices
     if not exclude_seen:
@@ -66,8 +74,14 @@ def rank_items(
         items, best = top_items(scores, indptr, excluded, n)
         if candidates is not None and len(candidates):
             items = np.where(items >= 0, candidates[items], -1)
-        like = model.like(histories, users=users, items=items)
-        return RankedItems(items, best, like, _top_reasons(model, histories, items))
+        return _describe(model, histories, users, items, best)
+
+
+def _describe(
+    model: Model, histories: csr_matrix, users: np.ndarray | None, items: np.ndarray, scores: np.ndarray
+) -> RankedItems:
+    like = model.like(histories, users=users, items=items)
+    return RankedItems(items, scores, like, _top_reasons(model, histories, items))
 
 
 def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:

@@ -14,6 +14,7 @@ from oneclass.models.numerics.sequential_histories import with_event_ages
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import frames, ranking
 from oneclass.tasks.recommend.ranking import RankedItems
+from oneclass.tasks.recommend.rules import PublishedRules
 from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids, normalize_id
 from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
@@ -53,6 +54,7 @@ class Recommender:
         names: ids, titles and columns of the items.
         items: one row per item: item_id, title, users (how many like it).
         users: one row per user: user_id.
+        rules: those that hold for every list, and of placements.
     """
 
     def __init__(self, dataset: str, published: PublishedModel, threads: int) -> None:
@@ -68,32 +70,39 @@ class Recommender:
         self._histories = published.histories
         self.fitted = registry.load_model(published.model, published.fit, threads=threads)
         self.names = ItemVocabulary(dataset, self.items)
+        self.rules = PublishedRules(published)
 
     def recommend(
         self,
         history: Iterable[str],
-        n: int = 20,
+        n: int | None = None,
         *,
         within: Iterable[str] | None = None,
         without: Iterable[str] | None = None,
         seen: SeenChoice | None = None,
+        placement: str | None = None,
+        where: str | None = None,
     ) -> pl.DataFrame:
-        """Recommend the n best items to a user who likes the items of `history`.
+        """Recommend the n best items that the rules allow to a user who likes the items of `history`.
 
         An empty history gets the popular items. Unknown items are skipped, with a warning `UnknownItems`.
 
         Args:
             history: item ids, oldest first; the order matters if the model has a `recency_exponent` above 0. Of a
                 repeated id the first position counts.
+            n: by default what the placement says, else 20.
             within: item ids to choose among; all by default.
             without: item ids to leave out.
             seen: whether to include the items of the history, or exclude them; by default as published.
+            placement: a placement of the data set's file, whose rules hold beside those of all lists.
+            where: a SQL condition on the columns that rules may name, such as `"stock > 0 and genre = 'jazz'"`.
 
         Returns:
             One row per item, best first; ties go to the item that came first in the logs.
 
         Raises:
             ValueError: n is below 1, or `seen` is neither.
+            InputError: no such placement, or `where` is no condition on these columns.
             TypeError: `history` is a single string instead of a list.
         """
         history = check_ids(history, "history")
@@ -102,33 +111,44 @@ class Recommender:
             row = self.names.build_ordered_history(history, "history")
         else:
             row = self.names.history(self.names.column_indices(history, "history"))
-        return self._recommend(row, None, n, within, without, seen)
+        return self._recommend(row, None, n, within, without, seen, placement, where)
 
     def recommend_for(
         self,
         user_id: str,
-        n: int = 20,
+        n: int | None = None,
         *,
         within: Iterable[str] | None = None,
         without: Iterable[str] | None = None,
         seen: SeenChoice | None = None,
+        placement: str | None = None,
+        where: str | None = None,
     ) -> pl.DataFrame:
         """Recommend the n best items to a user of the logs, as in `recommendations.parquet`; arguments as in
         `recommend`.
 
         Raises:
-            InputError: no such user.
+            InputError: no such user or placement, or `where` is no condition.
         """
         row = self._user_row(user_id)
-        return self._recommend(self._stored_history(row), np.array([row], dtype=np.int32), n, within, without, seen)
+        rows, history = np.array([row], dtype=np.int32), self._stored_history(row)
+        return self._recommend(history, rows, n, within, without, seen, placement, where)
 
-    def recommend_many(self, users: pl.DataFrame, n: int = 20, *, seen: SeenChoice | None = None) -> pl.DataFrame:
+    def recommend_many(
+        self,
+        users: pl.DataFrame,
+        n: int | None = None,
+        *,
+        seen: SeenChoice | None = None,
+        placement: str | None = None,
+        where: str | None = None,
+    ) -> pl.DataFrame:
         """Recommend the n best items to many users, in blocks.
 
         Args:
             users: one row per like with the columns `user_id` and `item_id`, a user's rows oldest first; or one row per
                 user of the logs with the column `user_id` only, for their histories in the logs.
-            seen: as in `recommend`.
+            n, seen, placement, where: as in `recommend`.
 
         Returns:
             One row per user and rank: user_id, rank, and the columns of `recommend`; users in order of appearance.
@@ -148,16 +168,28 @@ class Recommender:
             rows = np.array([self._user_row(name) for name in names], dtype=np.int32)
             histories = self._histories[rows]
         blocks, exclude_seen = [], self._excludes_seen(seen)
+        self.rules.check_request(placement, where)
+        n = _check_count(self.rules.count_items(placement) if n is None else n)
         for start in range(0, max(len(names), 1), USERS_PER_BLOCK):  # at least once, for a frame without rows
             block = slice(start, start + USERS_PER_BLOCK)
             block_rows = None if rows is None else rows[block]
+            selection = self.rules.select(
+                histories[block],
+                n,
+                rows=block_rows,
+                user_ids=names[block],
+                placement=placement,
+                where=where,
+                exclude_seen=exclude_seen,
+            )
             ranked = ranking.rank_items(
                 self.fitted,
                 self.score,
                 histories[block],
-                _check_count(n),
+                n,
                 users=block_rows,
                 exclude_seen=exclude_seen,
+                selection=selection,
             )
             blocks.append(frames.user_frame(ranked, names[block], self.names))
         return pl.concat(blocks)
@@ -257,27 +289,24 @@ class Recommender:
         self,
         history: csr_matrix,
         row: np.ndarray | None,
-        n: int,
+        n: int | None,
         within: Iterable[str] | None,
         without: Iterable[str] | None,
         seen: SeenChoice | None,
+        placement: str | None,
+        where: str | None,
     ) -> pl.DataFrame:
+        self.rules.check_request(placement, where)
+        n = _check_count(self.rules.count_items(placement) if n is None else n)
         columns = None
         if within is not None:
             within = check_ids(within, "within")
             self.names.warn_unknown(within, "within", above=2)
             columns = self.names.column_indices(within, "within")
         excluded = None if without is None else self.names.column_indices(without, "without")
-        ranked = ranking.rank_items(
-            self.fitted,
-            self.score,
-            history,
-            _check_count(n),
-            users=row,
-            within=columns,
-            without=excluded,
-            exclude_seen=self._excludes_seen(seen),
-        )
+        choice = {"within": columns, "without": excluded, "exclude_seen": self._excludes_seen(seen)}
+        selection = self.rules.select(history, n, rows=row, placement=placement, where=where, **choice)
+        ranked = ranking.rank_items(self.fitted, self.score, history, n, users=row, selection=selection, **choice)
         return frames.item_frame(ranked, self.names)
 
     def _excludes_seen(self, seen: SeenChoice | None) -> bool:

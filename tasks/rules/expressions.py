@@ -68,14 +68,22 @@ class Expression:
     Attributes:
         item_columns: the item columns that it names.
         user_columns: the user columns that it names, as `user.NAME` or `history.items`.
-        sql: the condition as DuckDB writes it, with the columns qualified by `item` and `user`.
+        statement: the syntax tree of `select 1 where (CONDITION)` as JSON, with the columns qualified by `item` and
+            `user`.
     """
 
     text: str
     item_columns: frozenset[str]
     user_columns: tuple[str, ...]
-    sql: str
+    statement: str
     build: Build
+
+    @property
+    def sql(self) -> str:
+        """The condition as DuckDB writes it, from the syntax tree."""
+        with _parser_lock:
+            row = _parser().execute("select json_deserialize_sql($1::json)", [self.statement]).fetchone()
+        return row[0].removeprefix("SELECT 1 WHERE ")
 
     def evaluate(self, items: pl.DataFrame, user: UserValues) -> pl.Series:
         """Return for each item whether the condition is true, for a user with these values of `user_columns`."""
@@ -150,8 +158,8 @@ class _Checker:
         if kind != "boolean":
             _refuse(f"is {_name_kind(kind)}, not a condition; write a comparison, such as `stock > 0`")
         # The walk has qualified the columns.
-        sql = _write(json.dumps(statement))
-        return Expression(text, frozenset(self._item_columns), tuple(sorted(self._user_columns)), sql, build)
+        qualified = json.dumps(statement)
+        return Expression(text, frozenset(self._item_columns), tuple(sorted(self._user_columns)), qualified, build)
 
     def _check(self, node: Node) -> tuple[Kind, Build]:
         self._depth += 1
@@ -341,22 +349,24 @@ def _parse(text: str) -> str:
     """Return the syntax tree of `select 1 where (TEXT)`, as JSON, if that is all that the text adds up to."""
     if not text.strip():
         _refuse("is empty")
-    with _parser_lock:
-        row = _parser().execute("select json_serialize_sql($1)", [f"select 1 where (\n{text}\n)"]).fetchone()
-        empty = _parser().execute("select json_serialize_sql('select 1 where (\ntrue\n)')").fetchone()
-    tree = json.loads(row[0])
-    if tree["error"]:
-        _refuse(f"is no SQL condition ({tree['error_message'].strip()})")
-    frame, expected = (json.loads(one[0])["statements"] for one in (row, empty))
-    for statement in (frame[0], expected[0]):
-        statement["node"]["where_clause"] = None
-    if frame != expected:
+    tree = _serialize(text)
+    parsed = json.loads(tree)
+    if parsed["error"]:
+        _refuse(f"is no SQL condition ({parsed['error_message'].strip()})")
+    parsed["statements"][0]["node"]["where_clause"] = None
+    if parsed != _parsed_frame():
         _refuse("is more than a condition")
-    return row[0]
+    return tree
 
 
-def _write(statement: str) -> str:
-    """Return the condition of a syntax tree as DuckDB writes it."""
+@functools.cache
+def _parsed_frame() -> Any:
+    """Return the syntax tree around a condition."""
+    frame = json.loads(_serialize("true"))
+    frame["statements"][0]["node"]["where_clause"] = None
+    return frame
+
+
+def _serialize(text: str) -> str:
     with _parser_lock:
-        row = _parser().execute("select json_deserialize_sql($1::json)", [statement]).fetchone()
-    return row[0].removeprefix("SELECT 1 WHERE ")
+        return _parser().execute("select json_serialize_sql($1)", [f"select 1 where (\n{text}\n)"]).fetchone()[0]

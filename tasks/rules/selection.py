@@ -1,6 +1,9 @@
 """Compile rules for a catalogue and select lists from scores by them."""
 
+import copy
 import dataclasses
+import functools
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +24,7 @@ from oneclass.tasks.rules.expressions import (
     column_kinds,
     normalize_types,
 )
-from oneclass.tasks.rules.settings import Placement, Rules, placement_rules
+from oneclass.tasks.rules.settings import DeclaredRules, ListRules, Rules, placement_rules
 
 
 class CompiledRules(NamedTuple):
@@ -74,6 +77,21 @@ class Catalogue:
         self.user_attributes = user_attributes
         self.item_kinds, self.user_kinds = rule_columns(item_attributes, user_attributes)
 
+    def describe_users(self, user_ids: pl.Series, item_counts: pl.Series) -> pl.DataFrame:
+        """Return the user columns that expressions may name, one row per user; null without attributes.
+
+        Args:
+            item_counts: how many items each user likes.
+        """
+        users = user_ids.rename("user_id").to_frame()
+        if self.user_attributes is not None:
+            # Without ids there is nothing to look up among what may be millions.
+            known = users["user_id"].null_count() < len(users)
+            attributes = self.user_attributes if known else self.user_attributes.clear()
+            users = users.join(attributes, on="user_id", how="left", maintain_order="left")
+        named = normalize_types(users).rename((USER_PREFIX + "{}").format)
+        return named.with_columns(item_counts.cast(pl.Float64).alias(USER_ITEMS))
+
 
 def rule_columns(
     item_attributes: pl.DataFrame | None, user_attributes: pl.DataFrame | None
@@ -84,19 +102,17 @@ def rule_columns(
 
 
 def compile_rules(
-    rules: Rules,
-    placements: Mapping[str, Placement],
-    item_kinds: ColumnKinds,
-    user_kinds: ColumnKinds,
-    name: str | None = None,
+    declared: DeclaredRules, item_kinds: ColumnKinds, user_kinds: ColumnKinds, name: str | None = None
 ) -> CompiledRules:
     """Check the rules of a placement, or those of every list.
 
     Raises:
         InputError: naming the setting, the column or part that is wrong, and close names.
     """
-    placement = None if name is None else placements[name]
-    layers = [("[rules]", rules)] + ([] if placement is None else [(f"[placements.{name}]", placement)])
+    rules, placement = declared.rules, None if name is None else declared.placements[name]
+    layers: list[tuple[str, ListRules]] = [("[rules]", rules)]
+    if placement is not None:
+        layers.append((f"[placements.{name}]", placement))
     conditions = tuple(
         check_expression(layer.eligible, f"{table} eligible", item_kinds, user_kinds)
         for table, layer in layers
@@ -117,13 +133,11 @@ def compile_rules(
     return CompiledRules(conditions, boosts, placement_rules(rules, placement))
 
 
-def check_rules(
-    rules: Rules, placements: Mapping[str, Placement], item_kinds: ColumnKinds, user_kinds: ColumnKinds
-) -> None:
+def check_rules(declared: DeclaredRules, item_kinds: ColumnKinds, user_kinds: ColumnKinds) -> None:
     """Check the rules and all placements; raises as `compile_rules`."""
-    for name in (None, *placements):
-        compile_rules(rules, placements, item_kinds, user_kinds, name)
-    for column in rules.request_filters:
+    for name in (None, *declared.placements):
+        compile_rules(declared, item_kinds, user_kinds, name)
+    for column in declared.rules.request_filters:
         if column not in item_kinds and column not in user_kinds:
             known = ", ".join([*item_kinds, *user_kinds])
             raise InputError(f"[rules] request_filters: column {column} does not exist; known: {known}.")
@@ -152,6 +166,16 @@ class Selection:
         excluded = None if self.excluded is None else self.excluded[rows]
         return dataclasses.replace(self, sets=self.sets[rows], excluded=excluded)
 
+    def compute_digest(self) -> str:
+        """Return a digest of all that decides what is selected from scores."""
+        excluded = () if self.excluded is None else (self.excluded.indptr, self.excluded.indices)
+        arrays = (*vars(self.constraints).values(), self.sets, *excluded)
+        digest = hashlib.sha256(repr((self.n, self.exclude_seen)).encode())
+        for array in arrays:
+            if isinstance(array, np.ndarray):
+                digest.update(repr((array.shape, array.dtype)).encode() + array.tobytes())
+        return digest.hexdigest()
+
 
 def select_lists(scores: np.ndarray, histories: csr_matrix, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
     """Return the lists of a block of users: ids and scores, (block, n), padded with -1 and -inf.
@@ -163,20 +187,21 @@ def select_lists(scores: np.ndarray, histories: csr_matrix, selection: Selection
     indptr, indices = np.zeros(len(scores) + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
     if selection.exclude_seen:
         indptr, indices = histories.indptr, histories.indices
-    if selection.excluded is not None and selection.excluded.nnz:
-        ones = np.ones(len(indices), dtype=bool)
-        union = csr_matrix((ones, indices, indptr), shape=scores.shape) + selection.excluded
-        union.sort_indices()
-        indptr, indices = union.indptr, union.indices
+    if selection.excluded is not None:
+        indptr, indices = _unite_rows(indptr, indices, selection.excluded)
     return select_top_items(scores, indptr, indices, selection.sets, selection.constraints, selection.n)
 
 
-class Selector:
-    """Rules of one list, compiled for a catalogue.
+def _unite_rows(indptr: np.ndarray, indices: np.ndarray, other: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+    """Return the union of the rows of two patterns, with sorted columns."""
+    rows, width = np.arange(len(indptr) - 1), np.int64(other.shape[1])
+    own = np.repeat(rows * width, np.diff(indptr)) + indices
+    keys = np.union1d(own, np.repeat(rows * width, np.diff(other.indptr)) + other.indices)
+    return np.searchsorted(keys, np.arange(len(indptr)) * width), keys % width
 
-    Attributes:
-        base: the constraints before conditions: banned items, pins and limits.
-    """
+
+class Selector:
+    """Rules of one list, compiled for a catalogue."""
 
     def __init__(self, compiled: CompiledRules, catalogue: Catalogue) -> None:
         self.compiled, self._catalogue = compiled, catalogue
@@ -187,6 +212,10 @@ class Selector:
             if not condition.user_columns:
                 eligible &= condition.evaluate(catalogue.items, {}).to_numpy()
         self._eligible = eligible
+        self._item_boosts = np.zeros(len(columns))
+        for condition, by in compiled.boosts:
+            if not condition.user_columns:
+                self._item_boosts[condition.evaluate(catalogue.items, {}).to_numpy()] += by
         self._pinned = _find_columns(compiled.rules.pinned, columns)
         self._categories = _index_categories(catalogue.items, compiled.rules.max_per_category)
 
@@ -197,40 +226,57 @@ class Selector:
         constraints are the same are in one set.
 
         Args:
-            users: one row per user with these columns.
+            users: one row per user, of `Catalogue.describe_users`.
         """
         names = self.compiled.user_columns
         if not names:
-            boosts = self._sum_boosts({})
-            return np.zeros(len(users), dtype=np.int32), self._build(self._eligible[None], boosts)
-        typed = normalize_types(users.select(names))
-        combinations = typed.unique(maintain_order=True).with_row_index("combination")
-        sets: dict[bytes, int] = {}
+            return np.zeros(len(users), dtype=np.int32), self.shared
+        set_of_values: dict[tuple[object, ...], int] = {}
+        set_of_result: dict[tuple[bytes, bytes], int] = {}
         rows: list[tuple[np.ndarray, np.ndarray | None]] = []
-        set_of_combination = np.empty(len(combinations), dtype=np.int32)
-        for number, values in enumerate(combinations.select(names).iter_rows(named=True)):
-            eligible, boosts = self._eligible.copy(), self._sum_boosts(values)
-            for condition in self.compiled.conditions:
-                if condition.user_columns:
-                    eligible &= condition.evaluate(self._catalogue.items, values).to_numpy()
-            key = np.packbits(eligible).tobytes() + (b"" if boosts is None else boosts.tobytes())
-            set_of_combination[number] = sets.setdefault(key, len(rows))
-            if set_of_combination[number] == len(rows):
-                rows.append((eligible, boosts))
-        of_user = typed.join(combinations, on=names, how="left", nulls_equal=True, maintain_order="left")["combination"]
+        sets = np.empty(len(users), dtype=np.int32)
+        for user, values in enumerate(users.select(names).iter_rows()):
+            if (set_ := set_of_values.get(values)) is None:
+                eligible, boosts = self._evaluate(values)
+                key = eligible.tobytes(), b"" if boosts is None else boosts.tobytes()
+                set_ = set_of_values[values] = set_of_result.setdefault(key, len(rows))
+                if set_ == len(rows):
+                    rows.append((eligible, boosts))
+            sets[user] = set_
         boost_rows = [boosts for _, boosts in rows if boosts is not None]
-        constraints = self._build(
-            np.stack([one for one, _ in rows]), np.concatenate(boost_rows) if boost_rows else None
-        )
-        return set_of_combination[of_user.to_numpy()], constraints
+        return sets, self._build(np.stack([one for one, _ in rows]), np.stack(boost_rows) if boost_rows else None)
 
-    def _sum_boosts(self, values: Mapping[str, object]) -> np.ndarray | None:
-        """Return (1, items), the sum of the boosts of each item; None without boosts."""
+    def narrow(self, condition: Expression) -> "Selector":
+        """Return a selector under which a condition must hold too."""
+        narrowed = copy.copy(self)
+        vars(narrowed).pop("shared", None)
+        narrowed.compiled = self.compiled._replace(conditions=(*self.compiled.conditions, condition))
+        if not condition.user_columns:
+            narrowed._eligible = self._eligible & condition.evaluate(self._catalogue.items, {}).to_numpy()
+        return narrowed
+
+    @functools.cached_property
+    def shared(self) -> Constraints:
+        """The constraints of all users, where no condition names a user column."""
+        boosts = self._sum_boosts({})
+        return self._build(self._eligible[None], None if boosts is None else boosts[None])
+
+    def _evaluate(self, values: tuple[object, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the eligible items and the boosts of users with these values of `compiled.user_columns`."""
+        user, eligible = dict(zip(self.compiled.user_columns, values, strict=True)), self._eligible.copy()
+        for condition in self.compiled.conditions:
+            if condition.user_columns:
+                eligible &= condition.evaluate(self._catalogue.items, user).to_numpy()
+        return eligible, self._sum_boosts(user)
+
+    def _sum_boosts(self, user: Mapping[str, object]) -> np.ndarray | None:
+        """Return the sum of the boosts of each item; None without boosts."""
         if not self.compiled.boosts:
             return None
-        total = np.zeros((1, len(self._eligible)))
+        total = self._item_boosts.copy()
         for condition, by in self.compiled.boosts:
-            total[0, condition.evaluate(self._catalogue.items, values).to_numpy()] += by
+            if condition.user_columns:
+                total[condition.evaluate(self._catalogue.items, user).to_numpy()] += by
         return total.astype(np.float32)
 
     def _build(self, eligible: np.ndarray, boosts: np.ndarray | None) -> Constraints:
@@ -261,6 +307,6 @@ def _index_categories(items: pl.DataFrame, limits: Mapping[str, int]) -> tuple[n
         pairs.append(np.column_stack([values["item"].to_numpy(), codes]).astype(np.int64))
         limit_by_category += [limit] * values["value"].n_unique()
     ordered = np.concatenate(pairs) if pairs else np.empty((0, 2), dtype=np.int64)
-    ordered = ordered[np.argsort(ordered[:, 0], kind="stable")]
+    ordered = ordered[np.lexsort((ordered[:, 1], ordered[:, 0]))]
     np.cumsum(np.bincount(ordered[:, 0], minlength=len(items)), out=indptr[1:])
     return indptr, ordered[:, 1].astype(np.int32), np.array(limit_by_category, dtype=np.int32)

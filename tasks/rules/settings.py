@@ -57,6 +57,28 @@ class Placement(ListRules):
     """How strongly its list is re-ranked for variety."""
 
 
+class DeclaredRules(_Declared):
+    """The rules of a data set, and those of its placements by name."""
+
+    rules: Rules = Rules()
+    placements: dict[str, Placement] = {}
+
+    @property
+    def are_empty(self) -> bool:
+        """Whether there are no rules and no placements."""
+        return self == NO_RULES
+
+    def with_sizes(self, n: int) -> "DeclaredRules":
+        """Return the rules with a number of items for each placement, by default n."""
+        sized = {
+            name: placement.model_copy(update={"n": placement.n or n}) for name, placement in self.placements.items()
+        }
+        return self.model_copy(update={"placements": sized})
+
+
+NO_RULES = DeclaredRules()
+
+
 def placement_rules(rules: Rules, placement: Placement | None) -> Rules:
     """Return the rules of a placement; its eligibility is not included, because it is an expression of its own."""
     if placement is None:

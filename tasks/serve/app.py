@@ -92,18 +92,26 @@ def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | Non
     async def recommend(
         user: Annotated[str | None, Query(description="a user of the logs")] = None,
         item: Annotated[Ids, Query(description="a history instead of a user: liked items, the newest last")] = None,
-        n: Count = 20,
+        n: Annotated[int | None, Query(ge=1, le=MAX_ITEMS, description="how many items; by default 20")] = None,
         within: Annotated[Ids, Query(description="items to choose among; all by default")] = None,
         without: Annotated[Ids, Query(description="items to leave out")] = None,
         seen: Annotated[
             SeenChoice | None, Query(description="whether to include the items of the history; by default as published")
+        ] = None,
+        placement: Annotated[str | None, Query(description="a placement: its rules, and its number of items")] = None,
+        where: Annotated[
+            str | None, Query(description="a SQL condition on the columns that `request_filters` allows")
         ] = None,
     ) -> Any:
         """The best items for a user of the logs, or for any history, such as item=a&item=b."""
         if (user is None) == (not item):
             raise HTTPException(400, "give `user`, or `item` once for each item of a history")
         shop = watcher.shop
-        filters = {"within": within, "without": without, "seen": seen}
+        try:
+            shop.rules.check_request(placement, where, any_column=False)
+        except InputError as error:
+            raise HTTPException(400, str(error)) from error
+        filters = {"within": within, "without": without, "seen": seen, "placement": placement, "where": where}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnknownItems)  # the answer lists them
             items = shop.recommend(item or (), n, **filters) if user is None else shop.recommend_for(user, n, **filters)

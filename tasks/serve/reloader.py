@@ -72,6 +72,8 @@ class PublicationWatcher:
         shop = load(self._root, self._dataset, threads=self._threads)
         shop.recommend_for(shop.users["user_id"][0])
         shop.recommend(shop.items["item_id"].head(1))
+        if shop.rules.declared.rules.request_filters:
+            shop.recommend(shop.items["item_id"].head(1), where="true")
         with contextlib.suppress(InputError):  # the model has no similarity of items
             shop.similar_items(shop.items["item_id"][0])
         return shop

@@ -71,8 +71,12 @@ def repair_publications(connection: duckdb.DuckDBPyConnection, home: Home) -> li
 
 
 def restore_lists(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Fill `published.recommendations` and `published.lists` from a publication; earlier versions have no lists."""
-    for table, file in (("recommendations", publications.RECOMMENDATIONS_FILE), ("lists", publications.LISTS_FILE)):
+    """Fill the tables of lists in the schema `published` from a publication, which may lack some of the files."""
+    for table, file in (
+        ("recommendations", publications.RECOMMENDATIONS_FILE),
+        ("placements", publications.PLACEMENTS_FILE),
+        ("lists", publications.LISTS_FILE),
+    ):
         connection.execute(f"delete from published.{table}")
         if (folder / file).exists():
             path = publications.quote_path(folder / file)

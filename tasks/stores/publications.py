@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 DATABASE_FILE = "published.duckdb"
 RECOMMENDATIONS_FILE = "recommendations.parquet"
 LISTS_FILE = "lists.parquet"
+PLACEMENTS_FILE = "placements.parquet"  # only if the data set has placements
+REUSABLE_FILES = (DATABASE_FILE, RECOMMENDATIONS_FILE, PLACEMENTS_FILE)
 ROWS_PER_BATCH = 1 << 17
 
 
@@ -48,7 +50,7 @@ def find_reusable_publication(home: Home, lists: str | None, logs: str | None) -
         return None
     folder = home.published.resolve()
     try:
-        checksums.load_checked_facts(folder, MANIFEST_FILE, lambda name: name in (DATABASE_FILE, RECOMMENDATIONS_FILE))
+        checksums.load_checked_facts(folder, MANIFEST_FILE, lambda name: name in REUSABLE_FILES)
     except checksums.DamagedFile as error:
         logger.warning("%s; it is made anew", error)
         return None

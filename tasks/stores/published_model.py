@@ -31,6 +31,8 @@ MODEL_FOLDER = "model"
 MATRIX_FILES = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
 RECENCY_RANKS_FILE = "train_places.npy"  # only if the split keeps the order of likes
 ATTRIBUTES_FILE = "{}_attributes.parquet"  # of a side, only if the data set has such a table
+RULES_FILE = "rules.json"  # only if lists obey rules
+EXCLUDED_FILES = ("excluded_indptr.npy", "excluded_indices.npy")  # only if rules keep pairs from lists
 EVENT_FILES = ("train_event_starts.npy", "train_event_ages.npy")  # only if it keeps the times of events
 
 
@@ -46,6 +48,8 @@ class PublishedModel:
         users: user_id; one row per row of `histories`.
         histories: (users, items), memory-mapped event counts. `SequentialHistories` if the run kept the order or the
             times of likes.
+        rules: those that its lists obey, as plain data; empty without any.
+        excluded: (users, items), what rules keep from each user; None without such rules.
         item_attributes, user_attributes: of `tasks.attributes.load_attributes`; None where the data set has no table.
     """
 
@@ -59,6 +63,8 @@ class PublishedModel:
     histories: csr_matrix
     item_attributes: pl.DataFrame | None
     user_attributes: pl.DataFrame | None
+    rules: dict[str, Any]
+    excluded: csr_matrix | None
 
 
 def write_published_model(
@@ -94,6 +100,15 @@ def write_published_model(
     for side, table in attributes.items():
         table.write_parquet(folder / ATTRIBUTES_FILE.format(side))
     (folder / "recommends.json").write_text(json.dumps(recommends, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def write_rules(publication: Path, rules: dict[str, Any], excluded: csr_matrix | None) -> None:
+    """Write the rules, and what they keep from each user, to the model folder."""
+    folder = publication / MODEL_FOLDER
+    (folder / RULES_FILE).write_text(json.dumps(rules, indent=1) + "\n", encoding="utf-8")
+    if excluded is not None:
+        for name, array in zip(EXCLUDED_FILES, (excluded.indptr, excluded.indices), strict=True):
+            np.save(folder / name, array)
 
 
 def copy_published_model(before: Path, publication: Path) -> None:
@@ -178,7 +193,21 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
         histories=histories,
         item_attributes=_read_attributes(folder, "item"),
         user_attributes=_read_attributes(folder, "user"),
+        rules=_read_rules(folder),
+        excluded=_read_excluded(folder, len(items)),
     )
+
+
+def _read_rules(folder: Path) -> dict[str, Any]:
+    file = folder / RULES_FILE
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def _read_excluded(folder: Path, width: int) -> csr_matrix | None:
+    if not (folder / EXCLUDED_FILES[0]).exists():
+        return None
+    indptr, indices = (np.load(folder / name) for name in EXCLUDED_FILES)
+    return csr_view(np.ones(len(indices), dtype=np.float32), indices, indptr, width)
 
 
 def _read_attributes(folder: Path, side: str) -> pl.DataFrame | None:

@@ -164,9 +164,11 @@ insert into published.recommendations values ('u1', 'i3', 1, 0.5, 0.4, 0.1), ('u
 insert into published.lists values
     ('popular', null, null, 1, 'i1', 3, 3, null, null), ('popular', null, null, 2, 'i2', 3, 3, null, null),
     ('popular', null, null, 3, 'i4', 3, 3, null, null), ('popular', 'a', null, 1, 'i1', 3, 3, null, null);
+insert into published.placements select 'home', * from published.recommendations;
 """
 
 FITTED_ARRAYS = """
+create temp table rule_breaches (rule varchar, placement varchar, user_id varchar, item_id varchar, rank integer);
 create temp table fitted_arrays
     (protocol varchar, model varchar, "array" varchar, entries bigint, not_finite bigint);
 insert into fitted_arrays values ('leave_one_out', 'popularity', 'counts', 3, 0);

@@ -513,6 +513,26 @@ BREACHES = {
         ("ids_curated", "update TABLE set user_id = 'u9'"),
         ("ids_curated", "update TABLE set item_id = 'i9'"),
     ],
+    "published.placements": [
+        ("ranks_consecutive", "update TABLE set rank = 2 where user_id = 'u1'"),
+        ("ranks_consecutive", "insert into TABLE values ('home', 'u1', 'i4', 1, 0.4, null, null)"),
+        ("item_once", "insert into TABLE values ('home', 'u1', 'i3', 2, 0.4, null, null)"),
+        ("score_finite", "update TABLE set score = 'inf'"),
+        ("scores_fall", "insert into TABLE values ('home', 'u1', 'i4', 2, 0.6, null, null)"),
+        ("nothing_seen", "update TABLE set item_id = 'i1'"),
+    ],
+    "rule_breaches": [
+        (rule, f"insert into TABLE values ('{rule}', 'home', 'u1', 'i3', 1)")
+        for rule in (
+            "eligible",
+            "not_banned",
+            "pinned_first",
+            "max_per_category",
+            "not_event",
+            "again_after_days",
+            "list_full",
+        )
+    ],
 }
 CASES = [(table, rule, breach.replace("TABLE", table)) for table, rows in BREACHES.items() for rule, breach in rows]
 
@@ -666,6 +686,14 @@ def test_items_of_a_history_are_recommended_only_where_seen_items_are_included(g
     )
     assert broken(good, table, included) == {}
     assert set(broken(good, table, parameters)) == {"nothing_seen", "everybody_served"}
+
+
+def test_under_rules_pinned_items_may_have_lower_scores_and_lists_may_be_short(good, parameters):
+    table = "published.recommendations"
+    good.execute(f"insert into {table} values ('u1', 'i4', 2, 0.6, null, null)")
+    good.execute("delete from indexed.interactions where user_index = 0 and item_index in (3, 4)")
+    assert set(broken(good, table, parameters)) == {"scores_fall", "everybody_served"}
+    assert broken(good, table, {**parameters, "has_rules": True, "pinned": ["i3"]}) == {}
 
 
 def test_the_count_is_of_all_rows_and_the_samples_are_some(good, parameters):

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from oneclass.models.registry import MODELS
-from oneclass.tasks import promotion_log
+from oneclass.tasks import datasets, promotion_log
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
@@ -16,6 +16,8 @@ from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import Published, publish
+from oneclass.tasks.rules.breaches import find_breaches
+from oneclass.tasks.rules.settings import NO_RULES
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores import checksums, publication_records, publications, published_model, runs, warehouse
 from oneclass.tasks.stores.home import Home
@@ -95,6 +97,7 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     parameters = {"recommendations_made": False, "lists_made": False, "top_n": 0}
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         publication_records.restore_lists(connection, folder)
+        find_breaches(connection, NO_RULES, top_n=0, seen_items=False)
         promotion_log.record_decision(connection, decision)
     publications.switch_link(home, folder)
     with warehouse.open_warehouse(home) as connection:
@@ -148,6 +151,7 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         matrices_digest=matrices_digest,
         evaluated=evaluated.run_id,
         seen_items=evaluated.settings.get("seen_items") == "include",
+        declared=datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules,
     )
 
 

@@ -1,0 +1,152 @@
+-- name: users
+-- One row per user who likes anything, by index, with how many items they like.
+select
+    user_id,
+    items
+from indexed.users
+join (select user_index, count(*) as items from indexed.interactions group by user_index) using (user_index)
+order by user_index
+
+-- name: excluded
+-- One row per pair of a user and an item that must not be in the user's lists: the user has an event of one of the kinds,
+-- or liked the item last at an unknown time or within so many days before the last like of all.
+select
+    user_index,
+    item_index
+from raw.events
+join indexed.users using (user_id)
+join indexed.items using (item_id)
+where list_contains($kinds::varchar[], event)
+union
+select
+    user_index,
+    item_index
+from indexed.interactions
+where $days is not null
+  and coalesce(
+      last_at > (select max(last_at) from indexed.interactions) - to_microseconds(($days * 86400000000)::bigint),
+      true
+  )
+order by user_index, item_index
+
+-- name: rule_breaches
+-- rule_breaches: one row per listed item that breaks a rule, or per item that a short list should have. Created empty.
+create or replace temp table rule_breaches (
+    rule varchar,
+    placement varchar,
+    user_id varchar,
+    item_id varchar,
+    rank integer
+)
+
+-- name: ruled_lists
+-- ruled_lists: one row per placement (null for the lists without), user and rank of the published lists.
+create or replace temp view ruled_lists as
+select null::varchar as placement, user_id, item_id, rank from published.recommendations
+union all
+select placement, user_id, item_id, rank from published.placements
+
+-- name: rule_items
+-- rule_items: one row per item that is liked: its attributes, and how many users like it.
+create or replace temp table rule_items as
+select indexed.items.item_id, attributes.* exclude (item_id), users as "history.users"
+from indexed.items
+join (select item_index, count(*)::double as users from indexed.interactions group by item_index) using (item_index)
+left join attributes using (item_id)
+
+-- name: rule_users
+-- rule_users: one row per user who likes anything: their attributes, and how many items they like.
+create or replace temp table rule_users as
+select indexed.users.user_id, attributes.* exclude (user_id), items as "history.items"
+from indexed.users
+join (select user_index, count(*)::double as items from indexed.interactions group by user_index) using (user_index)
+left join attributes using (user_id)
+
+-- name: rule_histories
+-- rule_histories: one row per pair of a user and an item that they like: whether the days of `again_after_days` are over.
+create or replace temp table rule_histories as
+select
+    user_id,
+    item_id,
+    $days is null or coalesce(
+        epoch(last_at) <= (select epoch(max(last_at)) from indexed.interactions) - $days * 86400, false
+    ) as may_come_again
+from indexed.interactions
+join indexed.users using (user_index)
+join indexed.items using (item_index)
+
+-- name: rule_events
+-- rule_events: one row per pair of a user and an item with an event of a kind that keeps the item from the user's lists.
+create or replace temp table rule_events as
+select distinct user_id, item_id
+from raw.events
+where list_contains($kinds::varchar[], event)
+
+-- name: breaches
+-- One row per listed item of a placement that breaks a rule; of a category with too many items, one row for it.
+insert into rule_breaches
+with listed as (
+    from ruled_lists where placement is not distinct from $placement
+), pinned as (
+    select *, row_number() over (partition by user_id order by list_position($pinned::varchar[], item_id)) as turn
+    from listed
+    where list_contains($pinned::varchar[], item_id)
+)
+select 'eligible', listed.*
+from listed
+join rule_items as item on item.item_id = listed.item_id
+join rule_users as "user" on "user".user_id = listed.user_id
+where ({condition}) is not true
+union all
+select 'not_banned', * from listed where list_contains($banned::varchar[], item_id)
+union all
+select 'pinned_first', * exclude (turn) from pinned where rank <> turn
+union all
+select 'max_per_category', $placement, user_id, name || ' = ' || value, max(rank)
+from listed
+join rule_categories using (item_id)
+group by user_id, name, value, most
+having count(*) > most
+union all
+select 'not_event', * from listed semi join rule_events using (user_id, item_id)
+union all
+select 'again_after_days', listed.*
+from listed
+join rule_histories using (user_id, item_id)
+where not may_come_again
+
+-- name: short_lists
+-- One row per item that fits into a list of a placement which is shorter than it should be, of the first such lists.
+insert into rule_breaches
+with listed as (
+    from ruled_lists where placement is not distinct from $placement
+), short as (
+    select user_id
+    from rule_users
+    left join (select user_id, count(*) as items from listed group by user_id) using (user_id)
+    where coalesce(items, 0) < $n
+    order by user_id
+    limit $lists
+), full_categories as (
+    select user_id, name, value
+    from listed
+    semi join short using (user_id)
+    join rule_categories using (item_id)
+    group by user_id, name, value, most
+    having count(*) >= most
+), missing as (
+    select "user".user_id, item.item_id
+    from short
+    join rule_users as "user" on "user".user_id = short.user_id
+    cross join rule_items as item
+    where ({condition}) is true
+      and not list_contains($banned::varchar[], item.item_id)
+)
+select 'list_full', $placement, user_id, item_id, null
+from missing
+anti join listed using (user_id, item_id)
+anti join (from rule_histories where not $seen_items or not may_come_again) as histories using (user_id, item_id)
+anti join rule_events using (user_id, item_id)
+anti join (
+    select user_id, item_id from full_categories join rule_categories using (name, value)
+) as full_items using (user_id, item_id)

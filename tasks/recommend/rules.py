@@ -1,0 +1,140 @@
+"""Apply the rules of a publication, and the filters of a request, to users who ask."""
+
+import functools
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.rules.expressions import Expression, check_expression, find_near
+from oneclass.tasks.rules.selection import Catalogue, Selection, Selector, compile_rules, restrict
+from oneclass.tasks.rules.settings import DeclaredRules
+from oneclass.tasks.stores.published_model import PublishedModel, csr_view
+
+DEFAULT_COUNT = 20
+MAX_FILTER_CHARACTERS = 1000
+CACHED_FILTERS = 256
+
+
+class PublishedRules:
+    """The rules of a publication.
+
+    Attributes:
+        declared: as the data set's file states them.
+    """
+
+    def __init__(self, published: PublishedModel) -> None:
+        self.declared = DeclaredRules.model_validate(published.rules)
+        self._published = published
+        self._selectors: dict[str | None, Selector] = {}
+        self._check_filter = functools.lru_cache(maxsize=CACHED_FILTERS)(self._parse_filter)
+
+    def check_request(self, placement: str | None, where: str | None, *, any_column: bool = True) -> None:
+        """Check the placement and the filter of a request.
+
+        Args:
+            any_column: whether the filter may name all columns, or those of `request_filters` only.
+
+        Raises:
+            InputError: there is no such placement, or the filter is no condition on columns that it may name.
+        """
+        if placement is not None and placement not in self.declared.placements:
+            near = find_near(placement, self.declared.placements) or list(self.declared.placements)
+            hint = f"known: {', '.join(near)}" if near else "the data set has none under [placements.NAME]"
+            raise InputError(f"placement {placement}: does not exist; {hint}.")
+        if where is None:
+            return
+        if len(where) > MAX_FILTER_CHARACTERS:
+            raise InputError(f"where: has {len(where):,} characters, more than {MAX_FILTER_CHARACTERS:,}.")
+        found = self._check_filter(where)
+        allowed = self.declared.rules.request_filters
+        refused = sorted({*found.item_columns, *found.user_columns}.difference(allowed))
+        if refused and not any_column:
+            known = f"those are {', '.join(allowed)}" if allowed else "it has none"
+            raise InputError(
+                f"where = {where!r}: a request may not name the column {refused[0]}, only those of `request_filters` "
+                f"under [rules] in the data set's file; {known}."
+            )
+
+    def count_items(self, placement: str | None) -> int:
+        """Return how many items a list has by default."""
+        return (placement and self.declared.placements[placement].n) or DEFAULT_COUNT
+
+    def select(
+        self,
+        histories: csr_matrix,
+        n: int,
+        *,
+        rows: np.ndarray | None,
+        user_ids: pl.Series | None = None,
+        placement: str | None = None,
+        where: str | None = None,
+        within: np.ndarray | None = None,
+        without: np.ndarray | None = None,
+        exclude_seen: bool = True,
+    ) -> Selection | None:
+        """Return how users get their lists; None where neither rules, a placement nor a filter apply.
+
+        Args:
+            rows: of the users in the publication; None for histories that are given. Their items' times are unknown, so
+                `again_after_days` keeps all of them from the list.
+            user_ids: of given histories, if they have any.
+            within, without: as in `ranking.rank_items`.
+        """
+        self.check_request(placement, where)
+        if self.declared.are_empty and where is None:
+            return None
+        if rows is None:
+            exclude_seen = exclude_seen or self.declared.rules.again_after_days is not None
+        selector = self._selector(placement)
+        if where is not None:
+            selector = selector.narrow(self._check_filter(where))
+        sets, constraints = np.zeros(histories.shape[0], dtype=np.int32), None
+        if not selector.compiled.user_columns:
+            constraints = selector.shared
+        elif rows is not None:
+            sets, constraints = selector.constrain(self._users[rows])
+        else:
+            counts = pl.Series(np.diff(histories.indptr))
+            ids = pl.Series([None] * len(counts), dtype=pl.String) if user_ids is None else user_ids
+            sets, constraints = selector.constrain(self._catalogue.describe_users(ids, counts))
+        if within is not None or without is not None:
+            allowed = np.full(constraints.eligible.shape[1], within is None)
+            allowed[within if within is not None else []] = True
+            allowed[without if without is not None else []] = False
+            constraints = restrict(constraints, allowed)
+        return Selection(n, constraints, sets, self._find_excluded(rows), exclude_seen)
+
+    def _find_excluded(self, rows: np.ndarray | None) -> csr_matrix | None:
+        """Return what rules keep from users of the publication."""
+        excluded = self._published.excluded
+        if excluded is None or rows is None:
+            return None
+        if len(rows) > 1:
+            return excluded[rows]
+        # A view, because scipy's indexing takes longer than the rest of a request's rules.
+        start, stop = excluded.indptr[rows[0] : rows[0] + 2]
+        indptr, width = np.array([0, stop - start]), excluded.shape[1]
+        return csr_view(excluded.data[start:stop], excluded.indices[start:stop], indptr, width)
+
+    def _parse_filter(self, where: str) -> Expression:
+        return check_expression(where, "where", self._catalogue.item_kinds, self._catalogue.user_kinds)
+
+    @functools.cached_property
+    def _catalogue(self) -> Catalogue:
+        published = self._published
+        items = published.items
+        return Catalogue(items["item_id"], items["users"], published.item_attributes, published.user_attributes)
+
+    @functools.cached_property
+    def _users(self) -> pl.DataFrame:
+        """The user columns of the users of the publication."""
+        counts = pl.Series(np.diff(self._published.histories.indptr))
+        return self._catalogue.describe_users(self._published.users["user_id"], counts)
+
+    def _selector(self, placement: str | None) -> Selector:
+        if placement not in self._selectors:
+            kinds = self._catalogue.item_kinds, self._catalogue.user_kinds
+            self._selectors[placement] = Selector(compile_rules(self.declared, *kinds, placement), self._catalogue)
+        return self._selectors[placement]

@@ -1,0 +1,76 @@
+"""The contract of rules sees each breach in the published lists."""
+
+import pytest
+
+from oneclass.data_contracts import check
+from oneclass.tasks.rules.breaches import find_breaches
+from oneclass.tasks.rules.settings import DeclaredRules, Rules
+from oneclass.tasks.stores import warehouse
+from tests.conftest import home_in
+from tests.tasks.rules.test_lists import DECLARED, RULES, TOP_N, RuledShop
+
+AGAIN = DeclaredRules(rules=Rules(again_after_days=7.5))
+LISTS = "published.recommendations"
+ATTRIBUTE = "(select id from raw.attributes where side = 'item' and name = '{}' and value = '{}' order by id limit 1)"
+NO_LIMITS = Rules(eligible="stock > 0")
+
+# the rule: (rules, the change of the lists or the log that breaks it)
+BREACHES = {
+    "eligible": (DECLARED, f"update {LISTS} set item_id = {ATTRIBUTE.format('stock', 0)} where rank = 2"),
+    "eligible of a placement": (
+        DECLARED,
+        f"update published.placements set item_id = {ATTRIBUTE.format('price', 10.0)} where placement = 'home'",
+    ),
+    "not_banned": (DECLARED, f"update {LISTS} set item_id = 'i1' where rank = 3"),
+    "pinned_first": (DECLARED, f"update {LISTS} set rank = 3 - rank where rank < 3"),
+    "max_per_category": (
+        DECLARED,
+        f"update published.placements set item_id = {ATTRIBUTE.format('genre', 'Rock')} where placement = 'home'",
+    ),
+    "not_event": (DECLARED, f"insert into raw.events select user_id, item_id, -1, null, 1, 999, 'return' from {LISTS}"),
+    "again_after_days": (AGAIN, "update indexed.interactions set last_at = timestamp '2026-01-20'"),
+    "list_full": (DeclaredRules(rules=NO_LIMITS), f"delete from {LISTS} where rank > 2 and user_id = 'u3'"),
+    "list_full of a placement": (DECLARED, "delete from published.placements where placement = 'mail'"),
+    "list_full of nobody": (DECLARED, f"delete from {LISTS} where user_id = 'u3'"),
+}
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory):
+    """A shop for each set of rules, with its lists published."""
+    shops = {}
+    for number, declared in enumerate((DECLARED, AGAIN, DeclaredRules(rules=NO_LIMITS))):
+        shop = RuledShop(home_in(tmp_path_factory.mktemp(f"shop{number}")))
+        shop.publish("run", declared, seen_items=declared is AGAIN)
+        shops[declared.model_dump_json()] = shop
+    return shops
+
+
+@pytest.mark.parametrize("breach", BREACHES)
+def test_each_breach_breaks_its_rule(shops, breach):
+    declared, change = BREACHES[breach]
+    rule = breach.split()[0]
+    with warehouse.open_warehouse(shops[declared.model_dump_json()].home) as connection:
+        connection.begin()
+        assert rule not in broken_rules(connection, declared)
+        connection.execute(change)
+        assert rule in broken_rules(connection, declared)
+        connection.rollback()
+
+
+def broken_rules(connection, declared):
+    find_breaches(connection, declared, TOP_N, seen_items=declared is AGAIN)
+    rules = connection.execute("select distinct rule from rule_breaches").fetchall()
+    return {rule for (rule,) in rules}
+
+
+def test_a_breach_stops_the_publication_and_names_the_list(shops):
+    with warehouse.open_warehouse(shops[DECLARED.model_dump_json()].home) as connection:
+        connection.begin()
+        connection.execute(f"update {LISTS} set item_id = 'i1' where rank = 3 and user_id = 'u3'")
+        find_breaches(connection, DECLARED, TOP_N, seen_items=False)
+        parameters = {"run_id": "run", "top_n": TOP_N, "has_rules": True, "pinned": list(RULES.pinned)}
+        [result] = [one for one in check(connection, "publish", parameters) if one.rule == "not_banned"]
+        connection.rollback()
+    assert not result.success and result.severity == "error"
+    assert result.samples == [{"rule": "not_banned", "placement": None, "user_id": "u3", "item_id": "i1", "rank": 3}]

@@ -1,0 +1,323 @@
+"""Published lists, and every way to ask, obey the rules: against a plain reading of the rules on the same scores."""
+
+import asyncio
+import json
+import random
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import httpx
+import numpy as np
+import polars as pl
+import pytest
+
+from benchmarks.reliability import rule_oracle
+from benchmarks.reliability.rule_oracle import RuleCase, Shop
+from oneclass.flows import commands
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.attributes import store_attributes
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.publish.choice import ChosenModel
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.recommend import load
+from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
+from oneclass.tasks.serve import reloader
+from oneclass.tasks.serve.app import create_app
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.train import train
+from tests.conftest import home_in, log_into
+
+MODEL, TOP_N, USERS, ITEMS = "mrf_dense", 6, 40, 30
+FIRST, RETURN = datetime(2026, 1, 1), "return"
+RULES = Rules(
+    eligible="stock > 0 and (not adult or user.age >= 18)",
+    banned=["i1"],
+    pinned=["i7", "i3"],
+    boosts=[{"when": "genre = 'jazz'", "by": 0.5}],
+    max_per_category={"tags": 3},
+    not_event=[RETURN],
+    request_filters=["genre", "history.users"],
+)
+HOME_PAGE = Placement(n=3, eligible="price < 5", max_per_category={"genre": 1}, boosts=[{"when": "adult", "by": -2}])
+DECLARED = DeclaredRules(rules=RULES, placements={"home": HOME_PAGE, "mail": Placement()})
+
+
+def is_eligible(item, user):
+    is_adult_user = user["age"] is not None and user["age"] >= 18
+    return item["stock"] is not None and item["stock"] > 0 and (item["adult"] is False or is_adult_user)
+
+
+def is_cheap(item, user):
+    return item["price"] is not None and item["price"] < 5
+
+
+JAZZ = (lambda item, user: item["genre"] == "jazz", 0.5)
+EVERYWHERE = RuleCase(RULES, None, TOP_N, [is_eligible], [JAZZ], {"tags": 3})
+AT_HOME = RuleCase(
+    RULES,
+    HOME_PAGE,
+    3,
+    [is_eligible, is_cheap],
+    [JAZZ, (lambda item, user: item["adult"] is True, -2.0)],
+    {"tags": 3, "genre": 1},
+)
+CASES = {None: EVERYWHERE, "home": AT_HOME, "mail": EVERYWHERE}
+
+
+class RuledShop:
+    """A home with attributes, and its shop in the order of the publication, as the oracle reads it."""
+
+    def __init__(self, home):
+        self.home = home
+        drawn = rule_oracle.draw_shop(random.Random(7), ITEMS, USERS)
+        for item in drawn.items:
+            item["tags"] = item["tags"] or None  # an empty cell is null
+        self.bought = {
+            (user, item) for user, history in enumerate(drawn.histories) for item in {*history, user % ITEMS}
+        }
+        returned = {(user, item) for user, items in enumerate(drawn.excluded) for item in items}
+        days = {(user, item): (user + item) % 20 for user, item in self.bought}
+        log_into(
+            home,
+            [(f"u{user}", f"i{item}", 1, FIRST + timedelta(days=day), "order") for (user, item), day in days.items()]
+            + [(f"u{user}", f"i{item}", -1, FIRST, RETURN) for user, item in returned],
+        )
+        binarize(home, BinarizeSettings(), "run")
+        self.store(drawn)
+        splits = split(home, SplitSettings(held_out_share=0.2), "run", protocols=["leave_one_out"], seed=1)
+        self.digest = splits.digests[ALL_EDGES]
+        self.fit = train(
+            home,
+            "run",
+            protocol=ALL_EDGES,
+            matrices_digest=self.digest,
+            model=MODEL,
+            settings=MODELS[MODEL].Settings(l2=2.0),
+            seed=0,
+        ).digest
+        with warehouse.open_warehouse(home) as connection:
+            users, items = (
+                dict(connection.execute(f"select {side}_id, {side}_index from indexed.{side}s").fetchall())
+                for side in ("user", "item")
+            )
+        self.user_ids, self.item_ids = (sorted(index, key=index.get) for index in (users, items))
+        seen = [set() for _ in users]
+        kept_out = [set() for _ in users]
+        for pairs, rows in ((self.bought, seen), (returned, kept_out)):
+            for user, item in pairs:
+                if f"i{item}" in items:
+                    rows[users[f"u{user}"]].add(items[f"i{item}"])
+        self.shop = Shop(
+            [drawn.items[int(item_id[1:])] for item_id in self.item_ids],
+            [drawn.users[int(user_id[1:])] for user_id in self.user_ids],
+            seen,
+            kept_out,
+            np.empty(0),
+        )
+        for user, history in zip(self.shop.users, seen, strict=True):
+            user["history.items"] = len(history)
+        for number, item in enumerate(self.shop.items):
+            item["history.users"] = sum(number in history for history in seen)
+
+    def store(self, drawn):
+        for side in ("item", "user"):
+            drawn.frame(side).write_parquet(self.home.root / f"{side}s.parquet")
+        dataset = Dataset(
+            name="small",
+            items={"file": str(self.home.root / "items.parquet"), "categories": ["tags"]},
+            users={"file": str(self.home.root / "users.parquet")},
+        )
+        with warehouse.open_warehouse(self.home) as connection:
+            store_attributes(connection, "run", dataset)
+
+    def publish(self, run_id, declared=DECLARED, **changes):
+        publish(
+            self.home,
+            run_id,
+            PublishSettings(top_n=TOP_N, keep=9),
+            choice=ChosenModel(MODEL, "score"),
+            model_digest=self.fit,
+            matrices_digest=self.digest,
+            declared=declared,
+            **changes,
+        )
+        recommender = load(self.home.root, "small")
+        self.shop.scores = np.stack([recommender.scores_for(user_id) for user_id in self.user_ids])
+        return recommender
+
+    def expect(self, case, user_id, shop=None, *, exclude_seen=True):
+        """Return the ids that a plain reading of the rules lists for a user."""
+        user, shop = self.user_ids.index(user_id), shop or self.shop
+        positions = {item_id: position for position, item_id in enumerate(self.item_ids)}
+        allowed = rule_oracle.allowed_items(shop, case, user, exclude_seen=exclude_seen)
+        pins = [item_id for item_id in case.rules.pinned if item_id in positions]
+        case = replace(case, rules=case.rules.model_copy(update={"pinned": [f"i{positions[pin]}" for pin in pins]}))
+        return [self.item_ids[item] for item in rule_oracle.list_naively(shop, case, user, allowed)]
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory):
+    """(shop, recommender) of a publication that obeys the rules; for tests that only read it."""
+    shop = RuledShop(home_in(tmp_path_factory.mktemp("ruled")))
+    return shop, shop.publish("first")
+
+
+def lists_of(frame, user_id):
+    return frame.filter(pl.col("user_id") == user_id).sort("rank")["item_id"].to_list()
+
+
+def narrowed(case, *conditions):
+    return replace(case, conditions=[*case.conditions, *conditions])
+
+
+def test_published_lists_obey_the_rules_of_all_lists_and_of_their_placement(ruled):
+    shop, _ = ruled
+    general = pl.read_parquet(shop.home.published / "recommendations.parquet")
+    placed = pl.read_parquet(shop.home.published / "placements.parquet").partition_by("placement", as_dict=True)
+    found = {None: general} | {name: lists for (name,), lists in placed.items()}
+    assert set(found) == set(CASES)
+    for user_id in shop.user_ids:
+        for placement, case in CASES.items():
+            assert lists_of(found[placement], user_id) == shop.expect(case, user_id), (user_id, placement)
+    pinned = general.filter((pl.col("rank") == 1) & pl.col("item_id").is_in(["i7", "i3"]))
+    assert len(pinned) > 10 and general["item_id"].n_unique() > 8
+
+
+def test_every_way_to_ask_from_python_obeys_them(ruled):
+    shop, recommender = ruled
+    for placement, case in CASES.items():
+        n = case.n if placement is None else None
+        many = recommender.recommend_many(recommender.users, n=n, placement=placement)
+        for user_id in shop.user_ids:
+            expected = shop.expect(case, user_id)
+            assert recommender.recommend_for(user_id, n, placement=placement)["item_id"].to_list() == expected
+            assert lists_of(many, user_id) == expected
+
+
+def test_filters_narrow_what_rules_allow(ruled):
+    shop, recommender = ruled
+    case = narrowed(EVERYWHERE, lambda item, user: item["genre"] in ("jazz", "folk"))
+    for user_id in shop.user_ids:
+        asked = recommender.recommend_for(user_id, TOP_N, where="genre in ('jazz', 'folk')")
+        assert asked["item_id"].to_list() == shop.expect(case, user_id)
+    by_user = narrowed(EVERYWHERE, lambda item, user: item["history.users"] > user["history.items"])
+    many = recommender.recommend_many(recommender.users, TOP_N, where="history.users > history.items")
+    assert [lists_of(many, user_id) for user_id in shop.user_ids] == [
+        shop.expect(by_user, user_id) for user_id in shop.user_ids
+    ]
+    within, without = shop.item_ids[:20], shop.item_ids[5:9]
+    case = narrowed(EVERYWHERE, lambda item, user: item["item_id"] in set(within) - set(without))
+    for user_id in shop.user_ids:
+        asked = recommender.recommend_for(user_id, TOP_N, within=within, without=without)
+        assert asked["item_id"].to_list() == shop.expect(case, user_id)
+
+
+def test_an_empty_history_gets_popular_items_that_the_rules_allow(ruled):
+    shop, recommender = ruled
+    stranger = {"age": None, "plan": None, "history.items": 0}
+    nothing = recommender.names.history(np.empty(0, dtype=np.int32))
+    popular = recommender.fitted.scores(nothing, score=recommender.score)
+    assert popular.argmax() == max(range(len(popular[0])), key=lambda item: shop.shop.items[item]["history.users"])
+    asking = replace(shop.shop, users=[stranger], histories=[set()], excluded=[set()], scores=popular)
+    for placement, case in CASES.items():
+        listed = recommender.recommend([], n=case.n, placement=placement)["item_id"].to_list()
+        assert listed == shop.expect(case, shop.user_ids[0], asking) and listed
+
+
+def test_a_wrong_placement_or_filter_is_refused(ruled):
+    _, recommender = ruled
+    for arguments, message in (
+        ({"placement": "hone"}, "placement hone: does not exist; known: home"),
+        ({"where": "stok > 0"}, "where = 'stok > 0': column stok: does not exist; did you mean stock?"),
+        ({"where": "stock > 0 or " * 100 + "adult"}, "where: has 1,305 characters, more than 1,000"),
+    ):
+        with pytest.raises(InputError) as refused:
+            recommender.recommend([], **arguments)
+        assert message in str(refused.value)
+
+
+def test_the_command_and_http_obey_them(ruled, capsys):
+    shop, recommender = ruled
+    user_id, jazz = shop.user_ids[5], "genre = 'jazz'"
+    arguments = ["--dataset", "small", "--home", str(shop.home.root), "--user", user_id, "--json"]
+    expected = {
+        "": recommender.recommend_for(user_id)["item_id"].to_list(),
+        "home": shop.expect(AT_HOME, user_id),
+        jazz: recommender.recommend_for(user_id, where=jazz)["item_id"].to_list(),
+    }
+    flags = {"": [], "home": ["--placement", "home"], jazz: ["--where", jazz]}
+    for asked, items in expected.items():
+        assert commands.main("recommend", [*arguments, *flags[asked]]) == 0
+        assert [item["item_id"] for item in json.loads(capsys.readouterr().out)["items"]] == items
+    queries = {
+        "": {},
+        "home": {"placement": "home"},
+        jazz: {"where": jazz},
+        "400 does not exist; known: home": {"placement": "hone"},
+        "400 a request may not name the column stock, only those of `request_filters`": {"where": "stock > 0"},
+        "400 those are genre, history.users": {"where": "user.age > 1"},
+        "400 is no SQL condition": {"where": "genre ="},
+    }
+
+    async def ask():
+        app = create_app(reloader.PublicationWatcher(shop.home.root, "small"), shop.home)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return {
+                name: await client.get("/recommend", params={"user": user_id, **query})
+                for name, query in queries.items()
+            }
+
+    for name, answer in asyncio.run(ask()).items():
+        if name in expected:
+            assert [item["item_id"] for item in answer.json()["items"]] == expected[name]
+        else:
+            assert answer.status_code == 400 and name[4:] in answer.json()["detail"]
+
+
+def test_items_come_again_only_after_days(ruled, tmp_path):
+    shop = RuledShop(home_in(tmp_path))
+    rules = Rules(again_after_days=7.5)
+    recommender = shop.publish("again", DeclaredRules(rules=rules), seen_items=True)
+    last_day = max((user + item) % 20 for user, item in shop.bought)
+    recent = [set() for _ in shop.user_ids]
+    for user, item in shop.bought:
+        if (user + item) % 20 > last_day - 7.5:
+            recent[shop.user_ids.index(f"u{user}")].add(shop.item_ids.index(f"i{item}"))
+    case, readable = RuleCase(rules, None, TOP_N, [], []), replace(shop.shop, excluded=recent)
+    lists = pl.read_parquet(shop.home.published / "recommendations.parquet")
+    seen_again = 0
+    for user_id in shop.user_ids:
+        expected = shop.expect(case, user_id, readable, exclude_seen=False)
+        assert lists_of(lists, user_id) == expected
+        assert recommender.recommend_for(user_id, TOP_N)["item_id"].to_list() == expected
+        seen_again += len(set(expected) & set(recommender.history(user_id)))
+    assert seen_again > 20
+    history = recommender.history(shop.user_ids[0])
+    assert not set(recommender.recommend(history, n=ITEMS)["item_id"]) & set(history)  # whose times are unknown
+
+
+def test_lists_are_made_anew_where_an_attribute_changes_and_stay_where_none_does(ruled, tmp_path, caplog):
+    shop = RuledShop(home_in(tmp_path))
+    shop.publish("first")
+    with caplog.at_level("INFO"):
+        shop.publish("same")
+    assert "published.recommendations, published.placements stay as they are" in caplog.text
+    sold_out = shop.expect(EVERYWHERE, "u2")[-1]
+    drawn = rule_oracle.draw_shop(random.Random(7), ITEMS, USERS)
+    drawn.items[int(sold_out[1:])]["stock"] = 0
+    shop.store(drawn)
+    recommender = shop.publish("sold out")
+    lists = pl.read_parquet(shop.home.published / "recommendations.parquet")
+    assert sold_out not in lists["item_id"] and sold_out not in recommender.recommend_for("u2", ITEMS)["item_id"]
+    assert shop.publish("no rules", DeclaredRules()).rules.declared.are_empty
+    assert not (shop.home.published / "placements.parquet").exists()
+    with warehouse.open_warehouse(shop.home, read_only=True) as connection:
+        assert connection.execute("select count(*) from published.placements").fetchall() == [(0,)]
