@@ -1,0 +1,128 @@
+"""The page on rules: its data set is read, its commands run, and the lists obey it; wrong rules stop a run at once."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import oneclass
+from oneclass.flows.parameters import BackfillParameters
+from oneclass.flows.prepare import prepare_run
+from oneclass.tasks import datasets
+from oneclass.tasks.errors import InputError
+from tests.typed import indented, page, run
+
+PAGE = page("docs/how-to/rules.md")
+DECLARED = next(block for block in indented(PAGE) if block.startswith("[items]"))
+FAST = ["--models", "mrf_dense", "--protocols", "strong_generalization", "--set", "train.tune=off", "mrf_dense.l2=6.0"]
+GENRES = ("tea", "coffee", "cups")
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """The current folder, with the files that the page names: 60 items, 300 customers and their orders and returns."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ONECLASS_HOME", raising=False)
+    generator = np.random.default_rng(1)
+    folder = tmp_path / "var" / "datasets"
+    folder.mkdir(parents=True)
+    (folder / "shop.toml").write_text(DECLARED)
+    items = pl.DataFrame(
+        {
+            "sku": [f"sku-{number}" for number in range(60)],
+            "genre": [GENRES[number % 3] for number in range(60)],
+            "price": [float(number) for number in range(60)],
+            "margin": [number % 7 / 10 for number in range(60)],
+            "stock": [number % 4 for number in range(60)],
+            "adult": [number % 5 == 1 for number in range(60)],
+        }
+    )
+    items.write_csv(folder / "items.csv")
+    customers = pl.DataFrame({"customer": [f"C-{number}" for number in range(300)]})
+    customers.with_columns(age=pl.int_range(300) % 60 + 10).write_csv(folder / "customers.csv")
+    lines = ["customer,sku,event"]
+    for user in range(300):
+        bought = generator.choice(30, 8, replace=False) * 2 + user % 2
+        lines += [f"C-{user},sku-{item},order" for item in bought]
+        lines += [f"C-{user},sku-{generator.integers(60)},return"]
+    Path("orders.csv").write_text("\n".join([*lines, ""]))
+    return items
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run_and_lists_obey(shop, prefect_server):
+    backfill, home_page, filtered = re.findall(r"^    (python -m flows\..*)$", PAGE, flags=re.MULTILINE)
+    run(backfill, *FAST)
+    described = shop.rename({"sku": "item_id"})
+    ages = pl.read_csv("var/datasets/customers.csv").rename({"customer": "user_id"})
+    placed = pl.read_parquet("var/shop/published/placements.parquet").join(described, on="item_id")
+    lists = pl.read_parquet("var/shop/published/recommendations.parquet").join(described, on="item_id")
+    returns = pl.read_csv("orders.csv").filter(pl.col("event") == "return")
+    for frame in (placed, lists):
+        of_users = frame.join(ages, on="user_id")
+        assert of_users.filter(~((pl.col("stock") > 0) & (~pl.col("adult") | (pl.col("age") >= 18)))).is_empty()
+        assert "sku-13" not in frame["item_id"]
+        pairs = returns.rename({"customer": "user_id", "sku": "item_id"})
+        assert frame.join(pairs, on=["user_id", "item_id"], how="semi").is_empty()
+    assert placed["price"].max() < 20 and lists["price"].max() > 20
+    assert placed.group_by("user_id", "genre").len()["len"].max() == 2 and placed["rank"].max() == 5
+    asked = re.findall(r"^ +\d +(sku-\d+)", run(home_page), flags=re.MULTILINE)
+    assert asked == placed.filter(pl.col("user_id") == "C-42").sort("rank")["item_id"].to_list()
+    teas = described.filter((pl.col("genre") == "tea") & (pl.col("price") < 5))["item_id"]
+    asked = re.findall(r"^ +\d +(sku-\d+)", run(filtered), flags=re.MULTILINE)
+    assert asked and set(asked) <= set(teas)
+    names = {"shop": oneclass.load("var", "shop")}
+    snippet = next(block for block in indented(PAGE) if block.startswith("shop.recommend_for"))
+    answers = [eval(line, names) for line in snippet.splitlines()]
+    assert [answer["item_id"].to_list() for answer in answers] == [
+        placed.filter(pl.col("user_id") == "C-42").sort("rank")["item_id"].to_list(),
+        asked,
+    ]
+
+
+WRONG = {
+    'eligible = "stock > 0 and': ('eligible = "stok > 0 and', "column stok: does not exist; did you mean stock?"),
+    "max_per_category = {genre = 2}": (
+        "max_per_category = {price = 2}",
+        "price is no column of texts",
+    ),
+    'eligible = "price < 20"': ("eligible = \"price < 'x'\"", "[placements.home] eligible = \"price < 'x'\": compares"),
+}
+
+
+@pytest.mark.parametrize("declared", WRONG)
+def test_wrong_rules_stop_a_run_before_it_begins(shop, declared):
+    wrong, message = WRONG[declared]
+    Path("var/datasets/shop.toml").write_text(DECLARED.replace(declared, wrong))
+    with pytest.raises(InputError) as refused:
+        prepare_run(BackfillParameters(dataset="shop", source=["orders.csv"]))
+    assert message in str(refused.value)
+    assert not Path("var/shop/warehouse.duckdb").exists()
+
+
+MALFORMED = {
+    'not_event = ["return"]': (
+        'not_event = ["gift"]',
+        "rules.not_event: 'gift' is no kind of event; known: order",
+    ),
+    "n = 5": ("n = 0", "placements.home.n: Input should be greater than or equal to 1"),
+    'banned = ["sku-13"]': ('baned = ["sku-13"]', "unknown key rules.baned. Did you mean banned?"),
+    "by = 0.2": ("by = 0.2, whan = 'adult'", "unknown key rules.boosts.0.whan. Did you mean when?"),
+}
+
+
+@pytest.mark.parametrize("declared", MALFORMED)
+def test_a_malformed_key_is_named(shop, declared):
+    wrong, message = MALFORMED[declared]
+    Path("var/datasets/shop.toml").write_text(DECLARED.replace(declared, wrong))
+    with pytest.raises(InputError) as refused:
+        datasets.load_dataset("shop", Path("var"))
+    assert message in str(refused.value)
+
+
+def test_items_that_come_again_must_be_included(shop):
+    Path("var/datasets/shop.toml").write_text(DECLARED.replace("[rules]", "[rules]\nagain_after_days = 30"))
+    with pytest.raises(InputError, match="again_after_days = 30.0: needs lists with items that users had"):
+        prepare_run(BackfillParameters(dataset="shop", source=["orders.csv"], settings={"publish.seen": "exclude"}))
