@@ -137,7 +137,14 @@ def _metrics() -> Iterator[str]:
     yield f"## Metrics\n\n{_paragraph(definitions, 1)}\n\n{_paragraph(metrics.average_over_users, 1)}\n"
     yield "In `evaluation.metrics`:\n"
     on_validation = definitions.Definition(f"{PROTOCOLS['strong_generalization'].tuned_by} of the validation users", "")
-    yield _definitions({**definitions.USER_METRICS, VALIDATION_METRIC: on_validation, **definitions.SEEN_ITEM_METRICS})
+    yield _definitions(
+        {
+            **definitions.USER_METRICS,
+            VALIDATION_METRIC: on_validation,
+            **definitions.SEEN_ITEM_METRICS,
+            **definitions.NEW_ITEM_METRICS,
+        }
+    )
     yield "In `evaluation.beyond_accuracy`:\n"
     yield _definitions(definitions.LIST_METRICS)
     yield f"In `evaluation.comparisons`: {_paragraph(metrics.compare_paired)} {_paragraph(metrics.compare_paired, 1)}\n"

@@ -120,7 +120,8 @@ class _ModelsParameters(DatasetParameters):
     protocols: Annotated[list[Annotated[str, AllowedValues("protocols")]], Flag("P,Q", comma_separated=True)] = Field(
         [],
         description="the protocols to evaluate by: by default strong_generalization, leave_one_out and, of logs with "
-        "times whose users return, next_events; given with --split-files",
+        "times whose users return, next_events, and of data sets with attributes of items, cold_items; given with "
+        "--split-files",
     )
 
 

@@ -172,7 +172,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         dataset=declared,
         sources=tuple(map(Path, given.source)),
         split_files=split_file_pair(given.split_files),
-        protocols=_resolve_protocols(given.protocols, bool(given.split_files)),
+        protocols=_resolve_protocols(given.protocols, bool(given.split_files), declared),
         optional_protocols=() if given.protocols or given.split_files else OPTIONAL_PROTOCOLS,
         models={name: settings[name] for name in model_names},
         optional_models=optional_models,
@@ -300,14 +300,21 @@ def _merge_settings(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[
     return {name: {**lower.get(name, {}), **current.get(name, {})} for name in [*lower, *current]}
 
 
-def _resolve_protocols(names: Sequence[str], has_split: bool) -> tuple[str, ...]:
-    names = tuple(names) or (("given",) if has_split else DEFAULT_PROTOCOLS)
+def _resolve_protocols(names: Sequence[str], has_split: bool, dataset: Dataset) -> tuple[str, ...]:
+    has_features = dataset.items is not None and bool(dataset.items.kinds)
+    default = (*DEFAULT_PROTOCOLS, "cold_items") if has_features else DEFAULT_PROTOCOLS
+    names = tuple(names) or (("given",) if has_split else default)
     for name in names:
         check_protocol(name)
     if "given" in names and not has_split:
         raise InputError("protocol given: needs --split-files TRAIN TEST.")
     if has_split and "given" not in names:
         raise InputError("--split-files: are for the protocol given; add it to --protocols or leave that out.")
+    if "cold_items" in names and not has_features:
+        raise InputError(
+            f"protocol cold_items: needs attributes of items, and {dataset.name} has none. Name the table and the "
+            "columns that count under [items] in its TOML, or leave cold_items out of --protocols."
+        )
     return tuple(dict.fromkeys(names))
 
 

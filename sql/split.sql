@@ -177,6 +177,33 @@ select
 from indexed.interactions as edges
 left join left_out using (user_index)
 
+-- name: cold_items
+-- One row per edge with its role. An item is new by the MD5 of `<seed>:cold_item:<item_id>`, and an edge of the other items is
+-- held out by that of `<seed>:cold_edge:<user_id>:<item_id>`, each with the chance $share. The edges of a user of whom none
+-- trains are dropped.
+create or replace temp table cold_items_roles as
+with drawn as (
+    select
+        user_index,
+        item_index,
+        item_index as item_column,
+        coalesce(weight, event_count)::float as confidence,
+        case
+            when (md5_number($seed || ':cold_item:' || item_id) % 1000000007)::double / 1000000007 < $share then 'new'
+            when (md5_number($seed || ':cold_edge:' || user_id || ':' || item_id) % 1000000007)::double / 1000000007 < $share
+                then 'held_out'
+            else 'train'
+        end as role
+    from indexed.interactions
+    join indexed.users using (user_index)
+    join indexed.items using (item_index)
+), trained as (
+    select distinct user_index from drawn where role = 'train'
+)
+select * replace (case when trained.user_index is null then 'dropped' else role end as role)
+from drawn
+left join trained using (user_index)
+
 -- name: next_cut
 -- One row: the day from which on about so large a share of {edges} first appeared, null where none has a time.
 select quantile_disc(first_at::date, 1 - $share) as next_from from {edges}
@@ -436,6 +463,8 @@ with fold_numbers as (
     cross join folds
     union all
     select 'leave_one_out', user_index, item_index, role = 'train', role = 'held_out' from indexed.leave_one_out
+    union all
+    select 'cold_items', user_index, item_index, role = 'train', role in ('held_out', 'new') from indexed.cold_items
     union all
     select 'next_events', user_index, item_index, role in ('train', 'again'), role = 'next' from indexed.next_events
     union all

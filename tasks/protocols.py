@@ -46,6 +46,13 @@ PROTOCOLS = {
         main_metrics=("ndcg@100", "recall@20", "recall@50", "mean_rank"),
         tuned_by="ndcg@100",
     ),
+    "cold_items": Protocol(
+        "New items",
+        "No model has seen a tenth of the items, which are told apart by their attributes, nor a tenth of the likes of "
+        "the others. New items are ranked among new ones, and known items among known ones.",
+        main_metrics=("ndcg@100_new_items", "recall@20_new_items", "ndcg@100", "recall@20"),
+        tuned_by="ndcg@100",
+    ),
     "given": Protocol(
         "The data set's own split",
         "The test file that the data set comes with is to be found.",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from oneclass.models.evaluation.beyond_accuracy import TOP_K
 from oneclass.models.evaluation.metrics import PERCENTILES
+from oneclass.models.evaluation.new_items import OF_NEW_ITEMS
 from oneclass.models.evaluation.repeated_items import NEW, REPEATED
 
 LIANG_2018 = "Liang, Krishnan, Hoffman, Jebara 2018"
@@ -60,6 +61,11 @@ USER_METRICS = {
 SEEN_ITEM_METRICS = {
     NEW: Definition("if seen items are candidates: ndcg@100 of the targets outside the history, among such items", ""),
     REPEATED: Definition("if seen items are candidates: ndcg@100 of the targets in the history, among its items", ""),
+}
+# Over the users with a target that is new; under cold_items the other metrics are of the known items.
+NEW_ITEM_METRICS = {
+    name: Definition(f"under cold_items: {metric} of the targets without a training edge, among such items", "")
+    for name, metric in OF_NEW_ITEMS.items()
 }
 LIST_METRICS = {
     f"coverage@{TOP_K}": Definition(

@@ -115,9 +115,11 @@ def average_over_users(values: dict[str, np.ndarray]) -> dict[str, Mean]:
     for them, are left out, and a metric without any other user.
     """
     means = {metric: mean_and_error(of_users) for metric, of_users in values.items() if not np.isnan(of_users).all()}
-    points = _rank_percentiles(values["mean_rank"])
-    users = len(values["mean_rank"])
-    return means | {name: Mean(point, None, users) for name, point in zip(PERCENTILES, points, strict=True)}
+    ranks = _drop_missing(values["mean_rank"])
+    if not len(ranks):
+        return means
+    points = zip(PERCENTILES, _rank_percentiles(ranks), strict=True)
+    return means | {name: Mean(point, None, len(ranks)) for name, point in points}
 
 
 def compare_paired(first: np.ndarray, second: np.ndarray) -> Comparison:

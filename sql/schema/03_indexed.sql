@@ -34,6 +34,12 @@ create table if not exists indexed.leave_one_out (
     item_index integer not null,
     role enum('train', 'held_out') not null
 );
+-- indexed.cold_items: one row per curated edge.
+create table if not exists indexed.cold_items (
+    user_index integer not null,
+    item_index integer not null,
+    role enum('train', 'held_out', 'new', 'dropped') not null
+);
 -- indexed.next_events: one row per curated edge.
 create table if not exists indexed.next_events (
     user_index integer not null,

@@ -37,6 +37,15 @@ select
 from indexed.leave_one_out
 join indexed.users using (user_index)
 join indexed.items using (item_index);
+-- splits.cold_items: one row per curated edge: `indexed.cold_items` by `user_id` and `item_id`.
+create or replace view splits.cold_items as
+select
+    user_id,
+    item_id,
+    role::varchar as role
+from indexed.cold_items
+join indexed.users using (user_index)
+join indexed.items using (item_index);
 -- splits.next_events: one row per curated edge: `indexed.next_events` by `user_id` and `item_id`.
 create or replace view splits.next_events as
 select

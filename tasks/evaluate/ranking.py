@@ -14,6 +14,7 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
+from oneclass.models.evaluation.new_items import rank_known_items, rank_new_items
 from oneclass.models.evaluation.ranking import CannotRank, rank_targets
 from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
 from oneclass.models.numerics.threads import kernel_threads
@@ -28,7 +29,8 @@ class TargetRankMetrics(NamedTuple):
     """One score's ranks for the users of a part that have a target.
 
     Attributes:
-        of_users: values of `metrics.compute_user_metrics`, and of `rank_new_and_repeated` if seen items are ranked.
+        of_users: values of `metrics.compute_user_metrics`, of `rank_new_and_repeated` if seen items are ranked, and of
+            `rank_new_items` if these are ranked apart.
         edge_ranks: S of each of their targets.
     """
 
@@ -88,7 +90,14 @@ def _rank_users(
     ):
         block = users[start : start + size]
         rows = None if part.rows is None else part.rows[block]
-        of_block = Part(part.histories[block], part.targets[block], part.users[block], rows, seen_items=part.seen_items)
+        of_block = Part(
+            part.histories[block],
+            part.targets[block],
+            part.users[block],
+            rows,
+            seen_items=part.seen_items,
+            new_items=part.new_items,
+        )
         for score, scores in iterate_scores(of_block.histories, rows):
             ranks = _rank_block(model, score, scores, of_block, exposures.get(score))
             blocks.setdefault(score, []).append(ranks)
@@ -98,6 +107,8 @@ def _rank_users(
 def _rank_block(
     model: Model, score: str, scores: np.ndarray, block: Part, exposure: Exposure | None
 ) -> TargetRankMetrics:
+    if block.new_items is not None:
+        return _rank_apart(model, score, scores, block, block.new_items, exposure)
     try:
         with kernel_threads(model.threads):
             ranks = rank_targets(scores, block.excluded, block.targets, 0 if exposure is None else TOP_K)
@@ -105,11 +116,34 @@ def _rank_block(
         if exposure is not None:
             exposure.add(ranks.first, block.histories)
     except CannotRank as error:
-        user = int(block.users[error.row])
-        raise OneclassError(
-            f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
-        ) from error
+        raise _explain(model, score, block.users[error.row], error) from error
     return TargetRankMetrics(metrics.compute_user_metrics(ranks) | apart, metrics.compute_edge_ranks(ranks))
+
+
+def _rank_apart(
+    model: Model, score: str, scores: np.ndarray, block: Part, new_items: np.ndarray, exposure: Exposure | None
+) -> TargetRankMetrics:
+    """Rank known and new items apart; metrics are NaN for users without a target of their kind."""
+    if np.isnan(scores).any():
+        row = int(np.argmax(np.isnan(scores).any(axis=1)))
+        raise _explain(model, score, block.users[row], CannotRank(row, "a score is NaN"))
+    with kernel_threads(model.threads):
+        of_new = rank_new_items(scores, block.targets, new_items)
+        length = 0 if exposure is None else TOP_K
+        rows, ranks = rank_known_items(scores, block.excluded, block.targets, new_items, length)
+    of_users = of_new
+    for name, values in metrics.compute_user_metrics(ranks).items():
+        of_users[name] = np.full(len(scores), np.nan)
+        of_users[name][rows] = values
+    if exposure is not None:
+        exposure.add(ranks.first, block.histories[rows])
+    return TargetRankMetrics(of_users, metrics.compute_edge_ranks(ranks))
+
+
+def _explain(model: Model, score: str, user: int, error: CannotRank) -> OneclassError:
+    return OneclassError(
+        f"{model.name}, score {score!r}, user_index {user}: {error.reason}; its items cannot be ranked"
+    )
 
 
 def users_with_targets(part: Part) -> np.ndarray:

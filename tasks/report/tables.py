@@ -14,6 +14,9 @@ from oneclass.tasks.report.plotting import Row, Scale
 
 METRIC_LABELS = {
     "ndcg@100": "how many of the held-out likes are among the first 100, early ones counting more; 1 is perfect",
+    "ndcg@100_new_items": "the same of the likes of items that no model has seen, among such items",
+    "recall@20_new_items": "the share of these likes among the first 20 such items",
+    "mean_rank_new_items": "share of the other such items that one of these likes beats, ties lost",
     "ndcg@100_new": "the same of the likes that are new to the user, among items that are",
     "ndcg@100_repeated": "the same of the likes that the user had before, among the items of the history",
     "ndcg@20": "how many of the held-out likes are among the first 20, early ones counting more; 1 is perfect",

@@ -75,6 +75,7 @@ def insert_table(connection: duckdb.DuckDBPyConnection, name: str, rows: pl.Data
 TRAINING_RELATION = {  # the training edges of each protocol while it is split
     "strong_generalization": "roles where role = 'fit'",
     "leave_one_out": "leave_one_out_roles where role = 'train'",
+    "cold_items": "cold_items_roles where role = 'train'",
     "next_events": "next_events_roles where role in ('train', 'again')",
     NEXT_EVENTS_VALIDATION: "next_events_roles where role in ('train', 'again')",
     "given": "given_roles where role = 'train'",

@@ -1,4 +1,4 @@
-"""What is specific to a protocol or scheme: next_events, liang2018 and leave_one_out.
+"""What is specific to a protocol or scheme: next_events, liang2018, leave_one_out and cold_items.
 
 Leave one out holds out one edge of every user with two or more: the one with the lowest MD5 of
 `<seed>:leave_one_out:<user_id>:<item_id>`, as DuckDB's `md5_number`, by which the contract repeats the draw. The kernel
@@ -28,6 +28,7 @@ from oneclass.tasks.stores.warehouse import query, select
 logger = logging.getLogger(__name__)
 
 LIANG2018_SEED = 98765
+COLD_SHARE = 0.1  # of the items, and of the edges of the others
 
 
 def find_cut_day(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> date | None:
@@ -148,6 +149,26 @@ def make_leave_one_out(
     logger.info("leave_one_out, %s users, %s edges held out", f"{len(users):,}", f"{targets.nnz:,}")
     part = Part(stored_histories=None, targets=targets, users=users[rows], rows=rows)
     return SplitMatrices("leave_one_out", train, users, everything.items, {"test": part})
+
+
+def make_cold_items(connection: duckdb.DuckDBPyConnection, everything: SplitMatrices, seed: int) -> SplitMatrices:
+    """Fill `indexed.cold_items` and return its matrices; test users are training users.
+
+    Args:
+        everything: all edges, users and items by their indices.
+    """
+    connection.execute(sql.statement("split/cold_items"), {"seed": str(seed), "share": COLD_SHARE})
+    store_roles(connection, "cold_items", "cold_items_roles")
+    width = everything.train.shape[1]
+    everyone, train = load_csr(connection, TRAINING_RELATION["cold_items"], width)
+    users, targets = load_csr(connection, "cold_items_roles where role in ('held_out', 'new')", width)
+    # one row per item that is new, by index
+    new_items = "select item_index from cold_items_roles where role = 'new' group by item_index order by item_index"
+    columns = query(connection, new_items)["item_index"].to_numpy()
+    rows = np.searchsorted(everyone, users).astype(np.int32)
+    logger.info("cold_items, %s new items, %s edges held out", f"{len(columns):,}", f"{targets.nnz:,}")
+    part = Part(stored_histories=None, targets=targets, users=users, rows=rows, new_items=columns.astype(np.int32))
+    return SplitMatrices("cold_items", train, everyone, everything.items, {"test": part})
 
 
 def draw_held_out_items(

@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 
 from oneclass import sql
+from oneclass.tasks.attributes import load_version
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import TABLES
 from oneclass.tasks.binarize.weights import LikeSelection
@@ -19,6 +20,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS, is_fold
 from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization, validation
+from oneclass.tasks.split.features import Features
 from oneclass.tasks.split.matrix import add_event_ages, add_recency_ranks, load_csr, store_roles
 from oneclass.tasks.split.protocols import find_cut_day
 from oneclass.tasks.split.seen_items import SeenItems, SeenSetting, choose_seen_items, record_choice
@@ -51,6 +53,7 @@ class MatrixWriter:
         self._writer, self._written = writer, {}
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
+        self._features = Features.load(connection)
 
     def store(self, split: SplitMatrices, before: date | None = None) -> None:
         """Store a split, with recency ranks and event ages if they are kept; its relations must still exist.
@@ -69,10 +72,23 @@ class MatrixWriter:
         else:
             split = add_recency_ranks(self._connection, split) if self._order else split
             split = add_event_ages(self._connection, split, self._timed, before) if self._timed else split
+            split = self._features.add(split)
             if is_fold(split.protocol):
                 split = replace(split, parts={**split.parts, "validation": split.parts["test"]})
             numbered = replace(split, numbering=self._numbering)
             self._written[split.protocol] = self._writer.submit(matrices.store_split, self._home, numbered)
+
+    def require_item_features(self) -> None:
+        """Refuse cold_items without attributes.
+
+        Raises:
+            InputError: the data set has no attributes of items that count as features.
+        """
+        if self._features.items is None:
+            raise InputError(
+                "protocol cold_items: needs attributes of items, and the warehouse has none. Name the table and the "
+                "columns that count under [items] in the data set's TOML, or leave cold_items out of --protocols."
+            )
 
     def digests(self) -> dict[str, str]:
         """Return the digests of the stored splits by protocol, waiting for the writes.
@@ -193,6 +209,8 @@ def _open_cache(
         tables.append("raw.events")
     if by_time or is_given or settings.order:
         tables.append("raw.places")
+    if any(load_version(connection, side) for side in ("item", "user")):
+        tables.append("raw.attributes")
     likes, since, until = arguments.selection
     like_values = {**likes.model_dump(), "since": since, "until": until} if by_time or settings.times else {}
     return StageCache(
@@ -248,6 +266,11 @@ def _rewrite_splits(
         digest = "select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from left_out"
         drawn["drawn_left_out"] = query(connection, digest).item()
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
+        warehouse.drop_temporary(connection)
+    if "cold_items" in arguments.protocols:
+        assert everything is not None  # as above
+        matrix_writer.require_item_features()
+        matrix_writer.store(protocols.make_cold_items(connection, everything, arguments.seed))
         warehouse.drop_temporary(connection)
     if "next_events" in arguments.protocols:
         day, messages["next_events"] = _store_next_events(

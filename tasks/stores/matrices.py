@@ -37,6 +37,8 @@ class Part:
         explicit_negatives: (users, items), explicit negatives held out of the fit, in the log's proportion to the
             targets; None if none are held out.
         seen_items: whether rankings include the items of the histories.
+        new_items: int32, the columns without a training edge that are ranked among themselves, apart from the others;
+            None if all are ranked together.
     """
 
     stored_histories: csr_matrix | None
@@ -45,6 +47,7 @@ class Part:
     rows: np.ndarray | None = None
     explicit_negatives: csr_matrix | None = None
     seen_items: bool = False
+    new_items: np.ndarray | None = None
 
     @property
     def excluded(self) -> csr_matrix:
@@ -79,6 +82,7 @@ class SplitMatrices:
         recency_ranks: int32 (training edges,), in the order of `train`'s entries: recency rank, the number of the
             user's newer training edges; None if the split does not keep the order (`split.order`).
         event_ages: of the training edges, in the same order; None if the split does not keep the times (`split.times`).
+        user_features, item_features: float32 (training users, F) and (items, F), of their attributes; None without.
     """
 
     protocol: str
@@ -91,6 +95,8 @@ class SplitMatrices:
     explicit_negatives: csr_matrix | None = None
     recency_ranks: np.ndarray | None = None
     event_ages: EventAges | None = None
+    user_features: csr_matrix | None = None
+    item_features: csr_matrix | None = None
 
     @property
     def histories(self) -> csr_matrix:
@@ -103,7 +109,8 @@ class SplitMatrices:
         rows = None if part.rows is None else part.rows[selected]
         histories = part.histories[selected] if rows is None else self.histories[rows]
         negatives = None if part.explicit_negatives is None else part.explicit_negatives[selected]
-        return Part(histories, part.targets[selected], part.users[selected], rows, negatives, part.seen_items)
+        ranked = part.seen_items, part.new_items
+        return Part(histories, part.targets[selected], part.users[selected], rows, negatives, *ranked)
 
 
 @dataclass(frozen=True)
@@ -207,6 +214,8 @@ def load_split(
         _load_explicit_negatives(arrays, "train", description["shape"][1]),
         recency_ranks,
         event_ages,
+        _load_features(arrays, "user"),
+        _load_features(arrays, "item"),
     )
 
 
@@ -226,7 +235,13 @@ def _load_part(
         _load_matrix(arrays, f"{name}_targets", train.shape[1]),
         _load_explicit_negatives(arrays, name, train.shape[1]),
     )
-    return Part(histories, targets, arrays[f"{name}_users"], rows, negatives, seen_items)
+    new_items = arrays.get(f"{name}_new_items")
+    return Part(histories, targets, arrays[f"{name}_users"], rows, negatives, seen_items, new_items)
+
+
+def _load_features(arrays: dict[str, np.ndarray], side: str) -> csr_matrix | None:
+    count = arrays.get(f"{side}_features_width")
+    return None if count is None else _load_matrix(arrays, f"{side}_features", int(count))
 
 
 def _load_explicit_negatives(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix | None:
@@ -251,7 +266,13 @@ def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
     arrays |= _event_arrays("train", split.event_ages)
     if split.explicit_negatives is not None:
         arrays |= _csr_arrays("train_negatives", split.explicit_negatives)
+    for side, features in (("user", split.user_features), ("item", split.item_features)):
+        if features is not None:
+            width = np.int64(features.shape[1])
+            arrays |= {**_csr_arrays(f"{side}_features", features), f"{side}_features_width": width}
     for name, part in split.parts.items():
+        if part.new_items is not None:
+            arrays[f"{name}_new_items"] = part.new_items
         if part.explicit_negatives is not None:
             arrays |= _csr_arrays(f"{name}_negatives", part.explicit_negatives)
         arrays |= {**_csr_arrays(f"{name}_targets", part.targets), f"{name}_users": part.users}

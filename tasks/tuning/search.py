@@ -35,12 +35,15 @@ class ValidationData:
         train: (training users, items), the edges that every trial is fitted on.
         part: users with the edges to find.
         explicit_negatives: (training users, items); None if the log has none.
+        user_features, item_features: as in `SplitMatrices`.
     """
 
     metric: str
     train: csr_matrix
     part: Part
     explicit_negatives: csr_matrix | None = None
+    user_features: csr_matrix | None = None
+    item_features: csr_matrix | None = None
 
     @property
     def users(self) -> int:
@@ -64,7 +67,7 @@ def load_validation(
     """
     split, metric = matrices.load_split(home, matrices_digest, parts=("validation",)), PROTOCOLS[protocol].tuned_by
     if part := split.parts.get("validation"):
-        data = ValidationData(metric, split.histories, part, split.explicit_negatives)
+        data = ValidationData(metric, split.histories, part, split.explicit_negatives, *_features(split))
     else:
         with kernel_threads(home.limits.threads):
             data = _split_training_edges(split, metric, seed)
@@ -89,7 +92,11 @@ def _split_training_edges(split: SplitMatrices, metric: str, seed: int) -> Valid
     rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
     histories = copy_order(split.histories, train, ~chosen)
     part = Part(stored_histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
-    return ValidationData(metric, histories, part, split.explicit_negatives)
+    return ValidationData(metric, histories, part, split.explicit_negatives, *_features(split))
+
+
+def _features(split: SplitMatrices) -> tuple[csr_matrix | None, csr_matrix | None]:
+    return split.user_features, split.item_features
 
 
 def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> ValidationData:
@@ -108,7 +115,9 @@ def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> Val
     rows = None if part.rows is None else np.searchsorted(trained, part.rows[chosen]).astype(np.int32)
     negatives = None if whole.explicit_negatives is None else whole.explicit_negatives[trained][:, known].tocsr()
     sampled = Part(histories, targets, part.users[chosen], rows, seen_items=part.seen_items)
-    return ValidationData(whole.metric, train[:, known].tocsr(), sampled, negatives)
+    of_users = None if whole.user_features is None else whole.user_features[trained]
+    of_items = None if whole.item_features is None else whole.item_features[known]
+    return ValidationData(whole.metric, train[:, known].tocsr(), sampled, negatives, of_users, of_items)
 
 
 def _draw_rows(generator: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:

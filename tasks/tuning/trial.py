@@ -63,6 +63,8 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
             options = FitOptions(
                 validation=ValidationUsers(data.part.histories, data.part.targets) if stops else None,
                 explicit_negatives=data.explicit_negatives,
+                item_features=data.item_features,
+                user_features=data.user_features,
                 scratch=home.absolute().spill,
             )
             options = replace(options, on_epoch=checkpoints) if checkpoints else options

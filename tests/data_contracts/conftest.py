@@ -58,6 +58,8 @@ insert into indexed.strong_generalization
     from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into indexed.leave_one_out
     select user_index, item_index, if(item_index = 0, 'held_out', 'train') from indexed.interactions;
+insert into indexed.cold_items
+    select user_index, item_index, if((user_index, item_index) = (1, 3), 'held_out', 'train') from indexed.interactions;
 insert into indexed.next_events select user_index, item_index, 'dropped' from indexed.interactions;  -- none has a time
 insert into indexed.given
     select user_index, item_index, if(first_file_id = 2, 'test', 'train') from indexed.interactions;
@@ -197,6 +199,7 @@ def parameters():
         "held_out_users": None,
         "strong_generalization": True,
         "leave_one_out": True,
+        "cold_items": True,
         "next_events": True,
         "next_from": "2026-01-01",
         "given": True,

@@ -8,6 +8,7 @@ from oneclass.data_contracts.contracts import STAGES, load
 
 RUN = "'ml-1m 10:02:03'"
 METRIC = f"insert into evaluation.metrics values ({RUN}, 'given', 'm', 's',"
+COLD = f"insert into evaluation.metrics values ({RUN}, 'cold_items', 'm', 's',"
 NEXT = f"insert into evaluation.metrics values ({RUN}, 'next_events', 'm', 's',"
 COMPARED = f"insert into evaluation.comparisons values ({RUN}, 'given', 'm', 'a', 's',"
 BIN = f"insert into evaluation.ranks_by_degree values ({RUN}, 'm', 's',"
@@ -250,6 +251,16 @@ BREACHES = {
         ("pairs_agree", "update TABLE set model = 'm'"),
         ("like_comes_true", "update TABLE set pairs = 100, standard_error = 0.01 where pairs = 5"),
     ],
+    "indexed.cold_items": [
+        ("edges_agree", "insert into TABLE values (0, 0, 'train')"),
+        ("edges_agree", "insert into TABLE values (0, 8, 'train')"),
+        ("edges_agree", "delete from TABLE where user_index = 1"),
+        ("new_items_untrained", "update TABLE set role = 'new' where (user_index, item_index) = (0, 0)"),
+        ("held_out_by_hash", "update TABLE set role = 'new' where item_index = 0"),
+        ("held_out_by_hash", "update TABLE set role = 'held_out' where (user_index, item_index) = (0, 0)"),
+        ("held_out_by_hash", "update TABLE set role = 'train' where role = 'held_out'"),
+        ("held_out_by_hash", "update TABLE set role = 'dropped' where user_index = 0"),
+    ],
     "indexed.next_events": [
         ("edges_agree", "insert into TABLE values (0, 0, 'dropped')"),
         ("edges_agree", "insert into TABLE values (0, 8, 'dropped')"),
@@ -359,6 +370,9 @@ BREACHES = {
             ),
         ),
         ("users_positive", f"{METRIC} 'r', 1, 0, 0)"),
+        ("new_items_apart", f"{NEXT} 'ndcg@100_new_items', 0.5, 0, 3)"),
+        ("new_items_apart", f"{COLD} 'ndcg@100', 0.5, 0, 2)"),
+        ("new_items_apart", f"{COLD} 'ndcg@100', 0.5, null, 1); {COLD} 'ndcg@100_new_items', 0.5, null, 1)"),
         ("new_and_repeated_agree", f"{METRIC} 'ndcg@100', 0.5, 0, 3); {METRIC} 'ndcg@100_new', 0.5, 0, 3)"),
         ("new_and_repeated_agree", f"{NEXT} 'ndcg@100', 0.5, 0, 3); {NEXT} 'ndcg@100_new', 0.5, 0, 2)"),
         ("new_and_repeated_agree", f"{NEXT} 'ndcg@100', 0.5, 0, 3); {NEXT} 'ndcg@100_repeated', 0.5, 0, 4)"),

@@ -27,7 +27,7 @@ def shop():
 
 def test_the_usage_example_gives_what_it_shows():
     (example,) = doctest.DocTestFinder(recurse=False).find(FeatureEncoder, "FeatureEncoder")
-    assert doctest.DocTestRunner(verbose=False).run(example) == doctest.TestResults(failed=0, attempted=4)
+    assert doctest.DocTestRunner(verbose=False).run(example) == doctest.TestResults(failed=0, attempted=5)
 
 
 def dense(encoder, frame):

@@ -1,0 +1,164 @@
+"""The protocol cold_items: its draw, the features of its items, and its metrics, against a recount in plain Python."""
+
+import hashlib
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from oneclass.models.evaluation.new_items import OF_NEW_ITEMS
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate import evaluate
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
+from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.train import train
+from oneclass.tasks.tuning.search import load_validation
+
+USERS, ITEMS, SEED = 90, 60, 3
+
+
+def draw_log():
+    """Users who like the items of one genre; some with a single like."""
+    random = np.random.default_rng(0)
+    return sorted(
+        {
+            (f"u{user}", f"i{int(random.integers(ITEMS // 3)) * 3 + user % 3}")
+            for user in range(USERS)
+            for _ in range(1 if user % 4 == 0 else 14)
+        }
+    )
+
+
+def draw(text):
+    """DuckDB's md5_number is the digest's little-endian number."""
+    return int.from_bytes(hashlib.md5(text.encode()).digest(), "little") % 1000000007 / 1000000007 < 0.1
+
+
+def expected_roles(pairs):
+    roles = {}
+    for user, item in pairs:
+        is_new, held_out = draw(f"{SEED}:cold_item:{item}"), draw(f"{SEED}:cold_edge:{user}:{item}")
+        roles[user, item] = "new" if is_new else "held_out" if held_out else "train"
+    trained = {user for (user, _), role in roles.items() if role == "train"}
+    return {pair: role if pair[0] in trained else "dropped" for pair, role in roles.items()}
+
+
+@pytest.fixture
+def shop(home, tmp_path):
+    """The likes of a log whose items have a table, in a home."""
+    pairs = draw_log()
+    (log := tmp_path / "log.csv").write_text("user_id,item_id\n" + "".join(f"{user},{item}\n" for user, item in pairs))
+    genres = "".join(f"i{item},g{item % 3},{item % 7}\n" for item in range(ITEMS) if item != 8)
+    (tmp_path / "items.csv").write_text(f"item_id,genre,price\n{genres}")
+    items = AttributeTable(file=str(tmp_path / "items.csv"), category=("genre",), number=("price",))
+    ingest(home, Dataset(name=home.dataset, items=items), [log], "run")
+    binarize(home, BinarizeSettings(), "run")
+    return pairs
+
+
+def make_split(home, run_id="run", protocols=("cold_items",)):
+    return split(home, SplitSettings(), run_id, protocols=protocols, seed=SEED).digests
+
+
+def rows(home, query):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def list_ids(home, side):
+    return [name for (name,) in rows(home, f"select {side}_id from indexed.{side}s order by {side}_index")]
+
+
+def test_roles_and_matrices_are_those_of_the_hashes(home, shop):
+    stored, expected = matrices.load_split(home, make_split(home)["cold_items"]), expected_roles(shop)
+    assert {(user, item): role for user, item, role in rows(home, "from splits.cold_items")} == expected
+    assert set(expected.values()) == {"train", "held_out", "new", "dropped"}
+    users, items = list_ids(home, "user"), list_ids(home, "item")
+    part = stored.parts["test"]
+    for matrix, of_rows, roles in (
+        (stored.train, stored.users, {"train"}),
+        (part.targets, part.users, {"held_out", "new"}),
+    ):
+        found = {
+            (users[of_rows[row]], items[stored.items[column]]) for row, column in zip(*matrix.nonzero(), strict=True)
+        }
+        assert found == {pair for pair, role in expected.items() if role in roles}
+    assert {items[column] for column in part.new_items} == {
+        item for (_, item), role in expected.items() if role == "new"
+    }
+    assert not stored.train[:, part.new_items].nnz
+
+
+def test_features_are_of_the_columns_of_every_split(home, shop):
+    digests = make_split(home, protocols=("cold_items", "strong_generalization", "leave_one_out"))
+    names = list_ids(home, "item")
+    assert len(digests) >= 4
+    for digest in digests.values():
+        stored = matrices.load_split(home, digest)
+        assert stored.item_features.shape == (len(stored.items), 4) and stored.user_features is None
+        for column, features in zip(stored.items, stored.item_features.toarray(), strict=True):
+            number = int(names[column][1:])
+            expected = np.eye(3)[number % 3] if number != 8 else np.zeros(3)  # the table does not have it
+            assert features[:3].tolist() == expected.tolist() and (number == 8) <= (features[3] == 0)
+
+
+def test_a_sample_of_a_search_has_the_features_of_its_items(home, shop):
+    digest = make_split(home, protocols=("strong_generalization",))["all_edges"]
+    stored = matrices.load_split(home, digest)
+    found = load_validation(home, "leave_one_out", digest, 0, edges=400, items=30)
+    assert found.item_features.shape == (found.train.shape[1], 4) and found.train.shape[1] <= 30
+    order = np.argsort(-np.bincount(stored.train.indices), kind="stable")
+    assert (found.item_features != stored.item_features[np.sort(order[:30])]).nnz < found.item_features.nnz
+
+
+def test_metrics_are_those_of_a_recount(home, shop):
+    """The models' scores, ranked by sorting in plain Python: new items among new ones, known among known ones."""
+    digest = make_split(home)["cold_items"]
+    stored, digests = matrices.load_split(home, digest), {}
+    part = stored.parts["test"]
+    for model in ("popularity", "wmf", "mrf_dense"):
+        settings = MODELS[model].Settings(**({"factors": 8} if model == "wmf" else {}))
+        digests[model] = train(
+            home, "run", protocol="cold_items", matrices_digest=digest, model=model, settings=settings, seed=0
+        ).digest
+    evaluated = evaluate(home, "run", "cold_items", digest, digests)
+    assert evaluated.users == len(part.users) and not evaluated.failed
+    table = {
+        (model, metric): (value, users)
+        for model, metric, value, users in rows(home, "select model, metric, value, users from evaluation.metrics")
+    }
+    for model, of_fit in digests.items():
+        fitted, expected = fits.load_fit(home, model, of_fit), defaultdict(list)
+        scores = fitted.scores(part.histories, users=part.rows)
+        for row in range(len(part.users)):
+            own, wanted = set(part.histories[row].indices), set(part.targets[row].indices)
+            for suffix, candidates in (
+                ("_new_items", set(part.new_items)),
+                ("", set(range(ITEMS)) - set(part.new_items)),
+            ):
+                ranking = sorted(candidates - own, key=lambda column: (-scores[row, column], column))
+                places = [place for place, column in enumerate(ranking) if column in wanted]
+                if places:
+                    ideal = sum(1 / np.log2(place + 2) for place in range(len(places)))
+                    expected[f"ndcg@100{suffix}"].append(sum(1 / np.log2(place + 2) for place in places) / ideal)
+                    expected[f"recall@20{suffix}"].append(sum(place < 20 for place in places) / min(20, len(places)))
+        for metric, of_users in expected.items():
+            assert table[model, metric] == (pytest.approx(np.mean(of_users)), len(of_users)), (model, metric)
+    assert {metric for model, metric in table if model == "wmf"} >= OF_NEW_ITEMS.keys()
+    assert table["wmf", "ndcg@100_new_items"][0] > table["popularity", "ndcg@100_new_items"][0] + 0.2
+    compared = Counter(metric for (metric,) in rows(home, "select metric from evaluation.comparisons"))
+    assert compared["ndcg@100_new_items"] == compared["ndcg@100"] == 3
+
+
+def test_without_attributes_the_protocol_says_what_to_write(home, log_events):
+    log_events([(user, item, 1, None) for user, item in draw_log()])
+    binarize(home, BinarizeSettings(), "run")
+    with pytest.raises(InputError, match=r"protocol cold_items: needs attributes of items.*under \[items\]"):
+        make_split(home)
