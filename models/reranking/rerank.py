@@ -7,8 +7,8 @@ recommendation diversity. NeurIPS 2018.
 
 A user's candidates i have scores s_i and unit vectors v_i. The relevance is r_i = (s_i - min s) / (max s - min s) over
 the candidates, so that a strength means the same for every user and model; s(i, j) = (1 + v_i . v_j) / 2 is the
-similarity, and t in [0, 1] the strength. At t = 0 both take the best n. Ties go to the candidate that comes first. What
-is picked keeps the order of the scores, which costs no variety and least accuracy.
+similarity, and t in [0, 1] the strength. At t = 0 both keep the order of the scores. Ties go to the candidate that
+comes first. A list shows what is picked in the order of the scores: that costs no variety and least accuracy.
 
 `mmr` picks in turn the candidate of the largest
 
@@ -50,10 +50,10 @@ def rerank(
         scores: float32 (block, N), finite where there is a candidate.
         vectors: float32 (items, K), rows of length 1 or 0 (`models.reranking.vectors`).
         n: length of the lists.
-        strength: t, from 0 (the best n) to 1 (variety alone).
+        strength: t, from 0 (the order of the scores) to 1 (variety alone).
 
     Returns:
-        int64 (block, n): positions among the user's candidates, ascending; then -1 where there are no more.
+        int64 (block, n): positions among the user's candidates in the order of the picks; -1 where there are no more.
     """
     picked = np.full((len(candidates), n), -1, dtype=np.int64)
     _rerank_rows(
@@ -79,7 +79,6 @@ def _rerank_rows(candidates, scores, vectors, strength, is_dpp, picked):
             _pick_determinantal(columns, relevance, vectors, strength, picked[user])
         else:
             _pick_marginal(columns, relevance, vectors, strength, picked[user])
-        picked[user, : min(count, picked.shape[1])].sort()
 
 
 @njit(cache=True, nogil=True)
