@@ -236,21 +236,22 @@ def _forget(given: ForgetParameters, run: "RunSettings | None") -> str:
 
 
 def _recommend(given: RecommendParameters) -> str:
-    """Recommendations from what is published, for a user of the logs or for any history."""
-    if (given.user is None) == (not given.history):
-        raise InputError("--user and --item: give one of them.")
+    """Recommendations from what is published, for a user of the logs or for any history, or a list for everybody."""
+    if sum([given.user is not None, bool(given.history), given.list_ is not None]) != 1:
+        raise InputError("--user, --item and --list: give one of them.")
     if given.n is not None and given.n < 1:
         raise InputError(f"--n {given.n}: must be at least 1.")
     from oneclass.tasks import datasets
     from oneclass.tasks.recommend import load, text
     from oneclass.tasks.stores import home
 
-    root = home.resolve_root(given.home)
-    shop = load(root, datasets.load_dataset(given.dataset, root).name)
+    shop = load(root := home.resolve_root(given.home), datasets.load_dataset(given.dataset, root).name)
+    if given.list_ is not None:
+        found = shop.list_items(given.list_, given.n or 20, category=given.category, window_days=given.window_days)
+        return text.format_list(shop, found, given.list_, as_json=given.json_)
     within = cli.split_lists(shop.unknown, "--within", given.within)
     without = cli.split_lists(shop.unknown, "--without", given.without)
-    filters = {"within": within or None, "without": without, "seen": given.seen}
-    filters |= {"placement": given.placement, "where": given.where}
+    filters = {"within": within or None, "without": without} | given.model_dump(include={"seen", "placement", "where"})
     unknown = shop.unknown([*given.history, *within])
     if given.user is not None:
         found = shop.recommend_for(given.user, given.n, **filters)

@@ -301,6 +301,15 @@ class RecommendParameters(DatasetParameters):
     where: Annotated[str | None, Flag("SQL")] = Field(
         None, description='a condition on the columns that rules may name, such as "stock > 0"'
     )
+    list_: Annotated[Literal["popular", "trending", "new"] | None, Flag(name="--list")] = Field(
+        None, description="a list for everybody, instead of --user"
+    )
+    category: Annotated[str | None, Flag("NAME")] = Field(
+        None, description="of --list: a category of the items' attributes; all items by default"
+    )
+    window_days: Annotated[int | None, Flag("N")] = Field(
+        None, description="of --list: one of publish.list_windows; by default the longest"
+    )
     within: Annotated[list[str], Flag("ID")] = Field([], description="items to choose among; all by default")
     without: Annotated[list[str], Flag("ID")] = Field([], description="items to leave out")
     seen: Annotated[Literal["include", "exclude"] | None, Flag()] = Field(

@@ -52,7 +52,7 @@ def write_publication_tables(
         home, folder, _iterate_tables(connection, run_ids, RUN_TABLES if reusable else PUBLISHED_TABLES)
     )
     copied = {"evaluation.parquet": "evaluation_of_run", "evaluation.csv": "evaluation_of_run"}
-    copied |= {publications.LISTS_FILE: "published.lists"}
+    copied |= {published_model.LISTS_FILE: "published.lists"}
     if not reusable:
         copied[publications.RECOMMENDATIONS_FILE] = "published.recommendations"
         if warehouse.fetch_row(connection, "select count(*) > 0 from published.placements")[0]:

@@ -17,6 +17,8 @@ from scipy.stats import binom
 from oneclass import sql
 from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_benjamini_hochberg
 from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.rules.lists import find_eligible_items
+from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
 from oneclass.tasks.stores import warehouse
 
 LISTS = ("popular", "trending", "new")
@@ -24,11 +26,19 @@ MIN_TREND_LIKES = 5
 PRIOR_LIKES = 5.0  # of the shrunken ratio
 
 
-def store_lists(connection: duckdb.DuckDBPyConnection, settings: PublishSettings) -> None:
-    """Rewrite `published.lists` from the curated likes and the categories of the items' attributes."""
+def store_lists(
+    connection: duckdb.DuckDBPyConnection, settings: PublishSettings, declared: DeclaredRules = NO_RULES
+) -> None:
+    """Rewrite `published.lists` from the curated likes and the categories of the items' attributes.
+
+    Args:
+        declared: its rules for all lists decide which items are listed: the eligible ones that are not banned.
+    """
     (has_times,) = warehouse.fetch_row(connection, "select count(last_at) > 0 from indexed.interactions")
     windows = settings.list_windows if has_times else [None]
     counted = pl.concat(rate_trends(warehouse.select(connection, "lists/counts", days=days)) for days in windows)
+    if not declared.are_empty:
+        counted = counted.filter(find_eligible_items(connection, declared)[counted["item_index"]])
     connection.register("counted", counted)
     connection.execute("delete from published.lists")
     connection.execute(sql.statement("lists/lists"), {"alpha": ALPHA, "length": settings.list_length})

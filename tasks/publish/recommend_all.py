@@ -11,6 +11,7 @@ import polars as pl
 from oneclass import sql
 from oneclass.models.base import Model
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.reranking import project_items
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import select_lists
@@ -96,6 +97,7 @@ def compute_recommendations(
     serial = model.matrices_on(split.train.shape[1], split.train.nnz) > 0
     yield from imap(executor, recommend_batch, home, calls, label=f"{spec.model}: recommend", serial=serial)
     _load_model_and_split.cache_clear()
+    _load_vectors.cache_clear()
 
 
 def recommend_batch(
@@ -108,12 +110,18 @@ def recommend_batch(
     for start in range(first, end, step):
         stop = min(start + step, end)
         selected = _select_rows(selections, slice(start - first, stop - first))
-        blocks += _recommend_rows(model, split, spec, np.arange(start, stop, dtype=np.int32), selected)
+        blocks += _recommend_rows(home, model, split, spec, np.arange(start, stop, dtype=np.int32), selected)
     return pl.concat(blocks)
 
 
 def _select_rows(selections: ListSelections | None, rows: slice) -> ListSelections | None:
     return selections and {name: selection.for_rows(rows) for name, selection in selections.items()}
+
+
+@lru_cache_last
+def _load_vectors(home: Home, matrices_digest: str) -> np.ndarray:
+    """Project the items for lists with variety, cached between batches."""
+    return project_items(matrices.load_split(home, matrices_digest).train)
 
 
 @lru_cache_last
@@ -123,6 +131,7 @@ def _load_model_and_split(home: Home, spec: RecommendationSpec) -> tuple[Model, 
 
 
 def _recommend_rows(
+    home: Home,
     model: Model,
     split: matrices.SplitMatrices,
     spec: RecommendationSpec,
@@ -140,7 +149,8 @@ def _recommend_rows(
     scores = model.scores(histories, users=rows, score=spec.score)
     for placement, selection in selections.items():
         with kernel_threads(model.threads):
-            ids, values = select_lists(scores, histories, selection)
+            vectors = None if selection.diversity is None else _load_vectors(home, spec.matrices_digest)
+            ids, values = select_lists(scores, histories, selection, vectors)
         yield _build_frame(model, split, rows, placement, ids, values)
 
 

@@ -59,8 +59,8 @@ class PublishSettings(PromotionLimits):
     list_windows: list[Annotated[int, Field(ge=1, le=36_500)]] = Field(
         [7, 30],
         min_length=1,
-        description="Days before the last like over which the lists for everybody count; the first is the default of "
-        "who reads them.",
+        description="Days before the last like over which the lists for everybody count; readers get those of the "
+        "longest unless they ask for another.",
     )
     list_length: int = Field(50, ge=1, le=1000, description="Items in each list for everybody.")
     titles: str | None = Field(

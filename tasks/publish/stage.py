@@ -106,7 +106,7 @@ def publish(
         sources = {"lists": cache and cache.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
         parameters["lists_made"] = decision is None or decision.promoted
         if parameters["lists_made"]:
-            lists.store_lists(connection, settings)
+            lists.store_lists(connection, settings, declared)
             files.write_publication_tables(
                 connection, home, run_ids, table, folder, publications.find_reusable_publication(home, **sources)
             )

@@ -2,6 +2,7 @@
 most.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,7 @@ def rank_items(
     without: np.ndarray | None = None,
     exclude_seen: bool = True,
     selection: Selection | None = None,
+    vectors: Callable[[], np.ndarray] | None = None,
 ) -> RankedItems:
     """Return the best items for each history.
 
@@ -52,11 +54,13 @@ def rank_items(
         within, without: for a single user: sorted columns to choose among, and columns to leave out.
         exclude_seen: whether to leave out the items of the history.
         selection: by rules, of these users; it takes the place of `n` and of the arguments that follow `users`.
+        vectors: returns those of the items, for a selection with variety.
     """
     if selection is not None:
         with kernel_threads(model.threads):
             scores = model.scores(histories, users=users, score=score)
-            items, best = select_lists(scores, histories, selection)
+            is_diverse = vectors is not None and selection.diversity is not None
+            items, best = select_lists(scores, histories, selection, vectors() if is_diverse else None)
             return _describe(model, histories, users, items, best)
     n = min(n, model.item_count)
     indptr, excluded = histories.indptr, histories.indices

@@ -11,8 +11,9 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models import registry
 from oneclass.models.numerics.sequential_histories import with_event_ages
+from oneclass.models.reranking import project_items
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.recommend import frames, ranking
+from oneclass.tasks.recommend import frames, item_lists, ranking
 from oneclass.tasks.recommend.ranking import RankedItems
 from oneclass.tasks.recommend.rules import PublishedRules
 from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids, normalize_id
@@ -67,7 +68,7 @@ class Recommender:
         self.model, self.score = published.model, published.score
         self.seen = published_model.seen_choice(published.publication)
         self.items, self.users = published.items, published.users
-        self._histories = published.histories
+        self._histories, self._lists = published.histories, published.lists
         self.fitted = registry.load_model(published.model, published.fit, threads=threads)
         self.names = ItemVocabulary(dataset, self.items)
         self.rules = PublishedRules(published)
@@ -190,6 +191,7 @@ class Recommender:
                 users=block_rows,
                 exclude_seen=exclude_seen,
                 selection=selection,
+                vectors=lambda: self._item_vectors,
             )
             blocks.append(frames.user_frame(ranked, names[block], self.names))
         return pl.concat(blocks)
@@ -210,6 +212,30 @@ class Recommender:
         except ValueError as error:
             raise InputError(f"{self.dataset}: {error}.") from error
         return frames.item_frame(RankedItems(items, scores), self.names).select("item_id", "title", "score")
+
+    def list_items(
+        self, name: item_lists.ListName, n: int = 20, *, category: str | None = None, window_days: int | None = None
+    ) -> pl.DataFrame:
+        """Return the first n items of a list for everybody.
+
+        Args:
+            name: `popular`, `trending` or `new`.
+            category: of the items' attributes; the list of all items by default.
+            window_days: one of publish.list_windows, by default the longest.
+
+        Returns:
+            item_id, title, value (what ranks it), users, expected_users and p_value (null but of trending items); best
+            first. `published.lists` says what these are.
+
+        Raises:
+            InputError: there is no such list, category or window, or an earlier version published without lists.
+            ValueError: n is below 1.
+        """
+        if self._lists is None:
+            raise InputError(f"{self.dataset}: was published by an earlier version, without lists. Run a night again.")
+        found = item_lists.find_list(self._lists, name, category, window_days).head(_check_count(n))
+        titles = self.items.select("item_id", "title")
+        return found.join(titles, on="item_id", how="left", maintain_order="left").select(item_lists.LIST_COLUMNS)
 
     def history(self, user_id: str) -> list[str]:
         """Return the items that a user of the logs likes: oldest first if the run stored the order of likes
@@ -253,6 +279,11 @@ class Recommender:
         """Whether scores are sums of contributions of the items in the history."""
         first = np.zeros(1, dtype=np.int32)
         return self.fitted.contributions(self.names.history(first, recency_ranks=first), first) is not None
+
+    @functools.cached_property
+    def _item_vectors(self) -> np.ndarray:
+        """Unit vectors for lists with variety."""
+        return project_items(self._histories)
 
     @functools.cached_property
     def _reads_order(self) -> bool:
@@ -306,7 +337,16 @@ class Recommender:
         excluded = None if without is None else self.names.column_indices(without, "without")
         choice = {"within": columns, "without": excluded, "exclude_seen": self._excludes_seen(seen)}
         selection = self.rules.select(history, n, rows=row, placement=placement, where=where, **choice)
-        ranked = ranking.rank_items(self.fitted, self.score, history, n, users=row, selection=selection, **choice)
+        ranked = ranking.rank_items(
+            self.fitted,
+            self.score,
+            history,
+            n,
+            users=row,
+            selection=selection,
+            vectors=lambda: self._item_vectors,
+            **choice,
+        )
         return frames.item_frame(ranked, self.names)
 
     def _excludes_seen(self, seen: SeenChoice | None) -> bool:

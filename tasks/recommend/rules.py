@@ -104,7 +104,8 @@ class PublishedRules:
             allowed[within if within is not None else []] = True
             allowed[without if without is not None else []] = False
             constraints = restrict(constraints, allowed)
-        return Selection(n, constraints, sets, self._find_excluded(rows), exclude_seen)
+        diversity = self.declared.placements[placement].diversity if placement else None
+        return Selection(n, constraints, sets, self._find_excluded(rows), exclude_seen, diversity)
 
     def _find_excluded(self, rows: np.ndarray | None) -> csr_matrix | None:
         """Return what rules keep from users of the publication."""

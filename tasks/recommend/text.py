@@ -46,3 +46,20 @@ def build_answer(recommender: Recommender, recommended: pl.DataFrame, unknown: S
         "unknown": list(unknown),
         "items": recommended.to_dicts(),
     }
+
+
+def format_list(recommender: Recommender, items: pl.DataFrame, name: str, *, as_json: bool) -> str:
+    """Format a list for everybody as a table, best first, or as a line of JSON."""
+    if as_json:
+        return json.dumps(build_list_answer(recommender, items))
+    rows = [["", "item", "title", "value", "users"]]
+    for rank, row in enumerate(items.iter_rows(named=True), 1):
+        title = truncate(row["title"] or "", TITLE_WIDTH)
+        rows.append([str(rank), row["item_id"], title, f"{row['value']:.4g}", str(row["users"])])
+    head = f"{recommender.dataset}, published {recommender.published_at:%Y-%m-%d %H:%M} UTC: {name} items"
+    return "\n\n".join([head, format_grid(rows) if len(items) else "The list is empty."])
+
+
+def build_list_answer(recommender: Recommender, items: pl.DataFrame) -> dict[str, Any]:
+    """Return plain data: the publication, and a record per item."""
+    return {"dataset": recommender.dataset, "publication": recommender.publication, "items": items.to_dicts()}

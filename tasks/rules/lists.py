@@ -2,6 +2,7 @@
 
 import duckdb
 import numpy as np
+import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.tasks.attributes import load_attributes
@@ -23,19 +24,33 @@ def load_selections(
     Raises:
         InputError: a rule names a column that the tables of attributes do not have.
     """
-    items = warehouse.select(connection, "published/items")
-    users = warehouse.select(connection, "rules/users")
-    attributes = load_attributes(connection, "item"), load_attributes(connection, "user")
-    catalogue = Catalogue(items["item_id"], items["users"], *attributes)
+    users, catalogue = warehouse.select(connection, "rules/users"), load_catalogue(connection)
     described = catalogue.describe_users(users["user_id"], users["items"])
-    excluded = load_excluded(connection, declared, len(users), len(items))
+    excluded = load_excluded(connection, declared, len(users), len(catalogue.item_ids))
     selections: ListSelections = {}
     for name in (None, *declared.placements):
         compiled = compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds, name)
         sets, constraints = Selector(compiled, catalogue).constrain(described)
-        n = top_n if name is None else declared.placements[name].n or top_n
-        selections[name] = Selection(n, constraints, sets, excluded, exclude_seen)
+        placement = declared.placements.get(name or "")
+        n = placement and placement.n or top_n
+        diversity = placement and placement.diversity
+        selections[name] = Selection(n, constraints, sets, excluded, exclude_seen, diversity)
     return selections
+
+
+def find_eligible_items(connection: duckdb.DuckDBPyConnection, declared: DeclaredRules) -> np.ndarray:
+    """Return bool (items,), the items that everybody may see: those that a user may who is not known."""
+    catalogue = load_catalogue(connection)
+    selector = Selector(compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds), catalogue)
+    nobody = catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([0]))
+    return selector.constrain(nobody)[1].eligible[0]
+
+
+def load_catalogue(connection: duckdb.DuckDBPyConnection) -> Catalogue:
+    """Return the items that are liked, by index, and the attributes."""
+    items = warehouse.select(connection, "published/items")
+    attributes = load_attributes(connection, "item"), load_attributes(connection, "user")
+    return Catalogue(items["item_id"], items["users"], *attributes)
 
 
 def load_excluded(

@@ -13,6 +13,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
+from oneclass.models.reranking import select_diverse_items
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.expressions import (
     ITEM_USERS,
@@ -153,6 +154,7 @@ class Selection:
         sets: the set of each user.
         excluded: (users, items), what users must not get beside the items of their histories; None for nothing.
         exclude_seen: whether to leave out the items of the histories.
+        diversity: how strongly lists are picked for variety; None for the best items.
     """
 
     n: int
@@ -160,6 +162,7 @@ class Selection:
     sets: np.ndarray
     excluded: csr_matrix | None = None
     exclude_seen: bool = True
+    diversity: float | None = None
 
     def for_rows(self, rows: slice) -> "Selection":
         """Return the selection of some of the users."""
@@ -170,26 +173,33 @@ class Selection:
         """Return a digest of all that decides what is selected from scores."""
         excluded = () if self.excluded is None else (self.excluded.indptr, self.excluded.indices)
         arrays = (*vars(self.constraints).values(), self.sets, *excluded)
-        digest = hashlib.sha256(repr((self.n, self.exclude_seen)).encode())
+        digest = hashlib.sha256(repr((self.n, self.exclude_seen, self.diversity)).encode())
         for array in arrays:
             if isinstance(array, np.ndarray):
                 digest.update(repr((array.shape, array.dtype)).encode() + array.tobytes())
         return digest.hexdigest()
 
 
-def select_lists(scores: np.ndarray, histories: csr_matrix, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+def select_lists(
+    scores: np.ndarray, histories: csr_matrix, selection: Selection, vectors: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the lists of a block of users: ids and scores, (block, n), padded with -1 and -inf.
 
     Args:
         scores: float32 (block, items).
         histories: (block, items).
+        vectors: of the items, `models.reranking.project_items`; needed if the selection has a `diversity`.
     """
     indptr, indices = np.zeros(len(scores) + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
     if selection.exclude_seen:
         indptr, indices = histories.indptr, histories.indices
     if selection.excluded is not None:
         indptr, indices = _unite_rows(indptr, indices, selection.excluded)
-    return select_top_items(scores, indptr, indices, selection.sets, selection.constraints, selection.n)
+    arguments = scores, indptr, indices, selection.sets, selection.constraints, selection.n
+    if selection.diversity is None:
+        return select_top_items(*arguments)
+    assert vectors is not None
+    return select_diverse_items(*arguments, vectors=vectors, strength=selection.diversity)
 
 
 def _unite_rows(indptr: np.ndarray, indices: np.ndarray, other: csr_matrix) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,5 @@
-"""The endpoints `/recommend`, `/similar`, `/health`, `/report/` (the last run's report) and `/docs` (the API for
-people).
+"""The endpoints `/recommend`, `/similar`, `/lists/NAME`, `/health`, `/report/` (the last run's report) and `/docs` (the
+API for people).
 
 A response takes about a millisecond of processor time, so the event loop handles requests one by one; a pool of threads
 would cost more than it gains.
@@ -9,12 +9,13 @@ import warnings
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi import FastAPI, HTTPException, Path, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
 from pydantic import BaseModel, Field
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender, UnknownItems, text
+from oneclass.tasks.recommend.item_lists import ListName
 from oneclass.tasks.serve import description
 from oneclass.tasks.serve.access import AccessControl, AccessRules
 from oneclass.tasks.serve.reloader import PublicationWatcher
@@ -49,6 +50,25 @@ class Answer(BaseModel):
     score: str
     unknown: list[str]
     items: list[Item]
+
+
+class ListedItem(BaseModel):
+    """One item of a list for everybody; `published.lists` says what value, users, expected_users and p_value are."""
+
+    item_id: str
+    title: str | None
+    value: float
+    users: int
+    expected_users: float | None
+    p_value: float | None
+
+
+class ListAnswer(BaseModel):
+    """A list for everybody, best first, and its publication."""
+
+    dataset: str
+    publication: str
+    items: list[ListedItem]
 
 
 class Health(BaseModel):
@@ -122,6 +142,20 @@ def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | Non
         """The items most similar to one."""
         shop = watcher.shop
         return JSONResponse(text.build_answer(shop, shop.similar_items(item, n), []))
+
+    @app.get("/lists/{name}", response_model=ListAnswer)
+    async def lists(
+        name: Annotated[ListName, Path(description="the list")],
+        category: Annotated[str | None, Query(description="of the items' attributes; all items by default")] = None,
+        window_days: Annotated[
+            int | None, Query(description="one of publish.list_windows; by default the longest")
+        ] = None,
+        n: Count = 20,
+    ) -> Any:
+        """Popular, trending or new items, for everybody."""
+        shop = watcher.shop
+        items = shop.list_items(name, n, category=category, window_days=window_days)
+        return JSONResponse(text.build_list_answer(shop, items))
 
     @app.get("/health", response_model=Health)
     async def health() -> Any:

@@ -62,5 +62,9 @@ def _example_urls(recommender: Recommender) -> dict[str, list[str]]:
     examples = {
         "/recommend": [{"user": user, "n": 5} for user in users] + [{"item": items, "n": 5}],
         "/similar": [{"item": item, "n": 5} for item in items[:1]],
+        "/lists/{name}": [{"n": 5}],
     }
-    return {path: [f"{path}?{urlencode(query, doseq=True)}" for query in queries] for path, queries in examples.items()}
+    return {
+        path: [f"{path.format(name='popular')}?{urlencode(query, doseq=True)}" for query in queries]
+        for path, queries in examples.items()
+    }

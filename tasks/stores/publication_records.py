@@ -12,7 +12,7 @@ import duckdb
 
 from oneclass.tasks.stores import checksums, durable, publications
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.published_model import MANIFEST_FILE
+from oneclass.tasks.stores.published_model import LISTS_FILE, MANIFEST_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def restore_lists(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     for table, file in (
         ("recommendations", publications.RECOMMENDATIONS_FILE),
         ("placements", publications.PLACEMENTS_FILE),
-        ("lists", publications.LISTS_FILE),
+        ("lists", LISTS_FILE),
     ):
         connection.execute(f"delete from published.{table}")
         if (folder / file).exists():

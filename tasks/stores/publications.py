@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 DATABASE_FILE = "published.duckdb"
 RECOMMENDATIONS_FILE = "recommendations.parquet"
-LISTS_FILE = "lists.parquet"
 PLACEMENTS_FILE = "placements.parquet"  # only if the data set has placements
 REUSABLE_FILES = (DATABASE_FILE, RECOMMENDATIONS_FILE, PLACEMENTS_FILE)
 ROWS_PER_BATCH = 1 << 17

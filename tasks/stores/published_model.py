@@ -28,6 +28,7 @@ SeenChoice = Literal["include", "exclude"]
 
 MANIFEST_FILE = "manifest.json"
 MODEL_FOLDER = "model"
+LISTS_FILE = "lists.parquet"  # of `published.lists`; absent in publications of earlier versions
 MATRIX_FILES = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
 RECENCY_RANKS_FILE = "train_places.npy"  # only if the split keeps the order of likes
 ATTRIBUTES_FILE = "{}_attributes.parquet"  # of a side, only if the data set has such a table
@@ -51,6 +52,7 @@ class PublishedModel:
         rules: those that its lists obey, as plain data; empty without any.
         excluded: (users, items), what rules keep from each user; None without such rules.
         item_attributes, user_attributes: of `tasks.attributes.load_attributes`; None where the data set has no table.
+        lists: of `published.lists`; None if an earlier version published.
     """
 
     publication: dict[str, Any]
@@ -65,6 +67,7 @@ class PublishedModel:
     user_attributes: pl.DataFrame | None
     rules: dict[str, Any]
     excluded: csr_matrix | None
+    lists: pl.DataFrame | None
 
 
 def write_published_model(
@@ -170,7 +173,7 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
         )
     try:
         facts = checksums.load_checked_facts(
-            publication, MANIFEST_FILE, lambda name: name.startswith(f"{MODEL_FOLDER}/")
+            publication, MANIFEST_FILE, lambda name: name.startswith(f"{MODEL_FOLDER}/") or name == LISTS_FILE
         )
     except checksums.DamagedFile as error:
         raise checksums.DamagedFile(f"{error}. What is published is not trusted; run {run} again.") from error
@@ -195,6 +198,7 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
         user_attributes=_read_attributes(folder, "user"),
         rules=_read_rules(folder),
         excluded=_read_excluded(folder, len(items)),
+        lists=pl.read_parquet(file) if (file := publication / LISTS_FILE).exists() else None,
     )
 
 

@@ -99,6 +99,14 @@ def test_the_documented_kinds_of_events_are_taken(tmp_path):
     assert (dataset.events["return"], dataset.half_life_days, dataset.columns.event) == (-5, 90, ("action",))
 
 
+def test_the_documented_placement_is_taken(tmp_path):
+    shown = next(block for block in indented(page("docs/how-to/lists.md")) if block.startswith("[placements"))
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "shop.toml").write_text(shown)
+    declared = datasets.load_dataset("shop", tmp_path).declared_rules
+    assert (declared.placements["home"].n, declared.placements["home"].diversity) == (20, 0.3)
+
+
 def test_the_two_commands_of_the_readme_stand_on_one_line_each():
     lines = [
         line
@@ -150,6 +158,7 @@ README, RECOMMEND = page("README.md"), page("docs/how-to/recommend.md")
 GUIDES = [
     "how-to/datasets",
     "how-to/recommend",
+    "how-to/lists",
     "how-to/arrivals",
     "explanation/pipeline",
     "explanation/evaluation",

@@ -59,8 +59,8 @@ def test_lists_with_commas_work_with_a_warning(asked, capsys):
     ("given", "message"),
     [
         (["--user", "nobody"], "user nobody: is not among the"),
-        (["--user", "7", "--item", "1"], "--user and --item: give one of them"),
-        ([], "--user and --item: give one of them"),
+        (["--user", "7", "--item", "1"], "--user, --item and --list: give one of them"),
+        ([], "--user, --item and --list: give one of them"),
         (["--user", "7", "--n", "0"], "--n 0: must be at least 1"),
         (["--user", "7", "--dataset", "ml-latest-smal"], "unknown. Did you mean ml-latest-small?"),
         (

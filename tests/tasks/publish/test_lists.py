@@ -16,6 +16,7 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.publish import lists
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
 from oneclass.tasks.stores import warehouse
 from tests.conftest import real_log
 
@@ -23,9 +24,9 @@ SETTINGS = PublishSettings(list_windows=[3, 20], list_length=15)
 START = datetime(2026, 1, 1)
 
 
-def store(home, settings=SETTINGS):
+def store(home, settings=SETTINGS, declared=NO_RULES):
     """The rows of `published.lists`, by list and window."""
-    publish(home, "run", settings)
+    publish(home, "run", settings, declared=declared)
     assert pl.read_parquet(home.published / "lists.parquet").equals(warehouse_rows(home, "from published.lists"))
     found = defaultdict(list)
     for row in warehouse_rows(home, "from published.lists order by list, window_days, rank").iter_rows(named=True):
@@ -169,6 +170,10 @@ def test_categories_have_lists_of_their_own(home, tmp_path):
         ("popular", None, "b"): ["i1", "i2"],
         ("popular", None, "c"): ["i1"],
     }
+    rules = Rules(banned=["i0"], eligible="coalesce(department, 'none') <> 'c' or history.items > 0")
+    obeying = store(home, declared=DeclaredRules(rules=rules))
+    found = {key: [row["item_id"] for row in rows] for key, rows in obeying.items()}
+    assert found == {("popular", None): ["i2", "i3"], ("popular", None, "a"): ["i2"], ("popular", None, "b"): ["i2"]}
 
 
 def test_no_trend_is_called_where_all_items_move_alike():

@@ -1,0 +1,118 @@
+"""Lists for everybody: what Python, the command and HTTP answer is what `published.lists` has."""
+
+import asyncio
+import json
+from datetime import datetime, timedelta
+
+import httpx
+import numpy as np
+import polars as pl
+import pytest
+
+from oneclass.flows import commands
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.recommend import load
+from oneclass.tasks.serve import reloader
+from oneclass.tasks.serve.app import create_app
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
+from tests.conftest import home_in
+from tests.tasks.conftest import publish_model
+
+GENRES = ("a", "b")
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    """A home whose publication has lists of all kinds, and what answers from it; i7 is wanted of late, i8 is new."""
+    folder = tmp_path_factory.mktemp("listed")
+    home, random, lines = home_in(folder), np.random.default_rng(0), []
+    for _ in range(4000):
+        day = 60 * random.random()
+        item = int(random.zipf(1.3)) % 7
+        if day > 55:
+            item = random.choice([7, 7, 8, item])
+        item = 7 if random.random() < 0.02 else item
+        time = datetime(2026, 1, 1) + timedelta(seconds=int(day * 86400))
+        lines.append(f"u{random.integers(500)},i{item},{time}")
+    (log := folder / "log.csv").write_text("\n".join(["user_id,item_id,time", *lines]) + "\n")
+    table = "item_id,genre\n" + "".join(f"i{item},{GENRES[item % 2]}\n" for item in range(9))
+    (folder / "items.csv").write_text(table)
+    home.root.mkdir()
+    (home.root / "titles.csv").write_text("item_id,title\ni7,Seven\n")
+    items = AttributeTable(file=str(folder / "items.csv"), category=["genre"])
+    ingest(home, Dataset(name="small", items=items), [log], "run")
+    binarize(home, BinarizeSettings(), "run")
+    digests = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests
+    publish_model(home, digests[ALL_EDGES], "popularity", "run", list_windows=[5, 30])
+    return home, load(home.root, "small")
+
+
+def test_a_list_is_that_of_the_table_with_titles(listed):
+    home, shop = listed
+    table = pl.read_parquet(home.published / "lists.parquet")
+    for (name, category, days), rows in table.partition_by("list", "category", "window_days", as_dict=True).items():
+        found = shop.list_items(name, 99, category=category, window_days=days)
+        columns = ["item_id", "value", "users", "expected_users", "p_value"]
+        assert found.select(columns).equals(rows.sort("rank").select(columns)) and len(found)
+        assert shop.list_items(name, 1, category=category, window_days=days).equals(found.head(1))
+    assert shop.list_items("trending", category="b").equals(shop.list_items("trending", category="b", window_days=30))
+    assert shop.list_items("trending", window_days=5)["item_id"].to_list() == ["i7"]
+    assert shop.list_items("trending", window_days=5)["title"].to_list() == ["Seven"]
+    assert shop.list_items("trending", category="a", window_days=5).is_empty()
+    assert shop.list_items("new", window_days=5)["item_id"].to_list() == ["i8"]
+
+
+def test_what_is_not_there_is_refused_with_what_is(listed, by_model):
+    _, shop = listed
+    for message, arguments in {
+        "list best: does not exist; the lists are popular, trending, new": {"name": "best"},
+        "list new: is of all items only": {"name": "new", "category": "a"},
+        "category c: no item that users like has it. Categories: a, b": {"name": "popular", "category": "c"},
+        r"window 7: lists are published for 5, 30 days \(publish.list_windows\)": {"name": "new", "window_days": 7},
+    }.items():
+        with pytest.raises(InputError, match=message):
+            shop.list_items(**arguments)
+    with pytest.raises(ValueError, match="n = 0"):
+        shop.list_items("new", 0)
+    untimed = by_model[1]["wmf"]
+    assert (
+        untimed.list_items("popular", 9)["users"].to_list()
+        == untimed.items["users"].sort(descending=True)[:9].to_list()
+    )
+    with pytest.raises(InputError, match="list trending: takes the times of events"):
+        untimed.list_items("trending")
+    with pytest.raises(InputError, match="Categories: none; name columns of"):
+        untimed.list_items("popular", category="a")
+
+
+def test_the_command_and_http_answer_alike(listed, capsys):
+    home, shop = listed
+    arguments = ["--dataset", "small", "--home", str(home.root), "--list", "popular", "--n", "3"]
+    expected = shop.list_items("popular", 3, category="b", window_days=5).to_dicts()
+    extra = ["--category", "b", "--window-days", "5"]
+    assert commands.main("recommend", [*arguments, *extra, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["items"] == expected
+    assert commands.main("recommend", [*arguments, *extra]) == 0
+    printed = capsys.readouterr().out
+    assert "popular items" in printed and all(item["item_id"] in printed for item in expected)
+    assert commands.main("recommend", [*arguments, "--user", "u1"]) == 2
+    with reloader.PublicationWatcher(home.root, "small") as watcher:
+        transport = httpx.ASGITransport(create_app(watcher, home))
+
+        async def get(path, **query) -> httpx.Response:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.get(path, params=query)
+
+        answer = asyncio.run(get("/lists/popular", category="b", window_days=5, n=3))
+        assert answer.json() == {"dataset": "small", "publication": "run", "items": expected}
+        assert asyncio.run(get("/lists/best")).status_code == 422
+        refused = asyncio.run(get("/lists/popular", category="c"))
+        assert refused.status_code == 404 and "Categories: a, b" in refused.json()["detail"]
+        assert "/lists/popular?n=5" in asyncio.run(get("/docs")).text
