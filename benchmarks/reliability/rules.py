@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parser.parse_args(words)
     generator, counts, cases, start = random.Random(given.seed), Counter[str](), 0, time.monotonic()
     while cases < given.cases:
-        shop = draw_shop(generator, generator.choice([5, 20, 60]), USERS)
+        shop = draw_shop(generator, generator.choices([5, 20, 60, 600], [13, 13, 13, 1])[0], USERS)
         for _ in range(CASES_PER_SHOP):
             case, exclude_seen = draw_case(generator, len(shop.items)), generator.random() < 0.5
             for user, chosen in enumerate(select_all(shop, case, exclude_seen=exclude_seen)):

@@ -7,9 +7,22 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.top_k import as_index_arrays, first_above, top_of_row
+from oneclass.models.numerics.top_k import (
+    ITEMS_PER_SCAN,
+    NUM_GROUPS,
+    any_above,
+    as_index_arrays,
+    ascending_order,
+    contains,
+    first_above,
+    top_n_threshold,
+    top_of_row,
+)
 
 WINDOW = 2  # times n items are looked at together, where categories have limits
+POOL_SIZE = 6  # times n eligible items, expected above a score, are looked at first
+MAX_POOL_SIZE = 1024
+MIN_ELIGIBLE_SHARE = 1 / 8  # below it, looking at the eligible items alone takes less time
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,17 @@ class Constraints:
         boosts = np.empty(0) if self.boosts is None else self.boosts[sets, items]
         return (*as_index_arrays(indptr, items), as_read_only(boosts, np.float32))
 
+    @functools.cached_property
+    def dense(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The eligible items, their boosts (without any, no columns), and the highest boost of each set."""
+        boosts = np.empty((len(self.eligible), 0)) if self.boosts is None else self.boosts
+        highest = boosts.max(axis=1, initial=-np.inf) if boosts.size else np.zeros(len(boosts))
+        return (
+            as_read_only(self.eligible, np.bool_),
+            as_read_only(boosts, np.float32),
+            as_read_only(highest, np.float32),
+        )
+
 
 def select_top_items(
     scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, sets: np.ndarray, constraints: Constraints, n: int
@@ -68,6 +92,7 @@ def select_top_items(
             *as_index_arrays(indptr, indices),
             as_read_only(sets, np.int32),
             *constraints.candidates,
+            *constraints.dense,
             as_read_only(constraints.pinned, np.int32),
             *as_index_arrays(constraints.category_indptr, constraints.category_indices),
             as_read_only(constraints.limits, np.int32),
@@ -79,15 +104,47 @@ def select_top_items(
 
 @njit(cache=True, parallel=True, nogil=True)
 def _select_top_items(
-    scores, indptr, indices, sets, starts, columns, boosts, pinned, category_indptr, categories, limits, ids, best
+    scores,
+    indptr,
+    indices,
+    sets,
+    starts,
+    columns,
+    boosts,
+    eligible,
+    all_boosts,
+    highest,
+    pinned,
+    category_indptr,
+    categories,
+    limits,
+    ids,
+    best,
 ):
     for user in prange(len(scores)):
         start, stop = starts[sets[user]], starts[sets[user] + 1]
         candidates = columns[start:stop]
+        history = indices[indptr[user] : indptr[user + 1]]
+        share = len(candidates) / scores.shape[1]
+        if share >= MIN_ELIGIBLE_SHARE and _select_from_pool(
+            scores[user],
+            np.int64(POOL_SIZE * len(ids[user]) / share),
+            history,
+            eligible[sets[user]],
+            all_boosts[sets[user]],
+            highest[sets[user]],
+            pinned,
+            category_indptr,
+            categories,
+            limits,
+            ids[user],
+            best[user],
+        ):
+            continue
         values = np.empty(len(candidates), dtype=np.float32)
         for position in range(len(candidates)):
             values[position] = scores[user, candidates[position]]
-        excluded = _find_positions(candidates, indices[indptr[user] : indptr[user + 1]])
+        excluded = _find_positions(candidates, history)
         if len(boosts) > 0:
             _add_boosts(values, excluded, boosts[start:stop], ids[user], best[user])
         if len(pinned) == 0 and len(limits) == 0:
@@ -99,6 +156,75 @@ def _select_top_items(
             _select_within_limits(
                 values, excluded, candidates, pinned, category_indptr, categories, limits, ids[user], best[user]
             )
+
+
+@njit(cache=True, nogil=True)
+def _select_from_pool(
+    scores, wanted, history, eligible, boosts, highest, pinned, category_indptr, categories, limits, ids, best
+):
+    """Fill `ids` and `best` from the items above a score that some exceed, and return True.
+
+    Nearly every list is made of these, and to find them takes no longer than without constraints. If an item outside
+    might belong into the list, `ids` and `best` are left as they were, and False is returned.
+    """
+    below = top_n_threshold(scores, history, min(wanted, NUM_GROUPS // 2))
+    if below == -np.inf:
+        return False
+    pool, size = np.empty(MAX_POOL_SIZE, dtype=np.int32), 0
+    for start in range(0, len(scores), ITEMS_PER_SCAN):
+        stop = min(start + ITEMS_PER_SCAN, len(scores))
+        if not any_above(scores[start:stop], below):
+            continue
+        for item in range(start, stop):
+            if scores[item] > below and eligible[item] and not contains(history, item):
+                if size == len(pool):
+                    return False
+                pool[size] = item
+                size += 1
+    if size < len(ids):
+        return False
+    pool = pool[:size]
+    values = scores[pool]
+    bound = below  # an item outside the pool has at most this
+    spread = np.float32(0)
+    order = ascending_order(-values)
+    if len(boosts) > 0:
+        spread = values[order[0]] - values[order[len(ids) - 1]]
+        spread = spread if np.isfinite(spread) else np.float32(0)
+        for position in range(size):
+            values[position] += boosts[pool[position]] * spread
+        bound += highest * spread
+        order = ascending_order(-values)
+    counts = np.zeros(len(limits), dtype=np.int32)
+    taken = np.int64(0)
+    for item in pinned:
+        may_come = eligible[item] and not contains(history, item)
+        if may_come and taken < len(ids) and _fits(item, category_indptr, categories, counts, limits):
+            _count_item(item, category_indptr, categories, counts)
+            value = scores[item] + boosts[item] * spread if len(boosts) > 0 else scores[item]
+            ids[taken], best[taken] = item, -np.inf if np.isnan(value) else value
+            taken += 1
+    pins = taken
+    for position in order:
+        item = pool[position]
+        if taken == len(ids) or not values[position] > bound:
+            break
+        if _fits(item, category_indptr, categories, counts, limits) and not _is_among(ids[:pins], item):
+            _count_item(item, category_indptr, categories, counts)
+            ids[taken], best[taken] = item, values[position]
+            taken += 1
+    if taken == len(ids):
+        return True
+    ids[:], best[:] = -1, -np.inf
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _is_among(items, item):
+    for one in items:
+        if one == item:
+            return True
+    return False
 
 
 @njit(cache=True, nogil=True)

@@ -207,7 +207,7 @@ def top_of_row(scores, history, ids, best):
     for start in range(0, len(scores), ITEMS_PER_SCAN):
         stop = min(start + ITEMS_PER_SCAN, len(scores))
         full = size == len(ids)
-        if (full or below > -np.inf) and not _any_above(scores[start:stop], best[0] if full else below):
+        if (full or below > -np.inf) and not any_above(scores[start:stop], best[0] if full else below):
             continue
         while seen < len(history) and history[seen] < start:
             seen += 1
@@ -265,7 +265,7 @@ def _top_contributions(added, names, found):
 
 
 @njit(cache=True, nogil=True)
-def _any_above(scores, score):
+def any_above(scores, score):
     """Whether one of them is higher; a sum without a branch, so that the loop vectorizes."""
     above = np.int32(0)
     for item in range(len(scores)):

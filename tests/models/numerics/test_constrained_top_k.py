@@ -1,6 +1,7 @@
 """Lists under constraints in catalogues as large as those in which scores are scanned by groups."""
 
 import numpy as np
+import pytest
 
 from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
 
@@ -24,16 +25,17 @@ def select_naively(scores, excluded, constraints, set_):
     return chosen, [boosted[item] for item in chosen]
 
 
-def test_lists_are_those_of_a_walk_down_the_ranking():
+@pytest.mark.parametrize(("limit", "boost"), [(2, 0.5), (50, 0.05), (50, 3), (9, -1)])
+def test_lists_are_those_of_a_walk_down_the_ranking(limit, boost):
     generator = np.random.default_rng(0)
     categories = [np.flatnonzero(generator.random(6) < [0.9, 0.2, 0.2, 0.1, 0.05, 0.01]) for _ in range(ITEMS)]
     constraints = Constraints(
         generator.random((2, ITEMS)) < [[0.9], [0.05]],
-        (generator.random((2, ITEMS)) < 0.2).astype(np.float32) / 2,
+        (generator.random((2, ITEMS)) < 0.2) * np.float32(boost),
         np.array([7, 1500, 3], dtype=np.int32),
         np.cumsum([0, *map(len, categories)]),
         np.concatenate(categories).astype(np.int32),
-        np.array([2, 3, 3, 3, 4, 4], dtype=np.int32),
+        np.array([limit, 3, 3, 3, 4, 4], dtype=np.int32),
     )
     scores = np.round(generator.standard_normal((USERS, ITEMS)), 2).astype(np.float32)
     excluded = [np.sort(generator.choice(ITEMS, 400, replace=False)) for _ in range(USERS)]
