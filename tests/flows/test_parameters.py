@@ -74,6 +74,8 @@ FULL = {
     "n": 7,
     "within": ["i4"],
     "without": ["i5", "i6"],
+    "placement": "home",
+    "where": "stock > 0 and genre = 'a b'",
     "seen": "include",
     "json_": True,
     "host": "::1",

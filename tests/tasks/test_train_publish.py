@@ -310,7 +310,7 @@ def test_where_nothing_is_new_lists_and_large_tables_are_taken(home, after_publi
     assert "published.recommendations stay as they are" in caplog.text
     after = home.published.resolve()
     assert after.name == "next" and rows(home, "select * from published.recommendations order by all") == lists
-    assert tables_of(after) == tables_of(before) and len(tables_of(after)) == 8
+    assert tables_of(after) == tables_of(before) and len(tables_of(after)) == 9
     for name in ("recommendations.parquet", "lists.parquet", "evaluation.parquet", "evaluation.csv", "evaluation.md"):
         assert (after / name).read_bytes() == (before / name).read_bytes()
 
