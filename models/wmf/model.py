@@ -125,7 +125,7 @@ class WMFSettings(ModelSettings):
         "events if values do not add up; for rendle2021. hu2008 always weighs, by 1 + alpha weight.",
     )
     attribute_regularization: float = Field(
-        10.0,
+        100.0,
         gt=0,
         description="With attributes: penalty on the squares of the maps from features to factors, in mean penalties "
         "of a row; the attributes count less, the larger it is.",
