@@ -95,9 +95,9 @@ def publish(
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
             parameters["recommendations_made"] = decision is None or decision.promoted
             if cache and parameters["recommendations_made"] and not unchanged:
-                for table in ("recommendations", "placements"):
-                    connection.execute(f"delete from published.{table}")
-                    connection.execute(sql.statement(f"publish/{table}"))
+                for name in ("publish/recommendations", "publish/placements"):
+                    connection.execute(f"delete from published.{name.partition('/')[2]}")
+                    connection.execute(sql.statement(name))
                 cache.store({})
         checked = declared if parameters["recommendations_made"] else NO_RULES
         find_breaches(connection, checked, settings.top_n, seen_items=seen_items)

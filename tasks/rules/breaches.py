@@ -31,10 +31,11 @@ def find_breaches(
     rules = declared.rules
     attributes = load_attributes(connection, "item"), load_attributes(connection, "user")
     connection.execute(sql.statement("rules/ruled_lists"))
-    for side, table in zip(("item", "user"), attributes, strict=True):
-        described = pl.DataFrame(schema={f"{side}_id": pl.String}) if table is None else normalize_types(table)
+    sides = ("item_id", "rules/rule_items"), ("user_id", "rules/rule_users")
+    for (id_column, statement), table in zip(sides, attributes, strict=True):
+        described = pl.DataFrame(schema={id_column: pl.String}) if table is None else normalize_types(table)
         connection.register("attributes", described)
-        connection.execute(sql.statement(f"rules/rule_{side}s"))
+        connection.execute(sql.statement(statement))
         connection.unregister("attributes")
     connection.execute(sql.statement("rules/rule_histories"), {"days": rules.again_after_days})
     connection.execute(sql.statement("rules/rule_events"), {"kinds": list(rules.not_event)})
