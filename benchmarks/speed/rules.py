@@ -1,0 +1,168 @@
+"""What ten rules cost a publication, and p50 and p99 of answers with a filter.
+
+    python -m benchmarks.speed.rules [--items 41000] [--users 8000] [--model wmf] [--repeats 3] [--requests 500]
+
+Draws a log (popularity as in Zipf's law, 30 likes a user) with attributes of items and users, fits the model once, and
+publishes it with and without ten rules in turn, contracts included; the shortest of the repeats counts, and nothing is
+taken over from the publication before. Then asks for 20 items for histories and for users of the log, with rules and a
+filter that was not asked before, on one thread. Prints both, in seconds that passed and in processor seconds, which a
+busy machine lengthens less, and the load of the machine.
+"""
+
+import argparse
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import polars as pl
+
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.publish.choice import ChosenModel
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.recommend import Recommender, load
+from oneclass.tasks.rules.settings import DeclaredRules, Rules
+from oneclass.tasks.split.stage import store_all_edges
+from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.train import train
+
+LIKES, WARM = 30, 20
+GENRES = [f"genre {number}" for number in range(20)]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--items", type=int, default=41_000)
+    parser.add_argument("--users", type=int, default=8_000)
+    parser.add_argument("--model", default="wmf", choices=MODELS)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=500)
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args(words)
+    logging.disable(logging.WARNING)
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    with TemporaryDirectory() as folder:
+        home = Home(Path(folder), "drawn", Limits(threads=given.threads, memory=4 << 30))
+        fill_home(home, given.items, given.users)
+        matrices_digest = store_all_edges(home, order=False, timed=None)
+        settings = MODELS[given.model].Settings()
+        fit = train(
+            home,
+            "fit",
+            protocol="all_edges",
+            matrices_digest=matrices_digest,
+            model=given.model,
+            settings=settings,
+            seed=0,
+        )
+        seconds: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+        for repeat in range(-1, given.repeats):  # the first is to warm up
+            for with_rules, taken in seconds.items():
+                start = time.perf_counter(), time.process_time()
+                publish(
+                    home,
+                    f"{repeat} {with_rules}",
+                    PublishSettings(),
+                    choice=ChosenModel(given.model, "score"),
+                    model_digest=fit.digest,
+                    matrices_digest=matrices_digest,
+                    declared=DeclaredRules(rules=ten_rules(repeat)) if with_rules else DeclaredRules(),
+                )
+                taken.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+        print(f"publishing {given.users:,} users, {given.items:,} items, {given.model}")
+        for clock, name in enumerate(("passed", "processor")):
+            plain, ruled = (min(one[clock] for one in seconds[with_rules][1:]) for with_rules in (False, True))
+            print(f"{name}: {plain:.2f} s, with ten rules {ruled:.2f} s, {100 * (ruled / plain - 1):+.1f} %")
+        time_answers(load(home.root, "drawn"), given.requests)
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+def fill_home(home: Home, items: int, users: int) -> None:
+    """Draw a log and attributes into a home."""
+    generator = np.random.default_rng(0)
+    share = 1 / np.arange(1, items + 1) ** 0.8
+    columns = generator.choice(items, size=users * LIKES, p=share / share.sum())
+    columns[:items] = np.arange(items)  # every item has a like
+    events = pl.DataFrame(
+        {
+            "user_id": [f"u{row}" for row in np.repeat(np.arange(users), LIKES)],
+            "item_id": [f"sku-{column}" for column in columns],
+            "event": np.where(generator.random(len(columns)) < 0.02, "return", "order"),
+        }
+    )
+    folder = home.root / "tables"
+    folder.mkdir(parents=True)
+    pl.DataFrame(
+        {
+            "item_id": [f"sku-{column}" for column in range(items)],
+            "stock": generator.integers(0, 5, items),
+            "price": np.round(generator.lognormal(3, 1, items), 2),
+            "margin": generator.random(items),
+            "adult": generator.random(items) < 0.05,
+            "genre": generator.choice(GENRES, items),
+            "brand": [f"brand {number}" for number in generator.integers(0, 500, items)],
+        }
+    ).write_parquet(folder / "items.parquet")
+    pl.DataFrame(
+        {"user_id": [f"u{row}" for row in range(users)], "age": generator.integers(12, 80, users)}
+    ).write_parquet(folder / "users.parquet")
+    events.write_csv(folder / "log.csv")
+    tables = {f"{side}s": {"file": str(folder / f"{side}s.parquet")} for side in ("item", "user")}
+    dataset = Dataset(name="drawn", events={"order": 1, "return": 1}, **tables)
+    ingest(home, dataset, [folder / "log.csv"], "run", IngestSettings())
+    binarize(home, BinarizeSettings(), "run")
+
+
+def ten_rules(number: int) -> Rules:
+    """Return ten rules; with another number another item is banned, so that lists are made anew."""
+    return Rules(
+        eligible="stock > 0 and (not adult or user.age >= 18)",
+        boosts=[
+            {"when": "margin > 0.5", "by": 0.1},
+            {"when": "price < 10", "by": 0.05},
+            {"when": "genre = 'genre 3'", "by": 0.2},
+            {"when": "history.users < 5", "by": 0.02},
+        ],
+        pinned=["sku-7", "sku-11"],
+        banned=[f"sku-{100 + number}"],
+        max_per_category={"genre": 5, "brand": 3},
+        not_event=["return"],
+    )
+
+
+def time_answers(shop: Recommender, requests: int) -> None:
+    """Print the p50 and p99 of answers."""
+    users, items = shop.users["user_id"].to_list(), shop.items["item_id"].to_list()
+    generator = np.random.default_rng(1)
+    histories = [[items[column] for column in generator.integers(0, len(items), LIKES)] for _ in range(WARM + requests)]
+    kinds = {
+        "a history, rules": lambda number: shop.recommend(histories[number]),
+        "a history, rules and a filter": lambda number: shop.recommend(
+            histories[number], where=f"genre = 'genre 1' and price < {20 + number}"
+        ),
+        "a user, rules": lambda number: shop.recommend_for(users[number]),
+        "a user, rules and a filter": lambda number: shop.recommend_for(
+            users[number], where=f"margin > 0.2 and price < {20 + number}.5"
+        ),
+    }
+    for kind, ask in kinds.items():
+        taken = []
+        for number in range(WARM + requests):
+            start = time.perf_counter(), time.thread_time()
+            ask(number)
+            taken.append((1000 * (time.perf_counter() - start[0]), 1000 * (time.thread_time() - start[1])))
+        (middle, _), (slow, slow_processor) = np.percentile(taken[WARM:], [50, 99], axis=0)
+        print(f"{kind}: p50 {middle:.2f} ms, p99 {slow:.2f} ms, of the processor {slow_processor:.2f} ms")
+
+
+if __name__ == "__main__":
+    main()
