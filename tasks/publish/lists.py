@@ -21,7 +21,6 @@ from oneclass.tasks.rules.lists import find_eligible_items
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
 from oneclass.tasks.stores import warehouse
 
-LISTS = ("popular", "trending", "new")
 MIN_TREND_LIKES = 5
 PRIOR_LIKES = 5.0  # of the shrunken ratio
 
