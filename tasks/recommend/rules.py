@@ -90,7 +90,7 @@ class PublishedRules:
         selector = self._selector(placement)
         if where is not None:
             selector = selector.narrow(self._check_filter(where))
-        sets, constraints = np.zeros(histories.shape[0], dtype=np.int32), None
+        sets, constraints = np.zeros(len(histories.indptr) - 1, dtype=np.int32), None
         if not selector.compiled.user_columns:
             constraints = selector.shared
         elif rows is not None:
@@ -116,7 +116,7 @@ class PublishedRules:
             return excluded[rows]
         # A view, because scipy's indexing takes longer than the rest of a request's rules.
         start, stop = excluded.indptr[rows[0] : rows[0] + 2]
-        indptr, width = np.array([0, stop - start]), excluded.shape[1]
+        indptr, width = np.array([0, stop - start]), len(self._published.items)
         return csr_view(excluded.data[start:stop], excluded.indices[start:stop], indptr, width)
 
     def _parse_filter(self, where: str) -> Expression:

@@ -244,7 +244,8 @@ class _Checker:
         if name in ("~~", "!~~"):
             return self._check_like(arguments, negated=name == "!~~")
         parts = [self._check(argument) for argument in arguments]
-        kinds, builds = [kind for kind, _ in parts], [build for _, build in parts]
+        kinds: list[Kind] = [kind for kind, _ in parts]
+        builds = [build for _, build in parts]
         if name in ARITHMETIC and set(kinds) == {"number"} and (len(kinds) == 2 or name == "-"):
             first = builds[0]
             if len(kinds) == 1:
@@ -286,7 +287,7 @@ class _Checker:
 
     def _check_alike(self, nodes: Sequence[Node]) -> tuple[Kind, list[Build]]:
         """Check nodes that must be of one kind; text constants beside a time are times."""
-        parts = [self._check(node) for node in nodes]
+        parts: list[tuple[Kind, Build]] = [self._check(node) for node in nodes]
         kinds = {kind for kind, _ in parts}
         if kinds == {"time", "text"}:
             kinds = {"time"}

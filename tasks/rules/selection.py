@@ -194,7 +194,7 @@ def select_lists(
     if selection.exclude_seen:
         indptr, indices = histories.indptr, histories.indices
     if selection.excluded is not None:
-        indptr, indices = _unite_rows(indptr, indices, selection.excluded)
+        indptr, indices = _unite_rows(indptr, indices, selection.excluded, scores.shape[1])
     arguments = scores, indptr, indices, selection.sets, selection.constraints, selection.n
     if selection.diversity is None:
         return select_top_items(*arguments)
@@ -202,9 +202,11 @@ def select_lists(
     return select_diverse_items(*arguments, vectors=vectors, strength=selection.diversity)
 
 
-def _unite_rows(indptr: np.ndarray, indices: np.ndarray, other: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+def _unite_rows(
+    indptr: np.ndarray, indices: np.ndarray, other: csr_matrix, width: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the union of the rows of two patterns, with sorted columns."""
-    rows, width = np.arange(len(indptr) - 1), np.int64(other.shape[1])
+    rows = np.arange(len(indptr) - 1)
     own = np.repeat(rows * width, np.diff(indptr)) + indices
     keys = np.union1d(own, np.repeat(rows * width, np.diff(other.indptr)) + other.indices)
     return np.searchsorted(keys, np.arange(len(indptr)) * width), keys % width
