@@ -69,7 +69,9 @@ create or replace temp table ranked (
     rank integer,
     score double,
     like_mean double,
-    like_sd double
+    like_sd double,
+    is_new boolean,
+    because integer[]
 )
 
 -- name: ranked_placements
@@ -81,8 +83,19 @@ create or replace temp table ranked_placements (
     rank integer,
     score double,
     like_mean double,
-    like_sd double
+    like_sd double,
+    is_new boolean,
+    because integer[]
 )
+
+-- name: reasons
+-- One row per new item of {lists} with reasons: these in the ids of the logs.
+select
+    {key},
+    list(item_id order by place) as because
+from (select {key}, unnest(because) as item_index, generate_subscripts(because, 1) as place from {lists} where is_new)
+join indexed.items using (item_index)
+group by all
 
 -- name: placements
 -- One row per placement, user and rank, in the ids of the logs.
@@ -94,10 +107,13 @@ select
     rank,
     score,
     like_mean,
-    like_sd
-from ranked_placements
+    like_sd,
+    is_new,
+    reasons.because
+from ranked_placements as lists
 join indexed.users using (user_index)
-join indexed.items using (item_index)
+join (from indexed.items union all from indexed.new_items) using (item_index)
+left join ({reasons}) as reasons using (placement, user_index, rank)
 order by placement, user_index, rank
 
 -- name: recommendations
@@ -109,10 +125,13 @@ select
     rank,
     score,
     like_mean,
-    like_sd
-from ranked
+    like_sd,
+    is_new,
+    reasons.because
+from ranked as lists
 join indexed.users using (user_index)
-join indexed.items using (item_index)
+join (from indexed.items union all from indexed.new_items) using (item_index)
+left join ({reasons}) as reasons using (user_index, rank)
 order by user_index, rank
 
 -- name: main_table

@@ -88,14 +88,14 @@ from indexed.interactions
 order by user_index, item_index
 
 -- name: model_items
--- One row per item that is liked, by index: the columns of the matrix of every edge; its title where a table has one,
+-- One row per item that is liked or new, by index: the columns of the matrix of every edge; its title where a table has one,
 -- and how many users like it.
 select
     item_id,
     title,
-    users::integer as users
-from indexed.items
-join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
+    coalesce(users, 0)::integer as users
+from (from indexed.items union all from indexed.new_items)
+left join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
 left join item_titles using (item_id)
 order by item_index
 

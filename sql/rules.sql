@@ -1,3 +1,12 @@
+-- name: items
+-- One row per item that is liked or new, by index, with how many users like it.
+select
+    item_id,
+    coalesce(users, 0) as users
+from (from indexed.items union all from indexed.new_items)
+left join (select item_index, count(*) as users from indexed.interactions group by item_index) using (item_index)
+order by item_index
+
 -- name: users
 -- One row per user who likes anything, by index, with how many items they like.
 select
@@ -47,11 +56,11 @@ union all
 select placement, user_id, item_id, rank from published.placements
 
 -- name: rule_items
--- rule_items: one row per item that is liked: its attributes, and how many users like it.
+-- rule_items: one row per item that is liked or new: its attributes, and how many users like it.
 create or replace temp table rule_items as
-select indexed.items.item_id, attributes.* exclude (item_id), users as "history.users"
-from indexed.items
-join (select item_index, count(*)::double as users from indexed.interactions group by item_index) using (item_index)
+select items.item_id, attributes.* exclude (item_id), coalesce(users, 0) as "history.users"
+from (from indexed.items union all from indexed.new_items) as items
+left join (select item_index, count(*)::double as users from indexed.interactions group by item_index) using (item_index)
 left join attributes using (item_id)
 
 -- name: rule_users
@@ -108,6 +117,12 @@ join rule_categories using (item_id)
 group by user_id, name, value, most
 having count(*) > most
 union all
+select 'few_new', $placement, user_id, null, max(rank)
+from listed
+semi join indexed.new_items using (item_id)
+group by user_id
+having count(*) > $max_new
+union all
 select 'not_event', * from listed semi join rule_events using (user_id, item_id)
 union all
 select 'again_after_days', listed.*
@@ -134,6 +149,12 @@ with listed as (
     join rule_categories using (item_id)
     group by user_id, name, value, most
     having count(*) >= most
+), full_of_new as (
+    select user_id
+    from short
+    left join (select user_id from listed semi join indexed.new_items using (item_id)) as new using (user_id)
+    group by user_id
+    having count(new.user_id) >= $max_new
 ), missing as (
     select "user".user_id, item.item_id
     from short
@@ -141,6 +162,10 @@ with listed as (
     cross join rule_items as item
     where ({condition}) is true
       and not list_contains($banned::varchar[], item.item_id)
+      and not (
+          item.item_id in (select item_id from indexed.new_items)
+          and "user".user_id in (select user_id from full_of_new)
+      )
 )
 select 'list_full', $placement, user_id, item_id, null
 from missing

@@ -560,6 +560,33 @@ select
 from drawn
 left join held_out_shares using (user_index)
 
+-- name: new_items
+-- indexed.new_items: one row per item of the table of attributes that nobody likes, numbered after those that are liked.
+insert into indexed.new_items
+select
+    (select count(*) from indexed.items) + row_number() over (order by id) - 1 as item_index,
+    id as item_id
+from (select distinct id from raw.attributes where side = 'item')
+where id not in (select item_id from indexed.items)
+
+-- name: new_item_ids
+-- One row per item that nobody likes, by index.
+select item_index, item_id
+from indexed.new_items
+order by item_index
+
+-- name: user_ids
+-- One row per user, by index.
+select user_id
+from indexed.users
+order by user_index
+
+-- name: item_ids
+-- One row per item, by index, those that nobody likes at the end.
+select item_id
+from (from indexed.items union all from indexed.new_items)
+order by item_index
+
 -- name: sizes
 -- One row: how many users and items the curated interactions number.
 select

@@ -76,7 +76,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
     with warehouse.run_stage(home, run_id, "diagnose") as connection:
         reads = table_digest(connection, "indexed.interactions")
         cache = StageCache(
-            connection, "diagnose", Path(__file__), reads=reads, parameters={"seed": seed}, tables=TABLES
+            connection, "diagnose", [Path(__file__)], reads=reads, parameters={"seed": seed}, tables=TABLES
         )
         if stored := cache.lookup():
             diagnosed = Diagnosed(**stored)

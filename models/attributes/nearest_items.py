@@ -43,6 +43,31 @@ def find_nearest(features: csr_matrix, trained_features: csr_matrix, is_trained:
     return nearest
 
 
+def find_nearest_likes(
+    features: csr_matrix, histories: csr_matrix, rows: np.ndarray, items: np.ndarray, n: int
+) -> np.ndarray:
+    """Find the n likes of a user that are most similar to an item by the cosine of their features.
+
+    Args:
+        features: (items, F).
+        histories: (users, items).
+        rows, items: int (pairs,), a user's row and an item each.
+
+    Returns:
+        int32 (pairs, n), the most similar first; if fewer have a positive similarity, the rest is -1.
+    """
+    nearest = np.full((len(items), n), -1, dtype=np.int32)
+    table = _normalize_rows(features)
+    for item in np.unique(items):
+        similarities = (table @ table[item].T).toarray().ravel()
+        for pair in np.flatnonzero(items == item):
+            likes = histories.indices[histories.indptr[rows[pair]] : histories.indptr[rows[pair] + 1]]
+            order = np.argsort(-similarities[likes], kind="stable")[:n]
+            chosen = likes[order[similarities[likes[order]] > 0]]
+            nearest[pair, : len(chosen)] = chosen
+    return nearest
+
+
 def _normalize_rows(features: csr_matrix) -> csr_matrix:
     squares = np.asarray(features.multiply(features).sum(axis=1), dtype=np.float64).ravel()
     return csr_matrix(diags(1 / np.sqrt(np.where(squares > 0, squares, 1))) @ features)

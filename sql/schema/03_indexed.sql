@@ -10,6 +10,12 @@ create table if not exists indexed.items (
     item_index integer not null,
     item_id varchar not null
 );
+-- indexed.new_items: one row per item of the table of attributes that nobody likes: its index, after those of indexed.items, and
+-- its id.
+create table if not exists indexed.new_items (
+    item_index integer not null,
+    item_id varchar not null
+);
 -- indexed.interactions: one row per edge of the observed graph G.
 create table if not exists indexed.interactions (
     user_index integer not null,

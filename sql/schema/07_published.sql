@@ -6,7 +6,9 @@ create table if not exists published.recommendations (
     rank integer not null,
     score double not null,
     like_mean double,
-    like_sd double
+    like_sd double,
+    is_new boolean,
+    because varchar[]
 );
 -- published.placements: one row per placement, user and rank, best first.
 create table if not exists published.placements (
@@ -16,5 +18,7 @@ create table if not exists published.placements (
     rank integer not null,
     score double not null,
     like_mean double,
-    like_sd double
+    like_sd double,
+    is_new boolean,
+    because varchar[]
 );

@@ -49,7 +49,7 @@ def binarize(
         cache = StageCache(
             connection,
             "binarize",
-            Path(__file__).parent,
+            [Path(__file__).parent],
             reads=table_digest(connection, "raw.events"),
             parameters=parameters,
             tables=TABLES,

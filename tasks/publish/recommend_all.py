@@ -12,12 +12,14 @@ from oneclass import sql
 from oneclass.models.base import Model
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
+from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
+from oneclass.tasks.recommend import new_items
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 
 USERS_PER_BATCH = 1 << 12  # if blocks of scores are smaller
 
@@ -60,8 +62,8 @@ def store_recommendations(
     cache = StageCache(
         connection,
         "publish",
-        Path(__file__),
-        reads=spec.matrices_digest,
+        [Path(__file__), Path(new_items.__file__), Path(rules.__file__).parent],
+        reads=f"{spec.matrices_digest} {table_digest(connection, 'indexed.new_items')}",
         parameters=spec._asdict() | _describe_selections(selections or {}),
         tables=["published.recommendations", *(["published.placements"] if selections else [])],
     )
@@ -75,6 +77,17 @@ def store_recommendations(
         warehouse.insert(connection, "ranked", batch.filter(~of_placement).drop("placement"))
         warehouse.insert(connection, "ranked_placements", batch.filter(of_placement))
     return cache, False
+
+
+def store_lists(connection: duckdb.DuckDBPyConnection) -> None:
+    """Publish the lists of the temporary tables `ranked` and `ranked_placements`."""
+    for table, statement, ranked, key in (
+        ("published.recommendations", "publish/recommendations", "ranked", "user_index, rank"),
+        ("published.placements", "publish/placements", "ranked_placements", "placement, user_index, rank"),
+    ):
+        reasons = sql.statement("publish/reasons", key=key, lists=ranked)
+        connection.execute(f"delete from {table}")
+        connection.execute(sql.statement(statement, reasons=reasons))
 
 
 def _describe_selections(selections: ListSelections) -> dict[str, dict[str, str]]:
@@ -150,7 +163,8 @@ def _recommend_rows(
     for placement, selection in selections.items():
         with kernel_threads(model.threads):
             vectors = None if selection.diversity is None else _load_vectors(home, spec.matrices_digest)
-            ids, values = select_lists(scores, histories, selection, vectors)
+            placed = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
+            ids, values = select_lists(placed, histories, selection, vectors)
         yield _build_frame(model, split, rows, placement, ids, values)
 
 
@@ -164,6 +178,13 @@ def _build_frame(
 ) -> pl.DataFrame:
     """Return one row per user and rank of the lists of a block of users."""
     user, rank = np.nonzero(ids >= 0)
+    is_new = (model.item_degrees == 0)[ids[user, rank]]
+    found = new_items.find_attribute_reasons(model, split.histories[rows], ids)
+    reasons: list[list[int] | None] = [None] * len(user)
+    if found is not None:
+        for place in np.flatnonzero(is_new):
+            of_item = found[user[place], rank[place]]
+            reasons[place] = split.items[of_item[of_item >= 0]].tolist()
     like = model.like(split.histories[rows], users=rows, items=ids)
     mean, deviation = (None, None) if like is None else (part[user, rank].astype(np.float64) for part in like)
     return pl.DataFrame(
@@ -175,6 +196,8 @@ def _build_frame(
             "score": values[user, rank].astype(np.float64),
             "like_mean": mean,
             "like_sd": deviation,
+            "is_new": is_new,
+            "because": pl.Series(reasons, dtype=pl.List(pl.Int32)),
         },
         schema_overrides={"placement": pl.String, "like_mean": pl.Float64, "like_sd": pl.Float64},
     )

@@ -63,6 +63,13 @@ class PublishSettings(PromotionLimits):
         "longest unless they ask for another.",
     )
     list_length: int = Field(50, ge=1, le=1000, description="Items in each list for everybody.")
+    cold_share: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="Largest share of a list that items which nobody likes may take; their attributes place them. 0 "
+        "leaves them out.",
+    )
     titles: str | None = Field(
         None, description="The table of item ids and titles that --titles names; they are kept with what is published."
     )

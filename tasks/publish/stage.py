@@ -23,7 +23,7 @@ from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.rules.breaches import find_breaches
-from oneclass.tasks.rules.lists import load_selections
+from oneclass.tasks.rules.lists import has_new_items, load_selections
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
 from oneclass.tasks.stores import checksums, publication_records, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
@@ -78,9 +78,11 @@ def publish(
     folder = publications.create_publication(home, run_id)
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
     parameters |= {"list_length": settings.list_length}
-    parameters |= {"has_rules": not declared.are_empty, "pinned": list(declared.rules.pinned)}
+    declared = declared.model_copy(update={"cold_share": settings.cold_share})
     decision = cache = selections = None
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
+        has_rules = not declared.are_empty or has_new_items(connection)
+        parameters |= {"has_rules": has_rules, "pinned": list(declared.rules.pinned)}
         publication_records.forget_publication(connection, run_id)
         if choice is not None:
             unchanged = False
@@ -88,19 +90,19 @@ def publish(
                 assert model_digest is not None and matrices_digest is not None
                 ranking = choice.model, choice.score, model_digest, matrices_digest
                 spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items)
-                if not declared.are_empty:
+                if has_rules:
                     selections = load_selections(connection, declared, settings.top_n, exclude_seen=spec.exclude_seen)
                 cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
                 assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
             parameters["recommendations_made"] = decision is None or decision.promoted
             if cache and parameters["recommendations_made"] and not unchanged:
-                for name in ("publish/recommendations", "publish/placements"):
-                    connection.execute(f"delete from published.{name.partition('/')[2]}")
-                    connection.execute(sql.statement(name))
+                recommend_all.store_lists(connection)
                 cache.store({})
-        checked = declared if parameters["recommendations_made"] else NO_RULES
-        find_breaches(connection, checked, settings.top_n, seen_items=seen_items)
+        if has_rules and parameters["recommendations_made"]:
+            find_breaches(connection, declared, settings.top_n, seen_items=seen_items)
+        else:
+            connection.execute(sql.statement("rules/rule_breaches"))
         recommendations = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
         table = leaderboard.load_leaderboard(connection, run_ids["evaluated"])
         sources = {"lists": cache and cache.made_from, "logs": stage_output_digest(connection, "binarize", "published")}

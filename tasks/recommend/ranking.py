@@ -11,9 +11,8 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import top_contributions, top_items
+from oneclass.tasks.recommend.new_items import MAX_REASONS, find_attribute_reasons, raise_new_items
 from oneclass.tasks.rules.selection import Selection, select_lists
-
-MAX_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,8 @@ class RankedItems:
         scores: float32 (users, n).
         like: mean and standard deviation, float32 (users, n); None if the model has none.
         because: int32 (users, n, MAX_REASONS), the columns of the history that contributed most to an item's score,
-            padded with -1; None if the model's scores are not sums over the history.
+            padded with -1, and of a new item those that resemble it most by attributes; None if the model's scores are
+            not sums over the history and no item is new.
     """
 
     items: np.ndarray
@@ -59,6 +59,7 @@ def rank_items(
     if selection is not None:
         with kernel_threads(model.threads):
             scores = model.scores(histories, users=users, score=score)
+            scores = raise_new_items(model, score, histories, users, scores, selection)
             is_diverse = vectors is not None and selection.diversity is not None
             items, best = select_lists(scores, histories, selection, vectors() if is_diverse else None)
             return _describe(model, histories, users, items, best)
@@ -85,7 +86,10 @@ def _describe(
     model: Model, histories: csr_matrix, users: np.ndarray | None, items: np.ndarray, scores: np.ndarray
 ) -> RankedItems:
     like = model.like(histories, users=users, items=items)
-    return RankedItems(items, scores, like, _top_reasons(model, histories, items))
+    because, of_new = _top_reasons(model, histories, items), find_attribute_reasons(model, histories, items)
+    if of_new is not None:
+        because = of_new if because is None else np.where(of_new >= 0, of_new, because)
+    return RankedItems(items, scores, like, because)
 
 
 def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:

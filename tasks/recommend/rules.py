@@ -15,6 +15,7 @@ from oneclass.tasks.stores.published_model import PublishedModel, csr_view
 DEFAULT_COUNT = 20
 MAX_FILTER_CHARACTERS = 1000
 CACHED_FILTERS = 256
+CACHED_SELECTORS = 64
 
 
 class PublishedRules:
@@ -27,7 +28,8 @@ class PublishedRules:
     def __init__(self, published: PublishedModel) -> None:
         self.declared = DeclaredRules.model_validate(published.rules)
         self._published = published
-        self._selectors: dict[str | None, Selector] = {}
+        self._build_selector = functools.lru_cache(maxsize=CACHED_SELECTORS)(self._compile)
+        self._has_new_items = bool((published.items["users"] == 0).any())
         self._check_filter = functools.lru_cache(maxsize=CACHED_FILTERS)(self._parse_filter)
 
     def check_request(self, placement: str | None, where: str | None, *, any_column: bool = True) -> None:
@@ -83,11 +85,12 @@ class PublishedRules:
             within, without: as in `ranking.rank_items`.
         """
         self.check_request(placement, where)
-        if self.declared.are_empty and where is None:
+        if self.declared.are_empty and where is None and not self._has_new_items:
             return None
         if rows is None:
             exclude_seen = exclude_seen or self.declared.rules.again_after_days is not None
-        selector = self._selector(placement)
+        max_new = self.declared.count_new(n)
+        selector = self._build_selector(placement, max_new)
         if where is not None:
             selector = selector.narrow(self._check_filter(where))
         sets, constraints = np.zeros(len(histories.indptr) - 1, dtype=np.int32), None
@@ -105,7 +108,7 @@ class PublishedRules:
             allowed[without if without is not None else []] = False
             constraints = restrict(constraints, allowed)
         diversity = self.declared.placements[placement].diversity if placement else None
-        return Selection(n, constraints, sets, self._find_excluded(rows), exclude_seen, diversity)
+        return Selection(n, constraints, sets, self._find_excluded(rows), exclude_seen, diversity, max_new)
 
     def _find_excluded(self, rows: np.ndarray | None) -> csr_matrix | None:
         """Return what rules keep from users of the publication."""
@@ -134,8 +137,6 @@ class PublishedRules:
         counts = pl.Series(np.diff(self._published.histories.indptr))
         return self._catalogue.describe_users(self._published.users["user_id"], counts)
 
-    def _selector(self, placement: str | None) -> Selector:
-        if placement not in self._selectors:
-            kinds = self._catalogue.item_kinds, self._catalogue.user_kinds
-            self._selectors[placement] = Selector(compile_rules(self.declared, *kinds, placement), self._catalogue)
-        return self._selectors[placement]
+    def _compile(self, placement: str | None, max_new: int) -> Selector:
+        kinds = self._catalogue.item_kinds, self._catalogue.user_kinds
+        return Selector(compile_rules(self.declared, *kinds, placement), self._catalogue, max_new)

@@ -26,8 +26,6 @@ def find_breaches(
         seen_items: whether lists include the items of the histories.
     """
     connection.execute(sql.statement("rules/rule_breaches"))
-    if declared.are_empty:
-        return
     rules = declared.rules
     attributes = load_attributes(connection, "item"), load_attributes(connection, "user")
     connection.execute(sql.statement("rules/ruled_lists"))
@@ -48,8 +46,9 @@ def find_breaches(
         _store_categories(connection, placement_rules(rules, placement).max_per_category, kinds[0])
         shared: dict[str, Any] = {"placement": name, "banned": list(rules.banned)}
         statement = sql.statement("rules/breaches", condition=condition)
-        connection.execute(statement, {**shared, "pinned": list(rules.pinned)})
         n = (placement and placement.n) or top_n
+        shared["max_new"] = declared.count_new(n)
+        connection.execute(statement, {**shared, "pinned": list(rules.pinned)})
         statement = sql.statement("rules/short_lists", condition=condition)
         bounds = {"n": n, "lists": CHECKED_SHORT_LISTS, "seen_items": seen_items}
         connection.execute(statement, {**shared, **bounds})

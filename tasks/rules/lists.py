@@ -13,6 +13,11 @@ from oneclass.tasks.stores import warehouse
 ListSelections = dict[str | None, Selection]  # by placement; None is the list of `published.recommendations`
 
 
+def has_new_items(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether there are items that nobody likes, which the table of attributes has."""
+    return warehouse.select(connection, "split/new_item_ids").height > 0
+
+
 def load_selections(
     connection: duckdb.DuckDBPyConnection, declared: DeclaredRules, top_n: int, *, exclude_seen: bool
 ) -> ListSelections:
@@ -30,11 +35,11 @@ def load_selections(
     selections: ListSelections = {}
     for name in (None, *declared.placements):
         compiled = compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds, name)
-        sets, constraints = Selector(compiled, catalogue).constrain(described)
         placement = declared.placements.get(name or "")
         n = placement and placement.n or top_n
-        diversity = placement and placement.diversity
-        selections[name] = Selection(n, constraints, sets, excluded, exclude_seen, diversity)
+        diversity, max_new = placement and placement.diversity, declared.count_new(n)
+        sets, constraints = Selector(compiled, catalogue, max_new).constrain(described)
+        selections[name] = Selection(n, constraints, sets, excluded, exclude_seen, diversity, max_new)
     return selections
 
 
@@ -47,8 +52,8 @@ def find_eligible_items(connection: duckdb.DuckDBPyConnection, declared: Declare
 
 
 def load_catalogue(connection: duckdb.DuckDBPyConnection) -> Catalogue:
-    """Return the items that are liked, by index, and the attributes."""
-    items = warehouse.select(connection, "published/items")
+    """Return the items that are liked or new, by index, and the attributes."""
+    items = warehouse.select(connection, "rules/items")
     attributes = load_attributes(connection, "item"), load_attributes(connection, "user")
     return Catalogue(items["item_id"], items["users"], *attributes)
 

@@ -27,6 +27,8 @@ from oneclass.tasks.rules.expressions import (
 )
 from oneclass.tasks.rules.settings import DeclaredRules, ListRules, Rules, placement_rules
 
+NEW_COLUMN = "history.is_new"  # a category of its own, with a limit
+
 
 class CompiledRules(NamedTuple):
     """The rules of one list, checked.
@@ -155,6 +157,7 @@ class Selection:
         excluded: (users, items), what users must not get beside the items of their histories; None for nothing.
         exclude_seen: whether to leave out the items of the histories.
         diversity: how strongly lists are picked for variety; None for the best items.
+        max_new: places that new items may have (`tasks.recommend.new_items`), which the constraints bound.
     """
 
     n: int
@@ -163,6 +166,7 @@ class Selection:
     excluded: csr_matrix | None = None
     exclude_seen: bool = True
     diversity: float | None = None
+    max_new: int = 0
 
     def for_rows(self, rows: slice) -> "Selection":
         """Return the selection of some of the users."""
@@ -173,7 +177,7 @@ class Selection:
         """Return a digest of all that decides what is selected from scores."""
         excluded = () if self.excluded is None else (self.excluded.indptr, self.excluded.indices)
         arrays = (*vars(self.constraints).values(), self.sets, *excluded)
-        digest = hashlib.sha256(repr((self.n, self.exclude_seen, self.diversity)).encode())
+        digest = hashlib.sha256(repr((self.n, self.exclude_seen, self.diversity, self.max_new)).encode())
         for array in arrays:
             if isinstance(array, np.ndarray):
                 digest.update(repr((array.shape, array.dtype)).encode() + array.tobytes())
@@ -215,7 +219,12 @@ def _unite_rows(
 class Selector:
     """Rules of one list, compiled for a catalogue."""
 
-    def __init__(self, compiled: CompiledRules, catalogue: Catalogue) -> None:
+    def __init__(self, compiled: CompiledRules, catalogue: Catalogue, max_new: int | None = None) -> None:
+        """Evaluate what is the same for all users.
+
+        Args:
+            max_new: how many items of a list may be new, liked by nobody; None for any number.
+        """
         self.compiled, self._catalogue = compiled, catalogue
         columns = {item_id: column for column, item_id in enumerate(catalogue.item_ids)}
         eligible = np.ones(len(columns), dtype=bool)
@@ -223,13 +232,20 @@ class Selector:
         for condition in compiled.conditions:
             if not condition.user_columns:
                 eligible &= condition.evaluate(catalogue.items, {}).to_numpy()
+        is_new = catalogue.items[ITEM_USERS].to_numpy() == 0
+        if max_new == 0:
+            eligible &= ~is_new
         self._eligible = eligible
         self._item_boosts = np.zeros(len(columns))
         for condition, by in compiled.boosts:
             if not condition.user_columns:
                 self._item_boosts[condition.evaluate(catalogue.items, {}).to_numpy()] += by
         self._pinned = _find_columns(compiled.rules.pinned, columns)
-        self._categories = _index_categories(catalogue.items, compiled.rules.max_per_category)
+        items, limits = catalogue.items, compiled.rules.max_per_category
+        if max_new and is_new.any():
+            new = pl.when(pl.col(ITEM_USERS) == 0).then(pl.lit("new"))
+            items, limits = items.with_columns(new.alias(NEW_COLUMN)), {**limits, NEW_COLUMN: max_new}
+        self._categories = _index_categories(items, limits)
 
     def constrain(self, users: pl.DataFrame) -> tuple[np.ndarray, Constraints]:
         """Return the set of each user, int32, and the constraints of the sets.

@@ -1,5 +1,6 @@
 """The settings `[rules]` and `[placements.NAME]` of a data set's file."""
 
+import math
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -62,11 +63,17 @@ class DeclaredRules(_Declared):
 
     rules: Rules = Rules()
     placements: dict[str, Placement] = {}
+    cold_share: float = 1.0
+    """Of `publish.cold_share`."""
 
     @property
     def are_empty(self) -> bool:
         """Whether there are no rules and no placements."""
-        return self == NO_RULES
+        return self.rules == Rules() and not self.placements
+
+    def count_new(self, n: int) -> int:
+        """Return how many new items a list of n items may have."""
+        return math.floor(self.cold_share * n + 1e-9)
 
     def with_sizes(self, n: int) -> "DeclaredRules":
         """Return the rules with a number of items for each placement, by default n."""

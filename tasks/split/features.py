@@ -11,7 +11,9 @@ from scipy.sparse import csr_matrix, vstack
 from oneclass.models.attributes.encoder import KINDS, FeatureEncoder
 from oneclass.tasks.attributes import Side, load_attributes, load_version
 from oneclass.tasks.stores.matrices import SplitMatrices
-from oneclass.tasks.stores.warehouse import query
+from oneclass.tasks.stores.warehouse import select
+
+IDS: dict[Side, str] = {"user": "split/user_ids", "item": "split/item_ids"}
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,20 @@ def _load_side(connection: duckdb.DuckDBPyConnection, side: Side) -> csr_matrix 
         return None
     features = FeatureEncoder.fit(frame, kinds).encode(frame)
     row_of_id = {name: row for row, name in enumerate(frame[f"{side}_id"])}
-    # one row per user or item, in the order of their indices
-    ids = query(connection, f"select {side}_id from indexed.{side}s order by {side}_index")[f"{side}_id"]
+    ids = select(connection, IDS[side])[f"{side}_id"]
     rows = np.array([row_of_id.get(name, len(row_of_id)) for name in ids], dtype=np.int64)
     missing = csr_matrix((1, features.shape[1]), dtype=np.float32)
     return csr_matrix(vstack([features, missing], format="csr")[rows])
+
+
+def add_new_items(connection: duckdb.DuckDBPyConnection, split: SplitMatrices) -> SplitMatrices:
+    """Append the items of `indexed.new_items`, columns without edges, to the split of every edge."""
+    new = select(connection, "split/new_item_ids")["item_index"].to_numpy().astype(np.int32)
+    items, negatives = np.concatenate([split.items, new]), split.explicit_negatives
+    train = _widen(split.train, len(items))
+    negatives = None if negatives is None else _widen(negatives, len(items))
+    return replace(split, items=items, train=train, explicit_negatives=negatives)
+
+
+def _widen(matrix: csr_matrix, columns: int) -> csr_matrix:
+    return csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], columns))

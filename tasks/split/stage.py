@@ -20,7 +20,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS, is_fold
 from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization, validation
-from oneclass.tasks.split.features import Features
+from oneclass.tasks.split.features import Features, add_new_items
 from oneclass.tasks.split.matrix import add_event_ages, add_recency_ranks, load_csr, store_roles
 from oneclass.tasks.split.protocols import find_cut_day
 from oneclass.tasks.split.seen_items import SeenItems, SeenSetting, choose_seen_items, record_choice
@@ -171,6 +171,8 @@ def split(
             seen_items = choose_seen_items(connection, seen, cut_day)
             keeps_times = seen_items.included if settings.times == "auto" else settings.times
             timed = arguments.selection if keeps_times else None
+            connection.execute("delete from indexed.new_items")
+            connection.execute(sql.statement("split/new_items"))
             with ThreadPoolExecutor(1) as writer:
                 matrix_writer = MatrixWriter(home, connection, writer, order=settings.order, timed=timed)
                 result = _rewrite_splits(home, connection, settings, arguments, matrix_writer, cut_day, seen_items)
@@ -216,10 +218,10 @@ def _open_cache(
     return StageCache(
         connection,
         "split",
-        Path(__file__).parent,
+        [Path(__file__).parent],
         reads="; ".join(table_digest(connection, table) for table in tables),
         parameters={**parameters, "ids_are_numbers": arguments.ids_are_numbers, **like_values},
-        tables=[*(f"indexed.{protocol}" for protocol in PROTOCOLS), "diagnostics.leakage"],
+        tables=[*(f"indexed.{protocol}" for protocol in PROTOCOLS), "indexed.new_items", "diagnostics.leakage"],
     )
 
 
@@ -257,7 +259,8 @@ def _rewrite_splits(
     warehouse.drop_temporary(connection)
     everything = _build_all_edges(connection) if set(arguments.protocols) != {"given"} else None
     if everything:  # no draws, since nothing is held out
-        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, everything, seed=0))
+        edges = explicit_negatives.add_explicit_negatives(connection, everything, seed=0)
+        matrix_writer.store(add_new_items(connection, edges))
         warehouse.drop_temporary(connection)
     if "leave_one_out" in arguments.protocols:
         assert everything is not None  # only a run of `given` alone leaves it out
@@ -370,14 +373,15 @@ def _build_all_edges(connection: duckdb.DuckDBPyConnection) -> SplitMatrices:
 
 
 def store_all_edges(home: Home, *, order: bool = False, timed: LikeSelection | None = None) -> str:
-    """Store the matrix of every current curated edge and return its digest.
+    """Store the matrix of every current curated edge, with the items that nobody likes, and return its digest.
 
     Args:
         order, timed: as in `MatrixWriter`.
     """
     with warehouse.open_warehouse(home) as connection, ThreadPoolExecutor(1) as writer:
         matrix_writer = MatrixWriter(home, connection, writer, order=order, timed=timed)
-        matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, _build_all_edges(connection), seed=0))
+        edges = explicit_negatives.add_explicit_negatives(connection, _build_all_edges(connection), seed=0)
+        matrix_writer.store(add_new_items(connection, edges))
         digests = matrix_writer.digests()
     if not digests:
         raise InputError(f"{home.dataset}: has no edge to fit a model on.")

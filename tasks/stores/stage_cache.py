@@ -30,7 +30,7 @@ class StageCache:
     Args:
         connection: inside the stage's transaction.
         stage: its name, which is that of its file in `sql/`.
-        source: the stage's module, or the folder of its package.
+        sources: the stage's modules, or folders of them.
         reads: a digest of the rows that it reads.
         parameters: settings and seed, as plain data.
         tables: the tables that it writes.
@@ -43,14 +43,14 @@ class StageCache:
         self,
         connection: duckdb.DuckDBPyConnection,
         stage: str,
-        source: Path,
+        sources: Sequence[Path],
         *,
         reads: str,
         parameters: Mapping[str, Any],
         tables: Sequence[str],
     ) -> None:
         self._connection, self._stage, self._tables = connection, stage, tables
-        modules = sorted(source.glob("*.py")) if source.is_dir() else [source]
+        modules = [one for source in sources for one in (sorted(source.glob("*.py")) if source.is_dir() else [source])]
         digests = [*map(fingerprint.fingerprint_file, modules), sql.stage_digest(stage)]
         versions = [importlib.metadata.version(name) for name in LIBRARIES]
         parts = [stage, reads, dict(parameters), digests, versions]

@@ -46,7 +46,8 @@ def build_start(home: Home, estimator: Model, previous: Fit, split: SplitMatrice
     if len(leaked) > LEAK_TOLERANCE * sum(part.targets.nnz for part in split.parts.values()):
         logger.warning("%s begins afresh: the last run was trained on edges that have to be found now", estimator.name)
         return None
-    users, items = _match_indices(before.users, split.users), _match_indices(before.items, split.items)
+    known = before.items[before.items < before.numbering["items"]]  # the index of an item that nobody liked may change
+    users, items = _match_indices(before.users, split.users), _match_indices(known, split.items)
     users[np.isin(split.users, leaked)] = -1
     start = Start(fits.load_fit(home, previous.model, previous.digest), users, items)
     try:

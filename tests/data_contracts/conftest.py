@@ -32,7 +32,7 @@ insert into raw.attributes values
     ('item', 'i2', 'stock', '0'), ('user', 'u1', 'age', '30');
 insert into operations.attribute_tables values
     ('item', 'items.csv', 'a0', 1, ['genre'], ['category'], '|', 0.5, 'another', false),
-    ('item', 'items.csv', 'a1', 2, ['genre', 'stock'], ['category', 'bigint'], '|', 0.5, 'ml-1m 10:02:03', true),
+    ('item', 'items.csv', 'a1', 3, ['genre', 'stock'], ['category', 'bigint'], '|', 0.5, 'ml-1m 10:02:03', true),
     ('user', 'users.csv', 'a2', 1, ['age'], ['number'], '|', 0.5, 'ml-1m 10:02:03', true);
 insert into operations.funnel values
     ('ml-1m 10:02:03', 0, 'lines', 'lines', 0, 18, null, null),
@@ -42,6 +42,8 @@ insert into operations.funnel values
     ('another', 1, 'likes', 'repeats', 9, 7, 1, 1);
 insert into indexed.users select u - 1, 'u' || u from range(1, 4) as users(u);
 insert into indexed.items select i - 1, 'i' || i from range(1, 7) as items(i);
+insert into raw.attributes values ('item', 'n1', 'genre', 'a'), ('item', 'n1', 'stock', '1');
+insert into indexed.new_items values (6, 'n1');
 insert into indexed.interactions values
     (0, 0, 1, null, null, 1, 1, null), (0, 1, 1, null, null, 1, 2, null),
     (1, 0, 1, null, null, 1, 5, null), (1, 1, 1, null, null, 1, 6, null),
@@ -162,7 +164,8 @@ insert into diagnostics.hidden_graph_ratios values
     (1, 0, 3, 0), (1, 1, 3, 0), (1, 2, 1, 2), (0.5, 0, 3, 0), (0.5, 1, 3, 0), (0.5, 2, 1, 2);
 insert into diagnostics.hidden_graph_ratios
     select r, item, 3, 0 from (values (1), (0.5)) as rates (r), range(3, 6) as items(item);
-insert into published.recommendations values ('u1', 'i3', 1, 0.5, 0.4, 0.1), ('u2', 'i3', 1, 0.5, null, null);
+insert into published.recommendations values
+    ('u1', 'i3', 1, 0.5, 0.4, 0.1, false, null), ('u2', 'i3', 1, 0.5, null, null, false, null);
 insert into published.lists values
     ('popular', null, null, 1, 'i1', 3, 3, null, null), ('popular', null, null, 2, 'i2', 3, 3, null, null),
     ('popular', null, null, 3, 'i4', 3, 3, null, null), ('popular', 'a', null, 1, 'i1', 3, 3, null, null);

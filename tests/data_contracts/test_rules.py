@@ -63,6 +63,13 @@ BREACHES = {
         ("columns_known", "delete from TABLE where name = 'stock'"),
         ("few_missing", "update TABLE set value = null where name = 'age'"),
     ],
+    "indexed.new_items": [
+        ("numbered_after_known", "update TABLE set item_index = 7"),
+        ("numbered_after_known", "insert into TABLE values (8, 'n2')"),
+        ("complete", "update TABLE set item_id = 'i1'"),
+        ("complete", "delete from TABLE"),
+        ("complete", "insert into TABLE values (7, 'n1')"),
+    ],
     "operations.attribute_tables": [
         ("one_is_current", "update TABLE set is_current = true"),
         ("types_known", "update TABLE set types = ['genre'] where side = 'user'"),
@@ -512,28 +519,38 @@ BREACHES = {
     ],
     "published.recommendations": [
         ("ranks_consecutive", "update TABLE set rank = 2 where user_id = 'u1'"),
-        ("ranks_consecutive", "insert into TABLE values ('u1', 'i4', 3, 1, 1, 1)"),
-        ("ranks_consecutive", "insert into TABLE values ('u1', 'i4', 1, 1, 1, 1)"),
-        ("item_once", "insert into TABLE values ('u1', 'i3', 2, 1, 1, 1)"),
+        ("ranks_consecutive", "insert into TABLE values ('u1', 'i4', 3, 1, 1, 1, false, null)"),
+        ("ranks_consecutive", "insert into TABLE values ('u1', 'i4', 1, 1, 1, 1, false, null)"),
+        ("item_once", "insert into TABLE values ('u1', 'i3', 2, 1, 1, 1, false, null)"),
         ("score_finite", "update TABLE set score = 'inf'"),
-        ("scores_fall", "insert into TABLE values ('u1', 'i4', 2, 0.6, 1, 1)"),
+        ("scores_fall", "insert into TABLE values ('u1', 'i4', 2, 0.6, 1, 1, false, null)"),
         ("everybody_served", "delete from TABLE where user_id = 'u1'"),
         ("like_in_range", "update TABLE set like_mean = 1.1"),
         ("like_sd_in_range", "update TABLE set like_sd = 'nan'"),
         ("like_sd_possible", "update TABLE set like_sd = 0"),
         ("like_sd_possible", "update TABLE set like_mean = 0.1, like_sd = 0.4"),
-        ("scores_measured", "insert into TABLE select 'u3', 'i' || i, i, -i, null, null from range(1, 30) as ranks(i)"),
+        (
+            "scores_measured",
+            "insert into TABLE select 'u3', 'i' || i, i, -i, null, null, false, null from range(1, 30) as ranks(i)",
+        ),
         ("nothing_seen", "update TABLE set item_id = 'i1'"),
         ("ids_curated", "update TABLE set user_id = 'u9'"),
         ("ids_curated", "update TABLE set item_id = 'i9'"),
+        ("new_items_marked", "update TABLE set is_new = true"),
+        ("new_items_marked", "update TABLE set is_new = null"),
+        ("new_items_marked", "update TABLE set item_id = 'n1'"),
+        ("reasons_liked", "update TABLE set item_id = 'n1', is_new = true, because = ['i3'] where user_id = 'u1'"),
+        ("reasons_liked", "update TABLE set because = ['i1'] where user_id = 'u1'"),
     ],
     "published.placements": [
         ("ranks_consecutive", "update TABLE set rank = 2 where user_id = 'u1'"),
-        ("ranks_consecutive", "insert into TABLE values ('home', 'u1', 'i4', 1, 0.4, null, null)"),
-        ("item_once", "insert into TABLE values ('home', 'u1', 'i3', 2, 0.4, null, null)"),
+        ("ranks_consecutive", "insert into TABLE values ('home', 'u1', 'i4', 1, 0.4, null, null, false, null)"),
+        ("item_once", "insert into TABLE values ('home', 'u1', 'i3', 2, 0.4, null, null, false, null)"),
         ("score_finite", "update TABLE set score = 'inf'"),
-        ("scores_fall", "insert into TABLE values ('home', 'u1', 'i4', 2, 0.6, null, null)"),
+        ("scores_fall", "insert into TABLE values ('home', 'u1', 'i4', 2, 0.6, null, null, false, null)"),
         ("nothing_seen", "update TABLE set item_id = 'i1'"),
+        ("new_items_marked", "update TABLE set is_new = true"),
+        ("reasons_liked", "update TABLE set because = ['i1'] where user_id = 'u1'"),
     ],
     "rule_breaches": [
         (rule, f"insert into TABLE values ('{rule}', 'home', 'u1', 'i3', 1)")
@@ -542,6 +559,7 @@ BREACHES = {
             "not_banned",
             "pinned_first",
             "max_per_category",
+            "few_new",
             "not_event",
             "again_after_days",
             "list_full",
@@ -696,7 +714,7 @@ def test_items_of_a_history_are_recommended_only_where_seen_items_are_included(g
     assert set(broken(good, table, included)) == {"everybody_served"}  # all six items are left to each user
     good.execute(
         "delete from published.recommendations; insert into published.recommendations "
-        "select 'u' || u, 'i' || i, i, -i * i, null, null from range(1, 4) users(u), range(1, 7) items(i)"
+        "select 'u' || u, 'i' || i, i, -i * i, null, null, false, null from range(1, 4) users(u), range(1, 7) items(i)"
     )
     assert broken(good, table, included) == {}
     assert set(broken(good, table, parameters)) == {"nothing_seen", "everybody_served"}
@@ -704,7 +722,7 @@ def test_items_of_a_history_are_recommended_only_where_seen_items_are_included(g
 
 def test_under_rules_pinned_items_may_have_lower_scores_and_lists_may_be_short(good, parameters):
     table = "published.recommendations"
-    good.execute(f"insert into {table} values ('u1', 'i4', 2, 0.6, null, null)")
+    good.execute(f"insert into {table} values ('u1', 'i4', 2, 0.6, null, null, false, null)")
     good.execute("delete from indexed.interactions where user_index = 0 and item_index in (3, 4)")
     assert set(broken(good, table, parameters)) == {"scores_fall", "everybody_served"}
     assert broken(good, table, {**parameters, "has_rules": True, "pinned": ["i3"]}) == {}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.attributes.nearest_items import MAX_NEAREST, NEAREST, find_nearest
+from oneclass.models.attributes.nearest_items import MAX_NEAREST, NEAREST, find_nearest, find_nearest_likes
 from oneclass.models.attributes.new_items import NewItems
 
 
@@ -56,3 +56,16 @@ def test_the_nearest_come_first_with_their_weights():
     ids, weights = NewItems(nearest).nearest_items(2)
     assert ids.tolist() == [[2, 3], [1, -1]]
     assert weights == pytest.approx(np.array([[0.5, 0.3], [1, 0]]))
+
+
+def test_a_new_item_resembles_the_likes_of_the_highest_cosines():
+    rng = np.random.default_rng(3)
+    features, likes = rng.normal(size=(40, 6)), rng.random((9, 40)) < 0.2
+    rows, items = np.repeat(np.arange(9), 2), np.tile([38, 39], 9)
+    found = find_nearest_likes(csr_matrix(features), csr_matrix(likes.astype(np.float32)), rows, items, 3)
+    for row, item, nearest in zip(rows, items, found, strict=True):
+        cosines = features @ features[item] / (np.linalg.norm(features, axis=1) * np.linalg.norm(features[item]))
+        best = sorted(
+            (like for like in np.flatnonzero(likes[row]) if cosines[like] > 0), key=lambda like: -cosines[like]
+        )
+        assert nearest.tolist() == (best[:3] + [-1] * 3)[:3]
