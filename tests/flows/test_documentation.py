@@ -371,6 +371,48 @@ def test_the_tutorial(prefect_server, tmp_path, monkeypatch, free_port):
     assert re.search(r"^\* (\S+)", run(back.strip()), flags=re.MULTILINE)[1] == health["publication"] != before
 
 
+PRODUCTS = page("docs/tutorial_products.md")
+
+
+@pytest.mark.slow
+def test_the_tutorial_of_products(prefect_server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ONECLASS_HOME", raising=False)
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", PRODUCTS, flags=re.MULTILINE | re.DOTALL)
+    maker, looker = (text for name, text in blocks if name == "python")
+    (declared,) = (text for name, text in blocks if name == "toml")
+    made, first, asked, looked, night = (text.strip().splitlines() for name, text in blocks if name == "sh")
+    Path("make_shop.py").write_text(maker)
+    Path("look.py").write_text(looker)
+    for line in made:
+        run(line)
+    products = pl.read_csv("products.csv")
+    ordered = pl.read_csv("orders.csv")["sku"]
+    assert len(products) == 400 and (products["stock"] == 0).sum() == 30
+    assert (~products["sku"].is_in(ordered.implode())).sum() >= 20
+    Path("var/datasets").mkdir(parents=True)
+    Path("var/datasets/shop.toml").write_text(declared)
+    assert "cold_items (" in run(first[0])
+    for line in asked:
+        assert " P" in run(line)
+
+    def look() -> dict[str, int]:
+        return {name: int(value) for name, value in re.findall(r"^(.*): (\d+)$", run(looked[0]), flags=re.MULTILINE)}
+
+    seen = look()
+    assert seen["sold out"] == 0 and seen["most of one department in a list"] <= 12
+    assert seen["customers who see a new product"] >= 60 and seen["most new products in a list"] <= 2
+    lists = pl.read_parquet("var/shop/published/placements.parquet").join(products, left_on="item_id", right_on="sku")
+    assert lists["price"].max() < 100 and lists["stock"].min() > 0
+    for line in night[:2]:
+        subprocess.run(line, shell=True, check=True)
+    run(night[2])
+    assert look()["sold out"] == 0
+    published = pl.read_parquet("var/shop/published/model/items.parquet")
+    assert "P400" in published["item_id"].to_list()
+    assert "P8" not in pl.read_parquet("var/shop/published/recommendations.parquet")["item_id"].to_list()
+
+
 def get(address: str):
     with urllib.request.urlopen(address, timeout=60) as answer:
         return json.load(answer)
