@@ -146,16 +146,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         name: validate_settings(name, sections.get(name, {})) for name in [*sections, *STAGE_SETTINGS, *model_names]
     }
     settings["split"].require_used(overrides.get("split", {}))
-    published_model = settings["publish"].model
-    if published_model is not None and published_model not in model_names:
-        raise InputError(
-            f"setting publish.model = {published_model}: is not among this run's models, {', '.join(model_names)}."
-        )
-    if declared.rules.again_after_days is not None and settings["publish"].seen == "exclude":
-        raise InputError(
-            f"[rules] again_after_days = {declared.rules.again_after_days}: needs lists with items that users had. "
-            "Set publish.seen = include."
-        )
+    _check_publish_settings(settings["publish"], declared, model_names)
     if any(settings[name].reads_explicit_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     if any(settings[name].reads_order for name in model_names):
@@ -185,6 +176,19 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         replace=given.replace,
         scanner=scanner,
     )
+
+
+def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_names: Sequence[str]) -> None:
+    """Refuse to publish a model that the run leaves out, and rules that the lists cannot obey."""
+    if publish.model is not None and publish.model not in model_names:
+        raise InputError(
+            f"setting publish.model = {publish.model}: is not among this run's models, {', '.join(model_names)}."
+        )
+    if declared.rules.again_after_days is not None and publish.seen == "exclude":
+        raise InputError(
+            f"[rules] again_after_days = {declared.rules.again_after_days}: needs lists with items that users had. "
+            "Set publish.seen = include."
+        )
 
 
 def warn_of_shown_secrets(given: SettingsParameters) -> None:

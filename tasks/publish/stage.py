@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from oneclass import sql
+import duckdb
+
 from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.stage_task import stage_task
@@ -80,12 +81,12 @@ def publish(
     parameters |= {"list_length": settings.list_length}
     declared = declared.model_copy(update={"cold_share": settings.cold_share})
     decision = cache = selections = None
+    unchanged = False
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         has_rules = not declared.are_empty or has_new_items(connection)
         parameters |= {"has_rules": has_rules, "pinned": list(declared.rules.pinned)}
         publication_records.forget_publication(connection, run_id)
         if choice is not None:
-            unchanged = False
             if assessment is None or not assessment.keeps_champion:
                 assert model_digest is not None and matrices_digest is not None
                 ranking = choice.model, choice.score, model_digest, matrices_digest
@@ -99,10 +100,8 @@ def publish(
             if cache and parameters["recommendations_made"] and not unchanged:
                 recommend_all.store_lists(connection)
                 cache.store({})
-        if has_rules and parameters["recommendations_made"]:
-            find_breaches(connection, declared, settings.top_n, seen_items=seen_items)
-        else:
-            connection.execute(sql.statement("rules/rule_breaches"))
+        checked = declared if has_rules and parameters["recommendations_made"] else None
+        find_breaches(connection, checked, settings.top_n, seen_items=seen_items)
         recommendations = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
         table = leaderboard.load_leaderboard(connection, run_ids["evaluated"])
         sources = {"lists": cache and cache.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
@@ -112,15 +111,11 @@ def publish(
             files.write_publication_tables(
                 connection, home, run_ids, table, folder, publications.find_reusable_publication(home, **sources)
             )
-            if choice is None:  # the recommendations are unchanged
-                published_model.copy_published_model(home.published.resolve(), folder)
-            else:
-                assert matrices_digest is not None
-                recommends = {"model": choice.model, "score": choice.score, "digest": model_digest}
-                files.write_publication_model(connection, home, folder, recommends, matrices_digest, settings.titles)
-                if selections:
-                    rules = declared.with_sizes(settings.top_n).model_dump(mode="json")
-                    published_model.write_rules(folder, rules, selections[None].excluded)
+            recommends = choice and {"model": choice.model, "score": choice.score, "digest": model_digest}
+            _write_model(connection, home, folder, recommends, matrices_digest, settings.titles)
+            if selections:
+                rules = declared.with_sizes(settings.top_n).model_dump(mode="json")
+                published_model.write_rules(folder, rules, selections[None].excluded)
         fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
     if decision is None or decision.promoted:
         facts = {"run_id": run_id, "fits": fits, "max_age": settings.max_age} | sources
@@ -133,6 +128,22 @@ def publish(
     else:
         checksums.remove_path(folder)
     return Published(home.published, home.report / "index.html", recommendations, table, decision)
+
+
+def _write_model(
+    connection: duckdb.DuckDBPyConnection,
+    home: Home,
+    folder: Path,
+    recommends: dict[str, Any] | None,
+    matrices_digest: str | None,
+    titles: str | None,
+) -> None:
+    """Write the model that recommends; that of the current publication if this run made no recommendations."""
+    if recommends is None:
+        published_model.copy_published_model(home.published.resolve(), folder)
+    else:
+        assert matrices_digest is not None
+        files.write_publication_model(connection, home, folder, recommends, matrices_digest, titles)
 
 
 def _describe_recommendations(

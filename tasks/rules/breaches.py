@@ -16,16 +16,19 @@ CHECKED_SHORT_LISTS = 100  # of each placement; each is compared with the whole 
 
 
 def find_breaches(
-    connection: duckdb.DuckDBPyConnection, declared: DeclaredRules, top_n: int, *, seen_items: bool
+    connection: duckdb.DuckDBPyConnection, declared: DeclaredRules | None, top_n: int, *, seen_items: bool
 ) -> None:
     """Fill the temporary table `rule_breaches`, which the contract of that name reads, from the published lists.
 
     DuckDB evaluates the conditions, as it wrote them itself from the checked syntax trees.
 
     Args:
+        declared: None for lists that no rule was applied to.
         seen_items: whether lists include the items of the histories.
     """
     connection.execute(sql.statement("rules/rule_breaches"))
+    if declared is None:
+        return
     rules = declared.rules
     attributes = load_attributes(connection, "item"), load_attributes(connection, "user")
     connection.execute(sql.statement("rules/ruled_lists"))

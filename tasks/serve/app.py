@@ -157,6 +157,13 @@ def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | Non
         items = shop.list_items(name, n, category=category, window_days=window_days)
         return JSONResponse(text.build_list_answer(shop, items))
 
+    _add_pages(app, watcher, home)
+    return app
+
+
+def _add_pages(app: FastAPI, watcher: PublicationWatcher, home: Home) -> None:
+    """Add the addresses that describe the server: its health, the report and the interface."""
+
     @app.get("/health", response_model=Health)
     async def health() -> Any:
         """The served publication, and its age."""
@@ -177,8 +184,6 @@ def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | Non
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     async def docs() -> str:
         return description.render_api_page(app.openapi(), watcher.shop)
-
-    return app
 
 
 def _describe_health(shop: Recommender, error: str | None) -> dict[str, Any]:
