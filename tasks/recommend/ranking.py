@@ -60,8 +60,8 @@ def rank_items(
         with kernel_threads(model.threads):
             scores = model.scores(histories, users=users, score=score)
             scores = raise_new_items(model, score, histories, users, scores, selection)
-            is_diverse = vectors is not None and selection.diversity is not None
-            items, best = select_lists(scores, histories, selection, vectors() if is_diverse else None)
+            chosen = vectors() if vectors is not None and selection.diversity is not None else None
+            items, best = select_lists(scores, histories, selection, chosen)
             return _describe(model, histories, users, items, best)
     n = min(n, model.item_count)
     indptr, excluded = histories.indptr, histories.indices

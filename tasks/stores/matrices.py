@@ -268,7 +268,7 @@ def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
         arrays |= _csr_arrays("train_negatives", split.explicit_negatives)
     for side, features in (("user", split.user_features), ("item", split.item_features)):
         if features is not None:
-            width = np.int64(features.shape[1])
+            width = np.array(features.shape[1])
             arrays |= {**_csr_arrays(f"{side}_features", features), f"{side}_features_width": width}
     for name, part in split.parts.items():
         if part.new_items is not None:
