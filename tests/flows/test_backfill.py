@@ -73,6 +73,7 @@ def test_a_log_becomes_published_tables(first):
         "evaluation.csv",
         "evaluation.md",
         "recommendations.parquet",
+        "lists.parquet",
         "published.duckdb",
         "manifest.json",
         "model",

@@ -168,6 +168,7 @@ def publish(home: Home, run_id: str, digest: str, fit: str) -> None:
         matrices=home.matrices / digest,
         items=pl.DataFrame({"item_id": ["a", "b", "c"]}),
         users=pl.DataFrame({"user_id": ["x", "y", "z"]}),
+        attributes={"item": pl.DataFrame({"item_id": ["a"], "stock": [1]})},
     )
     publications.activate_publication(home, folder, {"run_id": run_id, "fits": [["popularity", fit]]}, keep=1)
 

@@ -103,6 +103,7 @@ def test_readers_of_one_publication_share_it_without_write_access(home):
         "evaluation.csv",
         "evaluation.md",
         "evaluation.parquet",
+        "lists.parquet",
         "manifest.json",
         "published.duckdb",
         "recommendations.parquet",
