@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from oneclass.flows.parameters import BackfillParameters, RunParameters
 from oneclass.tasks import datasets, item_titles
+from oneclass.tasks.attributes import Side
+from oneclass.tasks.datasets.attributes import AttributeTable
 from oneclass.tasks.errors import InputError, SettingsError
 from oneclass.tasks.ingest.attributes import read_attributes
 from oneclass.tasks.ingest.sources import SourceScanner, describe_expected_sources
@@ -104,9 +106,10 @@ def check_home(run: "RunSettings") -> None:
         raise InputError(describe_expected_sources(run.home, run.dataset))
     if run.publish.titles:
         item_titles.read_titles(Path(run.publish.titles), run.dataset)
+    declared_tables: dict[Side, AttributeTable | None] = {"item": run.dataset.items, "user": run.dataset.users}
     tables = {
         side: read_attributes(side, table, run.dataset).frame if table else None
-        for side, table in (("item", run.dataset.items), ("user", run.dataset.users))
+        for side, table in declared_tables.items()
     }
     if not (declared := run.dataset.declared_rules).are_empty:
         from oneclass.tasks.rules.selection import check_rules, rule_columns

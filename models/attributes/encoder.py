@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import Literal, Self, cast, get_args
 
 import numpy as np
 import polars as pl
@@ -80,7 +80,7 @@ class FeatureEncoder:
         for name, kind in kinds.items():
             if kind not in KINDS:
                 raise ValueError(f"column {name}: {kind!r} is no kind; take one of {', '.join(KINDS)}")
-            columns.append(_fit_column(_find_column(frame, name), name, kind))
+            columns.append(_fit_column(_find_column(frame, name), name, cast(Kind, kind)))
         return cls(tuple(columns))
 
     @property
@@ -94,7 +94,7 @@ class FeatureEncoder:
         Raises:
             ValueError: a column is missing, or does not have the type of its kind.
         """
-        empty = csr_matrix((frame.height, 0), dtype=np.float32)
+        empty = csr_matrix(np.empty((frame.height, 0), dtype=np.float32))
         blocks = [_encode_column(_find_column(frame, column.name), column) for column in self.columns]
         features = csr_matrix(hstack([empty, *blocks], format="csr", dtype=np.float32))
         features.eliminate_zeros()

@@ -177,7 +177,7 @@ class NewItemScorer(ABC):
             return {}
         parts = {"values": features.data, "columns": features.indices, "starts": features.indptr}
         return {f"item_features_{name}": array for name, array in parts.items()} | {
-            "item_features_count": np.int64(features.shape[1])
+            "item_features_count": np.array(features.shape[1])
         }
 
     def _restore_features(self, arrays: dict[str, np.ndarray]) -> None:

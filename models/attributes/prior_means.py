@@ -42,8 +42,8 @@ class PriorMeans:
 
     def fit(self, vectors: np.ndarray) -> None:
         """Set the map to the minimum for these vectors, (rows, K), and the means by it."""
-        self.coefficients = cho_solve(self._factor, self._weighted @ vectors.astype(np.float64))
-        self.means = (self.features @ self.coefficients).astype(np.float32)
+        self.coefficients = cho_solve(self._factor, np.asarray(self._weighted @ vectors.astype(np.float64)))
+        self.means = np.asarray(self.features @ self.coefficients, dtype=np.float32)
 
     def penalty(self) -> float:
         """Return ridge |B|^2."""

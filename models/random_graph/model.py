@@ -180,7 +180,7 @@ class RandomGraph(Model[RandomGraphSettings]):
     def _finish_priors(self, interactions: csr_matrix, options: FitOptions) -> None:
         """Fit the maps of the attributes once more, and give users and items without an edge their prior means."""
         q, taus = self.posterior, [self.posterior.taus.mean(which) for which in range(4)]
-        if q.user_prior is not None and options.user_features is not None:
+        if isinstance(q, RandomGraphPosterior) and q.user_prior is not None and options.user_features is not None:
             has_edges, of_users = np.diff(interactions.indptr) > 0, (taus[USER_FACTORS], taus[USER_BIAS])
             self.user_map = q.user_prior.finish(q.users, options.user_features, has_edges, of_users)
         if q.item_prior is not None and options.item_features is not None:

@@ -267,7 +267,7 @@ class FactorSide:
     def finish(self, features: csr_matrix | None) -> tuple[np.ndarray, np.ndarray | None]:
         """Return copies of the factors, with the prior means of the rows without an edge, and the map; both float32."""
         vectors = self.vectors.copy()
-        if self.prior is None:
+        if self.prior is None or features is None:
             return vectors, None
         self.prior.fit(vectors)
         coefficients = self.prior.coefficients.astype(np.float32)

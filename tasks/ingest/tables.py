@@ -33,7 +33,7 @@ class Table(NamedTuple):
     """
 
     names: list[str]
-    rows: list[Sequence[Any]]
+    rows: Sequence[Sequence[Any]]
     lines: Sequence[int]
 
 

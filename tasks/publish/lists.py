@@ -68,6 +68,6 @@ def rate_trends(counts: pl.DataFrame) -> pl.DataFrame:
     share = np.divide(window, since, where=tested, out=np.full(len(since), np.nan))
     expected = (likes - x) * share / (1 - share)
     p_values = np.full(len(counts), np.nan)
-    p_values[tested] = adjust_benjamini_hochberg(binom.sf(x[tested] - 1, likes[tested], share[tested]))
+    p_values[tested] = adjust_benjamini_hochberg(np.asarray(binom.sf(x[tested] - 1, likes[tested], share[tested])))
     trends = {"expected_likes": expected, "trend": (x + PRIOR_LIKES) / (expected + PRIOR_LIKES), "p_value": p_values}
     return counts.with_columns(pl.Series(name, values).fill_nan(None) for name, values in trends.items())

@@ -54,7 +54,7 @@ def _load_side(connection: duckdb.DuckDBPyConnection, side: Side) -> csr_matrix 
     row_of_id = {name: row for row, name in enumerate(frame[f"{side}_id"])}
     ids = select(connection, IDS[side])[f"{side}_id"]
     rows = np.array([row_of_id.get(name, len(row_of_id)) for name in ids], dtype=np.int64)
-    missing = csr_matrix((1, features.shape[1]), dtype=np.float32)
+    missing = csr_matrix(np.zeros((1, features.shape[1]), dtype=np.float32))
     return csr_matrix(vstack([features, missing], format="csr")[rows])
 
 
