@@ -48,8 +48,8 @@ PROTOCOLS = {
     ),
     "cold_items": Protocol(
         "New items",
-        "No model has seen a tenth of the items, which are told apart by their attributes, nor a tenth of the likes of "
-        "the others. New items are ranked among new ones, and known items among known ones.",
+        "Models learn from nine tenths of the items, and from nine tenths of these items' likes. The other items are "
+        "new and scored by their attributes. New items are ranked among new ones, and known items among known ones.",
         main_metrics=("ndcg@100_new_items", "recall@20_new_items", "ndcg@100", "recall@20"),
         tuned_by="ndcg@100",
     ),

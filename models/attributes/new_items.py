@@ -129,20 +129,19 @@ class NewItemScorer(ABC):
         self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
     ) -> np.ndarray:
         """Score as `score_new_items` does, without its checks, for a component of a model that has made them."""
-        if not self.learns_attributes:
-            return new_items.average(self.scores_of_training_users(histories, users, score))
         scores = self._scores_of_new_items(histories, new_items, users, score)
-        if users is None:
+        if self.learns_attributes and users is None:
             scores[np.diff(histories.indptr) == 0] = new_items.average(self._popularity())
         return scores
 
     def _scores_of_new_items(
         self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
     ) -> np.ndarray:
-        """Return a new float32 (block, new) array, if the model `learns_attributes`; the caller overwrites the rows of
-        empty histories.
+        """Return a new float32 (block, new) array, by default the means over the nearest items.
+
+        A model that `learns_attributes` overrides it; the caller then overwrites the rows of empty histories.
         """
-        raise NotImplementedError
+        return new_items.average(self.scores_of_training_users(histories, users, score))
 
     @abstractmethod
     def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:

@@ -61,7 +61,7 @@ def find_column(path: Path, what: str, names: Sequence[str], accepted: Iterable[
     """Return the place of the first of the accepted names, in any case.
 
     Args:
-        advice: what to do where there is none, a sentence.
+        advice: a sentence on what to do if there is none.
 
     Raises:
         InputError: the table has none of them.

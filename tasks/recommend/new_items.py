@@ -20,7 +20,7 @@ def raise_new_items(
     scores: np.ndarray,
     selection: Selection,
 ) -> np.ndarray:
-    """Raise the scores of new items that belong into a user's list to those of its last places.
+    """Raise the scores of new items that belong into a user's list, so that they take its last places.
 
     That nobody likes an item yet says nothing against it. So a new item belongs into a list of n if it would be among
     the user's n best were nothing known of any item but its attributes, those of the history aside; liked items are
@@ -45,11 +45,13 @@ def raise_new_items(
         known[np.repeat(np.arange(len(scores)), np.diff(histories.indptr)), histories.indices] = -np.inf
     if selection.excluded is not None:
         known[selection.excluded.nonzero()] = -np.inf
-    places = known.shape[1] - np.clip([selection.n - selection.max_new, selection.n - selection.max_new + 1], 1, None)
+    first_place = selection.n - selection.max_new  # the place above those for new items
+    places = known.shape[1] - np.clip([first_place, first_place + 1], 1, known.shape[1])
     upper, lower = np.partition(known, places, axis=1)[:, places].T
     raised = scores.copy()
     order = np.argsort(np.argsort(np.where(belongs, scores[:, new], -np.inf), axis=1), axis=1)
-    between = lower[:, None] + (upper - lower)[:, None] * ((order + 1) / (len(new) + 1))
+    with np.errstate(invalid="ignore"):  # -inf where a user has fewer items left; these lists have room anyway
+        between = lower[:, None] + (upper - lower)[:, None] * ((order + 1) / (len(new) + 1))
     raised[:, new] = np.where(belongs & np.isfinite(between), np.maximum(scores[:, new], between), scores[:, new])
     return raised
 
@@ -65,7 +67,7 @@ def _compare_by_attributes(
     liked, sample, as_new = model.cached("items as new", lambda: _represent_as_new(model))
     by_attributes = model.score_new_items(histories, as_new, users=users, score=score)
     by_attributes = np.sort(np.where(histories[:, sample].toarray() > 0, -np.inf, by_attributes), axis=1)
-    allowed = max(1, round(n * len(sample) / liked))
+    allowed = min(max(1, round(n * len(sample) / liked)), len(sample))
     return own >= by_attributes[:, -allowed][:, None]
 
 

@@ -139,6 +139,7 @@ def test_requests_have_the_new_items_of_the_published_lists(shop, tmp_path):
         assert asked["item_id"].to_list() == published["item_id"].to_list()
         for reasons, is_new, because in zip(asked["because"], published["is_new"], published["because"], strict=True):
             assert not is_new or reasons.to_list() == because.to_list()
+    assert len(recommender.recommend_for("u0", n=1000)) == 42 - len(recommender.history("u0"))  # all that are left
     many = recommender.recommend_many(pl.DataFrame({"user_id": ["u0", "u3"]}), n=10)
     wanted = lists.filter(pl.col("user_id").is_in(["u0", "u3"]))
     assert many["item_id"].to_list() == wanted["item_id"].to_list()
