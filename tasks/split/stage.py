@@ -211,8 +211,11 @@ def _open_cache(
         tables.append("raw.events")
     if by_time or is_given or settings.order:
         tables.append("raw.places")
-    if any(load_version(connection, side) for side in ("item", "user")):
+    # The kinds of the columns may change without a cell.
+    attributes = {side: found for side in ("item", "user") if (found := load_version(connection, side))}
+    if attributes:
         tables.append("raw.attributes")
+        parameters = {**parameters, "attributes": attributes}
     likes, since, until = arguments.selection
     like_values = {**likes.model_dump(), "since": since, "until": until} if by_time or settings.times else {}
     return StageCache(

@@ -17,6 +17,7 @@ from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import recommend_all
 from oneclass.tasks.publish.choice import ChosenModel
+from oneclass.tasks.publish.promotion.manual import roll_back
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
@@ -82,8 +83,12 @@ def test_a_changed_table_makes_other_splits(shop, tmp_path):
     describe_items(home, tmp_path, rows)
     first = split_all(home)
     assert split_all(home) == first
+    items = AttributeTable(file=str(tmp_path / "items.csv"), category=["taste", "price"])  # of another kind
+    with warehouse.open_warehouse(home) as connection:
+        store_attributes(connection, "run", Dataset(name="small", items=items))
+    assert (second := split_all(home)[ALL_EDGES]) != first[ALL_EDGES]
     describe_items(home, tmp_path, [*rows[:-1], ("n2", "0", 1)])
-    assert split_all(home)[ALL_EDGES] != first[ALL_EDGES]
+    assert split_all(home)[ALL_EDGES] not in (first[ALL_EDGES], second)
     (tmp_path / "items.csv").unlink()
     with warehouse.open_warehouse(home) as connection:
         store_attributes(connection, "run", Dataset(name="small"))
@@ -143,6 +148,18 @@ def test_requests_have_the_new_items_of_the_published_lists(shop, tmp_path):
     many = recommender.recommend_many(pl.DataFrame({"user_id": ["u0", "u3"]}), n=10)
     wanted = lists.filter(pl.col("user_id").is_in(["u0", "u3"]))
     assert many["item_id"].to_list() == wanted["item_id"].to_list()
+
+
+def test_lists_with_new_items_are_returned_to(shop, tmp_path):
+    home, rows = shop
+    describe_items(home, tmp_path, rows)
+    before = publish_lists(home, run_id="first")
+    publish_lists(home, "popularity", run_id="second")
+    roll_back(home, "third")
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        restored = connection.sql("from published.recommendations order by user_id, rank").pl()
+    assert restored["is_new"].any()
+    assert restored.equals(before.select(restored.columns).sort("user_id", "rank"))
 
 
 def test_the_share_of_new_items_is_bounded(shop, tmp_path):

@@ -17,7 +17,6 @@ from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import Published, publish
 from oneclass.tasks.rules.breaches import find_breaches
-from oneclass.tasks.rules.settings import NO_RULES
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores import checksums, publication_records, publications, published_model, runs, warehouse
 from oneclass.tasks.stores.home import Home
@@ -97,7 +96,7 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     parameters = {"recommendations_made": False, "lists_made": False, "top_n": 0}
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         publication_records.restore_lists(connection, folder)
-        find_breaches(connection, NO_RULES, top_n=0, seen_items=False)
+        find_breaches(connection, None, top_n=0, seen_items=False)
         promotion_log.record_decision(connection, decision)
     publications.switch_link(home, folder)
     with warehouse.open_warehouse(home) as connection:
