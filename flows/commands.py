@@ -275,7 +275,7 @@ def _explain(given: ExplainParameters) -> str:
     if given.top < 1:
         raise InputError(f"--top {given.top}: must be at least 1.")
     dataset_home = home.Home(root, dataset.name)
-    explanation = explain_user(dataset_home, given.user, models=given.models, top=given.top, item_id=given.item)
+    explanation = explain_user(dataset_home, given.user, models=given.models, top=given.top, item_ids=given.item)
     titles = item_titles.read_titles(Path(given.titles), dataset) if given.titles else explanation.titles
     return (
         f"{text.format_explanation(explanation, titles)}\n\nPage: "

@@ -279,8 +279,8 @@ class ExplainParameters(DatasetParameters):
         description="titles of items: a table whose columns [titles] in the data set's file names; by default those "
         "that were published",
     )
-    item: Annotated[str | None, Flag("ID")] = Field(
-        None, description="an item: its rank in the published list, and why it is not higher"
+    item: Annotated[list[str], Flag("ID")] = Field(
+        [], description="items: the rank of each in the published list, and why it is not higher"
     )
     top: Annotated[int, Flag("N")] = Field(10, description="recommendations of each model")
 

@@ -18,7 +18,7 @@ from prefect.states import Cancelled
 from oneclass.flows import run_hooks, signals
 from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParameters, RunParameters, flow_with_parameters
 from oneclass.flows.prepare import check_run, notify_startup_failure, prepared_run
-from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings, warn_of_shown_secrets
+from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import publish_run, train_models
 from oneclass.tasks import cluster, leaderboard, memory_errors
 from oneclass.tasks.binarize.stage import binarize_task
@@ -34,6 +34,7 @@ from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_splits, list_splits
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.report import report_task
+from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.split.stage import Splits, split_task
 from oneclass.tasks.stores import matrices, retention, runs
 from oneclass.tasks.tuning.auto import SearchRequest
@@ -114,7 +115,11 @@ def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
 
 
 def _resolve_settings(given: RunParameters) -> RunSettings:
-    warn_of_shown_secrets(given)
+    if shown := [name for name in SECRET_SETTINGS if name in given.settings]:
+        artifacts.mask_flow_run(given.mask_secrets().settings)
+        for name in shown:
+            text = "setting %s: Prefect showed it as typed, and masks it now. Set %s_block, _env or _file"
+            logger.warning(text, name, name)
     with notify_startup_failure(given, reconcile.current_run_id()):
         return resolve_settings(given.to_backfill())
 

@@ -21,7 +21,6 @@ from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.settings import (
     STAGE_SETTINGS,
     SearchSpace,
@@ -189,14 +188,6 @@ def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_n
             f"[rules] again_after_days = {declared.rules.again_after_days}: needs lists with items that users had. "
             "Set publish.seen = include."
         )
-
-
-def warn_of_shown_secrets(given: SettingsParameters) -> None:
-    """Log a warning for each secret among the parameters of a run that Prefect's server keeps and shows."""
-    for name in SECRET_SETTINGS:
-        if name in given.settings:
-            text = "setting %s: Prefect shows it with this run's parameters. Set %s_env, _file or _block instead"
-            logger.warning(text, name, name)
 
 
 def resolve_notify_settings(given: SettingsParameters) -> NotifySettings:

@@ -302,14 +302,14 @@ where reason is null
 -- name: orders
 -- raw.parts: one row per line of an orders file that could be read.
 insert into raw.parts
-select 'orders', item_id, user_id, value, occurred_at, file_id, line_number
+select 'orders', item_id, user_id, value, occurred_at, file_id, line_number, {event}
 from ({parsed}) as parsed
 where reason is null
 
 -- name: order_lines
 -- raw.parts: one row per line of an order that could be read.
 insert into raw.parts
-select 'lines', user_id, item_id, value, occurred_at, file_id, line_number
+select 'lines', user_id, item_id, value, occurred_at, file_id, line_number, {event}
 from ({parsed}) as parsed
 where reason is null
 
@@ -402,8 +402,17 @@ left join firsts using (file_id)
 left join parts using (file_id)
 where file_id in $1
 
--- name: stale_kinds
--- One row: whether some event is of another kind than $kinds, or was rejected as of a kind that is now among them.
+-- name: stale_events
+-- One row: whether some event is of another kind than $kinds or out of bounds, or was rejected as of a kind that is now
+-- among them or by another bound.
 select
-    exists (from raw.events where if(len($kinds) = 0, event is not null, coalesce(event not in $kinds, true)))
-    or exists (from raw.rejects where reason in $reasons) as stale
+    exists (
+        from raw.events
+        where if(len($kinds) = 0, event is not null, coalesce(event not in $kinds, true)) or {below} or {above}
+    )
+    or exists (
+        from raw.rejects
+        where reason in $reasons
+            or (starts_with(reason, 'value is below ') and not contains(reason, 'value_min = {value_min} of'))
+            or (starts_with(reason, 'value is above ') and not contains(reason, 'value_max = {value_max} of'))
+    ) as stale

@@ -14,7 +14,7 @@ where part = 'lines'
 -- raw.events: one row per line with an order. Of a repeated order the first counts.
 insert into raw.events by name
 with orders as (
-    select key, id as user_id, value, occurred_at
+    select key, id as user_id, value, occurred_at, event
     from raw.parts
     where part = 'orders'
     qualify row_number() over (partition by key order by file_id, line_number) = 1
@@ -25,7 +25,8 @@ select
     {value} as value,
     {time} as occurred_at,
     lines.file_id,
-    lines.line_number
+    lines.line_number,
+    coalesce(lines.event, orders.event) as event
 from raw.parts as lines
 join orders using (key)
 where lines.part = 'lines' and lines.file_id in (from join_files)

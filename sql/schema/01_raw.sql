@@ -33,7 +33,8 @@ create table if not exists raw.parts (
     value double not null,
     occurred_at timestamp,
     file_id bigint not null,
-    line_number bigint not null
+    line_number bigint not null,
+    event varchar
 );
 -- raw.attributes: one row per cell of the current tables of attributes of items and users, as text.
 create table if not exists raw.attributes (

@@ -239,11 +239,14 @@ class Dataset(BaseModel):
     def _events_have_a_column(self) -> Self:
         if (self.columns.event or "event" in self.fields) and not self.events:
             raise ValueError("columns.event names the kind of event: state what each kind adds under [events]")
-        if self.events and self.join:
-            raise ValueError("[events] and [join]: give one of them; files of orders and lines have one kind of event")
+        if self.join and bool(self.events) != (len(self._kind_columns) == 1):
+            raise ValueError(
+                "[events] and [join]: name the column with the kind of event in orders.columns.event or in "
+                "lines.columns.event, and state what each kind adds under [events]"
+            )
         if self.events and (self.layout != "recognised" or (self.fields and "event" not in self.fields)):
             raise ValueError("[events] needs a column with the kind of event: place `event` among the fields")
-        if self.events and not self.columns.event:
+        if self.events and not self.columns.event and not self.join:
             object.__setattr__(self, "columns", self.columns.model_copy(update={"event": EVENT_COLUMNS}))
         return self
 
@@ -267,6 +270,11 @@ class Dataset(BaseModel):
             declared["half_life_days"] = self.half_life_days
         return {**self.binarize, **declared}
 
+    @property
+    def _kind_columns(self) -> list[str]:
+        """The parts of `join` that name a column with the kind of event."""
+        return [part for part in ("orders", "lines") if self.join and getattr(self.join, part).columns.event]
+
     @functools.cached_property
     def parts(self) -> "dict[str, Part]":
         """How the files of each part of `join` are read: an order names a user and a key, a line a key and an item."""
@@ -275,10 +283,21 @@ class Dataset(BaseModel):
         orders, lines, key = self.join.orders, self.join.lines, self.join.key
         order_columns = {**dict(orders.columns), "item": key, **({"time": ()} if lines.columns.time else {})}
         line_columns = {**dict(lines.columns), "user": key, **({"value": ()} if orders.columns.value else {})}
-        rest = {name: value for name, value in self if name not in ("join", "files", "columns")}
+        given = {"orders": (orders.files, order_columns), "lines": (lines.files, line_columns)}
+        rest = {
+            name: value
+            for name, value in self
+            if name not in ("join", "files", "columns", "events", "rules", "placements")
+        }
         return {
-            "orders": Part(**rest, part="orders", files=orders.files, columns=Columns(**order_columns)),
-            "lines": Part(**rest, part="lines", files=lines.files, columns=Columns(**line_columns)),
+            part: Part(
+                **rest,
+                part=part,
+                files=part_files,
+                columns=Columns(**columns),
+                events=self.events if columns["event"] else {},
+            )
+            for part, (part_files, columns) in given.items()
         }
 
     @field_validator("timezone")

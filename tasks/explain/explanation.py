@@ -56,7 +56,7 @@ class Explanation:
     Attributes:
         by_model: the lists of the run's models, in the requested order.
         published: the published list; None if the run recommended nothing.
-        rank_explanation: sentences on the rank of a requested item; empty without one.
+        rank_explanations: sentences on the rank of each requested item.
         titles: the published titles by item id.
     """
 
@@ -65,7 +65,7 @@ class Explanation:
     history: list[HistoryItem]
     by_model: list[ModelRecommendations]
     published: ModelRecommendations | None = None
-    rank_explanation: str = ""
+    rank_explanations: Sequence[str] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -82,14 +82,14 @@ class _ExplanationQuery:
 
 
 def explain_user(
-    home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 10, item_id: str | None = None
+    home: Home, user_id: str, *, models: Sequence[str] = (), top: int = 10, item_ids: Sequence[str] = ()
 ) -> Explanation:
     """Explain a user by the publication, and by the fits of the run that published it.
 
     Args:
         models: names of models; by default all that the run fitted.
         top: number of recommendations of each model.
-        item_id: an item whose rank in the published list to explain.
+        item_ids: items whose ranks in the published list to explain.
 
     Raises:
         InputError: nothing is published yet, the user is unknown, the run has no fit of a named model, or an item is
@@ -107,19 +107,19 @@ def explain_user(
         by_model = [
             _explain_with_model(connection, home, query, user_id, history, top, exclude_seen) for query in queries
         ]
-    return _add_published_list(home, Explanation(home.dataset, user_id, history, by_model), top, item_id)
+    return _add_published_list(home, Explanation(home.dataset, user_id, history, by_model), top, item_ids)
 
 
-def _add_published_list(home: Home, explanation: Explanation, top: int, item_id: str | None) -> Explanation:
+def _add_published_list(home: Home, explanation: Explanation, top: int, item_ids: Sequence[str]) -> Explanation:
     """Add the published model's list, if any."""
-    if not published_model.has_published_model(home) and item_id is None:
+    if not published_model.has_published_model(home) and not item_ids:
         return explanation
     shop, user_id = recommend.load(home.root, home.dataset, threads=home.limits.threads), explanation.user_id
     items = shop.items.filter(pl.col("title").is_not_null())
     return replace(
         explanation,
         published=load_published_list(shop, user_id, top),
-        rank_explanation="" if item_id is None else explain_rank(shop, user_id, item_id, top),
+        rank_explanations=[explain_rank(shop, user_id, item_id, top) for item_id in item_ids],
         titles=dict(zip(items["item_id"], items["title"], strict=True)),
     )
 

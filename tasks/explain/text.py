@@ -32,8 +32,7 @@ def format_explanation(explanation: Explanation, titles: Mapping[str, str]) -> s
         "newest first:"
     )
     parts = [f"{head}\n\n{format_grid([['item', 'title', 'since', 'liked by'], *likes])}{more}"]
-    if explanation.rank_explanation:
-        parts.append(escape_controls(explanation.rank_explanation))
+    parts += map(escape_controls, explanation.rank_explanations)
     if explanation.published:
         parts.append(_format_model(explanation.published, titles, "Published: "))
     parts += [_format_model(recommendations, titles) for recommendations in explanation.by_model]

@@ -50,7 +50,8 @@ class _CompleteTarStream:
 
 def _iterate_members(stream: ByteStream, folder: str, nested: bool) -> Iterator[tuple[str, IO[bytes]]]:
     checked: Any = _CompleteTarStream(stream)  # tarfile only reads it
-    with tarfile.open(fileobj=checked, mode="r|") as archive:
+    # A name that is not UTF-8 is shown as mv_\xe9.txt, as which the warehouse can keep it.
+    with tarfile.open(fileobj=checked, mode="r|", encoding="utf-8", errors="backslashreplace") as archive:
         for member in archive:
             contents = archive.extractfile(member) if member.isfile() else None
             if contents is None:

@@ -15,7 +15,7 @@ import polars as pl
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import reject_advice
+from oneclass.tasks.ingest import reject_advice, statements
 from oneclass.tasks.ingest.landing import DONE, QUARANTINE, RejectedFile
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile
@@ -145,12 +145,13 @@ def find_file_ids(home: Home, paths: Iterable[Path]) -> tuple[int, ...]:
     return tuple(known[str(path)] for path in paths)
 
 
-def has_stale_kinds(home: Home, dataset: Dataset) -> bool:
-    """Whether logs in the warehouse were read by other kinds of events than the data set's file declares."""
+def has_stale_events(home: Home, dataset: Dataset) -> bool:
+    """Whether logs in the warehouse were read by other kinds of events or bounds than the data set's file declares."""
     with warehouse.open_warehouse(home) as connection:
         reasons = [f"unknown kind of event {kind}" for kind in dataset.events]
         values = {"kinds": list(dataset.events), "reasons": reasons}
-        return warehouse.fetch_row(connection, sql.statement("ingest/stale_kinds"), values)[0]
+        stale_events = sql.statement("ingest/stale_events", **statements.event_bounds(dataset))
+        return warehouse.fetch_row(connection, stale_events, values)[0]
 
 
 def known_name(home: Home, path: str) -> str:

@@ -197,7 +197,8 @@ def _load_text(
 def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, dataset: Dataset, part: str) -> int:
     """Insert the lines that could be read, into `raw.parts` if they are parts of events, and return their number."""
     statement = {"orders": "ingest/orders", "lines": "ingest/order_lines"}.get(part, "ingest/events")
-    values = {} if part else {"kind": ", event" if dataset.events else ""}
+    kind = "event" if dataset.events else "null"
+    values = {"event": kind} if part else {"kind": ", event" if dataset.events else ""}
     return fetch_row(connection, sql.statement(statement, parsed=parsed, **values))[0]
 
 

@@ -101,7 +101,7 @@ def ingest(
     logs = (scanner or SourceScanner(dataset)).scan(paths, known, rejected)
     is_nightly = not named and not replace
     if replace and {log.sha256 for log in logs} == {one.sha256 for one in known_files}:
-        replace = file_registry.has_stale_kinds(home, dataset)
+        replace = file_registry.has_stale_events(home, dataset)
     while True:
         if rejected and not logs and not known_files:
             landing.quarantine_files(home, rejected)

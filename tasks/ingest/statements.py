@@ -176,11 +176,14 @@ def _time_condition(layout: LogFormat) -> dict[str, str]:
 def _id_conditions(dataset: Dataset) -> dict[str, str]:
     """Return the conditions that an id stands for a missing one."""
     missing = dataset.missing_ids
-    if not missing:
-        return {"no_user": "false", "no_item": "false"}
-    listed = ", ".join(map(_quote_literal, missing))
-    first = ", ".join(sorted({str(ord(text[0])) for text in missing if text}))
-    return {f"no_{role}": f"ascii({role}_id) in ({first}) and {role}_id in ({listed})" for role in ("user", "item")}
+    # `in` becomes a join with every line; `and` below `not` evaluates the pattern for every line.
+    pattern = _quote_literal("|".join(map(re.escape, missing)))
+    codes = sorted({ord(text[0]) for text in missing if text})
+    conditions = {}
+    for role in ("user", "item"):
+        starts = " or ".join(f"ascii({role}_id) = {code}" for code in codes) or "false"
+        conditions[f"no_{role}"] = f"if({starts}, regexp_full_match({role}_id, {pattern}), false)"
+    return conditions
 
 
 def _kind_conditions(dataset: Dataset) -> dict[str, str]:

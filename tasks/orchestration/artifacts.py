@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -169,6 +169,17 @@ def tag_flow_run(dataset: str, state: str) -> None:
         tags = client.read_flow_run(context.flow_run.id).tags
         kept = [tag for tag in tags if not tag.startswith(STATE_TAG)]
         client.update_flow_run(context.flow_run.id, tags=sorted({*kept, f"dataset:{dataset}", STATE_TAG + state}))
+
+
+@publish_artifact
+def mask_flow_run(settings: Mapping[str, Any]) -> None:
+    """Replace the settings among the flow run's parameters, which the server keeps and shows, by these masked ones."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        return
+    with get_client(sync_client=True) as client:
+        parameters = client.read_flow_run(context.flow_run.id).parameters
+        client.update_flow_run(context.flow_run.id, parameters={**parameters, "settings": dict(settings)})
 
 
 @publish_artifact

@@ -123,7 +123,12 @@ def test_an_absent_block_says_what_to_do(prefect_server, caplog):
     assert "Create it on the Prefect server, with an address such as https" in caplog.text
 
 
-def test_a_value_among_the_parameters_of_a_run_is_warned_of(prefect_server, tmp_path, caplog):
+def test_a_value_typed_into_prefects_form_is_used_and_masked(prefect_server, receiver, tmp_path, caplog):
+    settings = {"notify.webhook": f"{receiver.address}/{SECRETS[0]}", "train.tune": "off"}
     with pytest.raises(InputError, match="landing"):
-        pipeline.nightly_retrain(dataset="ml-1m", home=str(tmp_path), settings={"notify.webhook": "http://127.0.0.1:1"})
-    assert "setting notify.webhook: Prefect shows it with this run's parameters" in caplog.text
+        pipeline.nightly_retrain(dataset="ml-1m", home=str(tmp_path), settings=settings)
+    assert receiver.paths == [f"/{SECRETS[0]}"]
+    assert "setting notify.webhook: Prefect showed it as typed, and masks it now" in caplog.text
+    with get_client(sync_client=True) as client:
+        shown = [run.parameters for run in client.read_flow_runs() if run.parameters.get("home") == str(tmp_path)]
+    assert [parameters["settings"] for parameters in shown] == [{"notify.webhook": "***", "train.tune": "off"}]

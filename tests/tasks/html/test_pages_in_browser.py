@@ -39,7 +39,7 @@ def pages(reported, tmp_path_factory):
         for at, name in enumerate(("wmf", "slim"))
     ]
     history = [HistoryItem(f"i{at}", at, datetime(2026, 11, 20), 5) for at in range(30)]
-    found = Explanation("small", "u1", history, lists, lists[0], rank_explanation="i3: rank 4 of 20.")
+    found = Explanation("small", "u1", history, lists, lists[0], rank_explanations=["i3: rank 4 of 20."])
     explained = explain_page.write_user_page(home, found, {f"i{at}": f"A film <of> {at}" for at in range(9)})
     broken = home.root / "broken" / "report"
     broken.mkdir(parents=True)

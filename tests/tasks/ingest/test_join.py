@@ -174,6 +174,31 @@ def test_a_repeated_order_is_a_reject_and_counts_where_the_first_goes(home, data
     assert [reason for _, _, reason in rows(home, rejects)] == ["names no order", "value is not a number"]
 
 
+@pytest.mark.parametrize("part", ["orders", "lines"])
+def test_the_kind_of_event_is_the_order_s_or_the_line_s(home, tmp_path, part):
+    kinds, columns = random.Random(part), {"columns": {"event": "what"}}
+    heads, lines = make_tables(3)
+    rows_with_kind = heads if part == "orders" else lines
+    for row in rows_with_kind:
+        row["what"] = kinds.choice(["sale", "return", " sale ", "gift"])
+    for name, table in (("orders.csv", heads), ("lines.csv", lines)):
+        (tmp_path / name).write_text(as_csv(table))
+    join = {"key": "order_id", "orders": {"files": ["orders*"]}, "lines": {"files": ["lines*"]}}
+    join["lines"]["columns"] = {"value": "qty"}
+    join[part] = {**join[part], "columns": {**join[part].get("columns", {}), **columns["columns"]}}
+    dataset = Dataset(name="small", join=join, events={"sale": 1, "return": -1}, max_reject_share=1)
+    ingest(home, dataset, [tmp_path / "orders.csv", tmp_path / "lines.csv"], "run")
+    known = {row["order_id"]: row for row in heads if row.get("what", "").strip() != "gift"}
+    expected = [
+        (number, known[row["order_id"]]["customer"], row["sku"], (row | known[row["order_id"]])["what"].strip())
+        for number, row in enumerate(lines, 2)
+        if row["order_id"] in known and row.get("what") != "gift"
+    ]
+    assert rows(home, "select line_number, user_id, item_id, event from raw.events order by all") == expected
+    assert {event for *_, event in expected} == {"sale", "return"}
+    assert rows(home, "select distinct reason from raw.rejects") == [("unknown kind of event gift",)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "content", "expected"),
@@ -219,6 +244,8 @@ def test_what_cannot_be_joined_is_refused(home, dataset, tmp_path, name, header,
         ('[join]\nkey = "id"\norders = {files = ["o"]}\n', "key join.lines is missing"),
         (f'{DECLARED}\n[columns]\nuser = "x"\n', "join: its files have columns of their own"),
         (DECLARED.replace('user = "customer"', 'item = "customer"'), "join.orders.columns.item"),
+        (f"{DECLARED}\n[events]\nsale = 1\n", "name the column with the kind of event in orders.columns.event"),
+        (DECLARED.replace('value = "qty"', 'event = "what"'), "state what each kind adds under"),
     ],
 )
 def test_a_wrong_join_is_refused(home, toml, message):

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import re
 import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
@@ -199,15 +200,28 @@ def printed_toml(message: str) -> dict:
     return tomllib.loads(message.split("\n\n")[1])
 
 
-def read_with_advice(read, content: bytes) -> tuple[list[Event], int]:
-    """Read a log with nothing declared, then with what each refusal prints."""
-    declared: dict = {"max_reject_share": 1}
+def read_with_advice(read, content: bytes) -> tuple[list[Event], int, dict]:
+    """Read a log with nothing declared, then with what each refusal prints, which is returned too."""
+    declared: dict = {}
     for _ in range(3):
         try:
-            return read(content, **declared)
+            return *read(content, max_reject_share=1, **declared), declared
         except InputError as error:
             declared |= printed_toml(str(error))
     raise AssertionError(f"refused three times: {declared}")
+
+
+def documented_layouts() -> dict[str, str]:
+    """The table of the page on layouts: how each is read."""
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "layouts.md").read_text(encoding="utf-8")
+    rows = [re.split(r" (?<!\\)\| ", row.strip("| ")) for row in page.splitlines() if row.startswith("| ")]
+    return {name: how for name, _, how in rows[1:]}
+
+
+def test_the_page_on_layouts_has_a_row_for_each():
+    found = documented_layouts()
+    assert list(found) == list(LAYOUTS) and len(found) >= 40
+    assert sum(how == "at once" for how in found.values()) == 46
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -215,7 +229,9 @@ def test_a_layout_is_read_at_once_or_by_the_lines_of_its_refusal(read, name):
     if name == "Windows-1252":  # rejected lines, not the first, show that it is no UTF-8
         events, rejects = read(LAYOUTS[name], encoding="windows-1252")
     else:
-        events, rejects = read_with_advice(read, LAYOUTS[name])
+        events, rejects, declared = read_with_advice(read, LAYOUTS[name])
+        keys = [f"`[{key}]`" if isinstance(value, dict) else f"`{key}`" for key, value in declared.items()]
+        assert documented_layouts()[name] == (f"with {', '.join(keys)}" if keys else "at once")
     expected = EVENTS[:3] if "titles" in name else EVENTS * 2 if name == "files put together" else EVENTS
     if name == "Excel's days":
         events = [(*row, when + timedelta(seconds=30)) for *row, when in events]

@@ -1,6 +1,8 @@
 """Files whose names no folder should have: each is read or set aside, and holds up no other file."""
 
+import io
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -170,3 +172,22 @@ def test_a_name_that_is_not_utf8_is_one_sentence_on_the_terminal(tmp_path, capsy
     assert commands.main("backfill", arguments) == 2
     assert capsys.readouterr().err.strip() == f"{tmp_path}/ratings-\\udce9.csv: its name is not UTF-8 text. Rename it."
     assert not (tmp_path / "var").exists()
+
+
+@pytest.mark.parametrize("names", [(b"mv_\xe9.txt", b"mv_\xe8.txt"), (b"mv_\xff\n.txt", "mv_\u00e9.txt".encode())])
+def test_members_of_an_archive_whose_names_are_not_utf8_are_read(home, tmp_path, names):
+    home.landing.mkdir(parents=True)
+    with tarfile.open(home.landing / "download.tar", "w", format=tarfile.GNU_FORMAT) as archive:
+        for movie, name in enumerate(names, 1):
+            content = f"{movie}:\n{movie}7,3,2005-01-01\n".encode()
+            member = tarfile.TarInfo(os.fsdecode(name))
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    netflix = datasets.load_dataset("netflix", tmp_path).model_copy(update={"files": ("*.tar",)})
+    for run in ("first", "second"):
+        assert ingest(home, netflix, [], run).total_events == 2
+    assert rows(home, "select user_id, item_id from raw.events order by all") == [("17", "1"), ("27", "2")]
+    shown = [name.decode(errors="backslashreplace") for name in names]
+    assert [
+        Path(path).name for (path,) in rows(home, "select path from operations.log_files order by file_id")
+    ] == shown

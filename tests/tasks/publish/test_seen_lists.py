@@ -102,12 +102,15 @@ def test_an_explanation_marks_seen_items_and_ranks_them_among_all(included):
     home, shop = included
     ranking, history = rank(shop, USER, without_history=False), shop.history(USER)
     item = next(one for one in ranking if one in history)
-    found = explain_user(home, USER, top=8, item_id=item)
+    found = explain_user(home, USER, top=8, item_ids=[item])
     place = 1 + ranking.index(item)
-    assert f"{item}: rank {place} of {len(ranking)} for {USER}, who likes it already, by wmf/" in found.rank_explanation
+    assert (
+        f"{item}: rank {place} of {len(ranking)} for {USER}, who likes it already, by wmf/"
+        in found.rank_explanations[0]
+    )
     other = next(one for one in ranking if one not in history)
     words = f"{other}: rank {1 + ranking.index(other)} of {len(ranking)} for {USER}, by wmf/"
-    assert words in explain_user(home, USER, item_id=other).rank_explanation
+    assert words in explain_user(home, USER, item_ids=[item, other]).rank_explanations[1]
     for one in (found.published, *found.by_model):
         assert [row.item_id for row in one.items] == ranking[:8]
         assert [row.seen for row in one.items] == [row.item_id in history for row in one.items]

@@ -1,0 +1,48 @@
+"""A whole backfill and a night after it on the rows of a real PostgreSQL."""
+
+import duckdb
+import pytest
+
+from oneclass.flows import commands
+from tests import postgres_server
+
+DECLARED = """
+columns = { user = "customer", item = "sku", value = "quantity", time = "ordered_at" }
+
+[source]
+query = "select id, customer, sku, quantity, ordered_at from orders"
+high_water_mark = "id"
+url_env = "SHOP_DATABASE_URL"
+"""
+ORDERS = """
+    insert into orders (customer, sku, quantity, ordered_at)
+    select 'c' || customer, 's' || (customer * rank * rank) % 23, 1,
+        timestamptz '2026-03-01' + customer * rank * interval '1 hour'
+    from generate_series({0}, {1}) as customer, generate_series(1, 12) as rank
+"""
+
+
+@pytest.mark.slow
+def test_a_backfill_and_a_night_take_all_rows_of_a_database(prefect_server, tmp_path, monkeypatch):
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra `sql` is not installed")
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "shop.toml").write_text(DECLARED)
+    given = ["--dataset", "shop", "--home", str(tmp_path), "--models", "popularity,mrf_dense"]
+    given += ["--set", "train.tune=off", "mrf_dense.l2=6", "publish.model=mrf_dense"]
+    with postgres_server.started() as url, dbapi.connect(url, autocommit=True) as database, database.cursor() as cursor:
+        monkeypatch.setenv("SHOP_DATABASE_URL", url)
+        cursor.execute(
+            "create table orders (id bigserial, customer text, sku text, quantity int, ordered_at timestamptz)"
+        )
+        for command, customers in (("backfill", (1, 60)), ("nightly_retrain", (61, 64))):
+            cursor.execute(ORDERS.format(*customers))
+            assert commands.main(command, given) == 0
+            cursor.execute("select distinct customer, sku from orders order by 1, 2")
+            bought = cursor.fetchall()
+            with duckdb.connect(str(tmp_path / "shop" / "warehouse.duckdb"), read_only=True) as connection:
+                read = connection.execute("select distinct user_id, item_id from raw.events order by 1, 2").fetchall()
+                counts = connection.execute("select count(*), count(distinct file_id) from raw.events").fetchone()
+                listed = connection.execute("select user_id, item_id from published.recommendations").fetchall()
+            assert read == bought and counts == (12 * customers[1], 1 if command == "backfill" else 2)
+            assert {user for user, _ in listed} == {user for user, _ in bought}
+            assert not set(listed) & set(bought)
