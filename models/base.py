@@ -13,6 +13,7 @@ from oneclass.models import memory_estimates
 from oneclass.models.attributes.new_items import NewItemScorer, check_features
 from oneclass.models.fit_options import DEFAULT_OPTIONS, WIDTH_SETTINGS, FitOptions, Start
 from oneclass.models.inference_cache import InferenceCache
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.matmul import dense_times, normalize_columns
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import top_items
@@ -47,7 +48,11 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
         stops_early: whether `fit` keeps the epoch that is best on the validation users.
         cost_depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
         block_bytes: bytes of a block of scores that fits the CPU's cache, for models whose blocks read no large table.
+        min_block_users: users of a block even where their scores are larger, for models that read the whole log or all
+            factors for each block.
         item_matrices: number of dense float32 (items, items) arrays that a fit holds at once, on any log.
+        edge_seconds: about how many CPU seconds a fit with the default settings takes for each training edge.
+        memory_hint: what makes a fit that needs too much memory smaller, as the end of a sentence.
         extra: the optional dependency of the package that the model needs, if any.
     """
 
@@ -60,7 +65,10 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
     stops_early: ClassVar[bool] = False
     cost_depends_on_items: ClassVar[bool] = False
     block_bytes: ClassVar[int] = 1 << 23
+    min_block_users: ClassVar[int] = 1
     item_matrices: ClassVar[int] = 0
+    edge_seconds: ClassVar[float] = 5e-5
+    memory_hint: ClassVar[str] = "give the run more memory"
     extra: ClassVar[str | None] = None
 
     item_degrees: np.ndarray
@@ -80,7 +88,7 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
     def users_at_once(self) -> int:
         """Number of users in a block of scores when many are scored."""
         matrices = self.matrices_on(self.item_count, int(self.item_degrees.sum()))
-        return memory_estimates.users_per_block(self.item_count, matrices, self.block_bytes)
+        return memory_estimates.users_per_block(self.item_count, matrices, self.block_bytes, self.min_block_users)
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
@@ -93,23 +101,23 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
         return None
 
     @classmethod
-    def fit_bytes(cls, settings: Any, shape: tuple[int, int], edges: int) -> int:
+    def fit_bytes(cls, settings: Any, log: LogSize) -> int:
         """Estimate the memory of a fit in one process, its blocks one after another.
 
         Args:
-            shape, edges: of the (users, items) training matrix.
+            log: the size of the (users, items) training matrix.
         """
-        users, items = shape
-        if sizes := cls.block_sizes(settings, items):
-            of_block = memory_estimates.estimate_block_bytes(
-                sizes, -(-users // settings.blocks), -(-edges // settings.blocks)
-            )
-            return (
-                memory_estimates.estimate_coordinator_bytes(sizes, settings.blocks, shape, cls.item_matrices) + of_block
-            )
-        return memory_estimates.estimate_fit_bytes(
-            shape, edges, getattr(settings, "factors", 0), cls.matrices_on(items, edges)
-        )
+        if sizes := cls.block_sizes(settings, log.items):
+            blocks, shape = settings.blocks, (log.users, log.items)
+            of_block = memory_estimates.estimate_block_bytes(sizes, -(-log.users // blocks), -(-log.edges // blocks))
+            return memory_estimates.estimate_coordinator_bytes(sizes, blocks, shape, cls.item_matrices) + of_block
+        matrices = cls.matrices_on(log.items, log.edges)
+        return memory_estimates.estimate_fit_bytes(log, getattr(settings, "factors", 0), matrices)
+
+    @classmethod
+    def fit_seconds(cls, log: LogSize) -> float:
+        """Estimate the CPU seconds of a fit with the default settings, to compare models on one log."""
+        return cls.edge_seconds * log.edges
 
     def fit(self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS) -> Self:
         """Fit on the observed graph G, replacing an earlier fit of this model.

@@ -1,12 +1,60 @@
-"""Memory estimates for fitting and scoring, used to schedule work."""
+"""Memory estimates for fitting and scoring, used to schedule work and to leave out what a machine cannot hold."""
 
 from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from oneclass.models.numerics.validation import count_item_degrees
 
 BYTES_PER_EDGE = 16  # an index and a value, by user and by item
 BYTES_PER_FACTOR = 12  # a mean, a precision and what an update needs beside them
 COPIES_PER_FIT = 3  # of the user arrays held by one call: input, kernel layout, output
 SCORE_BLOCK_COPIES = 2  # intermediate arrays as large as a block of scores
 LARGE_BLOCK_BYTES = 1 << 29  # bytes of scores if each block reads an (items, items) table, of 1.3 GB for 17,770 items
+
+
+DEGREE_STEPS = 16  # classes of degrees in a factor of two
+
+
+@dataclass(frozen=True)
+class LogSize:
+    """The size of a training matrix, as far as memory and time of a fit depend on it.
+
+    Attributes:
+        users, items: the numbers of rows and columns, those without an edge included.
+        edges: the number of entries.
+        gram_entries: estimated number of ordered pairs of items, an item with itself included, that share a user.
+    """
+
+    users: int
+    items: int
+    edges: int
+    gram_entries: int = 0
+
+    @classmethod
+    def of(cls, interactions: csr_matrix) -> Self:
+        """Measure a (users, items) training matrix."""
+        users, items = interactions.shape
+        of_users, of_items = np.diff(interactions.indptr), count_item_degrees(interactions)
+        return cls(users, items, interactions.nnz, _estimate_gram_entries(of_users, of_items))
+
+
+def _estimate_gram_entries(user_degrees: np.ndarray, item_degrees: np.ndarray) -> int:
+    """Estimate the number of pairs of items that share a user, from the degrees alone.
+
+    In a random graph of these degrees two items share Poisson many users, with the mean
+    d_a d_b sum_m d_m (d_m - 1) / edges^2. A real log has groups of items with more users in common, so fewer pairs.
+    """
+    degrees = user_degrees.astype(np.float64)
+    edges = max(1.0, degrees.sum())
+    active = item_degrees[item_degrees > 0]
+    classes, counts = np.unique(np.round(DEGREE_STEPS * np.log2(active)), return_counts=True)
+    typical = 2.0 ** (classes / DEGREE_STEPS)
+    shared = np.outer(typical, typical) * (degrees @ (degrees - 1)) / edges**2
+    pairs = float(counts @ -np.expm1(-shared) @ counts)
+    return int(min(pairs + len(active), degrees @ degrees))
 
 
 @dataclass(frozen=True)
@@ -30,16 +78,16 @@ class Sizes:
     edge: int = 24
 
 
-def estimate_fit_bytes(shape: tuple[int, int], edges: int, factors: int, matrices: int) -> int:
+def estimate_fit_bytes(log: LogSize, factors: int, matrices: int) -> int:
     """Estimate the additional memory of a fit of all users in one process.
 
     Args:
-        shape, edges: of the (users, items) training matrix.
+        log: the size of the training matrix.
         factors: number of learned parameters per user and item.
         matrices: dense float32 (items, items) arrays that the fit holds at once.
     """
-    users, items = shape
-    return BYTES_PER_EDGE * edges + BYTES_PER_FACTOR * factors * (users + items) + 4 * matrices * items**2
+    of_factors = BYTES_PER_FACTOR * factors * (log.users + log.items)
+    return BYTES_PER_EDGE * log.edges + of_factors + 4 * matrices * log.items**2
 
 
 def estimate_coordinator_bytes(sizes: Sizes, blocks: int, shape: tuple[int, int], matrices: int) -> int:
@@ -57,15 +105,16 @@ def estimate_block_bytes(sizes: Sizes, users: int, edges: int) -> int:
     return sizes.edge * edges + COPIES_PER_FIT * sizes.user * users + 2 * (sizes.items + sizes.answer) + sizes.call
 
 
-def users_per_block(items: int, matrices: int, block: int) -> int:
+def users_per_block(items: int, matrices: int, block: int, least: int = 1) -> int:
     """Return the number of users in a block of scores.
 
     Args:
         matrices: as in `estimate_fit_bytes`; if each block reads one of them, large blocks, one after another, are
             faster.
         block: bytes of a block otherwise.
+        least: users that share what a block reads, however large their scores are.
     """
-    return max(1, (LARGE_BLOCK_BYTES if matrices else block) // (4 * items))
+    return max(least, (LARGE_BLOCK_BYTES if matrices else block) // (4 * items))
 
 
 def scoring_bytes(users: int, items: int, scores: int, saved: int) -> int:

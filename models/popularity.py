@@ -42,6 +42,7 @@ class Popularity(Model[PopularitySettings]):
     name = "popularity"
     Settings = PopularitySettings
     is_deterministic = True
+    edge_seconds = 0.0
 
     @classmethod
     def block_sizes(cls, settings: PopularitySettings, items: int) -> Sizes | None:

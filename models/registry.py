@@ -48,6 +48,8 @@ MODELS = ModelRegistry(
         "mrf_dense": "oneclass.models.mrf.dense:MRFDense",
         "mrf_sparse": "oneclass.models.mrf.sparse:MRFSparse",
         "slim": "oneclass.models.slim.model:SLIM",
+        "item_knn": "oneclass.models.item_knn.model:ItemKNN",
+        "sansa": "oneclass.models.sansa.model:SANSA",
         "wmf": "oneclass.models.wmf.model:WMF",
         "graph_filter": "oneclass.models.graph_filter.model:GraphFilter",
         "random_graph": "oneclass.models.random_graph.model:RandomGraph",

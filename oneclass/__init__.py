@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from oneclass.models.bpr.model import BPRPopularity, BPRUniform
     from oneclass.models.graph_filter.model import GraphFilter
     from oneclass.models.hpf.model import HPF
+    from oneclass.models.item_knn.model import ItemKNN
     from oneclass.models.mrf.dense import MRFDense
     from oneclass.models.mrf.sparse import MRFSparse
     from oneclass.models.paired_symbols.model import PairedSymbols
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from oneclass.models.random_graph.model import RandomGraph
     from oneclass.models.repeat.mixture import RepeatMixture
     from oneclass.models.repeat.model import Repeat
+    from oneclass.models.sansa.model import SANSA
     from oneclass.models.slim.model import SLIM
     from oneclass.models.wmf.model import WMF
     from oneclass.tasks.recommend import Recommender, load
@@ -39,6 +41,7 @@ __version__ = version("oneclass")
 __all__ = [
     "CDAE",
     "HPF",
+    "SANSA",
     "SLIM",
     "WMF",
     "BPRPopularity",
@@ -46,6 +49,7 @@ __all__ = [
     "BinaryMatrix",
     "Blend",
     "GraphFilter",
+    "ItemKNN",
     "MRFDense",
     "MRFSparse",
     "Model",
@@ -70,6 +74,7 @@ MODULES = {
     "oneclass.models.bpr.model": ["BPRPopularity", "BPRUniform"],
     "oneclass.models.graph_filter.model": ["GraphFilter"],
     "oneclass.models.hpf.model": ["HPF"],
+    "oneclass.models.item_knn.model": ["ItemKNN"],
     "oneclass.models.mrf.dense": ["MRFDense"],
     "oneclass.models.mrf.sparse": ["MRFSparse"],
     "oneclass.models.paired_symbols.model": ["PairedSymbols"],
@@ -77,6 +82,7 @@ MODULES = {
     "oneclass.models.random_graph.model": ["RandomGraph"],
     "oneclass.models.repeat.mixture": ["RepeatMixture"],
     "oneclass.models.repeat.model": ["Repeat"],
+    "oneclass.models.sansa.model": ["SANSA"],
     "oneclass.models.slim.model": ["SLIM"],
     "oneclass.models.wmf.model": ["WMF"],
     "oneclass.tasks.recommend": ["Recommender", "load"],

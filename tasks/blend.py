@@ -18,6 +18,7 @@ from oneclass.models.blend import BlendSettings, Candidates, Component, WeightSe
 from oneclass.models.blend.score_normalization import normalize_scores
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Comparison
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
@@ -129,7 +130,7 @@ def _fit_candidates(
     for name, model_settings in settings.items():
         logger.info("blend: fitting %s on %s edges to weigh it", name, f"{train.nnz:,}")
         try:
-            needed = MODELS[name].fit_bytes(model_settings, train.shape, train.nnz)
+            needed = MODELS[name].fit_bytes(model_settings, LogSize.of(train))
             with memory_errors.guard_model_memory(f"blend: {name}", needed):
                 model = MODELS[name](model_settings, seed=seed, threads=threads).fit(train)
             yield [model]

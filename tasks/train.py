@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import BlockExecutor, Epoch, FitOptions, ScratchFactory, ValidationUsers
-from oneclass.models.memory_estimates import estimate_block_bytes, estimate_coordinator_bytes
+from oneclass.models.memory_estimates import LogSize, estimate_block_bytes, estimate_coordinator_bytes
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import memory_errors
@@ -95,7 +95,7 @@ def submit_fit(
         home, model, fits.compute_fit_key(matrices_digest, model, settings, seed)
     ):
         return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed)  # no worker need download it
-    memory = MODELS[model].fit_bytes(settings, matrix.shape, matrix.nnz)
+    memory = MODELS[model].fit_bytes(settings, LogSize.of(matrix))
     label = f"{model}: train on {protocol}"
     return executor.submit(load_or_fit, home, matrices_digest, model, settings, seed, label=label, memory=memory)
 
@@ -181,7 +181,7 @@ def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> 
     sizes = estimator.block_sizes(settings, train.shape[1])
     if sizes and workers is not LOCAL:
         return estimate_coordinator_bytes(sizes, settings.blocks, train.shape, estimator.item_matrices)
-    return estimator.fit_bytes(settings, train.shape, train.nnz)
+    return estimator.fit_bytes(settings, LogSize.of(train))
 
 
 def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: Executor) -> BlockExecutor:

@@ -71,6 +71,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
     """
 
     name: ClassVar[str] = "binary_matrix"
+    edge_seconds = 1.6e-4
     Settings: ClassVar[type[ModelSettings]] = BinaryMatrixSettings
 
     warm_startable = True

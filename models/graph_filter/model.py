@@ -40,6 +40,7 @@ from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.graph_filter.column_cache import ColumnCache
 from oneclass.models.graph_filter.graph import (
     COLUMNS,
+    WIDE,
     DenseSquare,
     NormalizedGraph,
     degree_powers,
@@ -47,7 +48,8 @@ from oneclass.models.graph_filter.graph import (
     weighted_degrees,
 )
 from oneclass.models.graph_filter.polynomials import Product, apply_chebyshev, apply_decay, plateau_coefficients
-from oneclass.models.graph_filter.settings import GraphFilterSettings
+from oneclass.models.graph_filter.settings import GraphFilterSettings, default_vectors
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
@@ -57,6 +59,10 @@ from oneclass.models.numerics.validation import single_item_histories
 
 CACHE_ENTRIES = 1 << 25  # numbers in the cached columns of the filter: 128 MB, all columns of 5,792 items
 MAX_FILTER_ENTRIES = 1 << 29  # numbers of the largest filter that is formed: 2 GB, 23,170 items
+VECTOR_COPIES = 3  # of the vectors that are iterated, while they are made orthogonal
+EDGE_BYTES = 40  # of an edge in the graph, by user and by item, and while it is scaled
+FILTERS = 2  # matrices of all pairs of items: S, and the filter itself
+FILTER_BLOCKS = 6  # blocks of columns that are held while the filter is formed
 WALK = 40  # operations of BLAS in the time of one step of a walk
 NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
 SINGLE_COLUMNS = 8  # up to this many columns are computed one by one, since most of the graph is far from most items
@@ -105,7 +111,10 @@ class GraphFilter(Model[GraphFilterSettings]):
     """
 
     name = "graph_filter"
+    edge_seconds = 1e-5
     Settings = GraphFilterSettings
+    memory_hint = "lower graph_filter.vectors"
+    min_block_users = COLUMNS
     graph: NormalizedGraph | DenseSquare | None
     _factors: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -113,6 +122,16 @@ class GraphFilter(Model[GraphFilterSettings]):
     def matrices_on(cls, items: int, edges: int) -> int:
         """Return 2, the filter and S, if they are large."""
         return 2 if items**2 > CACHE_ENTRIES and forms_filter(items, edges) else 0
+
+    @classmethod
+    def fit_bytes(cls, settings: GraphFilterSettings, log: LogSize) -> int:
+        """Estimate the memory of a fit: the graph in both orders, the vectors, and the filter if it is formed."""
+        by_rule = default_vectors(log.items, log.edges / max(1, log.users))
+        vectors = (settings.vectors or by_rule) + settings.oversampling
+        block = COLUMNS * (log.users + log.items)
+        if forms_filter(log.items, log.edges):
+            block = FILTERS * log.items**2 + FILTER_BLOCKS * WIDE * log.items
+        return EDGE_BYTES * log.edges + 4 * (VECTOR_COPIES * vectors * log.items + block)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen = perf_counter(), self.params

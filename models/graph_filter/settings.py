@@ -14,6 +14,12 @@ SHORT, LONG = 5.0, 12.0  # likes of a mean user, between which the settings belo
 FROM_HISTORIES = {"low_pass": (3.0, 1.0), "low_pass_exponent": (0.4, 0.1), "sharpening": (0.0, 0.4)}
 
 
+def default_vectors(items: int, likes: float) -> int:
+    """The vectors of the low-pass for a number of items and the likes of a mean user."""
+    share = min(1.0, (likes / ENOUGH) ** 1.5)
+    return max(1, round(VECTORS * share * items**0.5))
+
+
 class GraphFilterSettings(RecencySettings):
     """The defaults are chosen on validation users of seven logs; `benchmarks.accuracy.graph_filter` has the papers'."""
 
@@ -96,6 +102,5 @@ class GraphFilterSettings(RecencySettings):
         likes = mean_degree(interactions)
         long = min(max((likes - SHORT) / (LONG - SHORT), 0.0), 1.0)
         by_rule: dict[str, float] = {name: (1 - long) * a + long * b for name, (a, b) in FROM_HISTORIES.items()}
-        share = min(1.0, (likes / ENOUGH) ** 1.5)
-        by_rule["vectors"] = max(1, round(VECTORS * share * interactions.shape[1] ** 0.5))
+        by_rule["vectors"] = default_vectors(interactions.shape[1], likes)
         return self.model_copy(update={name: value for name, value in by_rule.items() if getattr(self, name) is None})

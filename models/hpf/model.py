@@ -156,6 +156,7 @@ class HPF(Model[HPFSettings]):
     """
 
     name: ClassVar[str] = "hpf"
+    edge_seconds = 1e-4
     Settings: ClassVar[type[ModelSettings]] = HPFSettings
 
     warm_startable = True

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.memory_estimates import Sizes
+from oneclass.models.memory_estimates import LogSize, Sizes
 from oneclass.models.mrf.dense_blocks import compute_gram_by_blocks, partition_stripes
 from oneclass.models.numerics.column_scaling import Rescaling, column_moments, mean_over_edges, rescale_columns
 from oneclass.models.numerics.gram_inverse import inverse_of_gram, regularized_inverse
@@ -26,6 +26,7 @@ from oneclass.models.numerics.spd_inverse import TILE
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
 
+INVERSE_SECONDS = 1e-11  # of an entry of the Gram matrix and an item
 RIDGE = 6.0  # times `mean_over_edges`
 
 
@@ -126,6 +127,12 @@ class MRFDense(Model[MRFDenseSettings]):
     is_deterministic = True
     cost_depends_on_items = True
     item_matrices = 2
+    memory_hint = "take item_knn, sansa or mrf_sparse in its place"
+
+    @classmethod
+    def fit_seconds(cls, log: LogSize) -> float:
+        """Estimate the CPU seconds of a fit: those of the inverse over items, or over users if these are fewer."""
+        return INVERSE_SECONDS * log.items**2 * min(log.items, log.users)
 
     @classmethod
     def block_sizes(cls, settings: MRFDenseSettings, items: int) -> Sizes | None:

@@ -26,9 +26,10 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.mrf.dense import MRFSettings
-from oneclass.models.mrf.sparse_blocks import average_estimates, iterate_inverses, plan_blocks
-from oneclass.models.mrf.sparse_pattern import Pattern, pattern_above, pattern_of_density
+from oneclass.models.mrf.sparse_blocks import BATCH_ENTRIES, average_estimates, iterate_inverses, plan_blocks
+from oneclass.models.mrf.sparse_pattern import CANDIDATE_ENTRIES, Pattern, pattern_above, pattern_of_density
 from oneclass.models.numerics.column_scaling import ColumnMoments, Rescaling, column_moments, rescale_columns
 from oneclass.models.numerics.gram import GramRows, gram_rows
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
@@ -38,6 +39,9 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, NumericRange, SearchSpace
 
 DEFAULT_NEIGHBOURS = 200  # entries of the pattern for each item
+EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
+ENTRY_BYTES = 40  # of an entry of the pattern: as found, and its weight by columns and by rows
+CHUNK_BYTES = 12 * CANDIDATE_ENTRIES  # of the candidates that are collected at a time
 
 
 class MRFSparseSettings(MRFSettings):
@@ -116,9 +120,19 @@ class MRFSparse(Model[MRFSparseSettings]):
     """
 
     name = "mrf_sparse"
+    edge_seconds = 2e-5
     Settings = MRFSparseSettings
     is_deterministic = True
     cost_depends_on_items = True
+    memory_hint = "lower mrf_sparse.density"
+
+    @classmethod
+    def fit_bytes(cls, settings: MRFSparseSettings, log: LogSize) -> int:
+        """Estimate the memory of a fit: the log by user and by item, the pattern with its weights, and a batch."""
+        wanted = DEFAULT_NEIGHBOURS * log.items if settings.density is None else settings.density * log.items**2
+        kept = min(wanted, settings.max_in_column * log.items, log.gram_entries)
+        batch = min(BATCH_ENTRIES, kept * settings.max_in_column)
+        return EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CHUNK_BYTES
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()

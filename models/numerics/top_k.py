@@ -216,14 +216,14 @@ def top_of_row(scores, history, ids, best):
                 seen += 1
             elif size == len(ids):
                 if scores[item] > best[0]:  # items come in order, so one with an equal score has a higher id
-                    _sift_down(ids, best, size, item, scores[item])
+                    sift_down(ids, best, size, item, scores[item])
             elif below == -np.inf or scores[item] > below:
                 score = np.float32(-np.inf) if np.isnan(scores[item]) else scores[item]
-                _sift_up(ids, best, size, item, score)
+                sift_up(ids, best, size, item, score)
                 size += 1
     for last in range(size - 1, 0, -1):
         worst_id, worst = ids[0], best[0]
-        _sift_down(ids, best, last, ids[last], best[last])
+        sift_down(ids, best, last, ids[last], best[last])
         ids[last], best[last] = worst_id, worst
 
 
@@ -279,7 +279,7 @@ def _worse(id_a, score_a, id_b, score_b):
 
 
 @njit(cache=True, nogil=True)
-def _sift_up(ids, best, place, item, score):
+def sift_up(ids, best, place, item, score):
     """Put an item into the free `place` at the end of the heap, and move it up past all better ones."""
     while place > 0:
         parent = (place - 1) // 2
@@ -291,7 +291,7 @@ def _sift_up(ids, best, place, item, score):
 
 
 @njit(cache=True, nogil=True)
-def _sift_down(ids, best, size, item, score):
+def sift_down(ids, best, size, item, score):
     """Replace the root of a heap of `size` items, and move the new item down past all worse ones."""
     place = 0
     while True:

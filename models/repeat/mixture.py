@@ -28,6 +28,7 @@ from scipy.special import expit, logit
 from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages
 from oneclass.models.numerics.validation import row_sums
 from oneclass.models.repeat.calibration import fit_logistic, fit_poisson, fit_rank_curve, rank_probabilities
@@ -121,10 +122,10 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         return [kind]
 
     @classmethod
-    def fit_bytes(cls, settings: RepeatMixtureSettings, shape: tuple[int, int], edges: int) -> int:
+    def fit_bytes(cls, settings: RepeatMixtureSettings, log: LogSize) -> int:
         """Estimate the memory of the component's two fits, of which both are held for a while."""
         (kind,) = cls.component_settings(settings)
-        return 2 * kind.fit_bytes(settings.parse_component(), shape, edges)
+        return 2 * kind.fit_bytes(settings.parse_component(), log)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         own = {name: getattr(self.params, name) for name in RepeatSettings.model_fields}

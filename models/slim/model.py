@@ -19,6 +19,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.column_scaling import ColumnMoments, column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
 from oneclass.models.numerics.matmul import as_read_only
@@ -30,6 +31,8 @@ from oneclass.models.settings import NumericRange, RecencySettings, RelativeRang
 from oneclass.models.slim.columns import ColumnWeights, Gram, RegressionSettings, iterate_batches, solve_columns_from
 from oneclass.models.slim.kernels import count_pairs, fill_pairs
 
+EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
+PAIR_BYTES = 16  # of a pair of items that share a user: in the Gram matrix and, for some, in the weights
 L1, L2 = 0.05, 5.0  # times `mean_over_edges`
 
 
@@ -111,8 +114,15 @@ class SLIM(Model[SLIMSettings]):
     """
 
     name = "slim"
+    edge_seconds = 5e-6
     Settings = SLIMSettings
     is_deterministic = True
+    memory_hint = "raise slim.l1"
+
+    @classmethod
+    def fit_bytes(cls, settings: SLIMSettings, log: LogSize) -> int:
+        """Estimate the memory of a fit: the Gram matrix without its zeros, and the weights, which are fewer."""
+        return EDGE_BYTES * log.edges + PAIR_BYTES * log.gram_entries
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         moments = column_moments(interactions, self.params.user_weight_exponent)

@@ -220,6 +220,8 @@ class WMF(Model[WMFSettings]):
     warm_startable = True
     scores_each_epoch = True
     learns_attributes = True
+    min_block_users = 64
+    memory_hint = "lower wmf.factors"
 
     user_map: np.ndarray | None = None
     item_map: np.ndarray | None = None

@@ -69,7 +69,7 @@ def submit_evaluation(
     kind, saved = MODELS[name], fits.load_saved_bytes(home, name, digest)
     items, scores = split.train.shape[1], len(kind.score_names)
     matrices = kind.matrices_on(items, split.train.nnz)
-    at_once = users_per_block(items, matrices, kind.block_bytes)
+    at_once = users_per_block(items, matrices, kind.block_bytes, kind.min_block_users)
     step = at_once * max(1, USERS_PER_BATCH // at_once)
     parts, calls, memory = [], [], []
     for part in ("test", "validation"):

@@ -13,6 +13,7 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Mean
 from oneclass.models.fit_options import Epoch, FitOptions, ValidationUsers
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import memory_errors
@@ -36,7 +37,7 @@ def submit_trial(executor: Executor, home: Home, search: Search, trial: Trial) -
     """Submit a trial, whose result is a `TrialResult`."""
     data, kind = search.validation_data(home), MODELS[search.model]
     try:
-        memory = kind.fit_bytes(_trial_settings(search, trial, data), data.train.shape, data.train.nnz)
+        memory = kind.fit_bytes(_trial_settings(search, trial, data), LogSize.of(data.train))
     except (ValueError, ArithmeticError):
         memory = 0  # the model refuses the settings, so the trial will fail
     label = f"{search.model}: trial {trial.number}"
@@ -68,7 +69,7 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
                 scratch=home.absolute().spill,
             )
             options = replace(options, on_epoch=checkpoints) if checkpoints else options
-            needed = model.fit_bytes(chosen, data.train.shape, data.train.nnz)
+            needed = model.fit_bytes(chosen, LogSize.of(data.train))
             with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
                 model.fit(data.train, options)
         ended = {"seconds": time.perf_counter() - started}

@@ -24,7 +24,7 @@ from tests.typed import indented, page, run, served
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
-ADDED = "item_knn"  # the model that docs/how-to/adding_a_model.md adds
+ADDED = "cosine_knn"  # the model that docs/how-to/adding_a_model.md adds
 
 
 def typed() -> list[str]:

@@ -4,10 +4,11 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import FitOptions
-from oneclass.models.memory_estimates import estimate_block_bytes, estimate_coordinator_bytes
+from oneclass.models.memory_estimates import LogSize, estimate_block_bytes, estimate_coordinator_bytes
 from oneclass.models.registry import MODELS
 from tests.models.block_fits import planted, shelved
 
@@ -75,6 +76,7 @@ def test_a_call_and_the_coordinator_take_about_what_is_said(log, name, given):
 @pytest.mark.parametrize("name", WITH_BLOCKS)
 def test_more_blocks_need_less_each_but_for_the_items(name):
     shape, edges = (10_000_000, 1000), 10**9
+    log = LogSize(*shape, edges)
     kind = MODELS[name]
     one, few, many = (kind.Settings(blocks=blocks) for blocks in (1, 10, 1000))
     assert kind.block_sizes(one, 1000) is None
@@ -89,5 +91,49 @@ def test_more_blocks_need_less_each_but_for_the_items(name):
         + each[0]
         + estimate_block_bytes(sizes[0], 0, 0)
     )
-    assert kind.fit_bytes(few, shape, edges) == whole < kind.fit_bytes(one, shape, edges)
+    assert kind.fit_bytes(few, log) == whole < kind.fit_bytes(one, log)
     assert np.log10(whole) > 7
+
+
+def skewed(users, items, edges, tail):
+    """A log whose items and users have degrees of long tails."""
+    rng = np.random.default_rng(users)
+    of_items, of_users = np.arange(1, items + 1) ** -tail, rng.lognormal(0, 1, users)
+    drawn = rng.choice(users, edges, p=of_users / of_users.sum()), rng.choice(items, edges, p=of_items / of_items.sum())
+    matrix = csr_matrix((np.ones(edges, dtype=np.float32), drawn), shape=(users, items))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1
+    return matrix
+
+
+SHAPES = {
+    "dense": (3000, 1500, 120_000, 1.0),
+    "wide": (4000, 12_000, 100_000, 0.8),
+    "sparse": (20_000, 20_000, 150_000, 0.9),
+}
+ESTIMATED = ["graph_filter", "slim", "mrf_sparse", "item_knn", "sansa", "mrf_dense"]  # the models of item pairs
+MAX_RATIO = 3.0
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_the_pairs_of_items_that_share_a_user_are_about_so_many(shape):
+    matrix = skewed(*shape)
+    pairs = (matrix.T @ matrix).nnz
+    assert pairs / 1.2 < LogSize.of(matrix).gram_entries < 1.2 * pairs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ESTIMATED)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_a_fit_takes_about_what_is_said(shape, name):
+    if name == "mrf_dense" and shape[1] > 5000:
+        pytest.skip("its arrays are those of the small log, and take minutes")
+    matrix, kind = skewed(*shape), MODELS[name]
+    kind().fit(skewed(300, 200, 4000, 1.0))  # numba allocates too where it compiles
+    tracemalloc.start()
+    try:
+        kind().fit(matrix)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.1 * kind.fit_bytes(kind.Settings(), LogSize.of(matrix)) < MAX_RATIO * peak

@@ -16,6 +16,7 @@ from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions, ValidationUsers
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.tasks import memory_errors
 from oneclass.tasks.evaluate.ranking import rank_targets_by_score
@@ -38,7 +39,7 @@ def ours(given: BackfillParameters, name: str, digest: str, rates: Rates) -> lis
     validation = ValidationUsers(parts.histories, parts.targets) if parts else None
     options = FitOptions(on_epoch=passes.append, validation=validation, explicit_negatives=split.explicit_negatives)
     model = kind(settings, seed=run.seed, threads=home.limits.threads)
-    needed = kind.fit_bytes(settings, split.train.shape, split.train.nnz)
+    needed = kind.fit_bytes(settings, LogSize.of(split.train))
     fit, scores = Took(f"{name}: fit"), Took(f"{name}: scores and ranks")
     with memory_errors.guard_model_memory(name, needed), clock(fit):
         model.fit(split.train, options)

@@ -1,0 +1,176 @@
+"""Item neighbours: an item's score is the sum of its similarities to the items of the history.
+
+Sarwar, Karypis, Konstan and Riedl, "Item-based collaborative filtering recommendation algorithms", 2001. With n_j the
+users of an item, d_m the items of a user, h the shrinkage and the sums over the users m who like both i and j, the
+similarity of i, in the history, to j, which is scored, is
+
+    cosine     sum 1 / (sqrt(n_i n_j) + h)
+    jaccard    sum 1 / (n_i + n_j - sum 1 + h)
+    tf_idf     sum f_m^2 / (sqrt(F_i F_j) + h),    f_m = log(items / (1 + d_m)), F_j = sum_(m likes j) f_m^2
+    bm25       sum f_m^2 / (l_i l_j + h),          l_j = (k1 (1 - b + b n_j / mean n) + 1) / (k1 + 1)
+    p3alpha    sum d_m^-alpha / (n_i^alpha + h)
+    rp3beta    sum d_m^-alpha / (n_i^alpha n_j^beta + h)
+
+where items without a like do not count in `items` and `mean n`. `tf_idf` and `bm25` treat an item as a document and its
+users as its words, as the library implicit does; in `p3alpha`, random walks of three steps (Cooper, Lee, Radinsky and
+Siantos, "Random walks in recommender systems", 2014), the power is that of each transition, and `rp3beta` divides by a
+power of the popularity (Christoffel, Paudel, Newell and Bernstein, "Blockbusters and wallflowers", 2015). Each item
+keeps the `neighbours` items most similar to it.
+"""
+
+from time import perf_counter
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse import csc_matrix, csr_matrix
+
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.item_knn.kernels import find_nearest
+from oneclass.models.memory_estimates import LogSize
+from oneclass.models.numerics.gram import gram_rows
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
+from oneclass.models.numerics.sequential_histories import recency_weights
+from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.settings import Choice, NumericRange, RecencySettings, SearchSpace
+
+Similarity = Literal["cosine", "jaccard", "tf_idf", "bm25", "p3alpha", "rp3beta"]
+MAX_CHUNK_ENTRIES = 1 << 23  # neighbours that are collected at a time: 64 MB
+GRAM_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
+WEIGHT_BYTES = 24  # of a similarity: as found, by columns and by rows
+
+
+class ItemKNNSettings(RecencySettings):
+    """Which items count for an item, and how much. The defaults were chosen on validation edges of two logs."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "similarity": Choice(("cosine", "jaccard", "tf_idf", "bm25", "p3alpha", "rp3beta")),
+        "neighbours": NumericRange(20, 1000, log=True),
+        "shrinkage": NumericRange(0.0, 100.0),
+        "alpha": NumericRange(0.3, 1.5),
+        "beta": NumericRange(0.0, 1.0),
+    }
+    initial_trials: ClassVar = (
+        {"similarity": "cosine", "shrinkage": 10.0},
+        {"similarity": "tf_idf", "shrinkage": 10.0},
+        {"similarity": "bm25"},
+    )
+
+    similarity: Similarity = Field("rp3beta", description="The measure of similarity between two items.")
+    neighbours: int = Field(200, ge=1, description="Only so many items, the most similar ones, count for an item.")
+    shrinkage: float = Field(
+        0.0, ge=0, description="h, added to the denominator of a similarity: items that few users share count less."
+    )
+    alpha: float = Field(
+        0.5, ge=0, le=3, description="Power of the transitions of `p3alpha` and `rp3beta`; no other similarity has it."
+    )
+    beta: float = Field(
+        0.2, ge=0, le=2, description="Power of an item's popularity by which `rp3beta` divides its similarities."
+    )
+    k1: float = Field(100.0, gt=0, description="How slowly the weight of an item saturates in `bm25`.")
+    b: float = Field(0.8, ge=0, le=1, description="How much more an item with many users weighs less in `bm25`.")
+
+
+class ItemKNN(Model[ItemKNNSettings]):
+    """Score by truncated similarities between items: cosine, Jaccard, TF-IDF, BM25, P3alpha and RP3beta.
+
+    Attributes:
+        similarities: float32 (items, items) CSR; row i is added to the scores of a user who likes i, and column j has
+            at most `neighbours` entries.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import ItemKNN
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = ItemKNN().fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
+    """
+
+    name = "item_knn"
+    Settings = ItemKNNSettings
+    is_deterministic = True
+    cost_depends_on_items = True
+    edge_seconds = 3e-6
+    memory_hint = "lower item_knn.neighbours"
+
+    @classmethod
+    def fit_bytes(cls, settings: ItemKNNSettings, log: LogSize) -> int:
+        """Estimate the memory of a fit: the log by user and by item, and the similarities that are kept."""
+        kept = min(log.items * settings.neighbours, log.gram_entries)
+        chunk = min(log.items * settings.neighbours, MAX_CHUNK_ENTRIES)
+        return GRAM_BYTES * log.edges + WEIGHT_BYTES * kept + 16 * chunk + 32 * log.items
+
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
+        started, items, most = perf_counter(), self.item_count, min(self.params.neighbours, self.item_count - 1)
+        weights, of_neighbour, of_item = self._weigh(interactions)
+        gram = gram_rows(interactions, weights, np.zeros(items), np.ones(items))
+        divisors = as_read_only(of_neighbour, np.float64), as_read_only(of_item, np.float64)
+        chunk = max(1, MAX_CHUNK_ENTRIES // max(1, most))
+        ids = np.empty((min(chunk, items), most), dtype=np.int32)
+        values = np.empty(ids.shape, dtype=np.float32)
+        counts, found, similar = np.zeros(items, dtype=np.int64), [], []
+        for first in range(0, items, chunk):
+            some = counts[first : first + chunk]
+            with kernel_threads(self.threads):
+                find_nearest(
+                    gram, first, *divisors, self.params.shrinkage, self.params.similarity == "jaccard",
+                    max(1, self.threads), some, ids, values,
+                )  # fmt: skip
+            filled = np.arange(most) < some[:, None]
+            found.append(ids[: len(some)][filled])
+            similar.append(values[: len(some)][filled])
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        parts = np.concatenate(similar), np.concatenate(found), starts
+        self.similarities = csr_matrix(csc_matrix(parts, shape=(items, items)))
+        options.on_epoch(Epoch(1, 1, perf_counter() - started, {"similarities": self.similarities.nnz}))
+
+    def _weigh(self, interactions: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the weight of each user, and what divides similarities, by neighbour and by item that is scored."""
+        chosen, users = self.params, np.diff(interactions.indptr).astype(np.float64)
+        degrees, alike, ones = self.item_degrees.astype(np.float64), np.ones(len(users)), np.ones(self.item_count)
+        if chosen.similarity == "jaccard":
+            return alike, degrees, degrees
+        if chosen.similarity == "cosine":
+            return alike, np.sqrt(degrees), np.sqrt(degrees)
+        if chosen.similarity in ("p3alpha", "rp3beta"):
+            weights = np.where(users > 0, np.maximum(users, 1) ** -chosen.alpha, 0.0)
+            after = degrees**chosen.beta if chosen.similarity == "rp3beta" else ones
+            return weights, degrees**chosen.alpha, after
+        active = np.count_nonzero(self.item_degrees)
+        weights = np.log(active / (1 + users)) ** 2
+        if chosen.similarity == "tf_idf":
+            of_entries = np.repeat(weights, np.diff(interactions.indptr))
+            norms = np.sqrt(np.bincount(interactions.indices, weights=of_entries, minlength=self.item_count))
+            return weights, norms, norms
+        lengths = 1 - chosen.b + chosen.b * degrees * active / degrees.sum()
+        saturated = (chosen.k1 * lengths + 1) / (chosen.k1 + 1)
+        return weights, saturated, saturated
+
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
+        """Return the similarities of the items of the history to `items`, times their recency weights.
+
+        Their sum is the score, except for an item that has none of these similarities.
+        """
+        of_entries = recency_weights(history, self.params.recency_exponent)
+        return of_entries[:, None] * gather_entries(self.similarities, history.indices, items)
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        with kernel_threads(self.threads):
+            of_entries = recency_weights(histories, self.params.recency_exponent)
+            scores = sparse_times(histories, self.similarities, of_entries)
+            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
+            return fill_popularity_fallback(scores, self.item_degrees, below)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        table = self.similarities
+        return {"indptr": table.indptr, "indices": table.indices, "values": table.data}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        parts = arrays["values"], arrays["indices"], arrays["indptr"]
+        self.similarities = csr_matrix(parts, shape=(self.item_count, self.item_count), copy=False)

@@ -1,0 +1,248 @@
+"""Incomplete Cholesky decomposition of the items' Gram matrix, and the sparse inverse of its factor.
+
+With the items in the order of their degrees, the rarest first, A = Y'Y + l2 I is nearly L D L', L being unit lower
+triangular. Of each column of L only the largest entries are kept, in the columns of its inverse K too, so that
+A^-1 is nearly K' D^-1 K. Without a limit both are exact.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+
+from oneclass.models.numerics.gram import GramRows
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.top_k import select_largest
+
+FIRST_SHIFT = 1e-3  # of the diagonal, where a pivot is not positive; doubled until all are
+SMALLEST_PIVOT = 1e-6  # of the diagonal of the matrix
+
+
+class LowerFactor(NamedTuple):
+    """L without its diagonal of ones, by columns, and D.
+
+    Attributes:
+        starts, counts: int64 (items,), the first entry of each column and the number of its entries.
+        rows, values: int32 and float64; the entries of a column by ascending row.
+        pivots: float64 (items,), D.
+        shift: what was added to the diagonal, as a share of it.
+    """
+
+    starts: np.ndarray
+    counts: np.ndarray
+    rows: np.ndarray
+    values: np.ndarray
+    pivots: np.ndarray
+    shift: float
+
+
+def factorize(gram: GramRows, order: np.ndarray, l2: float, most: int) -> LowerFactor:
+    """Decompose the Gram matrix of some items, after adding l2 to its diagonal.
+
+    A pivot that is not positive, as dropped entries may leave it, starts the decomposition again with a larger
+    diagonal.
+
+    Args:
+        gram: the rows of the Gram matrix; its shift must be zero.
+        order: int (n,), the items in the order of the decomposition.
+        most: the largest number of entries of a column, beside the diagonal.
+    """
+    count = len(order)
+    position = np.full(len(gram.factor), -1, dtype=np.int32)
+    position[order] = np.arange(count)
+    columns = np.minimum(np.arange(count)[::-1], most).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum(columns)])
+    rows, values = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1])
+    counts, pivots, shift = np.zeros(count, dtype=np.int64), np.zeros(count), 0.0
+    arguments = gram, as_read_only(order, np.int64), as_read_only(position, np.int32), as_read_only(starts, np.int64)
+    while not _decompose(*arguments, float(l2), shift, counts, rows, values, pivots):
+        shift = 2 * shift or FIRST_SHIFT
+    return LowerFactor(starts[:-1], counts, rows, values, pivots, shift)
+
+
+def invert(factor: LowerFactor, most: int, tolerance: float, threads: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Invert the unit lower triangular factor by forward substitution, column by column.
+
+    Args:
+        most: the largest number of entries of a column of the inverse, its diagonal included.
+        tolerance: entries up to this size are dropped at once, so that what follows from them is not computed.
+
+    Returns:
+        (counts, rows, values): int64 (items,), int32 and float64; the entries of the columns by ascending row.
+    """
+    items = len(factor.pivots)
+    most = min(most, items)
+    parts, chunk = [], max(1, (1 << 22) // most)
+    for first in range(0, items, chunk):
+        size = min(chunk, items - first)
+        counts = np.zeros(size, dtype=np.int64)
+        rows, values = np.empty((size, most), dtype=np.int32), np.empty((size, most))
+        with kernel_threads(threads):
+            _substitute(factor, first, tolerance, max(1, threads), counts, rows, values)
+        filled = np.arange(most) < counts[:, None]
+        parts.append((counts, rows[filled], values[filled]))
+    counts, rows, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return counts, rows, values
+
+
+@njit(nogil=True, cache=True)
+def _keep_largest(sizes, rows, count, most, kept):
+    """Move the rows of the largest of `count` sizes to `kept`, ascending; of equal sizes the lower row stays."""
+    some = rows[:count].copy()
+    if count > most:
+        cut = select_largest(sizes[:count].copy(), most) if most > 0 else np.inf
+        room = most
+        for at in range(count):
+            room -= sizes[at] > cut
+        order, taken = np.argsort(some), 0
+        for at in order:
+            if sizes[at] > cut or (sizes[at] == cut and room > 0):
+                room -= sizes[at] == cut
+                kept[taken] = some[at]
+                taken += 1
+        return taken
+    kept[:count] = np.sort(some)
+    return count
+
+
+@njit(nogil=True, cache=True)
+def _decompose(gram, order, position, starts, l2, shift, counts, rows, values, pivots):
+    """Fill the factor column by column (left-looking); return whether every pivot was positive.
+
+    `next_column` links the columns whose next entry is in the same row, and `reached` is the place of that entry.
+    """
+    items = len(order)
+    column = np.zeros(items)
+    touched, sizes = np.empty(items, dtype=np.int32), np.empty(items)
+    kept = np.empty(items, dtype=np.int32)
+    head, next_column = np.full(items, -1, dtype=np.int64), np.full(items, -1, dtype=np.int64)
+    reached = np.zeros(items, dtype=np.int64)
+    is_touched = np.zeros(items, dtype=np.bool_)
+    for j in range(items):
+        item, count, diagonal = order[j], 0, 0.0
+        own = gram.factor[item]
+        for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
+            user = gram.item_users[at]
+            weight = gram.weights[user]
+            for entry in range(gram.indptr[user], gram.indptr[user + 1]):
+                other = gram.indices[entry]
+                i = position[other]
+                if i == j:
+                    diagonal += weight * own * own
+                elif i > j:
+                    if not is_touched[i]:
+                        is_touched[i] = True
+                        touched[count] = i
+                        count += 1
+                    column[i] += weight * own * gram.factor[other]
+        diagonal = (diagonal + l2) * (1 + shift)
+        pivot = diagonal
+        k = head[j]
+        while k >= 0:
+            following = next_column[k]
+            at, end = reached[k], starts[k] + counts[k]
+            factor = values[at] * pivots[k]
+            pivot -= values[at] * factor
+            for entry in range(at + 1, end):
+                i = rows[entry]
+                if not is_touched[i]:
+                    is_touched[i] = True
+                    touched[count] = i
+                    count += 1
+                column[i] -= factor * values[entry]
+            if at + 1 < end:
+                reached[k] = at + 1
+                next_column[k] = head[rows[at + 1]]
+                head[rows[at + 1]] = k
+            k = following
+        if not pivot > SMALLEST_PIVOT * diagonal:
+            return False
+        pivots[j] = pivot
+        for at in range(count):
+            sizes[at] = abs(column[touched[at]])
+        taken = _keep_largest(sizes, touched, count, starts[j + 1] - starts[j], kept)
+        for at in range(taken):
+            rows[starts[j] + at] = kept[at]
+            values[starts[j] + at] = column[kept[at]] / pivot
+        counts[j] = taken
+        for at in range(count):
+            column[touched[at]] = 0.0
+            is_touched[touched[at]] = False
+        if taken > 0:
+            reached[j] = starts[j]
+            next_column[j] = head[kept[0]]
+            head[kept[0]] = j
+    return True
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def _substitute(factor, first, tolerance, workers, counts, rows, values):
+    """Fill some columns of the inverse of the factor; worker w takes every `workers`-th.
+
+    A heap has the rows that are still to be followed, the lowest first.
+    """
+    items = len(factor.pivots)
+    for worker in prange(workers):
+        column = np.zeros(items)
+        is_pending = np.zeros(items, dtype=np.bool_)
+        heap, found = np.empty(items, dtype=np.int32), np.empty(items, dtype=np.int32)
+        sizes = np.empty(items)
+        for place in range(worker, len(counts), workers):
+            j = first + place
+            column[j], is_pending[j], heap[0] = 1.0, True, j
+            pending, count = 1, 0
+            while pending > 0:
+                k = heap[0]
+                pending -= 1
+                _move_down(heap, pending, heap[pending])
+                is_pending[k] = False
+                value = column[k]
+                if k != j and abs(value) <= tolerance:
+                    column[k] = 0.0
+                    continue
+                found[count] = k
+                count += 1
+                for entry in range(factor.starts[k], factor.starts[k] + factor.counts[k]):
+                    i = factor.rows[entry]
+                    column[i] -= value * factor.values[entry]
+                    if not is_pending[i]:
+                        is_pending[i] = True
+                        _move_up(heap, pending, i)
+                        pending += 1
+            for at in range(count):
+                sizes[at] = np.inf if found[at] == j else abs(column[found[at]])
+            counts[place] = _keep_largest(sizes, found, count, rows.shape[1], rows[place])
+            for at in range(counts[place]):
+                values[place, at] = column[rows[place, at]]
+            for at in range(count):
+                column[found[at]] = 0.0
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _move_up(heap, place, row):
+    """Put a row at the free end of the heap, and move it up past all that are greater."""
+    while place > 0:
+        parent = (place - 1) // 2
+        if heap[parent] <= row:
+            break
+        heap[place] = heap[parent]
+        place = parent
+    heap[place] = row
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _move_down(heap, size, row):
+    """Replace the root of a heap of `size` rows, and move the new one down past all that are less."""
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= row:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = row

@@ -1,0 +1,221 @@
+"""SANSA: item-item regression weights from a sparse approximate inverse of the items' Gram matrix.
+
+Spišák, Bartyzal, Hoskovec, Peška and Tůma, "Scalable approximate non-symmetric autoencoder for collaborative
+filtering", 2023. The regression is that of EASE: with Y the weighted and rescaled users x items matrix and
+P = (Y'Y + l2 I)^-1, its weights are B = I - P diag(1 / diag P). P is never formed. Y'Y + l2 I is decomposed into
+L D L' with at most `density` of its entries, L is inverted into K with as many, and P = K' D^-1 K, so that a history x
+has the scores (x K') (D^-1 K), divided by diag P. K comes from forward substitution, where the authors' code begins at
+2 I - L and takes minimal-residual steps; at density 1 and tolerance 0 the weights are exact. Items without a like are
+left out of the decomposition.
+"""
+
+from time import perf_counter
+from typing import ClassVar, Self
+
+import numpy as np
+from numba import njit, prange
+from pydantic import Field
+from scipy.sparse import csr_matrix
+
+from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.memory_estimates import LogSize
+from oneclass.models.numerics.column_scaling import column_moments, mean_over_edges, rescale_columns
+from oneclass.models.numerics.gram import gram_rows
+from oneclass.models.numerics.matmul import as_read_only
+from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
+from oneclass.models.numerics.sequential_histories import recency_weights
+from oneclass.models.numerics.sparse_products import SparseTable, sparse_table
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.sansa.factorization import factorize, invert
+from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
+
+DEFAULT_ENTRIES = 50  # of a column of each factor
+RIDGE = 6.0  # times `mean_over_edges`
+GRAM_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
+ENTRY_BYTES = 44  # of an entry of a column: of L, and of K as found, joined and by rows
+
+
+class SANSASettings(RecencySettings):
+    """The regression's settings are those of `mrf_dense`; the paper's are alpha 0 and users alike."""
+
+    search_space: ClassVar[SearchSpace] = {
+        "l2": RelativeRange(16),
+        "alpha": NumericRange(0.0, 1.0),
+        "user_weight_exponent": NumericRange(0.0, 1.5),
+        "popularity_discount": NumericRange(0.0, 1.0),
+    }
+
+    l2: float | None = Field(
+        None,
+        gt=0,
+        description="Ridge penalty, on the scale of the rescaled Gram matrix. By default 6 times the mean diagonal of "
+        "that matrix over the edges.",
+    )
+    alpha: float = Field(
+        0.5, ge=0, le=1, description="Columns are divided by (n variance)^(alpha / 2); 0 leaves them as they are."
+    )
+    user_weight_exponent: float = Field(
+        0.5,
+        ge=0,
+        le=2,
+        description="Users have the weight d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
+    )
+    popularity_discount: float = Field(
+        0.0,
+        ge=-1,
+        le=1,
+        description="An item's scores are divided by (n variance)^(this / 2), in addition to the rescaling; above 0, "
+        "popular items rank lower.",
+    )
+    density: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Largest share of the entries of each factor's columns that are kept, of the items with a like. By "
+        "default 50 entries a column.",
+    )
+    tolerance: float = Field(
+        5e-3,
+        ge=0,
+        lt=1,
+        description="Entries of the inverse factor up to this size are dropped before others are computed from them.",
+    )
+
+    def resolve(self, interactions: csr_matrix) -> Self:
+        """Derive l2 and the density from the data."""
+        found: dict[str, float] = {}
+        if self.l2 is None:
+            found["l2"] = RIDGE * mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
+        if self.density is None:
+            found["density"] = min(1.0, DEFAULT_ENTRIES / len(np.unique(interactions.indices)))
+        return self.model_copy(update=found)
+
+
+class SANSA(Model[SANSASettings]):
+    """Score by the regression weights of EASE, from a sparse approximate inverse of the Gram matrix.
+
+    Spišák et al. (2023), for catalogues whose dense inverse fits no memory.
+
+    Attributes:
+        roots: float32 (items, items) CSR, K' D^(-1/2): P is the product of this and its transpose. Row i is empty for
+            an item without a like.
+        before: float32 (items,), the weight of an item of a history.
+        after: float32 (items,), what multiplies an item's scores.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import SANSA
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = SANSA().fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
+    """
+
+    name = "sansa"
+    Settings = SANSASettings
+    is_deterministic = True
+    cost_depends_on_items = True
+    edge_seconds = 1e-5
+    memory_hint = "lower sansa.density"
+
+    @classmethod
+    def fit_bytes(cls, settings: SANSASettings, log: LogSize) -> int:
+        """Estimate the memory of a fit: the log by user and by item, and the two factors."""
+        entries = DEFAULT_ENTRIES if settings.density is None else settings.density * log.items
+        return GRAM_BYTES * log.edges + int((ENTRY_BYTES * (entries + 1) + 120) * log.items)
+
+    def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
+        started, chosen, items = perf_counter(), self.params, self.item_count
+        assert chosen.l2 is not None and chosen.density is not None  # by `resolve`
+        moments = column_moments(interactions, chosen.user_weight_exponent)
+        rescaled = rescale_columns(moments, chosen.alpha, centred=False, popularity_discount=chosen.popularity_discount)
+        gram = gram_rows(interactions, moments.weights, np.zeros(items), rescaled.factor)
+        order = np.argsort(self.item_degrees, kind="stable")[np.count_nonzero(self.item_degrees == 0) :]
+        most = max(1, int(chosen.density * len(order)))
+        factor = factorize(gram, order, chosen.l2, most)
+        counts, rows, values = invert(factor, most, chosen.tolerance, self.threads)
+        values /= np.sqrt(factor.pivots)[rows]
+        diagonal = np.ones(items)
+        diagonal[order] = np.bincount(np.repeat(np.arange(len(order)), counts), weights=values**2)
+        lengths = np.zeros(items, dtype=np.int64)
+        lengths[order] = counts
+        in_order = csr_matrix((values.astype(np.float32), rows, np.concatenate([[0], np.cumsum(counts)])))
+        position = np.argsort(order)  # of the items with a like, by ascending column
+        by_item = in_order[position]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        self.roots = csr_matrix((by_item.data, by_item.indices, starts), shape=(items, len(order)))
+        self.before = (1 / rescaled.scale).astype(np.float32)
+        self.after = (-rescaled.back / diagonal).astype(np.float32)
+        entries = {"entries": len(factor.rows), "shift": factor.shift}
+        options.on_epoch(Epoch(1, 1, perf_counter() - started, entries))
+
+    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
+        """Return the weights B_ji of the items j of the history times their recency weights.
+
+        Their sum is the score, except for an item that has none of these weights.
+        """
+        of_entries = recency_weights(history, self.params.recency_exponent) * self.before[history.indices]
+        out = np.zeros((len(history.indices), len(items)), dtype=np.float32)
+        known, wanted = as_read_only(history.indices, np.int32), as_read_only(items, np.int32)
+        _multiply_rows(self._table, known, wanted, out)
+        return of_entries[:, None] * out * self.after[items]
+
+    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        of_entries = recency_weights(histories, self.params.recency_exponent) * self.before[histories.indices]
+        scores = np.zeros(histories.shape, dtype=np.float32)
+        indptr, indices = as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)
+        transposed = self.cached("transposed", lambda: sparse_table(self.roots.T.tocsr()))
+        with kernel_threads(self.threads):
+            _add_products(indptr, indices, as_read_only(of_entries, np.float32), self._table, transposed, scores)
+            scores *= self.after
+            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
+            return fill_popularity_fallback(scores, self.item_degrees, below)
+
+    @property
+    def _table(self) -> SparseTable:
+        return self.cached("table", lambda: sparse_table(self.roots))
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        table, width = self.roots, np.array(self.roots.shape[1])
+        parts = {"indptr": table.indptr, "indices": table.indices, "values": table.data, "width": width}
+        return {**parts, "before": self.before, "after": self.after}
+
+    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
+        parts = arrays["values"], arrays["indices"], arrays["indptr"]
+        self.roots = csr_matrix(parts, shape=(self.item_count, int(arrays["width"])), copy=False)
+        self.before, self.after = arrays["before"], arrays["after"]
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def _add_products(indptr, indices, weights, table, transposed, out):
+    """out += x S S' without the diagonal of S S', for each history x; S is `table`, CSR."""
+    starts, columns, values = table
+    item_starts, items, item_values = transposed
+    for user in prange(len(out)):
+        total = out[user]
+        for entry in range(indptr[user], indptr[user + 1]):
+            item, weight = indices[entry], weights[entry]
+            for at in range(starts[item], starts[item + 1]):
+                column, factor = columns[at], weight * values[at]
+                for other in range(item_starts[column], item_starts[column + 1]):
+                    if items[other] != item:
+                        total[items[other]] += factor * item_values[other]
+
+
+@njit(nogil=True, cache=True)
+def _multiply_rows(table, rows, columns, out):
+    """Fill `out` with the entries of S S' in some rows and columns, and zeros on its diagonal; S is `table`, CSR."""
+    starts, places, values = table
+    for row in range(len(rows)):
+        for column in range(len(columns)):
+            one, end = starts[rows[row]], starts[rows[row] + 1]
+            other, last = starts[columns[column]], starts[columns[column] + 1]
+            total = np.float32(0)
+            while one < end and other < last and rows[row] != columns[column]:
+                if places[one] == places[other]:
+                    total += values[one] * values[other]
+                one, other = one + (places[one] <= places[other]), other + (places[other] <= places[one])
+            out[row, column] = total
