@@ -20,7 +20,7 @@ from oneclass.flows.parameters import BackfillParameters, NightlyRetrainParamete
 from oneclass.flows.prepare import check_run, notify_startup_failure, prepared_run
 from oneclass.flows.settings import ModelSettings, RunSettings, resolve_settings
 from oneclass.flows.train_and_publish import publish_run, train_models
-from oneclass.tasks import cluster, leaderboard, memory_errors
+from oneclass.tasks import capacity, cluster, leaderboard, memory_errors
 from oneclass.tasks.binarize.stage import binarize_task
 from oneclass.tasks.demo.story import make_demo
 from oneclass.tasks.diagnose import diagnose_task
@@ -157,7 +157,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         stack.enter_context(run_context(run, run_id, flow_name))
         executor = stack.enter_context(cluster.open_executor(run.cluster, run.home, flow_run.id))
         splits = build_splits(run, run_id)
-        run = drop_optional_models(run, splits)
+        run = fit_to_machine(drop_optional_models(run, splits), run_id, splits, executor)
         diagnose_task(run.home, run_id, run.seed)
         run = replace(run, models=_tune_settings(run, run_id, splits, executor))
         run, fits, failed = train_models(run, run_id, splits, executor)
@@ -182,6 +182,27 @@ def drop_optional_models(run: RunSettings, splits: Splits) -> RunSettings:
         return run
     logger.info("%s: left out, since lists exclude seen items", " and ".join(run.optional_models))
     return replace(run, models={name: of for name, of in run.models.items() if name not in run.optional_models})
+
+
+def fit_to_machine(run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor) -> RunSettings:
+    """Leave out the default models that are too large for the machine.
+
+    Raises:
+        InputError: the user named a model that is too large, or `publish.model` is one.
+    """
+    available = capacity.available_memory(executor)
+    if run.are_named:
+        capacity.refuse_large_models(run.models, capacity.measure_logs(run.home, splits.digests.values()), available)
+        return run
+    models = capacity.choose_default_models(
+        run.home, run_id, run.models, run.substitutes, splits.digests.values(), available
+    )
+    if run.publish.model is not None and run.publish.model not in models:
+        raise InputError(
+            f"setting publish.model = {run.publish.model}: is too large for this machine; the log has the reason. "
+            f"Choose one of {', '.join(models)}, or give the run more memory."
+        )
+    return replace(run, models=models)
 
 
 def _tune_settings(

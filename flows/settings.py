@@ -13,6 +13,7 @@ from typing import Any
 from oneclass.flows.parameters import BackfillParameters, SettingsParameters, TuneParameters
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.capacity import LARGE_CATALOGUE_MODELS
 from oneclass.tasks.cluster import ClusterSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo.story import DemoSettings
@@ -53,6 +54,8 @@ class RunSettings:
         models: the settings of each model to train, by its name.
         optional_protocols: those of `protocols` that are left out where the log does not allow them.
         optional_models: those of `models` that are left out where lists exclude seen items.
+        substitutes: models that take the place of default ones that are too large; none if `--models` names the models.
+        are_named: whether the user named the models, so that one that is too large is refused.
         given: the names of the settings that the command line or its files set, by model.
         scanner: of the data set's logs.
         rebuild: whether the events in the warehouse are published anew as in a new home: no log is read, and no gate
@@ -82,6 +85,8 @@ class RunSettings:
     until: date | None = None
     replace: bool = False
     rebuild: bool = False
+    substitutes: dict[str, ModelSettings] = field(default_factory=dict)
+    are_named: bool = True
     scanner: SourceScanner = field(kw_only=True)
 
     def describe(self) -> dict[str, Any]:
@@ -140,15 +145,17 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
     model_names = given.models or list(declared.default_models)
     for name in model_names:
         check_model(name)
+    substitutes = () if given.models else LARGE_CATALOGUE_MODELS
     # Settings of models that this run leaves out are validated too, to report misspellings.
     settings = {
-        name: validate_settings(name, sections.get(name, {})) for name in [*sections, *STAGE_SETTINGS, *model_names]
+        name: validate_settings(name, sections.get(name, {}))
+        for name in [*sections, *STAGE_SETTINGS, *model_names, *substitutes]
     }
     settings["split"].require_used(overrides.get("split", {}))
     _check_publish_settings(settings["publish"], declared, model_names)
     if any(settings[name].reads_explicit_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
-    if any(settings[name].reads_order for name in model_names):
+    if any(settings[name].reads_order for name in [*model_names, *substitutes]):
         settings["split"] = settings["split"].model_copy(update={"order": True})
     optional_models = () if given.models else tuple(name for name in model_names if name in OPTIONAL_MODELS)
     if any(settings[name].reads_times for name in model_names if name not in optional_models):
@@ -166,7 +173,9 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         optional_protocols=() if given.protocols or given.split_files else OPTIONAL_PROTOCOLS,
         models={name: settings[name] for name in model_names},
         optional_models=optional_models,
-        given={name: list(overrides[name]) for name in model_names if name in overrides},
+        given={name: list(overrides[name]) for name in [*model_names, *substitutes] if name in overrides},
+        substitutes={name: settings[name] for name in substitutes},
+        are_named=bool(given.models),
         **{name: settings[name] for name in STAGE_SETTINGS},
         cluster=cluster,
         seed=given.seed,

@@ -6,6 +6,7 @@ select
     run.started_at,
     run.code_version,
     run.settings ->> 'seen_items' as seen_items,
+    run.settings ->> 'left_out' as left_out,
     (select result -> 'seen_items' ->> 'reason' from operations.stage_results where stage = 'split') as seen_items_reason,
     (select count(*) from operations.log_files) as files,
     (select coalesce(sum(events), 0)::bigint from operations.log_files) as events,

@@ -96,6 +96,7 @@ def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, home: Ho
 
 
 def _format_facts(facts: dict[str, Any], unusual: list[str], decisions: list[Decision]) -> str:
+    settings = json.loads(facts["settings"])
     lines = [
         f"{facts['new_log_files']:,} new log files with {facts['new_events']:,} events",
         *_describe_unusual_files(facts),
@@ -107,7 +108,8 @@ def _format_facts(facts: dict[str, Any], unusual: list[str], decisions: list[Dec
         f"{facts['fits']:,} fits that took {facts['fit_seconds']:,.0f} s together",
         decisions[0].sentence if decisions else "no recommendations were made",
         *([f"seen items: {facts['seen_items']}; {facts['seen_items_reason']}"] if facts["seen_items"] else []),
-        f"version {facts['code_version']}, seed {json.loads(facts['settings']).get('seed', 0)}",
+        *(f"**{model} left out**: {reason}" for model, reason in settings.get("left_out", {}).items()),
+        f"version {facts['code_version']}, seed {settings.get('seed', 0)}",
     ]
     return "\n".join(f"- {line}" for line in lines)
 

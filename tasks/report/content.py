@@ -1,5 +1,7 @@
 """Build the tables and summaries of the report's sections below the headline."""
 
+import json
+
 import polars as pl
 
 from oneclass.tasks.html.numbers import format_percent, format_significant
@@ -142,4 +144,5 @@ def list_run_facts(overview: Row) -> list[tuple[str, str]]:
         facts.append(("first and last like", f"{overview['first_at']:%Y-%m-%d} to {overview['last_at']:%Y-%m-%d}"))
     if overview["seen_items"]:
         facts.append(("seen items", f"{overview['seen_items']}: {overview['seen_items_reason']}"))
-    return facts
+    left_out: dict[str, str] = json.loads(overview["left_out"] or "{}")
+    return [*facts, *((f"{model} left out", reason) for model, reason in left_out.items())]

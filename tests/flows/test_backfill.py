@@ -14,6 +14,7 @@ from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.mrf.dense import MRFDense
 from oneclass.models.popularity import Popularity
+from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import real_log
@@ -340,22 +341,36 @@ def test_one_failing_model_leaves_the_others_alone(prefect_server, ratings, tmp_
 
 
 @pytest.mark.slow
-def test_a_model_that_needs_more_memory_than_there_is_fails_alone_and_is_made_once_there_is(
-    prefect_server, ratings, tmp_path, monkeypatch, capsys
+def test_a_model_that_needs_more_memory_than_there_is_is_refused_if_named_and_else_left_out(
+    prefect_server, ratings, tmp_path, monkeypatch, capsys, caplog
 ):
-    words = ["--dataset", "ml-latest-small", "--home", str(tmp_path / "home"), "--source", str(ratings)]
-    words += ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization", "--set", "mrf_dense.l2=6.0"]
+    words = ["--dataset", "films", "--home", str(tmp_path / "home"), "--source", str(ratings)]
+    words += ["--protocols", "strong_generalization", "--set", "train.tune=off"]
+    named = [*words, "mrf_dense.l2=6.0", "--models", "popularity,mrf_dense"]
+    (tmp_path / "home" / "datasets").mkdir(parents=True)
+    declared = "binarize.threshold = 4\ndefault_models = ['popularity', 'mrf_dense']\n"
+    (tmp_path / "home" / "datasets" / "films.toml").write_text(declared)
+    home = Home(tmp_path / "home", "films")
     with monkeypatch.context() as short:
         short.setattr(MRFDense, "item_matrices", 10**9)  # 6,400 GB for 40 items
-        assert commands.main("backfill", words) == 1
-    message = capsys.readouterr().err
-    assert (
-        "mrf_dense failed and was left out: train: mrf_dense (strong_generalization): needs about 6400.1 GB" in message
-    )
-    assert "Give the run more memory, or leave the model out (--models)" in message
-    assert commands.main("backfill", words) == 0
-    with warehouse.open_warehouse(Home(tmp_path / "home", "ml-latest-small"), read_only=True) as connection:
+        assert commands.main("backfill", named) == 2
+        message = capsys.readouterr().err
+        assert "mrf_dense: a fit on 40 items needs about 6400.1 GB of memory" in message
+        assert "Leave it out of --models, give the run more memory, or take item_knn, sansa or mrf_sparse" in message
+        assert not home.published.exists()
+        assert commands.main("backfill", words) == 0
+        assert "mrf_dense is left out: a fit on 40 items needs about 6400.1 GB" in caplog.text
+        assert "6400.1 GB of memory" in (home.report / "index.html").read_text()
+        with warehouse.open_warehouse(home, read_only=True) as connection:
+            (latest,) = connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()
+            models = connection.execute("select distinct model from evaluation.metrics order by model").fetchall()
+        assert models == [("item_knn",), ("popularity",), ("sansa",)]
+        summary = run_summary.summarize_success(home, latest, None)
+        assert "**mrf_dense left out**: a fit on 40 items needs about 6400.1 GB of memory" in summary
+    assert commands.main("backfill", named) == 0
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         assert connection.execute("select state from operations.runs order by started_at").fetchall() == [
-            ("partly_failed",),
+            ("failed",),
+            ("completed",),
             ("completed",),
         ]

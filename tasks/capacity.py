@@ -1,0 +1,133 @@
+"""Which models of a run the machine can fit on its log, before the first of them is fitted.
+
+A default model that needs more memory than there is, or more time than all the others together, is left out; the run
+says so in its log, its summary and its report. A model that the user named is refused instead.
+"""
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from oneclass.models.memory_estimates import LogSize
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import ModelSettings
+from oneclass.tasks.cluster import Executor
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.memory_errors import KERNEL_BYTES
+from oneclass.tasks.stores import matrices, resources, warehouse
+from oneclass.tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+DENSE_MODEL = "mrf_dense"
+LARGE_CATALOGUE_MODELS = ("item_knn", "sansa")  # that take the place of the dense model
+MIN_COST_SECONDS = 600.0  # CPU seconds of a fit, below which no model is left out for its time
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """What a model's largest fit needs, and the log that it is fitted on.
+
+    Attributes:
+        needed: bytes.
+        log: the size of the log.
+    """
+
+    needed: int
+    log: LogSize
+
+    @classmethod
+    def of(cls, model: str, settings: ModelSettings, logs: Iterable[LogSize]) -> Self:
+        """Estimate the need of the fit that needs most."""
+        fits = [cls(MODELS[model].fit_bytes(settings, log) + KERNEL_BYTES, log) for log in logs]
+        return max(fits, key=lambda fit: fit.needed)
+
+    def describe(self, available: int) -> str:
+        """Say how much memory the fit needs, and how much there is."""
+        need, free = resources.format_size(self.needed), resources.format_size(available)
+        return f"a fit on {self.log.items:,} items needs about {need} of memory, and {free} are free"
+
+
+def measure_logs(home: Home, digests: Collection[str]) -> list[LogSize]:
+    """Measure the training matrices of splits; that of all edges has every item of the attribute table as a column."""
+    return [LogSize.of(matrices.load_split(home, digest, parts=()).train) for digest in dict.fromkeys(digests)]
+
+
+def available_memory(executor: Executor) -> int:
+    """Return the memory that a fit may take: a worker's, if workers declare it, or what is free here."""
+    return resources.free_memory() if executor.worker_memory is None else executor.worker_memory
+
+
+def refuse_large_models(models: Mapping[str, ModelSettings], logs: Collection[LogSize], available: int) -> None:
+    """Refuse models that the user named and that do not fit.
+
+    Raises:
+        InputError: naming the first that needs more memory than is available, and what to change.
+    """
+    for name, settings in models.items():
+        need = MemoryNeed.of(name, settings, logs)
+        if need.needed > available:
+            raise InputError(
+                f"{name}: {need.describe(available)}. Leave it out of --models, give the run more memory, or "
+                f"{MODELS[name].memory_hint}."
+            )
+
+
+def find_large_models(models: Mapping[str, ModelSettings], logs: Collection[LogSize], available: int) -> dict[str, str]:
+    """Return the models that are too large for the machine, each with the reason as a sentence's end."""
+    reasons = {}
+    for name, settings in models.items():
+        need = MemoryNeed.of(name, settings, logs)
+        if need.needed > available:
+            reasons[name] = need.describe(available)
+    seconds = {name: max(MODELS[name].fit_seconds(log) for log in logs) for name in models if name not in reasons}
+    for name, cost in seconds.items():
+        others = sum(seconds.values()) - cost
+        if cost > max(others, MIN_COST_SECONDS):
+            reasons[name] = (
+                f"a fit takes about {cost / 60:,.0f} CPU minutes, and those of all other models together "
+                f"{others / 60:,.0f}"
+            )
+    return reasons
+
+
+def choose_default_models(
+    home: Home,
+    run_id: str,
+    models: Mapping[str, ModelSettings],
+    substitutes: Mapping[str, ModelSettings],
+    digests: Collection[str],
+    available: int,
+) -> dict[str, ModelSettings]:
+    """Return a run's default models without those that are too large, and record these among the run's settings.
+
+    Args:
+        models: the default models with their settings.
+        substitutes: the models that take the place of the dense one, where it is left out.
+        digests: of the run's splits.
+        available: bytes of memory for a fit.
+    """
+    logs = measure_logs(home, digests)
+    reasons = find_large_models(models, logs, available)
+    if not reasons:
+        return dict(models)
+    added = {name: of for name, of in substitutes.items() if DENSE_MODEL in reasons and name not in models}
+    too_large = find_large_models(added, logs, available)
+    added = {name: of for name, of in added.items() if name not in too_large}
+    chosen: dict[str, ModelSettings] = {}
+    for name, settings in models.items():
+        chosen |= added if name == DENSE_MODEL else {}
+        chosen |= {} if name in reasons else {name: settings}
+    for name, reason in reasons.items():
+        logger.warning("%s: %s is left out: %s", home.dataset, name, reason)
+    if added:
+        logger.info("%s: %s take its place", home.dataset, " and ".join(added))
+    changed = {**{name: None for name in reasons}, **{name: of.model_dump(mode="json") for name, of in added.items()}}
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute(
+            "update operations.runs set settings = json_merge_patch(settings, ?) where run_id = ?",
+            [json.dumps({"models": changed, "left_out": reasons}), run_id],
+        )
+    return chosen
