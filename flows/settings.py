@@ -22,6 +22,7 @@ from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.settings import (
     STAGE_SETTINGS,
     SearchSpace,
@@ -191,6 +192,12 @@ def _check_publish_settings(publish: PublishSettings, declared: Dataset, model_n
     if publish.model is not None and publish.model not in model_names:
         raise InputError(
             f"setting publish.model = {publish.model}: is not among this run's models, {', '.join(model_names)}."
+        )
+    able = () if publish.companion in ("auto", "none") else [name for name in model_names if has_like(name)]
+    if publish.companion not in ("auto", "none", *able):
+        raise InputError(
+            f"setting publish.companion = {publish.companion}: is no model of this run with a like probability, of "
+            f"which there are: {', '.join(able) or 'none'}. Name one of these, or auto, or none."
         )
     if declared.rules.again_after_days is not None and publish.seen == "exclude":
         raise InputError(

@@ -22,7 +22,7 @@ from oneclass.tasks.protocols import (
     list_splits,
 )
 from oneclass.tasks.publish import promotion
-from oneclass.tasks.publish.choice import ChosenModel, choose_model
+from oneclass.tasks.publish.choice import ChosenModel, choose_companion, choose_model
 from oneclass.tasks.publish.stage import Published, publish_task
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.train import is_model_error, submit_fit, train_task
@@ -219,13 +219,13 @@ def publish_run(
     if run.rebuild:
         note = "made anew from the remaining events"
         assessment = promotion.Assessment(assessment.challenger, None, run.publish.margin, note=note)
-    published = _publish_assessed(run, run_id, splits, assessment, failed, executor)
+    published = _publish_assessed(run, run_id, splits, assessment, protocol, failed, executor)
     if published.decision is None or published.decision.promoted:
         return published
     assessment = promotion.assess_champion(run.home, night, published.decision, run.publish)
     if assessment is None or assessment.keeps_champion:
         return published
-    return _publish_assessed(run, run_id, splits, assessment, failed, executor)
+    return _publish_assessed(run, run_id, splits, assessment, protocol, failed, executor)
 
 
 def _publish_assessed(
@@ -233,14 +233,16 @@ def _publish_assessed(
     run_id: str,
     splits: Splits,
     assessment: promotion.Assessment,
+    protocol: str | None,
     failed: dict[str, str],
     executor: Executor,
 ) -> Published:
     """Fit the assessed configuration on every edge and publish it, unless the assessment keeps what stands."""
     challenger = assessment.challenger
-    model, digest = challenger.model, None
+    model, digest, companion = challenger.model, None, None
     try:
         if not assessment.keeps_champion:
+            companion = _fit_companion(run, run_id, splits, model, protocol, failed, executor)
             chosen = replace(run, models={model: challenger.load_settings()})
             pending = _submit_fits(chosen, splits, [ALL_EDGES], executor).get((ALL_EDGES, model))
             digest = _load_or_fit(chosen, run_id, ALL_EDGES, splits, model, pending)
@@ -256,8 +258,41 @@ def _publish_assessed(
         choice=ChosenModel(model, challenger.score),
         assessment=assessment,
         model_digest=digest,
+        companion=companion,
         matrices_digest=splits.digests[ALL_EDGES],
         seen_items=splits.seen_items.included,
         declared=run.dataset.declared_rules,
         executor=executor,
     )
+
+
+def _fit_companion(
+    run: RunSettings,
+    run_id: str,
+    splits: Splits,
+    published: str,
+    protocol: str | None,
+    failed: dict[str, str],
+    executor: Executor,
+) -> tuple[str, str] | None:
+    """Fit the companion of the published model on every edge; without it lists are published all the same.
+
+    It is fitted first, so that a blend of which it is a component takes the fit.
+
+    Returns:
+        Its name and the digest of the fit; None if there is none, or the fit fails.
+    """
+    candidates = [model for model in run.models if model not in failed]
+    companion = choose_companion(run.home, run_id, run.publish, published, candidates, protocol)
+    if companion is None or companion in failed:
+        return None
+    alone = replace(run, models={companion: run.models[companion]})
+    try:
+        pending = _submit_fits(alone, splits, [ALL_EDGES], executor).get((ALL_EDGES, companion))
+        return companion, _load_or_fit(alone, run_id, ALL_EDGES, splits, companion, pending)
+    except Exception as error:
+        if not is_model_error(error):
+            raise
+        logger.error("%s is left out beside the published lists: %s", companion, error)
+        failed[companion] = str(error)
+        return None

@@ -89,11 +89,11 @@ create or replace temp table ranked_placements (
 )
 
 -- name: reasons
--- One row per new item of {lists} with reasons: these in the ids of the logs.
+-- One row per row of {lists} with reasons: these in the ids of the logs.
 select
     {key},
     list(item_id order by place) as because
-from (select {key}, unnest(because) as item_index, generate_subscripts(because, 1) as place from {lists} where is_new)
+from (select {key}, unnest(because) as item_index, generate_subscripts(because, 1) as place from {lists})
 join indexed.items using (item_index)
 group by all
 

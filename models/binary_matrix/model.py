@@ -132,6 +132,10 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         with kernel_threads(self.threads):
             return pair_likes(side, columns, items)
 
+    def item_vectors(self) -> np.ndarray:
+        """Return the means of the items' factors."""
+        return self.q.items[:, : self.params.factors]
+
     def negative_distribution(self) -> AllZeros:
         """Return the distribution of all zeros: the bound is that of the whole matrix, however entries are drawn."""
         return AllZeros()

@@ -107,6 +107,10 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         like = sigmoid(log_odds(mean, variance))
         return like, like_spread(mean, variance, like)
 
+    def item_vectors(self) -> np.ndarray:
+        """Return the means of the items' factors."""
+        return self.item_rows[:, : self.params.factors]
+
     def negative_distribution(self) -> CensoredPairs:
         """Return the distribution of the D' = r D censored pairs of section 2; `like_r` replaces r if it is set."""
         lane = self.item_rows.shape[1] // 2 + self.params.factors + 1

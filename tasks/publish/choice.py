@@ -11,6 +11,7 @@ from oneclass.models import registry
 from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
 from oneclass.tasks.protocols import PROTOCOLS, PUBLISH_PROTOCOLS, VALIDATION_METRIC, describe_folds
 from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -77,6 +78,33 @@ def choose_model(
             "no user of a validation part to choose by; %s is published. Name another with publish.model.", model
         )
     return ChosenModel(model, registry.MODELS[model].score_names[0])
+
+
+def choose_companion(
+    home: Home, run_id: str, settings: PublishSettings, published: str, candidates: list[str], protocol: str | None
+) -> str | None:
+    """Choose the model that says how sure the published lists are, and why (`tasks.recommend.companion`).
+
+    Args:
+        published: the model that ranks.
+        candidates, protocol: as in `choose_model`.
+
+    Returns:
+        None if the published model says it itself, or no model does.
+    """
+    if settings.companion not in ("auto", "none"):
+        return None if settings.companion == published else settings.companion
+    if settings.companion == "none" or has_like(published):
+        return None
+    if not (models := [model for model in candidates if has_like(model)]):
+        logger.warning(
+            "no model of this run has a like probability, so like_mean and like_sd stay empty. Add random_graph to "
+            "--models, or set publish.companion = none"
+        )
+        return None
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        lists = _load_lists(connection, run_id, protocol, models)
+    return lists[0]["model"] if lists else models[0]
 
 
 def _load_lists(

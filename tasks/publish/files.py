@@ -70,6 +70,7 @@ def write_publication_model(
     home: Home,
     folder: Path,
     recommends: dict[str, str],
+    companion: tuple[str, str] | None,
     matrices_digest: str,
     titles: str | None,
 ) -> None:
@@ -90,6 +91,8 @@ def write_publication_model(
         attributes={side: table for side in get_args(Side) if (table := load_attributes(connection, side)) is not None},
     )
     connection.unregister("item_titles")
+    if companion:
+        published_model.write_companion(folder, companion[0], fits.fit_folder(home, *companion))
 
 
 def _iterate_tables(

@@ -14,7 +14,7 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
-from oneclass.tasks.recommend import new_items
+from oneclass.tasks.recommend import companion, new_items
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -32,6 +32,7 @@ class RecommendationSpec(NamedTuple):
         digest: of its fit.
         matrices_digest: of the edges that it was fitted on.
         exclude_seen: whether to leave out the items of the users' histories.
+        companion: name and digest of the model that says how sure and why (`describe_items`), fitted on the same edges.
     """
 
     model: str
@@ -40,6 +41,7 @@ class RecommendationSpec(NamedTuple):
     matrices_digest: str
     top_n: int
     exclude_seen: bool = True
+    companion: tuple[str, str] | None = None
 
 
 def store_recommendations(
@@ -62,7 +64,7 @@ def store_recommendations(
     cache = StageCache(
         connection,
         "publish",
-        [Path(__file__), Path(new_items.__file__), Path(rules.__file__).parent],
+        [Path(__file__), Path(new_items.__file__), Path(companion.__file__), Path(rules.__file__).parent],
         reads=f"{spec.matrices_digest} {table_digest(connection, 'indexed.new_items')}",
         parameters=spec._asdict() | _describe_selections(selections or {}),
         tables=["published.recommendations", *(["published.placements"] if selections else [])],
@@ -100,7 +102,7 @@ def compute_recommendations(
     home: Home, spec: RecommendationSpec, executor: Executor, selections: ListSelections | None = None
 ) -> Iterator[pl.DataFrame]:
     """Yield the lists of every user, one batch of users after another."""
-    model, split = _load_model_and_split(home, spec)
+    model, _, split = _load_models_and_split(home, spec)
     users, step = split.train.shape[0], model.users_at_once
     step *= max(1, USERS_PER_BATCH // step)
     calls = [
@@ -109,7 +111,7 @@ def compute_recommendations(
     ]
     serial = model.matrices_on(split.train.shape[1], split.train.nnz) > 0
     yield from imap(executor, recommend_batch, home, calls, label=f"{spec.model}: recommend", serial=serial)
-    _load_model_and_split.cache_clear()
+    _load_models_and_split.cache_clear()
     _load_vectors.cache_clear()
 
 
@@ -117,13 +119,13 @@ def recommend_batch(
     home: Home, spec: RecommendationSpec, first: int, end: int, selections: ListSelections | None = None
 ) -> pl.DataFrame:
     """Return the lists of the users in rows [first, end), to whom the selections belong."""
-    model, split = _load_model_and_split(home, spec)
+    model, _, split = _load_models_and_split(home, spec)
     end, step = min(end, split.train.shape[0]), model.users_at_once
     blocks = []
     for start in range(first, end, step):
         stop = min(start + step, end)
         selected = _select_rows(selections, slice(start - first, stop - first))
-        blocks += _recommend_rows(home, model, split, spec, np.arange(start, stop, dtype=np.int32), selected)
+        blocks += _recommend_rows(home, spec, np.arange(start, stop, dtype=np.int32), selected)
     return pl.concat(blocks)
 
 
@@ -138,26 +140,23 @@ def _load_vectors(home: Home, matrices_digest: str) -> np.ndarray:
 
 
 @lru_cache_last
-def _load_model_and_split(home: Home, spec: RecommendationSpec) -> tuple[Model, matrices.SplitMatrices]:
-    """Load the model and its edges, cached between batches."""
-    return fits.load_fit(home, spec.model, spec.digest), matrices.load_split(home, spec.matrices_digest)
+def _load_models_and_split(home: Home, spec: RecommendationSpec) -> tuple[Model, Model | None, matrices.SplitMatrices]:
+    """Load the model, its companion and their edges, cached between batches."""
+    beside = spec.companion and fits.load_fit(home, *spec.companion)
+    return fits.load_fit(home, spec.model, spec.digest), beside, matrices.load_split(home, spec.matrices_digest)
 
 
 def _recommend_rows(
-    home: Home,
-    model: Model,
-    split: matrices.SplitMatrices,
-    spec: RecommendationSpec,
-    rows: np.ndarray,
-    selections: ListSelections | None,
+    home: Home, spec: RecommendationSpec, rows: np.ndarray, selections: ListSelections | None
 ) -> Iterator[pl.DataFrame]:
     """Yield the lists of a block of users, one frame for each placement."""
+    model, beside, split = _load_models_and_split(home, spec)
     histories = split.histories[rows]
     if selections is None:
         ids, values = model.recommend(
             histories, spec.top_n, users=rows, score=spec.score, exclude_seen=spec.exclude_seen
         )
-        yield _build_frame(model, split, rows, None, ids, values)
+        yield _build_frame(model, beside, split, rows, None, ids, values)
         return
     scores = model.scores(histories, users=rows, score=spec.score)
     for placement, selection in selections.items():
@@ -165,11 +164,12 @@ def _recommend_rows(
             vectors = None if selection.diversity is None else _load_vectors(home, spec.matrices_digest)
             placed = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
             ids, values = select_lists(placed, histories, selection, vectors)
-        yield _build_frame(model, split, rows, placement, ids, values)
+        yield _build_frame(model, beside, split, rows, placement, ids, values)
 
 
 def _build_frame(
     model: Model,
+    beside: Model | None,
     split: matrices.SplitMatrices,
     rows: np.ndarray,
     placement: str | None,
@@ -178,14 +178,8 @@ def _build_frame(
 ) -> pl.DataFrame:
     """Return one row per user and rank of the lists of a block of users."""
     user, rank = np.nonzero(ids >= 0)
-    is_new = (model.item_degrees == 0)[ids[user, rank]]
-    found = new_items.find_attribute_reasons(model, split.histories[rows], ids)
-    reasons: list[list[int] | None] = [None] * len(user)
-    if found is not None:
-        for place in np.flatnonzero(is_new):
-            of_item = found[user[place], rank[place]]
-            reasons[place] = split.items[of_item[of_item >= 0]].tolist()
-    like = model.like(split.histories[rows], users=rows, items=ids)
+    with kernel_threads(model.threads):
+        like, because = companion.describe_items(model, beside, split.histories[rows], rows, ids)
     mean, deviation = (None, None) if like is None else (part[user, rank].astype(np.float64) for part in like)
     return pl.DataFrame(
         {
@@ -196,8 +190,20 @@ def _build_frame(
             "score": values[user, rank].astype(np.float64),
             "like_mean": mean,
             "like_sd": deviation,
-            "is_new": is_new,
-            "because": pl.Series(reasons, dtype=pl.List(pl.Int32)),
+            "is_new": (model.item_degrees == 0)[ids[user, rank]],
+            "because": None if because is None else _build_lists(split.items, because[user, rank]),
         },
-        schema_overrides={"placement": pl.String, "like_mean": pl.Float64, "like_sd": pl.Float64},
+        schema_overrides={
+            "placement": pl.String,
+            "like_mean": pl.Float64,
+            "like_sd": pl.Float64,
+            "because": pl.List(pl.Int32),
+        },
     )
+
+
+def _build_lists(items: np.ndarray, columns: np.ndarray) -> pl.Series:
+    """Return lists of items by columns that are padded with -1; null without any."""
+    indices = pl.Series(np.where(columns >= 0, items[columns], -1).astype(np.int32).ravel())
+    lists = indices.replace(-1, None).reshape(columns.shape).arr.to_list().list.drop_nulls()
+    return pl.select(pl.when(lists.list.len() > 0).then(lists)).to_series()

@@ -44,6 +44,12 @@ class PublishSettings(PromotionLimits):
         "chosen. `auto`: next_events where its validation edges have users enough, since published lists go to known "
         "users tomorrow; else strong_generalization.",
     )
+    companion: str = Field(
+        "auto",
+        description="The model that says, of each published row, how sure a like is and why: a model of the run with a "
+        "like probability. `auto`: the published model if it has one, else the best of these on validation; `none`: "
+        "only what the published model says itself.",
+    )
     prefer: Literal["simplest", "best"] = Field(
         "simplest",
         description="Which list to publish of those that cannot be told from the best on validation: that of the "

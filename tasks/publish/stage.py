@@ -23,6 +23,7 @@ from oneclass.tasks.publish import files, lists, promotion, recommend_all
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
 from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.lists import has_new_items, load_selections
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
@@ -56,6 +57,7 @@ def publish(
     choice: ChosenModel | None = None,
     assessment: promotion.Assessment | None = None,
     model_digest: str | None = None,
+    companion: tuple[str, str] | None = None,
     matrices_digest: str | None = None,
     evaluated: str | None = None,
     seen_items: bool = False,
@@ -70,6 +72,7 @@ def publish(
         choice: None leaves the recommendations as they are (a run of `given` alone).
         assessment: of the choice; None promotes without a decision.
         model_digest: of its fit on every edge; not needed if the assessment already keeps the champion.
+        companion: name and digest of the model that says how sure and why (`RecommendationSpec`).
         evaluated: the run whose evaluation is published; this one by default.
         seen_items: whether users are recommended items that they have already (`Splits.seen_items`).
         declared: the rules that lists obey, and the placements that have lists of their own.
@@ -90,13 +93,15 @@ def publish(
             if assessment is None or not assessment.keeps_champion:
                 assert model_digest is not None and matrices_digest is not None
                 ranking = choice.model, choice.score, model_digest, matrices_digest
-                spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items)
+                spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items, companion=companion)
                 if has_rules:
                     selections = load_selections(connection, declared, settings.top_n, exclude_seen=spec.exclude_seen)
                 cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
                 assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
             parameters["recommendations_made"] = decision is None or decision.promoted
+            has_likes = companion is not None or has_like(choice.model)
+            parameters["likes_given"] = has_likes and parameters["recommendations_made"]
             if cache and parameters["recommendations_made"] and not unchanged:
                 recommend_all.store_lists(connection)
                 cache.store({})
@@ -112,7 +117,7 @@ def publish(
                 connection, home, run_ids, table, folder, publications.find_reusable_publication(home, **sources)
             )
             recommends = choice and {"model": choice.model, "score": choice.score, "digest": model_digest}
-            _write_model(connection, home, folder, recommends, matrices_digest, settings.titles)
+            _write_model(connection, home, folder, recommends, companion, matrices_digest, settings.titles)
             if selections:
                 rules = declared.with_sizes(settings.top_n).model_dump(mode="json")
                 published_model.write_rules(folder, rules, selections[None].excluded)
@@ -135,6 +140,7 @@ def _write_model(
     home: Home,
     folder: Path,
     recommends: dict[str, Any] | None,
+    companion: tuple[str, str] | None,
     matrices_digest: str | None,
     titles: str | None,
 ) -> None:
@@ -143,7 +149,7 @@ def _write_model(
         published_model.copy_published_model(home.published.resolve(), folder)
     else:
         assert matrices_digest is not None
-        files.write_publication_model(connection, home, folder, recommends, matrices_digest, titles)
+        files.write_publication_model(connection, home, folder, recommends, companion, matrices_digest, titles)
 
 
 def _describe_recommendations(

@@ -10,8 +10,9 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.top_k import top_contributions, top_items
-from oneclass.tasks.recommend.new_items import MAX_REASONS, find_attribute_reasons, raise_new_items
+from oneclass.models.numerics.top_k import top_items
+from oneclass.tasks.recommend.companion import describe_items
+from oneclass.tasks.recommend.new_items import MAX_REASONS, raise_new_items
 from oneclass.tasks.rules.selection import Selection, select_lists
 
 
@@ -22,10 +23,9 @@ class RankedItems:
     Attributes:
         items: int32 (users, n), columns of the fit, best first; padded with -1.
         scores: float32 (users, n).
-        like: mean and standard deviation, float32 (users, n); None if the model has none.
-        because: int32 (users, n, MAX_REASONS), the columns of the history that contributed most to an item's score,
-            padded with -1, and of a new item those that resemble it most by attributes; None if the model's scores are
-            not sums over the history and no item is new.
+        like: mean and standard deviation, float32 (users, n); None if neither the model nor its companion has these.
+        because: int32 (users, n, MAX_REASONS), the columns of the history that speak for an item (`describe_items`),
+            padded with -1; None without any.
     """
 
     items: np.ndarray
@@ -46,6 +46,7 @@ def rank_items(
     exclude_seen: bool = True,
     selection: Selection | None = None,
     vectors: Callable[[], np.ndarray] | None = None,
+    companion: Model | None = None,
 ) -> RankedItems:
     """Return the best items for each history.
 
@@ -55,6 +56,7 @@ def rank_items(
         exclude_seen: whether to leave out the items of the history.
         selection: by rules, of these users; it takes the place of `n` and of the arguments that follow `users`.
         vectors: returns those of the items, for a selection with variety.
+        companion: as in `describe_items`.
     """
     if selection is not None:
         with kernel_threads(model.threads):
@@ -62,7 +64,7 @@ def rank_items(
             scores = raise_new_items(model, score, histories, users, scores, selection)
             chosen = vectors() if vectors is not None and selection.diversity is not None else None
             items, best = select_lists(scores, histories, selection, chosen)
-            return _describe(model, histories, users, items, best)
+            return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
     n = min(n, model.item_count)
     indptr, excluded = histories.indptr, histories.indices
     if not exclude_seen:
@@ -79,17 +81,7 @@ def rank_items(
         items, best = top_items(scores, indptr, excluded, n)
         if candidates is not None and len(candidates):
             items = np.where(items >= 0, candidates[items], -1)
-        return _describe(model, histories, users, items, best)
-
-
-def _describe(
-    model: Model, histories: csr_matrix, users: np.ndarray | None, items: np.ndarray, scores: np.ndarray
-) -> RankedItems:
-    like = model.like(histories, users=users, items=items)
-    because, of_new = _top_reasons(model, histories, items), find_attribute_reasons(model, histories, items)
-    if of_new is not None:
-        because = of_new if because is None else np.where(of_new >= 0, of_new, because)
-    return RankedItems(items, scores, like, because)
+        return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
 
 
 def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:
@@ -100,15 +92,3 @@ def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[
     values = contributions[:, 0]
     largest = [entry for entry in np.argsort(-values, kind="stable")[:MAX_REASONS] if values[entry] > 0]
     return [(int(history.indices[entry]), float(values[entry])) for entry in largest]
-
-
-def _top_reasons(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:
-    """Return `RankedItems.because`."""
-    reasons = np.full((*items.shape, MAX_REASONS), -1, dtype=np.int32)
-    for row, row_items in enumerate(items):
-        history = histories if len(items) == 1 else histories[[row]]
-        contributions = model.contributions(history, np.maximum(row_items, 0))
-        if contributions is None:
-            return None
-        reasons[row] = top_contributions(contributions, history.indices, MAX_REASONS)
-    return reasons

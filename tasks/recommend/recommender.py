@@ -41,9 +41,9 @@ def load(home: str | Path, dataset: str, *, threads: int = 1) -> "Recommender":
 class Recommender:
     """A published model with its ids, titles and histories.
 
-    Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null if the model has
-    none) and because: the ids of up to three items of the history that contributed most, if the model's scores are sums
-    over the history.
+    Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null if neither the
+    model nor its companion has a like probability) and because: the ids of up to three items of the history that speak
+    for the item (`tasks.recommend.companion`).
 
     Attributes:
         publication: the id of the run that published it.
@@ -52,6 +52,7 @@ class Recommender:
         model, score: the published model, and the score that orders items.
         seen: whether the published lists include the items of the users' histories: `include` or `exclude`.
         fitted: the estimator.
+        companion: the estimator that says how sure and why; None if `fitted` does, or none.
         names: ids, titles and columns of the items.
         items: one row per item: item_id, title, users (how many like it).
         users: one row per user: user_id.
@@ -70,6 +71,7 @@ class Recommender:
         self.items, self.users = published.items, published.users
         self._histories, self._lists = published.histories, published.lists
         self.fitted = registry.load_model(published.model, published.fit, threads=threads)
+        self.companion = registry.load_model(*published.companion, threads=threads) if published.companion else None
         self.names = ItemVocabulary(dataset, self.items)
         self.rules = PublishedRules(published)
 
@@ -192,6 +194,7 @@ class Recommender:
                 exclude_seen=exclude_seen,
                 selection=selection,
                 vectors=lambda: self._item_vectors,
+                companion=self.companion,
             )
             blocks.append(frames.user_frame(ranked, names[block], self.names))
         return pl.concat(blocks)
@@ -345,6 +348,7 @@ class Recommender:
             users=row,
             selection=selection,
             vectors=lambda: self._item_vectors,
+            companion=self.companion,
             **choice,
         )
         return frames.item_frame(ranked, self.names)

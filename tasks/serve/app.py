@@ -35,10 +35,11 @@ class Item(BaseModel):
     item_id: str
     title: str | None
     score: float
-    like_mean: float | None = None
-    like_sd: float | None = None
-    because: list[str] = []
-    """The items of the history that contributed most to the score."""
+    like_mean: float | None = Field(
+        None, description="probability of a like, by the model or its companion; null without either"
+    )
+    like_sd: float | None = Field(None, description="its posterior standard deviation")
+    because: list[str] = Field([], description="up to three likes that speak for the item, the strongest first")
 
 
 class Answer(BaseModel):

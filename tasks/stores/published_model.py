@@ -32,6 +32,7 @@ LISTS_FILE = "lists.parquet"  # of `published.lists`; absent in publications of 
 MATRIX_FILES = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
 RECENCY_RANKS_FILE = "train_places.npy"  # only if the split keeps the order of likes
 ATTRIBUTES_FILE = "{}_attributes.parquet"  # of a side, only if the data set has such a table
+COMPANION_FOLDER = "companion"  # only if another model says how sure and why: its fit
 RULES_FILE = "rules.json"  # only if lists obey rules
 EXCLUDED_FILES = ("excluded_indptr.npy", "excluded_indices.npy")  # only if rules keep pairs from lists
 EVENT_FILES = ("train_event_starts.npy", "train_event_ages.npy")  # only if it keeps the times of events
@@ -45,6 +46,7 @@ class PublishedModel:
         publication: the facts in the publication's manifest, `run_id` among them.
         model, score, digest: of the fit.
         fit: its folder.
+        companion: name and folder of the fit that says how sure and why; None if the model itself does, or none.
         items: item_id, title, users; one row per column of the fit.
         users: user_id; one row per row of `histories`.
         histories: (users, items), memory-mapped event counts. `SequentialHistories` if the run kept the order or the
@@ -60,6 +62,7 @@ class PublishedModel:
     score: str
     digest: str
     fit: Path
+    companion: tuple[str, Path] | None
     items: pl.DataFrame
     users: pl.DataFrame
     histories: csr_matrix
@@ -89,12 +92,8 @@ def write_published_model(
         attributes: those of `item` and of `user`, where the data set has them.
     """
     folder = publication / MODEL_FOLDER
-    (folder / "fit").mkdir(parents=True)
-    (folder / "histories").mkdir()
-    for file in sorted(fit.iterdir()):
-        # The record has the time of the fit, which differs between equal runs.
-        if file.name != "fit.json":
-            _link_or_copy(file, folder / "fit" / file.name)
+    (folder / "histories").mkdir(parents=True)
+    _link_fit(fit, folder / "fit")
     for name in (*MATRIX_FILES, RECENCY_RANKS_FILE, *EVENT_FILES):
         if name in MATRIX_FILES or (matrices / name).exists():
             _link_or_copy(matrices / name, folder / "histories" / name)
@@ -103,6 +102,19 @@ def write_published_model(
     for side, table in attributes.items():
         table.write_parquet(folder / ATTRIBUTES_FILE.format(side))
     (folder / "recommends.json").write_text(json.dumps(recommends, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def write_companion(publication: Path, model: str, fit: Path) -> None:
+    """Write the fit of the companion to the model folder, in a folder of the model's name."""
+    _link_fit(fit, publication / MODEL_FOLDER / COMPANION_FOLDER / model)
+
+
+def _link_fit(fit: Path, target: Path) -> None:
+    target.mkdir(parents=True)
+    for file in sorted(fit.iterdir()):
+        # The record has the time of the fit, which differs between equal runs.
+        if file.name != "fit.json":
+            _link_or_copy(file, target / file.name)
 
 
 def write_rules(publication: Path, rules: dict[str, Any], excluded: csr_matrix | None) -> None:
@@ -191,6 +203,7 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
         facts,
         **recommends,
         fit=folder / "fit",
+        companion=next(((fit.name, fit) for fit in (folder / COMPANION_FOLDER).glob("*")), None),
         items=items,
         users=users,
         histories=histories,

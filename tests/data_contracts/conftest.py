@@ -165,7 +165,7 @@ insert into diagnostics.hidden_graph_ratios values
 insert into diagnostics.hidden_graph_ratios
     select r, item, 3, 0 from (values (1), (0.5)) as rates (r), range(3, 6) as items(item);
 insert into published.recommendations values
-    ('u1', 'i3', 1, 0.5, 0.4, 0.1, false, null), ('u2', 'i3', 1, 0.5, null, null, false, null);
+    ('u1', 'i3', 1, 0.5, 0.4, 0.1, false, ['i1', 'i2']), ('u2', 'i3', 1, 0.5, 0.3, 0.1, false, ['i2']);
 insert into published.lists values
     ('popular', null, null, 1, 'i1', 3, 3, null, null), ('popular', null, null, 2, 'i2', 3, 3, null, null),
     ('popular', null, null, 3, 'i4', 3, 3, null, null), ('popular', 'a', null, 1, 'i1', 3, 3, null, null);
@@ -210,6 +210,7 @@ def parameters():
         "test_files": "2",
         "top_n": 20,
         "list_length": 3,
+        "likes_given": True,
     }
 
 

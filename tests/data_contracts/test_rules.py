@@ -540,7 +540,10 @@ BREACHES = {
         ("new_items_marked", "update TABLE set is_new = null"),
         ("new_items_marked", "update TABLE set item_id = 'n1'"),
         ("reasons_liked", "update TABLE set item_id = 'n1', is_new = true, because = ['i3'] where user_id = 'u1'"),
-        ("reasons_liked", "update TABLE set because = ['i1'] where user_id = 'u1'"),
+        ("reasons_liked", "update TABLE set because = ['i1', 'i3'] where user_id = 'u1'"),
+        ("like_filled", "update TABLE set like_mean = null where user_id = 'u1'"),
+        ("like_filled", "update TABLE set like_sd = null where user_id = 'u1'"),
+        ("reasons_given", "update TABLE set because = [] where user_id = 'u1'"),
     ],
     "published.placements": [
         ("ranks_consecutive", "update TABLE set rank = 2 where user_id = 'u1'"),
@@ -550,7 +553,10 @@ BREACHES = {
         ("scores_fall", "insert into TABLE values ('home', 'u1', 'i4', 2, 0.6, null, null, false, null)"),
         ("nothing_seen", "update TABLE set item_id = 'i1'"),
         ("new_items_marked", "update TABLE set is_new = true"),
-        ("reasons_liked", "update TABLE set because = ['i1'] where user_id = 'u1'"),
+        ("reasons_liked", "update TABLE set because = ['i1', 'i3'] where user_id = 'u1'"),
+        ("like_filled", "update TABLE set like_mean = null where user_id = 'u1'"),
+        ("like_filled", "update TABLE set like_sd = null where user_id = 'u1'"),
+        ("reasons_given", "update TABLE set because = [] where user_id = 'u1'"),
     ],
     "rule_breaches": [
         (rule, f"insert into TABLE values ('{rule}', 'home', 'u1', 'i3', 1)")
@@ -710,6 +716,7 @@ def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edge
 
 
 def test_items_of_a_history_are_recommended_only_where_seen_items_are_included(good, parameters):
+    parameters = {**parameters, "likes_given": False}
     table, included = "published.recommendations", {**parameters, "seen_items": True}
     assert set(broken(good, table, included)) == {"everybody_served"}  # all six items are left to each user
     good.execute(
@@ -722,7 +729,7 @@ def test_items_of_a_history_are_recommended_only_where_seen_items_are_included(g
 
 def test_under_rules_pinned_items_may_have_lower_scores_and_lists_may_be_short(good, parameters):
     table = "published.recommendations"
-    good.execute(f"insert into {table} values ('u1', 'i4', 2, 0.6, null, null, false, null)")
+    good.execute(f"insert into {table} values ('u1', 'i4', 2, 0.6, 0.4, 0.1, false, ['i1'])")
     good.execute("delete from indexed.interactions where user_index = 0 and item_index in (3, 4)")
     assert set(broken(good, table, parameters)) == {"scores_fall", "everybody_served"}
     assert broken(good, table, {**parameters, "has_rules": True, "pinned": ["i3"]}) == {}

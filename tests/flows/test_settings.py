@@ -141,6 +141,7 @@ def test_a_broken_assignment_is_reported(text):
         ({"dataset": "netflix", "settings": {"split.held_out_share": 0.2}}, "has split.scheme = liang2018"),
         ({"settings": {"bpr_uniform.epoch": 3}}, "setting bpr_uniform.epoch: unknown"),
         ({"settings": {"publish.model": "slimm"}}, "setting publish.model = slimm"),
+        ({"settings": {"publish.companion": "wmf"}}, "publish.companion = wmf: .*random_graph.* Name one of these"),
         ({"config": ["absent.toml"]}, "--config absent.toml: cannot be read"),
         ({"threads": 0}, "--threads 0"),
         ({"memory": "4"}, "--memory 4: write a size of at least 256 MB, such as 512MB or 4GB"),

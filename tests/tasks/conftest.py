@@ -44,20 +44,30 @@ def split_once(tmp_path_factory):
     return home, digests[ALL_EDGES]
 
 
-def publish_model(home, digest, model, run_id, *, seen_items=False, **limits):
-    fit = train(
-        home,
-        run_id,
-        protocol=ALL_EDGES,
-        matrices_digest=digest,
-        model=model,
-        settings=MODELS[model].Settings(**SETTINGS[model]),
-        seed=0,
+def publish_model(home, digest, model, run_id, *, companion=None, seen_items=False, **limits):
+    fit, *beside = (
+        train(
+            home,
+            run_id,
+            protocol=ALL_EDGES,
+            matrices_digest=digest,
+            model=name,
+            settings=MODELS[name].Settings(**SETTINGS[name]),
+            seed=0,
+        )
+        for name in [model, *([companion] if companion else [])]
     )
     settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), keep=9, **limits)
     choice = ChosenModel(model, MODELS[model].score_names[-1])
     publish(
-        home, run_id, settings, choice=choice, model_digest=fit.digest, matrices_digest=digest, seen_items=seen_items
+        home,
+        run_id,
+        settings,
+        choice=choice,
+        model_digest=fit.digest,
+        companion=(companion, beside[0].digest) if companion else None,
+        matrices_digest=digest,
+        seen_items=seen_items,
     )
 
 

@@ -1,0 +1,87 @@
+"""Say of listed items how sure a like is, and why they are listed, whichever model ranked them.
+
+A companion is a model with a like probability (`Model.like`), fitted on the edges of the model that ranks. It gives the
+probabilities of a model that has none, and the reasons of items for which that model names none.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from oneclass.models import registry
+from oneclass.models.base import Model
+from oneclass.models.numerics.matmul import normalize_columns
+from oneclass.models.numerics.top_k import top_contributions
+from oneclass.tasks.recommend.new_items import MAX_REASONS, find_attribute_reasons
+
+MIN_LIKE_SD = 1e-6  # of a posterior so sharp that float32 leaves nothing
+
+Like = tuple[np.ndarray, np.ndarray]
+
+
+def has_like(model: str) -> bool:
+    """Whether a model has a like probability."""
+    return registry.MODELS[model].like is not Model.like
+
+
+def describe_items(
+    model: Model, companion: Model | None, histories: csr_matrix, users: np.ndarray | None, items: np.ndarray
+) -> tuple[Like | None, np.ndarray | None]:
+    """Return the like probabilities of listed items, and the likes of the user that speak for each.
+
+    Args:
+        model: the one that ranked.
+        companion: None if `model` has a like probability itself, or no model of the run has.
+        users: as in `Model.scores`, of both models.
+        items: int32 (block, n), padded with -1.
+
+    Returns:
+        Mean and standard deviation, float32 (block, n), or None without a like probability; and int32 (block, n,
+        MAX_REASONS), columns of the history, padded with -1, or None without reasons. Reasons of an item are those that
+        contributed most to its score; if the score is no sum over the history, the likes nearest to the item by the
+        companion's factors; and of a new item, those that resemble it most by attributes.
+    """
+    source = companion or model
+    like = source.like(histories, users=users, items=items)
+    because = _find_top(histories, items, model.contributions)
+    if (vectors := source.item_vectors()) is not None and has_like(source.name):
+        because = _add_nearest(source, vectors, histories, items, because)
+    if (of_new := find_attribute_reasons(model, histories, items)) is not None:
+        because = of_new if because is None else np.where(of_new[..., :1] >= 0, of_new, because)
+    return like and (like[0], np.maximum(like[1], np.float32(MIN_LIKE_SD))), because
+
+
+def _find_top(
+    histories: csr_matrix, items: np.ndarray, contribute: Callable[[csr_matrix, np.ndarray], np.ndarray | None]
+) -> np.ndarray | None:
+    """Return the columns of each history that contribute most to the user's items; None if nothing is such a sum."""
+    reasons = np.full((*items.shape, MAX_REASONS), -1, dtype=np.int32)
+    for row, row_items in enumerate(items):
+        history = histories if len(items) == 1 else histories[[row]]
+        contributions = contribute(history, np.maximum(row_items, 0))
+        if contributions is None:
+            return None
+        reasons[row] = top_contributions(contributions, history.indices, MAX_REASONS)
+    return reasons
+
+
+def _add_nearest(
+    companion: Model, vectors: np.ndarray, histories: csr_matrix, items: np.ndarray, because: np.ndarray | None
+) -> np.ndarray:
+    """Fill the reasons of items without any by the likes of the highest cosine above zero."""
+    units = companion.cached("unit vectors", lambda: normalize_columns(vectors))
+
+    def contribute(history: csr_matrix, row_items: np.ndarray) -> np.ndarray:
+        cosines = units[:, history.indices].T @ units[:, row_items]
+        cosines[history.indices[:, None] == row_items] = 0  # an item is no reason for itself
+        return cosines
+
+    if because is None:
+        because = np.full((*items.shape, MAX_REASONS), -1, dtype=np.int32)
+    lacking = (items >= 0) & (because[..., 0] < 0)
+    if not (rows := np.flatnonzero(lacking.any(axis=1))).size:
+        return because
+    nearest = _find_top(histories if len(rows) == len(items) else histories[rows], items[rows], contribute)
+    because[rows] = np.where(lacking[rows][..., None], nearest, because[rows])
+    return because

@@ -1,0 +1,118 @@
+"""The companion says how sure each published item is and why, whichever model ranks, in files and in answers alike."""
+
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+
+from oneclass.models.registry import MODELS
+from oneclass.tasks.publish.choice import choose_companion
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.recommend import load
+from oneclass.tasks.recommend.companion import has_like
+from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.stores.home import Home
+from tests.conftest import home_in
+from tests.tasks.conftest import publish_model
+
+RANKED = ["item_id", "rank", "score"]
+
+
+@pytest.fixture(scope="module")
+def published(split_once, tmp_path_factory):
+    """(home, digest of all edges): popularity and mrf_dense were published without a companion and with one."""
+    home, digest = home_in(tmp_path_factory.mktemp("companion")), split_once[1]
+    shutil.copytree(split_once[0].root, home.root)
+    for model in ("mrf_dense", "popularity"):
+        publish_model(home, digest, model, f"{model}-alone")
+        publish_model(home, digest, model, f"{model}-beside", companion="random_graph")
+    return home, digest
+
+
+def read_lists(home: Home, run_id: str) -> pl.DataFrame:
+    return pl.read_parquet(home.publications / run_id / "recommendations.parquet").sort("user_id", "rank")
+
+
+@pytest.mark.parametrize("model", ["popularity", "mrf_dense"])
+def test_it_fills_every_row_and_leaves_the_ranking(published, model):
+    home, _ = published
+    alone, beside = (read_lists(home, f"{model}-{kind}") for kind in ("alone", "beside"))
+    assert beside.select("user_id", *RANKED).equals(alone.select("user_id", *RANKED))
+    assert alone["like_mean"].null_count() == alone["like_sd"].null_count() == len(alone) == 300
+    assert beside["like_mean"].is_between(0, 1).all() and (beside["like_sd"] > 0).all()
+    assert (beside["because"].list.len().fill_null(0) > 0).mean() > 0.7  # of fits of two iterations
+
+
+def test_its_likes_and_nearest_items_are_those_of_the_fit(published):
+    home, digest = published
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        query = "select digest from operations.model_fits where model = 'random_graph'"
+        ((fit,),) = connection.execute(query + " and run_id = 'popularity-beside'").fetchall()
+    model, split = fits.load_fit(home, "random_graph", fit), matrices.load_split(home, digest)
+    means, deviations = model.like(split.train, users=np.arange(60, dtype=np.int32))
+    v = model.posterior.items.mean.astype(np.float64)
+    cosine = (v @ v.T) / np.outer(np.linalg.norm(v, axis=1), np.linalg.norm(v, axis=1))
+    shop = load(home.root, home.dataset)
+    column = {item: number for number, item in enumerate(shop.items["item_id"])}
+    row = {user: number for number, user in enumerate(shop.users["user_id"])}
+    for user, item, mean, deviation, because in (
+        read_lists(home, "popularity-beside")
+        .select("user_id", "item_id", "like_mean", "like_sd", "because")
+        .iter_rows()
+    ):
+        pair = row[user], column[item]
+        assert (mean, deviation) == (pytest.approx(means[pair], abs=1e-6), pytest.approx(deviations[pair], abs=1e-6))
+        near = {one: cosine[column[one], column[item]] for one in shop.history(user) if one != item}
+        assert (because or []) == [one for one in sorted(near, key=lambda one: -near[one])[:3] if near[one] > 0]
+
+
+def test_reasons_that_the_model_names_itself_stay(published):
+    home, _ = published
+    alone, beside = (read_lists(home, f"mrf_dense-{kind}") for kind in ("alone", "beside"))
+    named = alone["because"].list.len().fill_null(0) > 0
+    assert named.mean() > 0.9
+    assert beside.filter(named)["because"].to_list() == alone.filter(named)["because"].to_list()
+
+
+def test_requests_answer_as_the_files_say(published):
+    home, _ = published
+    shop, lists = load(home.root, home.dataset), read_lists(home, "popularity-beside")
+    columns, lists = (
+        [*RANKED[::2], "like_mean", "like_sd", "because"],
+        lists.with_columns(pl.col("because").fill_null([])),
+    )
+    for user in ("u3", "u40"):
+        expected = lists.filter(pl.col("user_id") == user).select(columns)
+        assert shop.recommend_for(user, n=5).select(columns).equals(expected)
+    many = shop.recommend_many(pl.DataFrame({"user_id": lists["user_id"].unique(maintain_order=True)}), n=5)
+    assert many.sort("user_id", "rank").select(columns).equals(lists.select(columns))
+    unseen = shop.recommend(["i1", "i2"], n=5)
+    assert unseen["like_mean"].is_between(0, 1).all() and set(unseen["because"].explode()) <= {"i1", "i2"}
+
+
+def test_the_best_on_validation_is_chosen(home, caplog):
+    models = ["mrf_dense", "paired_symbols", "random_graph"]
+    with warehouse.open_warehouse(home) as connection:
+        connection.executemany(
+            "insert into evaluation.metrics values ('run', 'next_events', ?, ?, 'validation_ndcg@100', ?, 0.01, 9)",
+            [
+                ("mrf_dense", "score", 0.4),
+                ("paired_symbols", "like", 0.1),
+                ("paired_symbols", "popularity_x_odds", 0.3),
+                ("random_graph", "like", 0.2),
+            ],
+        )
+
+    def choose(published, candidates=models, companion="auto", protocol="next_events"):
+        settings = PublishSettings(companion=companion)
+        return choose_companion(home, "run", settings, published, candidates, protocol)
+
+    assert choose("mrf_dense") == "paired_symbols"
+    assert choose("mrf_dense", ["mrf_dense", "random_graph"]) == "random_graph"
+    assert choose("mrf_dense", protocol=None) == "paired_symbols"
+    assert choose("random_graph") is None  # it says so itself
+    assert choose("random_graph", companion="paired_symbols") == "paired_symbols"
+    assert choose("mrf_dense", companion="none") is None and not caplog.records
+    assert choose("mrf_dense", ["mrf_dense"]) is None and "Add random_graph to --models" in caplog.text
+    assert [name for name in MODELS if has_like(name)] == ["random_graph", "paired_symbols", "binary_matrix"]
