@@ -22,8 +22,11 @@ from oneclass.tasks.protocols import (
     list_splits,
 )
 from oneclass.tasks.publish import promotion
+from oneclass.tasks.publish.calibrate import calibrate_like
 from oneclass.tasks.publish.choice import ChosenModel, choose_companion, choose_model
 from oneclass.tasks.publish.stage import Published, publish_task
+from oneclass.tasks.recommend.companion import has_like
+from oneclass.tasks.recommend.like_calibration import LikeCalibration
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.train import is_model_error, submit_fit, train_task
 
@@ -219,13 +222,13 @@ def publish_run(
     if run.rebuild:
         note = "made anew from the remaining events"
         assessment = promotion.Assessment(assessment.challenger, None, run.publish.margin, note=note)
-    published = _publish_assessed(run, run_id, splits, assessment, protocol, failed, executor)
+    published = _publish_assessed(run, run_id, splits, assessment, night, failed, executor)
     if published.decision is None or published.decision.promoted:
         return published
     assessment = promotion.assess_champion(run.home, night, published.decision, run.publish)
     if assessment is None or assessment.keeps_champion:
         return published
-    return _publish_assessed(run, run_id, splits, assessment, protocol, failed, executor)
+    return _publish_assessed(run, run_id, splits, assessment, night, failed, executor)
 
 
 def _publish_assessed(
@@ -233,7 +236,7 @@ def _publish_assessed(
     run_id: str,
     splits: Splits,
     assessment: promotion.Assessment,
-    protocol: str | None,
+    night: promotion.ChallengerRun,
     failed: dict[str, str],
     executor: Executor,
 ) -> Published:
@@ -242,7 +245,7 @@ def _publish_assessed(
     model, digest, companion = challenger.model, None, None
     try:
         if not assessment.keeps_champion:
-            companion = _fit_companion(run, run_id, splits, model, protocol, failed, executor)
+            companion = _fit_companion(run, run_id, splits, model, night.protocol, failed, executor)
             chosen = replace(run, models={model: challenger.load_settings()})
             pending = _submit_fits(chosen, splits, [ALL_EDGES], executor).get((ALL_EDGES, model))
             digest = _load_or_fit(chosen, run_id, ALL_EDGES, splits, model, pending)
@@ -259,6 +262,7 @@ def _publish_assessed(
         assessment=assessment,
         model_digest=digest,
         companion=companion,
+        calibration=_calibrate(run, companion[0] if companion else model, challenger, night, digest),
         matrices_digest=splits.digests[ALL_EDGES],
         seen_items=splits.seen_items.included,
         declared=run.dataset.declared_rules,
@@ -296,3 +300,17 @@ def _fit_companion(
         logger.error("%s is left out beside the published lists: %s", companion, error)
         failed[companion] = str(error)
         return None
+
+
+def _calibrate(
+    run: RunSettings,
+    model: str,
+    challenger: promotion.Candidate,
+    night: promotion.ChallengerRun,
+    digest: str | None,
+) -> LikeCalibration | None:
+    """Calibrate the `like` of the published lists, by the fits that validation users judged; None without any."""
+    settings = challenger.load_settings() if model == challenger.model else run.models[model]
+    is_fitted = settings == run.models.get(model)
+    judged = [(split, fits[model]) for split, fits in night.judged if model in fits and is_fitted]
+    return calibrate_like(run.home, model, judged) if digest is not None and has_like(model) and judged else None

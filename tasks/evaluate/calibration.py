@@ -182,7 +182,7 @@ def _iterate_samples(
             selected = np.zeros(len(block), dtype=bool)
         else:
             pairs = truth.of_users(block[selected]), users[selected], degrees[selected], items[selected]
-            ratio, coin = _true_probabilities(negative_distribution, train, *pairs)
+            ratio, coin = true_probabilities(negative_distribution, train, *pairs)
         yield CalibrationSample(like[0], weights, degrees, selected, ratio, coin)
 
 
@@ -193,7 +193,7 @@ def _calibrate_against(
     return [(reference, bin_) for bin_ in calibration_curve(like[exists], truth[exists], weights[exists])]
 
 
-def _true_probabilities(
+def true_probabilities(
     negative_distribution: NegativeDistribution,
     train: csr_matrix,
     truth: GroundTruth,

@@ -14,7 +14,9 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
-from oneclass.tasks.recommend import companion, new_items
+from oneclass.tasks.recommend import companion, like_calibration, new_items
+from oneclass.tasks.recommend.companion import Companion, describe_items
+from oneclass.tasks.recommend.like_calibration import IDENTITY, LikeCalibration
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -32,7 +34,8 @@ class RecommendationSpec(NamedTuple):
         digest: of its fit.
         matrices_digest: of the edges that it was fitted on.
         exclude_seen: whether to leave out the items of the users' histories.
-        companion: name and digest of the model that says how sure and why (`describe_items`), fitted on the same edges.
+        companion: name and digest of the fit on the same edges that says how sure and why (`describe_items`).
+        calibration: of its `like`.
     """
 
     model: str
@@ -42,6 +45,7 @@ class RecommendationSpec(NamedTuple):
     top_n: int
     exclude_seen: bool = True
     companion: tuple[str, str] | None = None
+    calibration: LikeCalibration = IDENTITY
 
 
 def store_recommendations(
@@ -64,7 +68,11 @@ def store_recommendations(
     cache = StageCache(
         connection,
         "publish",
-        [Path(__file__), Path(new_items.__file__), Path(companion.__file__), Path(rules.__file__).parent],
+        [
+            *(Path(module.__file__) for module in (new_items, companion, like_calibration)),
+            Path(__file__),
+            Path(rules.__file__).parent,
+        ],
         reads=f"{spec.matrices_digest} {table_digest(connection, 'indexed.new_items')}",
         parameters=spec._asdict() | _describe_selections(selections or {}),
         tables=["published.recommendations", *(["published.placements"] if selections else [])],
@@ -140,10 +148,15 @@ def _load_vectors(home: Home, matrices_digest: str) -> np.ndarray:
 
 
 @lru_cache_last
-def _load_models_and_split(home: Home, spec: RecommendationSpec) -> tuple[Model, Model | None, matrices.SplitMatrices]:
+def _load_models_and_split(
+    home: Home, spec: RecommendationSpec
+) -> tuple[Model, Companion | None, matrices.SplitMatrices]:
     """Load the model, its companion and their edges, cached between batches."""
-    beside = spec.companion and fits.load_fit(home, *spec.companion)
-    return fits.load_fit(home, spec.model, spec.digest), beside, matrices.load_split(home, spec.matrices_digest)
+    model, beside = fits.load_fit(home, spec.model, spec.digest), None
+    if spec.companion is not None:
+        is_model = spec.companion == (spec.model, spec.digest)
+        beside = Companion(model if is_model else fits.load_fit(home, *spec.companion), spec.calibration)
+    return model, beside, matrices.load_split(home, spec.matrices_digest)
 
 
 def _recommend_rows(
@@ -169,7 +182,7 @@ def _recommend_rows(
 
 def _build_frame(
     model: Model,
-    beside: Model | None,
+    beside: Companion | None,
     split: matrices.SplitMatrices,
     rows: np.ndarray,
     placement: str | None,
@@ -179,7 +192,7 @@ def _build_frame(
     """Return one row per user and rank of the lists of a block of users."""
     user, rank = np.nonzero(ids >= 0)
     with kernel_threads(model.threads):
-        like, because = companion.describe_items(model, beside, split.histories[rows], rows, ids)
+        like, because = describe_items(model, beside, split.histories[rows], rows, ids)
     mean, deviation = (None, None) if like is None else (part[user, rank].astype(np.float64) for part in like)
     return pl.DataFrame(
         {

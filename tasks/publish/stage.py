@@ -24,6 +24,7 @@ from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like
+from oneclass.tasks.recommend.like_calibration import IDENTITY, LikeCalibration
 from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.lists import has_new_items, load_selections
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
@@ -58,6 +59,7 @@ def publish(
     assessment: promotion.Assessment | None = None,
     model_digest: str | None = None,
     companion: tuple[str, str] | None = None,
+    calibration: LikeCalibration | None = None,
     matrices_digest: str | None = None,
     evaluated: str | None = None,
     seen_items: bool = False,
@@ -72,7 +74,8 @@ def publish(
         choice: None leaves the recommendations as they are (a run of `given` alone).
         assessment: of the choice; None promotes without a decision.
         model_digest: of its fit on every edge; not needed if the assessment already keeps the champion.
-        companion: name and digest of the model that says how sure and why (`RecommendationSpec`).
+        companion: name and digest of the fit that says how sure and why; None if the chosen model does, or none.
+        calibration: of its `like`, or of the chosen model's.
         evaluated: the run whose evaluation is published; this one by default.
         seen_items: whether users are recommended items that they have already (`Splits.seen_items`).
         declared: the rules that lists obey, and the placements that have lists of their own.
@@ -93,7 +96,9 @@ def publish(
             if assessment is None or not assessment.keeps_champion:
                 assert model_digest is not None and matrices_digest is not None
                 ranking = choice.model, choice.score, model_digest, matrices_digest
-                spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items, companion=companion)
+                spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items)
+                source = (choice.model, model_digest) if companion is None and has_like(choice.model) else companion
+                spec = spec._replace(companion=source, calibration=calibration or IDENTITY)
                 if has_rules:
                     selections = load_selections(connection, declared, settings.top_n, exclude_seen=spec.exclude_seen)
                 cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
@@ -118,6 +123,8 @@ def publish(
             )
             recommends = choice and {"model": choice.model, "score": choice.score, "digest": model_digest}
             _write_model(connection, home, folder, recommends, companion, matrices_digest, settings.titles)
+            if calibration and choice:
+                published_model.write_like_calibration(folder, calibration._asdict())
             if selections:
                 rules = declared.with_sizes(settings.top_n).model_dump(mode="json")
                 published_model.write_rules(folder, rules, selections[None].excluded)

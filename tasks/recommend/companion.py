@@ -1,10 +1,11 @@
 """Say of listed items how sure a like is, and why they are listed, whichever model ranked them.
 
-A companion is a model with a like probability (`Model.like`), fitted on the edges of the model that ranks. It gives the
-probabilities of a model that has none, and the reasons of items for which that model names none.
+A companion is a model with a like probability (`Model.like`), fitted on the edges of the model that ranks, or that
+model itself. It gives the probabilities, calibrated, and the reasons of items for which the ranking model names none.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -13,11 +14,16 @@ from oneclass.models import registry
 from oneclass.models.base import Model
 from oneclass.models.numerics.matmul import normalize_columns
 from oneclass.models.numerics.top_k import top_contributions
+from oneclass.tasks.recommend.like_calibration import IDENTITY, Like, LikeCalibration
 from oneclass.tasks.recommend.new_items import MAX_REASONS, find_attribute_reasons
 
-MIN_LIKE_SD = 1e-6  # of a posterior so sharp that float32 leaves nothing
 
-Like = tuple[np.ndarray, np.ndarray]
+@dataclass(frozen=True)
+class Companion:
+    """A fitted model with a like probability, and the calibration of it."""
+
+    model: Model
+    calibration: LikeCalibration = IDENTITY
 
 
 def has_like(model: str) -> bool:
@@ -26,13 +32,13 @@ def has_like(model: str) -> bool:
 
 
 def describe_items(
-    model: Model, companion: Model | None, histories: csr_matrix, users: np.ndarray | None, items: np.ndarray
+    model: Model, companion: Companion | None, histories: csr_matrix, users: np.ndarray | None, items: np.ndarray
 ) -> tuple[Like | None, np.ndarray | None]:
     """Return the like probabilities of listed items, and the likes of the user that speak for each.
 
     Args:
         model: the one that ranked.
-        companion: None if `model` has a like probability itself, or no model of the run has.
+        companion: of the model, which may be the model itself; None if no model of the run has a like probability.
         users: as in `Model.scores`, of both models.
         items: int32 (block, n), padded with -1.
 
@@ -42,14 +48,14 @@ def describe_items(
         contributed most to its score; if the score is no sum over the history, the likes nearest to the item by the
         companion's factors; and of a new item, those that resemble it most by attributes.
     """
-    source = companion or model
-    like = source.like(histories, users=users, items=items)
-    because = _find_top(histories, items, model.contributions)
-    if (vectors := source.item_vectors()) is not None and has_like(source.name):
-        because = _add_nearest(source, vectors, histories, items, because)
+    like, because = None, _find_top(histories, items, model.contributions)
+    if companion is not None:
+        like = companion.model.like(histories, users=users, items=items)
+        like = like and companion.calibration.apply(like)
+        because = _add_nearest(companion.model, histories, items, because)
     if (of_new := find_attribute_reasons(model, histories, items)) is not None:
         because = of_new if because is None else np.where(of_new[..., :1] >= 0, of_new, because)
-    return like and (like[0], np.maximum(like[1], np.float32(MIN_LIKE_SD))), because
+    return like, because
 
 
 def _find_top(
@@ -67,9 +73,11 @@ def _find_top(
 
 
 def _add_nearest(
-    companion: Model, vectors: np.ndarray, histories: csr_matrix, items: np.ndarray, because: np.ndarray | None
-) -> np.ndarray:
-    """Fill the reasons of items without any by the likes of the highest cosine above zero."""
+    companion: Model, histories: csr_matrix, items: np.ndarray, because: np.ndarray | None
+) -> np.ndarray | None:
+    """Fill the reasons of items without any by the likes of the highest cosine above zero of the model's factors."""
+    if (vectors := companion.item_vectors()) is None:
+        return because
     units = companion.cached("unit vectors", lambda: normalize_columns(vectors))
 
     def contribute(history: csr_matrix, row_items: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import top_items
-from oneclass.tasks.recommend.companion import describe_items
+from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.new_items import MAX_REASONS, raise_new_items
 from oneclass.tasks.rules.selection import Selection, select_lists
 
@@ -23,7 +23,7 @@ class RankedItems:
     Attributes:
         items: int32 (users, n), columns of the fit, best first; padded with -1.
         scores: float32 (users, n).
-        like: mean and standard deviation, float32 (users, n); None if neither the model nor its companion has these.
+        like: mean and standard deviation, float32 (users, n); None without a companion.
         because: int32 (users, n, MAX_REASONS), the columns of the history that speak for an item (`describe_items`),
             padded with -1; None without any.
     """
@@ -46,7 +46,7 @@ def rank_items(
     exclude_seen: bool = True,
     selection: Selection | None = None,
     vectors: Callable[[], np.ndarray] | None = None,
-    companion: Model | None = None,
+    companion: Companion | None = None,
 ) -> RankedItems:
     """Return the best items for each history.
 

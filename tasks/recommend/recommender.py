@@ -14,6 +14,8 @@ from oneclass.models.numerics.sequential_histories import with_event_ages
 from oneclass.models.reranking import project_items
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import frames, item_lists, ranking
+from oneclass.tasks.recommend.companion import Companion, has_like
+from oneclass.tasks.recommend.like_calibration import LikeCalibration
 from oneclass.tasks.recommend.ranking import RankedItems
 from oneclass.tasks.recommend.rules import PublishedRules
 from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids, normalize_id
@@ -41,8 +43,8 @@ def load(home: str | Path, dataset: str, *, threads: int = 1) -> "Recommender":
 class Recommender:
     """A published model with its ids, titles and histories.
 
-    Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null if neither the
-    model nor its companion has a like probability) and because: the ids of up to three items of the history that speak
+    Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null without a
+    companion) and because: the ids of up to three items of the history that speak
     for the item (`tasks.recommend.companion`).
 
     Attributes:
@@ -52,7 +54,7 @@ class Recommender:
         model, score: the published model, and the score that orders items.
         seen: whether the published lists include the items of the users' histories: `include` or `exclude`.
         fitted: the estimator.
-        companion: the estimator that says how sure and why; None if `fitted` does, or none.
+        companion: the estimator that says how sure and why, `fitted` or another; None if the run had none.
         names: ids, titles and columns of the items.
         items: one row per item: item_id, title, users (how many like it).
         users: one row per user: user_id.
@@ -71,9 +73,17 @@ class Recommender:
         self.items, self.users = published.items, published.users
         self._histories, self._lists = published.histories, published.lists
         self.fitted = registry.load_model(published.model, published.fit, threads=threads)
-        self.companion = registry.load_model(*published.companion, threads=threads) if published.companion else None
+        self.companion = self._load_companion(published)
         self.names = ItemVocabulary(dataset, self.items)
         self.rules = PublishedRules(published)
+
+    def _load_companion(self, published: PublishedModel) -> Companion | None:
+        if published.companion is None and not has_like(self.model):
+            return None
+        model = self.fitted
+        if published.companion is not None:
+            model = registry.load_model(*published.companion, threads=self.fitted.threads)
+        return Companion(model, LikeCalibration(**published.like_calibration))
 
     def recommend(
         self,

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender, UnknownItems, text
 from oneclass.tasks.recommend.item_lists import ListName
+from oneclass.tasks.recommend.like_calibration import LIKE_MEANING
 from oneclass.tasks.serve import description
 from oneclass.tasks.serve.access import AccessControl, AccessRules
 from oneclass.tasks.serve.reloader import PublicationWatcher
@@ -35,10 +36,11 @@ class Item(BaseModel):
     item_id: str
     title: str | None
     score: float
-    like_mean: float | None = Field(
-        None, description="probability of a like, by the model or its companion; null without either"
+    like_mean: float | None = Field(None, description=LIKE_MEANING)
+    like_sd: float | None = Field(
+        None,
+        description="its posterior standard deviation; the Beta distribution with this mean and deviation gives intervals",
     )
-    like_sd: float | None = Field(None, description="its posterior standard deviation")
     because: list[str] = Field([], description="up to three likes that speak for the item, the strongest first")
 
 

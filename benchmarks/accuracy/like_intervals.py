@@ -1,0 +1,126 @@
+"""Whether intervals of `like` cover what they say, before and after calibration, in a home where a run has finished.
+
+    python -m flows.backfill --dataset demo --home /tmp/home
+    python -m benchmarks.accuracy.like_intervals /tmp/home demo
+
+A pair's interval is that of the Beta distribution with the mean and the standard deviation that would be published. The
+calibration is fitted as a run does, on the validation users; the pairs are the held-out likes of leave_one_out and as
+many negatives of the same users, which no calibration has seen. For each model with a `like`, of all pairs and of those
+whose mean is below .2:
+
+    mean, truth    averages of the mean, and of what it estimates
+    error          root of the mean squared difference from the truth; of a known truth only
+    50 %, ...      share of the pairs whose truth lies in the interval
+
+The demo's truth is the ratio of densities (`evaluation.calibration`, density_ratio). In other logs the truth of a pair
+is not known, only whether it is a like: then `mean` and `truth` are compared, and the other columns stay empty.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import beta
+
+from benchmarks.accuracy.bayesian_models import print_table
+from oneclass.tasks.evaluate.calibration import MAX_TRUTH_USERS, load_truth, true_probabilities
+from oneclass.tasks.protocols import choose_publish_protocol, find_validation_splits
+from oneclass.tasks.publish.calibrate import calibrate_like
+from oneclass.tasks.recommend.companion import has_like
+from oneclass.tasks.recommend.like_calibration import IDENTITY, Like
+from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.stores.home import Home, Limits
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+LOW = 0.2
+
+
+def cover(mean: np.ndarray, deviation: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Return for each pair the smallest level whose interval has the truth, float64 (pairs,)."""
+    mean = np.clip(mean.astype(np.float64), 1e-6, 1 - 1e-6)
+    size = mean * (1 - mean) / np.minimum(deviation**2, 0.999 * mean * (1 - mean)) - 1
+    return np.abs(2 * beta.cdf(truth, mean * size, (1 - mean) * size) - 1)
+
+
+def describe(like: Like, truth: np.ndarray, weights: np.ndarray, *, is_known: bool) -> Iterator[dict[str, str]]:
+    """Yield the cells of the table for all pairs, and for those with a low mean."""
+    for label, chosen in (("all", like[0] >= 0), (f"below {LOW}", like[0] < LOW)):
+        if not chosen.any():
+            continue
+        mean, deviation, target, w = (array[chosen] for array in (*like, truth, weights))
+        cells = {"pairs": label, "number": f"{len(w):,}"}
+        cells |= {"mean": f"{np.average(mean, weights=w):.3f}", "truth": f"{np.average(target, weights=w):.3f}"}
+        if is_known:
+            levels = cover(mean, deviation, target)
+            cells["error"] = f"{np.sqrt(np.average((mean - target) ** 2, weights=w)):.3f}"
+            cells |= {f"{level:.0%}": f"{np.average(levels <= level, weights=w):.3f}" for level in LEVELS}
+        yield cells
+
+
+def load_fits(home: Home) -> dict[tuple[str, str], str]:
+    """Return the digests of the fits of the last run, by split and model."""
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        query = """select protocol, model, digest from operations.model_fits
+            where run_id = (select run_id from operations.model_fits order by rowid desc limit 1)"""
+        return {(split, model): digest for split, model, digest in connection.execute(query).fetchall()}
+
+
+def find_matrices(home: Home, model: str, digest: str) -> str:
+    """Return the digest of the matrices of a fit."""
+    found = fits.find_matrices_digest(home, model, digest)
+    assert found is not None
+    return found
+
+
+def draw_pairs(home: Home, name: str, digest: str) -> tuple[Like, np.ndarray, np.ndarray, bool]:
+    """Draw the pairs of leave_one_out: their `like`, truth and weights, (pairs,), and whether the truth is known."""
+    model, split = fits.load_fit(home, name, digest), matrices.load_split(home, find_matrices(home, name, digest))
+    part, truth = split.parts["test"], load_truth(home, split)
+    tested = np.flatnonzero(np.diff(part.targets.indptr))
+    tested = tested[:: -(-len(tested) // MAX_TRUTH_USERS)]
+    targets, histories = part.targets[tested], part.histories[tested]
+    assert part.rows is not None
+    users, negatives = part.rows[tested], model.negative_distribution()
+    assert negatives is not None
+    negatives = negatives.counted(split.train)
+    items = np.stack([targets.indices, negatives.draw(split.train, users, model.seed)], axis=1)
+    weights = np.stack(negatives.weights(split.train, users, targets.data), axis=1) * (items >= 0)
+    like, exists = model.like(histories, users=users, items=items), weights > 0
+    assert like is not None
+    observed = np.tile([1.0, 0.0], (len(users), 1))
+    if truth is not None:
+        of_users = truth.of_users(users), users, np.diff(histories.indptr)
+        observed = true_probabilities(negatives, split.train, *of_users, np.maximum(items, 0))[0]
+    return (like[0][exists], like[1][exists]), observed[exists], weights[exists], truth is not None
+
+
+def evaluate(home: Home) -> Iterator[dict[str, str]]:
+    """Yield the rows of the table."""
+    found = load_fits(home)
+    splits = {split for split, _ in found}
+    protocol = choose_publish_protocol("auto", splits)
+    assert protocol is not None, "the run has no validation users"
+    for (name, model), digest in found.items():
+        if name != "leave_one_out" or not has_like(model):
+            continue
+        like, truth, weights, is_known = draw_pairs(home, model, digest)
+        judged = [found[split, model] for split in find_validation_splits(protocol, splits)]
+        calibration = calibrate_like(home, model, [(find_matrices(home, model, fit), fit) for fit in judged])
+        for label, applied in (("raw", IDENTITY), ("calibrated", calibration or IDENTITY)):
+            for cells in describe(applied.apply(like), truth, weights, is_known=is_known):
+                yield {"model": model, "like": label} | cells
+
+
+def main() -> None:
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser.add_argument("home", type=Path)
+    parser.add_argument("dataset")
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    print_table(list(evaluate(Home(arguments.home, arguments.dataset, Limits(arguments.threads, 4 << 30)))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Calibration of `like`: the mean meets the observed shares, the spread what is left unexplained."""
+
+import numpy as np
+import pytest
+
+from oneclass.tasks.recommend.like_calibration import IDENTITY, MIN_PAIRS, LikeCalibration
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """(like, p, y): the true probabilities p lie about a curve of `like`, whose claimed spread is their distance."""
+    random = np.random.default_rng(3)
+    hidden = random.uniform(0.02, 0.98, 60_000)
+    p = np.clip(hidden + random.normal(0, 0.1, len(hidden)) * np.sqrt(hidden * (1 - hidden)), 0.001, 0.999)
+    mean = 0.5 + (hidden - 0.5) * 0.5  # too timid
+    deviation = np.full(len(hidden), np.sqrt(np.mean((p - mean) ** 2)))
+    return (mean.astype(np.float32), deviation.astype(np.float32)), p, random.random(len(hidden)) < p
+
+
+def test_the_mean_meets_the_shares_and_stays_in_order(pairs):
+    like, p, y = pairs
+    fitted = LikeCalibration.fit(like, y, np.ones(len(y)))
+    mean, _ = fitted.apply(like)
+    for low in np.arange(0, 1, 0.1):
+        inside = (mean >= low) & (mean < low + 0.1)
+        assert mean[inside].mean() == pytest.approx(p[inside].mean(), abs=0.02)
+    order = np.argsort(like[0])
+    assert (np.diff(mean[order]) >= 0).all()
+    assert fitted.pairs == len(y) and (np.diff(fitted.knots) > 0).all() and (np.diff(fitted.shares) >= 0).all()
+
+
+def test_the_spread_is_what_the_map_leaves_unexplained(pairs):
+    like, p, y = pairs
+    fitted = LikeCalibration.fit(like, y, np.ones(len(y)))
+    gained = 1 - np.mean((p - fitted.apply(like)[0]) ** 2) / np.mean(like[1] ** 2)
+    assert fitted.spread == pytest.approx(np.sqrt(max(1 - gained, 0.25)), abs=0.03)
+
+
+def test_weights_count_pairs(pairs):
+    like, _, y = pairs
+    some = slice(0, 3000)
+    twice = np.where(y[some], 2, 1)
+    repeated = [np.repeat(values[some], twice) for values in (*like, y)]
+    weighed = LikeCalibration.fit((like[0][some], like[1][some]), y[some], twice)
+    counted = LikeCalibration.fit((repeated[0], repeated[1]), repeated[2], np.ones(twice.sum()))
+    grid = np.linspace(0.3, 0.7, 9)
+    np.testing.assert_allclose(weighed.map_means(grid), counted.map_means(grid), atol=0.02)
+
+
+def test_too_few_pairs_give_none(pairs):
+    like, _, y = pairs
+    few = slice(0, MIN_PAIRS - 1)
+    assert LikeCalibration.fit((like[0][few], like[1][few]), y[few], np.ones(MIN_PAIRS - 1)) is None
+    assert LikeCalibration.fit(like, np.ones(len(y)), np.ones(len(y))) is None
+
+
+def test_a_deviation_is_at_most_that_of_a_coin():
+    mean, deviation = np.array([0.01, 0.5, np.nan, 1.0], np.float32), np.array([0.3, 0.2, np.nan, 0.0], np.float32)
+    means, deviations = IDENTITY.apply((mean, deviation))
+    np.testing.assert_array_equal(means, mean)
+    np.testing.assert_allclose(deviations, [np.sqrt(0.0099), 0.2, np.nan, 1e-6], rtol=1e-5)
