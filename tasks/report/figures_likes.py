@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oneclass.tasks.html.numbers import format_percent
+from oneclass.tasks.recommend.like_calibration import LIKE_MEANING
 from oneclass.tasks.report.plotting import (
     LIGHT_COLOURS,
     Figure,
@@ -184,7 +185,8 @@ def draw_calibration(rows: list[Row]) -> Figure:
         see=join_sentences([_describe_miscalibration(model, of_model) for model, of_model in by_model.items()]),
         how="Across, the probability that the model states; upwards, what a reference says of the same pairs, with two "
         "standard errors; on the dashed diagonal both agree. "
-        + join_sentences([REFERENCES[name] for name in references if name in REFERENCES]).capitalize(),
+        + join_sentences([REFERENCES[name] for name in references if name in REFERENCES]).capitalize()
+        + f" The curves are of `like` as a model gives it; the published like_mean is the {LIKE_MEANING}.",
         table="evaluation.calibration",
         absent=NO_LIKE_PROBABILITY,
         panels=[_draw_calibration_curve(model, of_model) for model, of_model in by_model.items()],

@@ -39,7 +39,7 @@ class Item(BaseModel):
     like_mean: float | None = Field(None, description=LIKE_MEANING)
     like_sd: float | None = Field(
         None,
-        description="its posterior standard deviation; the Beta distribution with this mean and deviation gives intervals",
+        description="its posterior standard deviation; a Beta distribution with this mean and deviation has intervals",
     )
     because: list[str] = Field([], description="up to three likes that speak for the item, the strongest first")
 
