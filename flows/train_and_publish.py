@@ -16,6 +16,7 @@ from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.protocols import (
     ALL_EDGES,
     NEXT_EVENTS_VALIDATION,
+    FittedSplit,
     choose_publish_protocol,
     find_protocol,
     find_validation_splits,
@@ -26,7 +27,7 @@ from oneclass.tasks.publish.calibrate import calibrate_like
 from oneclass.tasks.publish.choice import ChosenModel, choose_companion, choose_model
 from oneclass.tasks.publish.stage import Published, publish_task
 from oneclass.tasks.recommend.companion import has_like
-from oneclass.tasks.recommend.like_calibration import LikeCalibration
+from oneclass.tasks.recommend.like_calibration import Calibrations
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.train import is_model_error, submit_fit, train_task
 
@@ -218,17 +219,18 @@ def publish_run(
         manual=run.publish.model is not None,
         reason=choice.reason,
     )
+    unseen = [(splits.digests[name], fits[name]) for name in list_splits("strong_generalization", splits.digests)]
     assessment = promotion.assess_challenger(run.home, night, run.publish)
     if run.rebuild:
         note = "made anew from the remaining events"
         assessment = promotion.Assessment(assessment.challenger, None, run.publish.margin, note=note)
-    published = _publish_assessed(run, run_id, splits, assessment, night, failed, executor)
+    published = _publish_assessed(run, run_id, splits, assessment, night, unseen, failed, executor)
     if published.decision is None or published.decision.promoted:
         return published
     assessment = promotion.assess_champion(run.home, night, published.decision, run.publish)
     if assessment is None or assessment.keeps_champion:
         return published
-    return _publish_assessed(run, run_id, splits, assessment, night, failed, executor)
+    return _publish_assessed(run, run_id, splits, assessment, night, unseen, failed, executor)
 
 
 def _publish_assessed(
@@ -237,10 +239,15 @@ def _publish_assessed(
     splits: Splits,
     assessment: promotion.Assessment,
     night: promotion.ChallengerRun,
+    unseen: list[FittedSplit],
     failed: dict[str, str],
     executor: Executor,
 ) -> Published:
-    """Fit the assessed configuration on every edge and publish it, unless the assessment keeps what stands."""
+    """Fit the assessed configuration on every edge and publish it, unless the assessment keeps what stands.
+
+    Args:
+        unseen: the fits of strong_generalization, whose validation users may have explicit negatives.
+    """
     challenger = assessment.challenger
     model, digest, companion = challenger.model, None, None
     try:
@@ -254,6 +261,7 @@ def _publish_assessed(
             raise
         failed[model] = str(error)
         assessment = assessment.with_objections(f"{model} could not be fitted on every edge: {error}")
+    source = companion[0] if companion else model
     return publish_task(
         run.home,
         run_id,
@@ -262,7 +270,7 @@ def _publish_assessed(
         assessment=assessment,
         model_digest=digest,
         companion=companion,
-        calibration=_calibrate(run, companion[0] if companion else model, challenger, night, digest),
+        calibrations=_calibrate(run, source, challenger, night, unseen) if digest else None,
         matrices_digest=splits.digests[ALL_EDGES],
         seen_items=splits.seen_items.included,
         declared=run.dataset.declared_rules,
@@ -307,10 +315,11 @@ def _calibrate(
     model: str,
     challenger: promotion.Candidate,
     night: promotion.ChallengerRun,
-    digest: str | None,
-) -> LikeCalibration | None:
+    unseen: list[FittedSplit],
+) -> Calibrations | None:
     """Calibrate the `like` of the published lists, by the fits that validation users judged; None without any."""
     settings = challenger.load_settings() if model == challenger.model else run.models[model]
-    is_fitted = settings == run.models.get(model)
-    judged = [(split, fits[model]) for split, fits in night.judged if model in fits and is_fitted]
-    return calibrate_like(run.home, model, judged) if digest is not None and has_like(model) and judged else None
+    if not has_like(model) or settings != run.models.get(model):
+        return None
+    judged, explicit = ([(split, fits[model]) for split, fits in on if model in fits] for on in (night.judged, unseen))
+    return calibrate_like(run.home, model, judged, explicit)

@@ -71,7 +71,9 @@ create or replace temp table ranked (
     like_mean double,
     like_sd double,
     is_new boolean,
-    because integer[]
+    because integer[],
+    explicit_like_mean double,
+    explicit_like_sd double
 )
 
 -- name: ranked_placements
@@ -85,7 +87,9 @@ create or replace temp table ranked_placements (
     like_mean double,
     like_sd double,
     is_new boolean,
-    because integer[]
+    because integer[],
+    explicit_like_mean double,
+    explicit_like_sd double
 )
 
 -- name: reasons
@@ -109,7 +113,9 @@ select
     like_mean,
     like_sd,
     is_new,
-    reasons.because
+    reasons.because,
+    explicit_like_mean,
+    explicit_like_sd
 from ranked_placements as lists
 join indexed.users using (user_index)
 join (from indexed.items union all from indexed.new_items) using (item_index)
@@ -127,7 +133,9 @@ select
     like_mean,
     like_sd,
     is_new,
-    reasons.because
+    reasons.because,
+    explicit_like_mean,
+    explicit_like_sd
 from ranked as lists
 join indexed.users using (user_index)
 join (from indexed.items union all from indexed.new_items) using (item_index)

@@ -106,8 +106,8 @@ def evaluate(home: Home) -> Iterator[dict[str, str]]:
             continue
         like, truth, weights, is_known = draw_pairs(home, model, digest)
         judged = [found[split, model] for split in find_validation_splits(protocol, splits)]
-        calibration = calibrate_like(home, model, [(find_matrices(home, model, fit), fit) for fit in judged])
-        for label, applied in (("raw", IDENTITY), ("calibrated", calibration or IDENTITY)):
+        calibrations = calibrate_like(home, model, [(find_matrices(home, model, fit), fit) for fit in judged])
+        for label, applied in (("raw", IDENTITY), ("calibrated", calibrations.sampled)):
             for cells in describe(applied.apply(like), truth, weights, is_known=is_known):
                 yield {"model": model, "like": label} | cells
 

@@ -8,7 +8,9 @@ create table if not exists published.recommendations (
     like_mean double,
     like_sd double,
     is_new boolean,
-    because varchar[]
+    because varchar[],
+    explicit_like_mean double,
+    explicit_like_sd double
 );
 -- published.placements: one row per placement, user and rank, best first.
 create table if not exists published.placements (
@@ -20,5 +22,7 @@ create table if not exists published.placements (
     like_mean double,
     like_sd double,
     is_new boolean,
-    because varchar[]
+    because varchar[],
+    explicit_like_mean double,
+    explicit_like_sd double
 );

@@ -75,7 +75,7 @@ def score_explicit_pairs(model: Model, part: Part, truth: GroundTruth | None) ->
         truth: of the same users, if known.
     """
     blocks = []
-    for users, items, liked in _iterate_pair_blocks(part):
+    for users, items, liked in iterate_pair_blocks(part):
         rows = None if part.rows is None else part.rows[users]
         like = model.like(part.histories[users], users=rows, items=items)
         if like is None:
@@ -124,7 +124,7 @@ def has_both_classes(part: Part) -> bool:
     return part.explicit_negatives is not None and min(part.targets.nnz, part.explicit_negatives.nnz) > 0
 
 
-def _iterate_pair_blocks(part: Part) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def iterate_pair_blocks(part: Part) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield for blocks of users: positions in the part; each user's items, padded with -1; and which of them are
     likes.
     """

@@ -1,11 +1,12 @@
 """Calibrate the published `like` on the validation users of the splits that choose what is published.
 
 Each pair is a held-out like, or a negative of the same user that is drawn as the model's fit draws its own. So a
-calibrated `like` of .3 says: among likes and such negatives that look like this pair, three in ten are likes.
+calibrated `like` of .3 says: among likes and such negatives that look like this pair, three in ten are likes. Where the
+log has explicit negatives, a second calibration is against held-out ones of these, which are in the log's proportion.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,8 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.negatives.distributions import CensoredPairs, NegativeDistribution
-from oneclass.tasks.recommend.like_calibration import LikeCalibration
+from oneclass.tasks.evaluate.explicit_negatives import has_both_classes, iterate_pair_blocks
+from oneclass.tasks.recommend.like_calibration import IDENTITY, Calibrations, LikeCalibration
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
@@ -22,31 +24,53 @@ logger = logging.getLogger(__name__)
 
 WANTED_PAIRS, MAX_DRAWS = 20_000, 10  # likes, and pairs of each user
 VALIDATION = "validation"
+Pairs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def calibrate_like(home: Home, model: str, judged: Sequence[tuple[str, str]]) -> LikeCalibration | None:
-    """Fit the calibration of a model's `like`; None if there are too few pairs to fit on.
+def calibrate_like(
+    home: Home, model: str, judged: Sequence[tuple[str, str]], explicit: Sequence[tuple[str, str]] = ()
+) -> Calibrations:
+    """Fit the calibrations of a model's `like`; with too few pairs it stays as the model gives it.
 
     Args:
         judged: digests of the matrices and of the model's fit on them.
+        explicit: the same, of splits that may hold out explicit negatives.
     """
+    sampled = _fit(home, model, judged, _sample_pairs)
+    if sampled is None:
+        logger.info("%s: like is published as the model gives it; too few validation pairs to calibrate it", model)
+    else:
+        logger.info("%s: like is calibrated on %s validation pairs", model, f"{sampled.pairs:,}")
+    return Calibrations(sampled or IDENTITY, _fit(home, model, explicit, _load_explicit_pairs))
+
+
+def _fit(
+    home: Home, model: str, judged: Sequence[tuple[str, str]], iterate_pairs: Callable[..., Iterator[Pairs]]
+) -> LikeCalibration | None:
+    """Fit on the pairs of the validation parts; None if they are too few."""
     blocks = []
     for matrices_digest, digest in judged:
         split, fit = matrices.load_split(home, matrices_digest), fits.load_fit(home, model, digest)
         if VALIDATION in split.parts:
-            blocks += _sample_pairs(fit, split, split.parts[VALIDATION])
-    calibration = None
-    if blocks:
-        mean, deviation, is_like, weights = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        calibration = LikeCalibration.fit((mean, deviation), is_like, weights)
-    if calibration is None:
-        logger.info("%s: like is published as the model gives it; too few validation pairs to calibrate it", model)
-    else:
-        logger.info("%s: like is calibrated on %s validation pairs", model, f"{calibration.pairs:,}")
-    return calibration
+            blocks += iterate_pairs(fit, split, split.parts[VALIDATION])
+    if not blocks:
+        return None
+    mean, deviation, is_like, weights = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return LikeCalibration.fit((mean, deviation), is_like, weights)
 
 
-def _sample_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[tuple[np.ndarray, ...]]:
+def _load_explicit_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pairs]:
+    """Yield what `_sample_pairs` does of held-out likes and explicit negatives."""
+    if not has_both_classes(part):
+        return
+    for users, items, is_like in iterate_pair_blocks(part):
+        known, exists = None if part.rows is None else part.rows[users], items >= 0
+        like = model.like(part.histories[users], users=known, items=items)
+        assert like is not None
+        yield like[0][exists], like[1][exists], is_like[exists].astype(np.float64), np.ones(exists.sum())
+
+
+def _sample_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pairs]:
     """Yield the mean and the standard deviation of `like`, whether a pair is a like, and its weight."""
     counts = np.diff(part.targets.indptr)
     users = np.flatnonzero(counts)

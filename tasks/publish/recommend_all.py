@@ -16,7 +16,8 @@ from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.recommend import companion, like_calibration, new_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
-from oneclass.tasks.recommend.like_calibration import IDENTITY, LikeCalibration
+from oneclass.tasks.recommend.frames import LIKE_COLUMNS
+from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -35,7 +36,7 @@ class RecommendationSpec(NamedTuple):
         matrices_digest: of the edges that it was fitted on.
         exclude_seen: whether to leave out the items of the users' histories.
         companion: name and digest of the fit on the same edges that says how sure and why (`describe_items`).
-        calibration: of its `like`.
+        calibrations: of its `like`.
     """
 
     model: str
@@ -45,7 +46,7 @@ class RecommendationSpec(NamedTuple):
     top_n: int
     exclude_seen: bool = True
     companion: tuple[str, str] | None = None
-    calibration: LikeCalibration = IDENTITY
+    calibrations: Calibrations = UNCALIBRATED
 
 
 def store_recommendations(
@@ -155,7 +156,7 @@ def _load_models_and_split(
     model, beside = fits.load_fit(home, spec.model, spec.digest), None
     if spec.companion is not None:
         is_model = spec.companion == (spec.model, spec.digest)
-        beside = Companion(model if is_model else fits.load_fit(home, *spec.companion), spec.calibration)
+        beside = Companion(model if is_model else fits.load_fit(home, *spec.companion), spec.calibrations)
     return model, beside, matrices.load_split(home, spec.matrices_digest)
 
 
@@ -192,8 +193,12 @@ def _build_frame(
     """Return one row per user and rank of the lists of a block of users."""
     user, rank = np.nonzero(ids >= 0)
     with kernel_threads(model.threads):
-        like, because = describe_items(model, beside, split.histories[rows], rows, ids)
-    mean, deviation = (None, None) if like is None else (part[user, rank].astype(np.float64) for part in like)
+        found = describe_items(model, beside, split.histories[rows], rows, ids)
+    likes = {
+        f"{prefix}{name}": None if like is None else part[user, rank].astype(np.float64)
+        for prefix, like in (("", found.like), ("explicit_", found.explicit_like))
+        for name, part in zip(LIKE_COLUMNS, like or (None, None), strict=True)
+    }
     return pl.DataFrame(
         {
             "placement": placement,
@@ -201,16 +206,14 @@ def _build_frame(
             "item_index": split.items[ids[user, rank]],
             "rank": (rank + 1).astype(np.int32),
             "score": values[user, rank].astype(np.float64),
-            "like_mean": mean,
-            "like_sd": deviation,
             "is_new": (model.item_degrees == 0)[ids[user, rank]],
-            "because": None if because is None else _build_lists(split.items, because[user, rank]),
+            "because": None if found.because is None else _build_lists(split.items, found.because[user, rank]),
+            **likes,
         },
         schema_overrides={
             "placement": pl.String,
-            "like_mean": pl.Float64,
-            "like_sd": pl.Float64,
             "because": pl.List(pl.Int32),
+            **dict.fromkeys(likes, pl.Float64),
         },
     )
 

@@ -24,7 +24,7 @@ from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like
-from oneclass.tasks.recommend.like_calibration import IDENTITY, LikeCalibration
+from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.lists import has_new_items, load_selections
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
@@ -59,7 +59,7 @@ def publish(
     assessment: promotion.Assessment | None = None,
     model_digest: str | None = None,
     companion: tuple[str, str] | None = None,
-    calibration: LikeCalibration | None = None,
+    calibrations: Calibrations | None = None,
     matrices_digest: str | None = None,
     evaluated: str | None = None,
     seen_items: bool = False,
@@ -75,7 +75,7 @@ def publish(
         assessment: of the choice; None promotes without a decision.
         model_digest: of its fit on every edge; not needed if the assessment already keeps the champion.
         companion: name and digest of the fit that says how sure and why; None if the chosen model does, or none.
-        calibration: of its `like`, or of the chosen model's.
+        calibrations: of its `like`, or of the chosen model's.
         evaluated: the run whose evaluation is published; this one by default.
         seen_items: whether users are recommended items that they have already (`Splits.seen_items`).
         declared: the rules that lists obey, and the placements that have lists of their own.
@@ -98,7 +98,7 @@ def publish(
                 ranking = choice.model, choice.score, model_digest, matrices_digest
                 spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items)
                 source = (choice.model, model_digest) if companion is None and has_like(choice.model) else companion
-                spec = spec._replace(companion=source, calibration=calibration or IDENTITY)
+                spec = spec._replace(companion=source, calibrations=calibrations or UNCALIBRATED)
                 if has_rules:
                     selections = load_selections(connection, declared, settings.top_n, exclude_seen=spec.exclude_seen)
                 cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
@@ -123,8 +123,8 @@ def publish(
             )
             recommends = choice and {"model": choice.model, "score": choice.score, "digest": model_digest}
             _write_model(connection, home, folder, recommends, companion, matrices_digest, settings.titles)
-            if calibration and choice:
-                published_model.write_like_calibration(folder, calibration._asdict())
+            if calibrations and choice:
+                published_model.write_like_calibrations(folder, calibrations.dump())
             if selections:
                 rules = declared.with_sizes(settings.top_n).model_dump(mode="json")
                 published_model.write_rules(folder, rules, selections[None].excluded)

@@ -6,6 +6,7 @@ model itself. It gives the probabilities, calibrated, and the reasons of items f
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -14,16 +15,30 @@ from oneclass.models import registry
 from oneclass.models.base import Model
 from oneclass.models.numerics.matmul import normalize_columns
 from oneclass.models.numerics.top_k import top_contributions
-from oneclass.tasks.recommend.like_calibration import IDENTITY, Like, LikeCalibration
+from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations, Like
 from oneclass.tasks.recommend.new_items import MAX_REASONS, find_attribute_reasons
 
 
 @dataclass(frozen=True)
 class Companion:
-    """A fitted model with a like probability, and the calibration of it."""
+    """A fitted model with a like probability, and the calibrations of it."""
 
     model: Model
-    calibration: LikeCalibration = IDENTITY
+    calibrations: Calibrations = UNCALIBRATED
+
+
+class ItemDescriptions(NamedTuple):
+    """How sure a like of listed items is, and why they are listed.
+
+    Attributes:
+        like: mean and standard deviation, float32 (block, n); None without a companion.
+        explicit_like: the same, calibrated against explicit negatives; None without these.
+        because: int32 (block, n, MAX_REASONS), columns of the history, padded with -1; None without reasons.
+    """
+
+    like: Like | None
+    explicit_like: Like | None
+    because: np.ndarray | None
 
 
 def has_like(model: str) -> bool:
@@ -33,7 +48,7 @@ def has_like(model: str) -> bool:
 
 def describe_items(
     model: Model, companion: Companion | None, histories: csr_matrix, users: np.ndarray | None, items: np.ndarray
-) -> tuple[Like | None, np.ndarray | None]:
+) -> ItemDescriptions:
     """Return the like probabilities of listed items, and the likes of the user that speak for each.
 
     Args:
@@ -43,19 +58,18 @@ def describe_items(
         items: int32 (block, n), padded with -1.
 
     Returns:
-        Mean and standard deviation, float32 (block, n), or None without a like probability; and int32 (block, n,
-        MAX_REASONS), columns of the history, padded with -1, or None without reasons. Reasons of an item are those that
-        contributed most to its score; if the score is no sum over the history, the likes nearest to the item by the
-        companion's factors; and of a new item, those that resemble it most by attributes.
+        Reasons of an item are the likes that contributed most to its score; if the score is no sum over the history,
+        those nearest to the item by the companion's factors; and of a new item, those that resemble it by attributes.
     """
-    like, because = None, _find_top(histories, items, model.contributions)
-    if companion is not None:
-        like = companion.model.like(histories, users=users, items=items)
-        like = like and companion.calibration.apply(like)
+    like = explicit = None
+    because = _find_top(histories, items, model.contributions)
+    if companion is not None and (raw := companion.model.like(histories, users=users, items=items)) is not None:
+        like = companion.calibrations.sampled.apply(raw)
+        explicit = companion.calibrations.explicit and companion.calibrations.explicit.apply(raw)
         because = _add_nearest(companion.model, histories, items, because)
     if (of_new := find_attribute_reasons(model, histories, items)) is not None:
         because = of_new if because is None else np.where(of_new[..., :1] >= 0, of_new, because)
-    return like, because
+    return ItemDescriptions(like, explicit, because)
 
 
 def _find_top(

@@ -15,7 +15,10 @@ ITEM_COLUMNS = {
     "like_mean": pl.Float64,
     "like_sd": pl.Float64,
     "because": pl.List(pl.String),
+    "explicit_like_mean": pl.Float64,
+    "explicit_like_sd": pl.Float64,
 }
+LIKE_COLUMNS = ("like_mean", "like_sd")
 
 
 def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
@@ -28,27 +31,31 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     columns = ranked.items[valid].tolist()
     texts = [names.ids[column] for column in columns] + [names.titles[column] for column in columns]
     numbers = [ranked.scores[valid]]
-    if ranked.like is not None:
-        numbers += [values[valid] for values in ranked.like]
+    likes = [like for like in (ranked.like, ranked.explicit_like) if like is not None]
+    numbers += [values[valid] for like in likes for values in like]
     because = None if ranked.because is None else ranked.because[valid]
     if because is not None:
         texts += [names.ids[column] if column >= 0 else None for column in because.ravel().tolist()]
     rows, text = len(columns), pl.Series("item_id", texts, dtype=pl.String)
     number = pl.Series("score", np.concatenate(numbers, dtype=np.float64))
     series = [text.slice(rows, rows).alias("title"), number.slice(0, rows)]
-    for position, name in enumerate(("like_mean", "like_sd"), 1):
+    for position, name in enumerate(LIKE_COLUMNS, 1):
         series.append(number.slice(position * rows, rows).alias(name) if ranked.like else _null_column(name, rows))
     if because is None or not rows:
         series.append(_null_column("because", rows))
     else:
         lists = text.slice(2 * rows).reshape(because.shape).cast(ITEM_COLUMNS["because"]).alias("because")
         series.append(lists if because.min() >= 0 else lists.list.drop_nulls())
+    for position, name in enumerate(LIKE_COLUMNS, 3):  # a calibration of `like`, which is there too
+        own = f"explicit_{name}"
+        is_given = ranked.explicit_like is not None
+        series.append(number.slice(position * rows, rows).alias(own) if is_given else _null_column(own, rows))
     return text.slice(0, rows).to_frame().hstack(series)
 
 
 @functools.lru_cache(maxsize=8)
 def _null_column(name: str, rows: int) -> pl.Series:
-    """Return a null column. Cached, since a frame has up to three of them and creating one is slow."""
+    """Return a null column. Cached, since a frame has up to five of them and creating one is slow."""
     return pl.Series(name, [[] if name == "because" else None] * rows, dtype=ITEM_COLUMNS[name])
 
 

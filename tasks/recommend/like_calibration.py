@@ -9,7 +9,8 @@ Let x be `like` and s its standard deviation, y whether a pair is a like, and w 
   E s^2 less that gain.
 """
 
-from typing import NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -24,6 +25,11 @@ LIKE_MEANING = (
     "share of likes among held-out likes and the negatives that the model's fit draws (mostly items by popularity), of "
     "pairs like this one; calibrated on validation users; not the share of those who would like the item once they "
     "consider it"
+)
+
+EXPLICIT_LIKE_MEANING = (
+    "share of likes among held-out likes and explicit negatives, of pairs like this one; calibrated on validation "
+    "users; null where the log has too few explicit negatives"
 )
 
 Like = tuple[np.ndarray, np.ndarray]
@@ -86,3 +92,27 @@ class LikeCalibration(NamedTuple):
 
 
 IDENTITY = LikeCalibration()
+
+
+class Calibrations(NamedTuple):
+    """The calibrations of one model's `like`.
+
+    Attributes:
+        sampled: against the negatives that the model's fit draws.
+        explicit: against explicit negatives; None where the log has too few.
+    """
+
+    sampled: LikeCalibration = IDENTITY
+    explicit: LikeCalibration | None = None
+
+    @classmethod
+    def load(cls, facts: Mapping[str, Any]) -> Self:
+        """Load what `dump` returned."""
+        return cls(**{name: values and LikeCalibration(**values) for name, values in facts.items()})
+
+    def dump(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {name: of and of._asdict() for name, of in self._asdict().items()}
+
+
+UNCALIBRATED = Calibrations()

@@ -23,7 +23,7 @@ class RankedItems:
     Attributes:
         items: int32 (users, n), columns of the fit, best first; padded with -1.
         scores: float32 (users, n).
-        like: mean and standard deviation, float32 (users, n); None without a companion.
+        like, explicit_like: mean and standard deviation, float32 (users, n), as in `ItemDescriptions`.
         because: int32 (users, n, MAX_REASONS), the columns of the history that speak for an item (`describe_items`),
             padded with -1; None without any.
     """
@@ -31,6 +31,7 @@ class RankedItems:
     items: np.ndarray
     scores: np.ndarray
     like: tuple[np.ndarray, np.ndarray] | None = None
+    explicit_like: tuple[np.ndarray, np.ndarray] | None = None
     because: np.ndarray | None = None
 
 

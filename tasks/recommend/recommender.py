@@ -15,7 +15,7 @@ from oneclass.models.reranking import project_items
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import frames, item_lists, ranking
 from oneclass.tasks.recommend.companion import Companion, has_like
-from oneclass.tasks.recommend.like_calibration import LikeCalibration
+from oneclass.tasks.recommend.like_calibration import Calibrations
 from oneclass.tasks.recommend.ranking import RankedItems
 from oneclass.tasks.recommend.rules import PublishedRules
 from oneclass.tasks.recommend.vocabulary import ItemVocabulary, check_ids, normalize_id
@@ -45,7 +45,8 @@ class Recommender:
 
     Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null without a
     companion) and because: the ids of up to three items of the history that speak
-    for the item (`tasks.recommend.companion`).
+    for the item (`tasks.recommend.companion`), and explicit_like_mean and explicit_like_sd, the same probability among
+    likes and explicit negatives (null where the log has too few).
 
     Attributes:
         publication: the id of the run that published it.
@@ -83,7 +84,7 @@ class Recommender:
         model = self.fitted
         if published.companion is not None:
             model = registry.load_model(*published.companion, threads=self.fitted.threads)
-        return Companion(model, LikeCalibration(**published.like_calibration))
+        return Companion(model, Calibrations.load(published.like_calibrations))
 
     def recommend(
         self,

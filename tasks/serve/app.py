@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender, UnknownItems, text
 from oneclass.tasks.recommend.item_lists import ListName
-from oneclass.tasks.recommend.like_calibration import LIKE_MEANING
+from oneclass.tasks.recommend.like_calibration import EXPLICIT_LIKE_MEANING, LIKE_MEANING
 from oneclass.tasks.serve import description
 from oneclass.tasks.serve.access import AccessControl, AccessRules
 from oneclass.tasks.serve.reloader import PublicationWatcher
@@ -42,6 +42,8 @@ class Item(BaseModel):
         description="its posterior standard deviation; a Beta distribution with this mean and deviation has intervals",
     )
     because: list[str] = Field([], description="up to three likes that speak for the item, the strongest first")
+    explicit_like_mean: float | None = Field(None, description=EXPLICIT_LIKE_MEANING)
+    explicit_like_sd: float | None = Field(None, description="its posterior standard deviation")
 
 
 class Answer(BaseModel):

@@ -33,7 +33,7 @@ MATRIX_FILES = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
 RECENCY_RANKS_FILE = "train_places.npy"  # only if the split keeps the order of likes
 ATTRIBUTES_FILE = "{}_attributes.parquet"  # of a side, only if the data set has such a table
 COMPANION_FOLDER = "companion"  # only if another model says how sure and why: its fit
-CALIBRATION_FILE = "like_calibration.json"  # only if `like` is calibrated
+CALIBRATIONS_FILE = "like_calibrations.json"  # only if `like` is calibrated
 RULES_FILE = "rules.json"  # only if lists obey rules
 EXCLUDED_FILES = ("excluded_indptr.npy", "excluded_indices.npy")  # only if rules keep pairs from lists
 EVENT_FILES = ("train_event_starts.npy", "train_event_ages.npy")  # only if it keeps the times of events
@@ -48,7 +48,7 @@ class PublishedModel:
         model, score, digest: of the fit.
         fit: its folder.
         companion: name and folder of the fit that says how sure and why; None if the model itself does, or none.
-        like_calibration: of `LikeCalibration`, as plain data; empty without any.
+        like_calibrations: of `Calibrations`, as plain data; empty without any.
         items: item_id, title, users; one row per column of the fit.
         users: user_id; one row per row of `histories`.
         histories: (users, items), memory-mapped event counts. `SequentialHistories` if the run kept the order or the
@@ -65,7 +65,7 @@ class PublishedModel:
     digest: str
     fit: Path
     companion: tuple[str, Path] | None
-    like_calibration: dict[str, Any]
+    like_calibrations: dict[str, Any]
     items: pl.DataFrame
     users: pl.DataFrame
     histories: csr_matrix
@@ -112,10 +112,10 @@ def write_companion(publication: Path, model: str, fit: Path) -> None:
     _link_fit(fit, publication / MODEL_FOLDER / COMPANION_FOLDER / model)
 
 
-def write_like_calibration(publication: Path, calibration: dict[str, Any]) -> None:
-    """Write the calibration of `like` to the model folder."""
-    text = json.dumps(calibration, indent=1) + "\n"
-    (publication / MODEL_FOLDER / CALIBRATION_FILE).write_text(text, encoding="utf-8")
+def write_like_calibrations(publication: Path, calibrations: dict[str, Any]) -> None:
+    """Write the calibrations of `like` to the model folder."""
+    text = json.dumps(calibrations, indent=1) + "\n"
+    (publication / MODEL_FOLDER / CALIBRATIONS_FILE).write_text(text, encoding="utf-8")
 
 
 def _link_fit(fit: Path, target: Path) -> None:
@@ -213,7 +213,7 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
         **recommends,
         fit=folder / "fit",
         companion=next(((fit.name, fit) for fit in (folder / COMPANION_FOLDER).glob("*")), None),
-        like_calibration=_read_json(folder / CALIBRATION_FILE),
+        like_calibrations=_read_json(folder / CALIBRATIONS_FILE),
         items=items,
         users=users,
         histories=histories,

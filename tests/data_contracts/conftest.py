@@ -165,7 +165,8 @@ insert into diagnostics.hidden_graph_ratios values
 insert into diagnostics.hidden_graph_ratios
     select r, item, 3, 0 from (values (1), (0.5)) as rates (r), range(3, 6) as items(item);
 insert into published.recommendations values
-    ('u1', 'i3', 1, 0.5, 0.4, 0.1, false, ['i1', 'i2']), ('u2', 'i3', 1, 0.5, 0.3, 0.1, false, ['i2']);
+    ('u1', 'i3', 1, 0.5, 0.4, 0.1, false, ['i1', 'i2'], 0.6, 0.2),
+    ('u2', 'i3', 1, 0.5, 0.3, 0.1, false, ['i2'], null, null);
 insert into published.lists values
     ('popular', null, null, 1, 'i1', 3, 3, null, null), ('popular', null, null, 2, 'i2', 3, 3, null, null),
     ('popular', null, null, 3, 'i4', 3, 3, null, null), ('popular', 'a', null, 1, 'i1', 3, 3, null, null);

@@ -519,11 +519,11 @@ BREACHES = {
     ],
     "published.recommendations": [
         ("ranks_consecutive", "update TABLE set rank = 2 where user_id = 'u1'"),
-        ("ranks_consecutive", "insert into TABLE values ('u1', 'i4', 3, 1, 1, 1, false, null)"),
-        ("ranks_consecutive", "insert into TABLE values ('u1', 'i4', 1, 1, 1, 1, false, null)"),
-        ("item_once", "insert into TABLE values ('u1', 'i3', 2, 1, 1, 1, false, null)"),
+        ("ranks_consecutive", "insert into TABLE values ('u1', 'i4', 3, 1, 1, 1, false, null, null, null)"),
+        ("ranks_consecutive", "insert into TABLE values ('u1', 'i4', 1, 1, 1, 1, false, null, null, null)"),
+        ("item_once", "insert into TABLE values ('u1', 'i3', 2, 1, 1, 1, false, null, null, null)"),
         ("score_finite", "update TABLE set score = 'inf'"),
-        ("scores_fall", "insert into TABLE values ('u1', 'i4', 2, 0.6, 1, 1, false, null)"),
+        ("scores_fall", "insert into TABLE values ('u1', 'i4', 2, 0.6, 1, 1, false, null, null, null)"),
         ("everybody_served", "delete from TABLE where user_id = 'u1'"),
         ("like_in_range", "update TABLE set like_mean = 1.1"),
         ("like_sd_in_range", "update TABLE set like_sd = 'nan'"),
@@ -531,7 +531,10 @@ BREACHES = {
         ("like_sd_possible", "update TABLE set like_mean = 0.1, like_sd = 0.4"),
         (
             "scores_measured",
-            "insert into TABLE select 'u3', 'i' || i, i, -i, null, null, false, null from range(1, 30) as ranks(i)",
+            (
+                "insert into TABLE (user_id, item_id, rank, score, is_new) "
+                "select 'u3', 'i' || i, i, -i, false from range(1, 30) as ranks(i)"
+            ),
         ),
         ("nothing_seen", "update TABLE set item_id = 'i1'"),
         ("ids_curated", "update TABLE set user_id = 'u9'"),
@@ -544,19 +547,28 @@ BREACHES = {
         ("like_filled", "update TABLE set like_mean = null where user_id = 'u1'"),
         ("like_filled", "update TABLE set like_sd = null where user_id = 'u1'"),
         ("reasons_given", "update TABLE set because = [] where user_id = 'u1'"),
+        ("explicit_like_possible", "update TABLE set explicit_like_mean = 1.1 where user_id = 'u1'"),
+        ("explicit_like_possible", "update TABLE set explicit_like_sd = 0 where user_id = 'u1'"),
+        ("explicit_like_possible", "update TABLE set explicit_like_sd = null where user_id = 'u1'"),
     ],
     "published.placements": [
         ("ranks_consecutive", "update TABLE set rank = 2 where user_id = 'u1'"),
-        ("ranks_consecutive", "insert into TABLE values ('home', 'u1', 'i4', 1, 0.4, null, null, false, null)"),
-        ("item_once", "insert into TABLE values ('home', 'u1', 'i3', 2, 0.4, null, null, false, null)"),
+        (
+            "ranks_consecutive",
+            "insert into TABLE values ('home', 'u1', 'i4', 1, 0.4, null, null, false, null, null, null)",
+        ),
+        ("item_once", "insert into TABLE values ('home', 'u1', 'i3', 2, 0.4, null, null, false, null, null, null)"),
         ("score_finite", "update TABLE set score = 'inf'"),
-        ("scores_fall", "insert into TABLE values ('home', 'u1', 'i4', 2, 0.6, null, null, false, null)"),
+        ("scores_fall", "insert into TABLE values ('home', 'u1', 'i4', 2, 0.6, null, null, false, null, null, null)"),
         ("nothing_seen", "update TABLE set item_id = 'i1'"),
         ("new_items_marked", "update TABLE set is_new = true"),
         ("reasons_liked", "update TABLE set because = ['i1', 'i3'] where user_id = 'u1'"),
         ("like_filled", "update TABLE set like_mean = null where user_id = 'u1'"),
         ("like_filled", "update TABLE set like_sd = null where user_id = 'u1'"),
         ("reasons_given", "update TABLE set because = [] where user_id = 'u1'"),
+        ("explicit_like_possible", "update TABLE set explicit_like_mean = 1.1 where user_id = 'u1'"),
+        ("explicit_like_possible", "update TABLE set explicit_like_sd = 0 where user_id = 'u1'"),
+        ("explicit_like_possible", "update TABLE set explicit_like_sd = null where user_id = 'u1'"),
     ],
     "rule_breaches": [
         (rule, f"insert into TABLE values ('{rule}', 'home', 'u1', 'i3', 1)")
@@ -720,8 +732,9 @@ def test_items_of_a_history_are_recommended_only_where_seen_items_are_included(g
     table, included = "published.recommendations", {**parameters, "seen_items": True}
     assert set(broken(good, table, included)) == {"everybody_served"}  # all six items are left to each user
     good.execute(
-        "delete from published.recommendations; insert into published.recommendations "
-        "select 'u' || u, 'i' || i, i, -i * i, null, null, false, null from range(1, 4) users(u), range(1, 7) items(i)"
+        "delete from published.recommendations; "
+        "insert into published.recommendations (user_id, item_id, rank, score, is_new) "
+        "select 'u' || u, 'i' || i, i, -i * i, false from range(1, 4) users(u), range(1, 7) items(i)"
     )
     assert broken(good, table, included) == {}
     assert set(broken(good, table, parameters)) == {"nothing_seen", "everybody_served"}
@@ -729,7 +742,7 @@ def test_items_of_a_history_are_recommended_only_where_seen_items_are_included(g
 
 def test_under_rules_pinned_items_may_have_lower_scores_and_lists_may_be_short(good, parameters):
     table = "published.recommendations"
-    good.execute(f"insert into {table} values ('u1', 'i4', 2, 0.6, 0.4, 0.1, false, ['i1'])")
+    good.execute(f"insert into {table} values ('u1', 'i4', 2, 0.6, 0.4, 0.1, false, ['i1'], null, null)")
     good.execute("delete from indexed.interactions where user_index = 0 and item_index in (3, 4)")
     assert set(broken(good, table, parameters)) == {"scores_fall", "everybody_served"}
     assert broken(good, table, {**parameters, "has_rules": True, "pinned": ["i3"]}) == {}

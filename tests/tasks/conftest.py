@@ -44,7 +44,7 @@ def split_once(tmp_path_factory):
     return home, digests[ALL_EDGES]
 
 
-def publish_model(home, digest, model, run_id, *, companion=None, calibration=None, seen_items=False, **limits):
+def publish_model(home, digest, model, run_id, *, companion=None, calibrations=None, seen_items=False, **limits):
     fit, *beside = (
         train(
             home,
@@ -66,7 +66,7 @@ def publish_model(home, digest, model, run_id, *, companion=None, calibration=No
         choice=choice,
         model_digest=fit.digest,
         companion=(companion, beside[0].digest) if companion else None,
-        calibration=calibration,
+        calibrations=calibrations,
         matrices_digest=digest,
         seen_items=seen_items,
     )

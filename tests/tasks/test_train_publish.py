@@ -203,7 +203,7 @@ def test_recommendations_are_ranked_in_original_ids_and_unseen(published_once):
     own_group = [int(item[1:]) // 20 == int(user[1:]) % 2 for user, item, rank, *_ in found if rank == 1]
     assert np.mean(own_group) > 0.9  # the groups' tastes were found, so indices were mapped back to ids rightly
     assert all(row[4:7] == (None, None, False) for row in found)  # no like, and no item is new
-    assert all((user, reason) in seen for user, *_, because in found for reason in because)
+    assert all((user, reason) in seen for user, *_, because, _, _ in found for reason in because)
 
 
 def test_files_agree_with_the_warehouse(published_once):

@@ -11,13 +11,15 @@ from oneclass.tasks.publish.choice import choose_companion
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
 from oneclass.tasks.recommend.companion import has_like
-from oneclass.tasks.recommend.like_calibration import LikeCalibration
+from oneclass.tasks.recommend.like_calibration import Calibrations, LikeCalibration
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import home_in
 from tests.tasks.conftest import publish_model
 
-HALVED = LikeCalibration((0.0, 0.8, 1.0), (0.0, 0.4, 1.0), 0.5)
+HALVED = Calibrations(
+    LikeCalibration((0.0, 0.8, 1.0), (0.0, 0.4, 1.0), 0.5), LikeCalibration((0.0, 0.5, 1.0), (0.0, 1.0, 1.0), 1.0)
+)
 RANKED = ["item_id", "rank", "score"]
 
 
@@ -29,7 +31,7 @@ def published(split_once, tmp_path_factory):
     for model in ("mrf_dense", "popularity"):
         publish_model(home, digest, model, f"{model}-alone")
         publish_model(home, digest, model, f"{model}-beside", companion="random_graph")
-    publish_model(home, digest, "popularity", "calibrated", companion="random_graph", calibration=HALVED)
+    publish_model(home, digest, "popularity", "calibrated", companion="random_graph", calibrations=HALVED)
     return home, digest
 
 
@@ -89,6 +91,9 @@ def test_likes_are_published_as_calibrated(published):
     expected = np.where(mean < 0.8, mean / 2, 3 * mean - 2)
     np.testing.assert_allclose(calibrated["like_mean"], expected, atol=1e-6)
     np.testing.assert_allclose(calibrated["like_sd"], raw["like_sd"] / 2, atol=1e-6)
+    assert raw["explicit_like_mean"].null_count() == len(raw)
+    np.testing.assert_allclose(calibrated["explicit_like_mean"], np.minimum(2 * mean, 1), atol=1e-6)
+    assert (calibrated["explicit_like_sd"] > 0).all()
 
 
 def test_requests_answer_as_the_files_say(published):
