@@ -27,7 +27,7 @@ def judged(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("calibrate"), "demo", Limits(threads=2, memory=1 << 30))
     logs = make_demo(home, DemoSettings(users=400, items=150, likes=9_000), 3)
     ingest(home, load_dataset("demo", home.root), logs, "run")
-    binarize(home, BinarizeSettings(threshold=4), "run")
+    binarize(home, BinarizeSettings(threshold=4, explicit_negatives=True), "run")
     protocol = "strong_generalization"
     digest = split(home, SplitSettings(), "run", protocols=[protocol], seed=0, ids_are_numbers=True).digests[protocol]
     digests = {
@@ -49,10 +49,10 @@ def test_the_means_meet_the_shares_of_likes(judged, name):
     assert calibrated < 0.01 < raw and calibrations.explicit.pairs == len(pairs.like)
     targets = model.like(part.histories, items=np.unique(part.targets.indices))[0]
     shares = calibrations.sampled.map_means(targets)
-    assert calibrations.sampled.pairs > 5_000 and 0.1 < shares.mean() < 0.6
+    assert calibrations.sampled.pairs > 500 and 0.1 < shares.mean() < 0.6
     assert np.ptp(shares) > np.ptp(targets) * 0.5 and (np.diff(calibrations.sampled.shares) >= 0).all()
 
 
-def test_without_validation_users_nothing_changes(judged, caplog):
+def test_without_validation_users_nothing_changes(judged):
     home, _, _ = judged
     assert calibrate_like(home, "random_graph", []) == UNCALIBRATED
