@@ -97,9 +97,9 @@ def choose_companion(
     if settings.companion == "none" or has_like(published):
         return None
     if not (models := [model for model in candidates if has_like(model)]):
-        logger.warning(
-            "no model of this run has a like probability, so like_mean and like_sd stay empty. Add random_graph to "
-            "--models, or set publish.companion = none"
+        logger.info(
+            "no model of this run has a like probability, so like_mean and like_sd stay empty; add random_graph to "
+            "--models to fill them"
         )
         return None
     with warehouse.open_warehouse(home, read_only=True) as connection:

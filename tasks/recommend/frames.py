@@ -53,7 +53,7 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     return text.slice(0, rows).to_frame().hstack(series)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=16)
 def _null_column(name: str, rows: int) -> pl.Series:
     """Return a null column. Cached, since a frame has up to five of them and creating one is slow."""
     return pl.Series(name, [[] if name == "because" else None] * rows, dtype=ITEM_COLUMNS[name])
