@@ -256,6 +256,11 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
         """
         return None
 
+    @property
+    def explains_cheaply(self) -> bool:
+        """Whether `contributions` cost about as much as the user's scores, so that all users can be explained."""
+        return True
+
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
         """Return what each item of one user's history adds to the scores of items; None if scores are not such sums.
 

@@ -161,6 +161,11 @@ class Blend(Model[BlendSettings]):
             total += np.float32(component.weight) * rescale_scores(of_new, *scale)
         return total
 
+    @property
+    def explains_cheaply(self) -> bool:
+        """Whether every component does."""
+        return all(model.explains_cheaply for model in self.components)
+
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray | None:
         """Return what each item of the history adds to the scores of components with such sums; None if none has.
 

@@ -151,6 +151,11 @@ class GraphFilter(Model[GraphFilterSettings]):
             self.graph = self._factors = None
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
+    @property
+    def explains_cheaply(self) -> bool:
+        """Whether the filter is formed; otherwise each item's column takes two passes over all edges."""
+        return len(self.weights) > 0
+
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the columns `items` of the filter at the items of the history, times their recency weights.
 

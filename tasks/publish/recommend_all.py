@@ -193,7 +193,7 @@ def _build_frame(
     """Return one row per user and rank of the lists of a block of users."""
     user, rank = np.nonzero(ids >= 0)
     with kernel_threads(model.threads):
-        found = describe_items(model, beside, split.histories[rows], rows, ids)
+        found = describe_items(model, beside, split.histories[rows], rows, ids, explain=model.explains_cheaply)
     likes = {
         f"{prefix}{name}": None if like is None else part[user, rank].astype(np.float64)
         for prefix, like in (("", found.like), ("explicit_", found.explicit_like))

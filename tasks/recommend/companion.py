@@ -47,7 +47,13 @@ def has_like(model: str) -> bool:
 
 
 def describe_items(
-    model: Model, companion: Companion | None, histories: csr_matrix, users: np.ndarray | None, items: np.ndarray
+    model: Model,
+    companion: Companion | None,
+    histories: csr_matrix,
+    users: np.ndarray | None,
+    items: np.ndarray,
+    *,
+    explain: bool = True,
 ) -> ItemDescriptions:
     """Return the like probabilities of listed items, and the likes of the user that speak for each.
 
@@ -56,13 +62,14 @@ def describe_items(
         companion: of the model, which may be the model itself; None if no model of the run has a like probability.
         users: as in `Model.scores`, of both models.
         items: int32 (block, n), padded with -1.
+        explain: whether to ask the model what contributed; else its items are explained as those of no such sum.
 
     Returns:
         Reasons of an item are the likes that contributed most to its score; if the score is no sum over the history,
         those nearest to the item by the companion's factors; and of a new item, those that resemble it by attributes.
     """
     like = explicit = None
-    because = _find_top(histories, items, model.contributions)
+    because = _find_top(histories, items, model.contributions) if explain else None
     if companion is not None and (raw := companion.model.like(histories, users=users, items=items)) is not None:
         like = companion.calibrations.sampled.apply(raw)
         explicit = companion.calibrations.explicit and companion.calibrations.explicit.apply(raw)

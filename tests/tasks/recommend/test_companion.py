@@ -6,11 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from oneclass.models import registry
 from oneclass.models.registry import MODELS
 from oneclass.tasks.publish.choice import choose_companion
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend import load
-from oneclass.tasks.recommend.companion import has_like
+from oneclass.tasks.recommend.companion import describe_items, has_like
 from oneclass.tasks.recommend.like_calibration import Calibrations, LikeCalibration
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
@@ -35,6 +36,13 @@ def published(split_once, tmp_path_factory):
     return home, digest
 
 
+def find_digest(home: Home, model: str) -> str:
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        query = "select distinct digest from operations.model_fits where model = ?"
+        ((digest,),) = connection.execute(query, [model]).fetchall()
+    return digest
+
+
 def read_lists(home: Home, run_id: str) -> pl.DataFrame:
     return pl.read_parquet(home.publications / run_id / "recommendations.parquet").sort("user_id", "rank")
 
@@ -55,10 +63,10 @@ def test_it_fills_every_row_and_leaves_the_ranking(published, model):
 
 def test_its_likes_and_nearest_items_are_those_of_the_fit(published):
     home, digest = published
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        query = "select digest from operations.model_fits where model = 'random_graph'"
-        ((fit,),) = connection.execute(query + " and run_id = 'popularity-beside'").fetchall()
-    model, split = fits.load_fit(home, "random_graph", fit), matrices.load_split(home, digest)
+    model, split = (
+        fits.load_fit(home, "random_graph", find_digest(home, "random_graph")),
+        matrices.load_split(home, digest),
+    )
     means, deviations = model.like(split.train, users=np.arange(60, dtype=np.int32))
     v = model.posterior.items.mean.astype(np.float64)
     cosine = (v @ v.T) / np.outer(np.linalg.norm(v, axis=1), np.linalg.norm(v, axis=1))
@@ -94,6 +102,21 @@ def test_likes_are_published_as_calibrated(published):
     assert raw["explicit_like_mean"].null_count() == len(raw)
     np.testing.assert_allclose(calibrated["explicit_like_mean"], np.minimum(2 * mean, 1), atol=1e-6)
     assert (calibrated["explicit_like_sd"] > 0).all()
+
+
+def test_a_model_that_is_not_asked_is_explained_by_the_nearest_items(published):
+    home, _ = published
+    shop = load(home.root, home.dataset)
+    history, rows = shop._histories[:4], np.arange(4, dtype=np.int32)
+    items = np.tile(np.arange(6, dtype=np.int32), (4, 1))
+    weighing = registry.load_model("mrf_dense", fits.fit_folder(home, "mrf_dense", find_digest(home, "mrf_dense")))
+    found, asked = (
+        describe_items(weighing, shop.companion, history, rows, items, explain=explain).because
+        for explain in (False, True)
+    )
+    nearest = describe_items(shop.fitted, shop.companion, history, rows, items).because  # of popularity
+    np.testing.assert_array_equal(found, nearest)
+    assert not np.array_equal(asked, nearest)
 
 
 def test_requests_answer_as_the_files_say(published):
