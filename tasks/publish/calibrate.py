@@ -38,7 +38,7 @@ def calibrate_like(
     """
     sampled = _fit(home, model, judged, _sample_pairs)
     if sampled is None:
-        logger.info("%s: like is published as the model gives it; too few validation pairs to calibrate it", model)
+        logger.info("%s: too few validation pairs to calibrate like, which is published as the model gives it", model)
     else:
         logger.info("%s: like is calibrated on %s validation pairs", model, f"{sampled.pairs:,}")
     return Calibrations(sampled or IDENTITY, _fit(home, model, explicit, _load_explicit_pairs))
