@@ -107,14 +107,13 @@ def check_home(run: "RunSettings") -> None:
     if run.publish.titles:
         item_titles.read_titles(Path(run.publish.titles), run.dataset)
     declared_tables: dict[Side, AttributeTable | None] = {"item": run.dataset.items, "user": run.dataset.users}
-    tables = {
-        side: read_attributes(side, table, run.dataset).frame if table else None
-        for side, table in declared_tables.items()
+    attributes = {
+        side: read_attributes(side, table, run.dataset).frame for side, table in declared_tables.items() if table
     }
     if not (declared := run.dataset.declared_rules).are_empty:
         from oneclass.tasks.rules.selection import check_rules, rule_columns
 
-        check_rules(declared, *rule_columns(tables["item"], tables["user"]))
+        check_rules(declared, *rule_columns(attributes))
     with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home):
         pass
 

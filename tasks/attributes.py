@@ -1,6 +1,7 @@
 """Attributes of items and users, from the tables that a data set's file names in `[items]` and `[users]`."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, get_args
 
 import duckdb
 import polars as pl
@@ -9,6 +10,8 @@ from oneclass import sql
 from oneclass.tasks.stores import warehouse
 
 Side = Literal["item", "user"]
+Attributes = Mapping[Side, pl.DataFrame]  # as `load_attributes` returns them, of the sides that have any
+NO_ATTRIBUTES: Attributes = {}
 TYPES: dict[str, pl.DataType] = {
     "category": pl.String(),
     "categories": pl.List(pl.String()),
@@ -22,6 +25,12 @@ TYPES: dict[str, pl.DataType] = {
     "varchar": pl.String(),
 }
 """The types of columns: of features by their kind, of others as their values allow."""
+
+
+def load_all_attributes(connection: duckdb.DuckDBPyConnection) -> Attributes:
+    """Load the current attributes of both sides."""
+    tables = {side: load_attributes(connection, side) for side in get_args(Side)}
+    return {side: table for side, table in tables.items() if table is not None}
 
 
 def load_attributes(connection: duckdb.DuckDBPyConnection, side: Side) -> pl.DataFrame | None:

@@ -54,9 +54,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def select_all(shop: Shop, case: RuleCase, *, exclude_seen: bool) -> list[list[int]]:
     """Return the list of each user by the project's own selection."""
-    items, users = shop.frame("item"), shop.frame("user")
+    attributes = {"item": shop.frame("item"), "user": shop.frame("user")}
     ids = pl.Series([item["item_id"] for item in shop.items])
-    catalogue = Catalogue(ids, pl.Series([item["history.users"] for item in shop.items]), items, users)
+    catalogue = Catalogue(ids, pl.Series([item["history.users"] for item in shop.items]), attributes)
     name = "home" if case.placement else None
     declared = DeclaredRules(rules=case.rules, placements={name: case.placement} if name else {})
     compiled = compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds, name)

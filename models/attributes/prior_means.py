@@ -5,11 +5,18 @@ The map B is a point estimate. Given the vectors x it minimizes
     sum_i q_i |x_i - B'g_i|^2 + ridge |B|^2,
 
 a ridge regression on the features with the weights q of the rows' prior terms.
+
+Rows without an edge are represented by a map of their own, fitted to the final vectors with the penalty NEW_ROWS, in
+rows, and equal weights. The penalty of the objective is larger: a prior mean that fits the known rows too closely ranks
+them worse, while a map that is held back as much predicts new rows too close to zero. NEW_ROWS was chosen on new items
+of the logs of benchmarks/accuracy/cold_items.py, of draws that its table does not have.
 """
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix, diags
+
+NEW_ROWS = 3.0
 
 
 class PriorMeans:
@@ -44,6 +51,16 @@ class PriorMeans:
         """Set the map to the minimum for these vectors, (rows, K), and the means by it."""
         self.coefficients = cho_solve(self._factor, np.asarray(self._weighted @ vectors.astype(np.float64)))
         self.means = np.asarray(self.features @ self.coefficients, dtype=np.float32)
+
+    def map_new_rows(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the map that represents rows without an edge by their features, float32 (F, K).
+
+        Args:
+            vectors: (rows, K), final; those of rows without an edge do not count.
+        """
+        matrix = (self.features.T @ self.features).toarray()
+        matrix.flat[:: len(matrix) + 1] += NEW_ROWS
+        return cho_solve(cho_factor(matrix), self.features.T @ vectors.astype(np.float64)).astype(np.float32)
 
     def penalty(self) -> float:
         """Return ridge |B|^2."""

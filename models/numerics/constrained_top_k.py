@@ -47,12 +47,11 @@ class Constraints:
     limits: np.ndarray
 
     @functools.cached_property
-    def candidates(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The eligible items of each set (CSR: indptr, indices) and their boosts, which are empty without any."""
-        sets, items = np.nonzero(self.eligible)
-        indptr = np.searchsorted(sets, np.arange(len(self.eligible) + 1))
-        boosts = np.empty(0) if self.boosts is None else self.boosts[sets, items]
-        return (*as_index_arrays(indptr, items), as_read_only(boosts, np.float32))
+    def candidates(self) -> tuple[np.ndarray, np.ndarray]:
+        """The eligible items of each set (CSR: indptr, indices)."""
+        items = [np.flatnonzero(eligible) for eligible in self.eligible]
+        indptr = np.concatenate([[0], np.cumsum([len(one) for one in items])])
+        return as_index_arrays(indptr, np.concatenate(items))
 
     @functools.cached_property
     def dense(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -110,9 +109,8 @@ def _select_top_items(
     sets,
     starts,
     columns,
-    boosts,
     eligible,
-    all_boosts,
+    boosts,
     highest,
     pinned,
     category_indptr,
@@ -131,7 +129,7 @@ def _select_top_items(
             np.int64(POOL_SIZE * len(ids[user]) / share),
             history,
             eligible[sets[user]],
-            all_boosts[sets[user]],
+            boosts[sets[user]],
             highest[sets[user]],
             pinned,
             category_indptr,
@@ -145,8 +143,8 @@ def _select_top_items(
         for position in range(len(candidates)):
             values[position] = scores[user, candidates[position]]
         excluded = _find_positions(candidates, history)
-        if len(boosts) > 0:
-            _add_boosts(values, excluded, boosts[start:stop], ids[user], best[user])
+        if boosts.shape[1] > 0:
+            _add_boosts(values, excluded, boosts[sets[user]][candidates], ids[user], best[user])
         if len(pinned) == 0 and len(limits) == 0:
             top_of_row(values, excluded, ids[user], best[user])
             for rank in range(len(ids[user])):

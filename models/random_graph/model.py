@@ -75,8 +75,9 @@ class RandomGraph(Model[RandomGraphSettings]):
         weights: float64 (items,), the weights by which negatives are drawn: pi, or with `balance_popular` its
             adjustment.
         gamma: the power of pi.
-        user_map, item_map: the maps of attributes to prior means (`models.random_graph.posterior.VertexPrior`), float32
-            (F, K), with a last column for biases that are learned; None without attributes.
+        user_map, item_map: the maps of attributes to the prior means of vertices without an edge
+            (`models.random_graph.posterior.VertexPrior`), float32 (F, K), with a last column for biases that are
+            learned; None without attributes.
 
     Example:
         >>> import numpy as np

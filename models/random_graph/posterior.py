@@ -73,7 +73,7 @@ class VertexPrior:
 
     The maps A and a are point estimates, and the bound gains -ridge (E[tau_u] |A|^2 + E[tau_bu] |a|^2) / 2. So whatever
     the precisions are, the maps are ridge regressions of the posterior means on the features. A vertex without an edge
-    has the prior mean zero in the fit, and A'f and a'f afterwards.
+    has the prior mean zero in the fit, and afterwards that of a map fitted to the final means.
 
     Attributes:
         regression: A, and a behind it unless the biases are clamped at zero.
@@ -112,16 +112,16 @@ class VertexPrior:
     def finish(
         self, side: VertexPosterior, features: csr_matrix, has_edges: np.ndarray, taus: tuple[float, float]
     ) -> np.ndarray:
-        """Fit the maps, set q of the vertices without an edge to the prior, and return the maps, float32 (F, width).
+        """Set q of the vertices without an edge to the prior, and return their maps, float32 (F, width).
 
         Args:
             taus: E[tau_u], E[tau_bu].
         """
-        self.fit(side)
-        maps = self.regression.coefficients.astype(np.float32)
+        width = self.regression.coefficients.shape[1]
+        maps = self.regression.map_new_rows(np.column_stack([side.mean, side.bias_mean])[:, :width])
         means, bias_means = split_means(features[~has_edges] @ maps, self.factors)
         side.mean[~has_edges], side.precision[~has_edges] = means, taus[0]
-        if maps.shape[1] > self.factors:
+        if width > self.factors:
             side.bias_mean[~has_edges], side.bias_precision[~has_edges] = bias_means, taus[1]
         return maps
 

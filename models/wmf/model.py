@@ -31,9 +31,9 @@ that of |v - B'g|^2, and the loss gains
 
     attribute_regularization (mean penalty of a user |A|^2 + mean penalty of an item |B|^2),
 
-with the mean of lambda (d + alpha0 others)^nu over the rows that have an edge. A row without an edge is not in the
-loss; it has its prior mean, once the others are fitted. A pass is A, the users, B, the items; A and B are ridge
-regressions.
+with the mean of lambda (d + alpha0 others)^nu over the rows that have an edge. A pass is A, the users, B, the items; A
+and B are ridge regressions. A row without an edge is not in the loss; a map that is fitted to the final rows of its
+side represents it (`models.attributes.prior_means`).
 
 While one side is fixed, each row of the other is a small linear system (eq. 4 of Hu et al.), made of the row's own
 edges and of the Gram matrix of the fixed side.
@@ -200,9 +200,9 @@ class WMF(Model[WMFSettings]):
     Rendle et al. (2021) by default, or Hu et al. (2008), eq. 3, by alternating least squares (eq. 4).
 
     Attributes:
-        user_factors: float32 (users, K); zeros for a user without edges, or A'f with attributes.
-        item_factors: float32 (items, K); zeros for an item without edges, or B'g with attributes.
-        user_map, item_map: A and B, float32 (F, K); None without attributes.
+        user_factors: float32 (users, K); zeros for a user without edges, or with attributes f user_map.
+        item_factors: float32 (items, K); zeros for an item without edges, or with attributes g item_map.
+        user_map, item_map: the maps of rows without an edge, float32 (F, K); None without attributes.
 
     Example:
         >>> import numpy as np

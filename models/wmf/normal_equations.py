@@ -265,12 +265,11 @@ class FactorSide:
         return self.systems.penalty(self.table, self.factors, self.prior.means) + self.prior.penalty()
 
     def finish(self, features: csr_matrix | None) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return copies of the factors, with the prior means of the rows without an edge, and the map; both float32."""
+        """Return copies of the factors, with the prior means of the rows without an edge, and their map; both float32."""
         vectors = self.vectors.copy()
         if self.prior is None or features is None:
             return vectors, None
-        self.prior.fit(vectors)
-        coefficients = self.prior.coefficients.astype(np.float32)
+        coefficients = self.prior.map_new_rows(vectors)
         without = ~self.systems.has_edges
         vectors[without] = features[without] @ coefficients
         return vectors, coefficients

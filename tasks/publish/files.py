@@ -3,14 +3,13 @@
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import get_args
 
 import duckdb
 import polars as pl
 
 from oneclass import sql
 from oneclass.tasks import datasets, item_titles, leaderboard
-from oneclass.tasks.attributes import Side, load_attributes
+from oneclass.tasks.attributes import Attributes
 from oneclass.tasks.protocols import main_metric_parameters
 from oneclass.tasks.stores import fits, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
@@ -73,6 +72,7 @@ def write_publication_model(
     companion: tuple[str, str] | None,
     matrices_digest: str,
     titles: str | None,
+    attributes: Attributes,
 ) -> None:
     """Write the published fit, with the ids and titles of its columns and the histories that it was fitted on."""
     item_titles_by_id: dict[str, str] = {}
@@ -88,7 +88,7 @@ def write_publication_model(
         matrices=home.matrices / matrices_digest,
         items=warehouse.select(connection, "published/model_items"),
         users=warehouse.select(connection, "published/model_users"),
-        attributes={side: table for side in get_args(Side) if (table := load_attributes(connection, side)) is not None},
+        attributes=attributes,
     )
     connection.unregister("item_titles")
     if companion:

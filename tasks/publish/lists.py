@@ -16,6 +16,7 @@ from scipy.stats import binom
 
 from oneclass import sql
 from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_benjamini_hochberg
+from oneclass.tasks.attributes import NO_ATTRIBUTES, Attributes
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.rules.lists import find_eligible_items
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
@@ -26,7 +27,10 @@ PRIOR_LIKES = 5.0  # of the shrunken ratio
 
 
 def store_lists(
-    connection: duckdb.DuckDBPyConnection, settings: PublishSettings, declared: DeclaredRules = NO_RULES
+    connection: duckdb.DuckDBPyConnection,
+    settings: PublishSettings,
+    declared: DeclaredRules = NO_RULES,
+    attributes: Attributes = NO_ATTRIBUTES,
 ) -> None:
     """Rewrite `published.lists` from the curated likes and the categories of the items' attributes.
 
@@ -37,7 +41,7 @@ def store_lists(
     windows = settings.list_windows if has_times else [None]
     counted = pl.concat(rate_trends(warehouse.select(connection, "lists/counts", days=days)) for days in windows)
     if not declared.are_empty:
-        counted = counted.filter(find_eligible_items(connection, declared)[counted["item_index"]])
+        counted = counted.filter(find_eligible_items(connection, declared, attributes)[counted["item_index"]])
     connection.register("counted", counted)
     connection.execute("delete from published.lists")
     connection.execute(sql.statement("lists/lists"), {"alpha": ALPHA, "length": settings.list_length})

@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 
 from oneclass.tasks import leaderboard
+from oneclass.tasks.attributes import Attributes, load_all_attributes
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.promotion_log import Decision
@@ -90,6 +91,7 @@ def publish(
     unchanged = False
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         has_rules = not declared.are_empty or has_new_items(connection)
+        attributes = load_all_attributes(connection)
         parameters |= {"has_rules": has_rules, "pinned": list(declared.rules.pinned)}
         publication_records.forget_publication(connection, run_id)
         if choice is not None:
@@ -100,7 +102,9 @@ def publish(
                 source = (choice.model, model_digest) if companion is None and has_like(choice.model) else companion
                 spec = spec._replace(companion=source, calibrations=calibrations or UNCALIBRATED)
                 if has_rules:
-                    selections = load_selections(connection, declared, settings.top_n, exclude_seen=spec.exclude_seen)
+                    selections = load_selections(
+                        connection, declared, attributes, settings.top_n, exclude_seen=spec.exclude_seen
+                    )
                 cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
                 assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
@@ -111,18 +115,18 @@ def publish(
                 recommend_all.store_lists(connection)
                 cache.store({})
         checked = declared if has_rules and parameters["recommendations_made"] else None
-        find_breaches(connection, checked, settings.top_n, seen_items=seen_items)
+        find_breaches(connection, checked, attributes, settings.top_n, seen_items=seen_items)
         recommendations = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
         table = leaderboard.load_leaderboard(connection, run_ids["evaluated"])
         sources = {"lists": cache and cache.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
         parameters["lists_made"] = decision is None or decision.promoted
         if parameters["lists_made"]:
-            lists.store_lists(connection, settings, declared)
+            lists.store_lists(connection, settings, declared, attributes)
             files.write_publication_tables(
                 connection, home, run_ids, table, folder, publications.find_reusable_publication(home, **sources)
             )
             recommends = choice and {"model": choice.model, "score": choice.score, "digest": model_digest}
-            _write_model(connection, home, folder, recommends, companion, matrices_digest, settings.titles)
+            _write_model(connection, home, folder, recommends, companion, matrices_digest, settings.titles, attributes)
             if calibrations and choice:
                 published_model.write_like_calibrations(folder, calibrations.dump())
             if selections:
@@ -150,13 +154,16 @@ def _write_model(
     companion: tuple[str, str] | None,
     matrices_digest: str | None,
     titles: str | None,
+    attributes: Attributes,
 ) -> None:
     """Write the model that recommends; that of the current publication if this run made no recommendations."""
     if recommends is None:
         published_model.copy_published_model(home.published.resolve(), folder)
     else:
         assert matrices_digest is not None
-        files.write_publication_model(connection, home, folder, recommends, companion, matrices_digest, titles)
+        files.write_publication_model(
+            connection, home, folder, recommends, companion, matrices_digest, titles, attributes
+        )
 
 
 def _describe_recommendations(

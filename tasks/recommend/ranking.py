@@ -48,6 +48,7 @@ def rank_items(
     selection: Selection | None = None,
     vectors: Callable[[], np.ndarray] | None = None,
     companion: Companion | None = None,
+    popular: np.ndarray | None = None,
 ) -> RankedItems:
     """Return the best items for each history.
 
@@ -58,23 +59,25 @@ def rank_items(
         selection: by rules, of these users; it takes the place of `n` and of the arguments that follow `users`.
         vectors: returns those of the items, for a selection with variety.
         companion: as in `describe_items`.
+        popular: float32 (items,), the scores of an empty history that is given; by default the model's.
     """
-    if selection is not None:
-        with kernel_threads(model.threads):
-            scores = model.scores(histories, users=users, score=score)
+    with kernel_threads(model.threads):
+        scores = model.scores(histories, users=users, score=score)
+        if selection is not None:
             scores = raise_new_items(model, score, histories, users, scores, selection)
+        if users is None and popular is not None:
+            scores[histories.indptr[1:] == histories.indptr[:-1]] = popular
+        if selection is not None:
             chosen = vectors() if vectors is not None and selection.diversity is not None else None
             items, best = select_lists(scores, histories, selection, chosen)
             return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
-    n = min(n, model.item_count)
-    indptr, excluded = histories.indptr, histories.indices
-    if not exclude_seen:
-        indptr, excluded = np.zeros_like(indptr), excluded[:0]
-    if without is not None and len(without):
-        excluded = np.union1d(excluded, without).astype(np.int32)
-        indptr = np.array([0, len(excluded)])
-    with kernel_threads(model.threads):
-        scores = model.scores(histories, users=users, score=score)
+        n = min(n, model.item_count)
+        indptr, excluded = histories.indptr, histories.indices
+        if not exclude_seen:
+            indptr, excluded = np.zeros_like(indptr), excluded[:0]
+        if without is not None and len(without):
+            excluded = np.union1d(excluded, without).astype(np.int32)
+            indptr = np.array([0, len(excluded)])
         candidates = None
         if within is not None:  # one row, cut to the candidates
             candidates = np.setdiff1d(within, excluded, assume_unique=True)

@@ -99,7 +99,8 @@ class Recommender:
     ) -> pl.DataFrame:
         """Recommend the n best items that the rules allow to a user who likes the items of `history`.
 
-        An empty history gets the popular items. Unknown items are skipped, with a warning `UnknownItems`.
+        A history without a known item gets the published list `popular` of the longest window, then the items that
+        most users like; their scores are the users in the window, and shares below 1 of the most. Unknown items are skipped, with a warning `UnknownItems`.
 
         Args:
             history: item ids, oldest first; the order matters if the model has a `recency_exponent` above 0. Of a
@@ -206,6 +207,7 @@ class Recommender:
                 selection=selection,
                 vectors=lambda: self._item_vectors,
                 companion=self.companion,
+                popular=self._popular_scores,
             )
             blocks.append(frames.user_frame(ranked, names[block], self.names))
         return pl.concat(blocks)
@@ -300,6 +302,16 @@ class Recommender:
         return project_items(self._histories)
 
     @functools.cached_property
+    def _popular_scores(self) -> np.ndarray | None:
+        """Scores of a history without a known item; None if an earlier version published without lists."""
+        if self._lists is None:
+            return None
+        listed = item_lists.find_list(self._lists, "popular", None, None).select("item_id", "value")
+        items = self.items.join(listed, on="item_id", how="left", maintain_order="left")
+        score = pl.coalesce("value", pl.col("users") / (pl.col("users").max() + 1))
+        return items.select(score.cast(pl.Float32)).to_series().to_numpy()
+
+    @functools.cached_property
     def _reads_order(self) -> bool:
         return self.fitted.settings.reads_order
 
@@ -360,6 +372,7 @@ class Recommender:
             selection=selection,
             vectors=lambda: self._item_vectors,
             companion=self.companion,
+            popular=self._popular_scores,
             **choice,
         )
         return frames.item_frame(ranked, self.names)

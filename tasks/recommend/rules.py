@@ -16,6 +16,7 @@ DEFAULT_COUNT = 20
 MAX_FILTER_CHARACTERS = 1000
 CACHED_FILTERS = 256
 CACHED_SELECTORS = 64
+CACHED_STRANGERS = 1024  # by the length of the history
 
 
 class PublishedRules:
@@ -30,6 +31,7 @@ class PublishedRules:
         self._published = published
         self._build_selector = functools.lru_cache(maxsize=CACHED_SELECTORS)(self._compile)
         self._has_new_items = bool((published.items["users"] == 0).any())
+        self._describe_stranger = functools.lru_cache(maxsize=CACHED_STRANGERS)(self._describe_unknown_user)
         self._check_filter = functools.lru_cache(maxsize=CACHED_FILTERS)(self._parse_filter)
 
     def check_request(self, placement: str | None, where: str | None, *, any_column: bool = True) -> None:
@@ -91,17 +93,13 @@ class PublishedRules:
             exclude_seen = exclude_seen or self.declared.rules.again_after_days is not None
         max_new = self.declared.count_new(n)
         selector = self._build_selector(placement, max_new)
-        if where is not None:
-            selector = selector.narrow(self._check_filter(where))
-        sets, constraints = np.zeros(len(histories.indptr) - 1, dtype=np.int32), None
-        if not selector.compiled.user_columns:
-            constraints = selector.shared
-        elif rows is not None:
-            sets, constraints = selector.constrain(self._users[rows])
-        else:
-            counts = pl.Series(np.diff(histories.indptr))
-            ids = pl.Series([None] * len(counts), dtype=pl.String) if user_ids is None else user_ids
-            sets, constraints = selector.constrain(self._catalogue.describe_users(ids, counts))
+        condition = None if where is None else self._check_filter(where)
+        if condition is not None and condition.user_columns:
+            selector = selector.narrow(condition)
+        sets, constraints = selector.constrain(self._describe_users(histories, rows, user_ids))
+        if condition is not None and not condition.user_columns:
+            allowed = condition.evaluate(self._catalogue.items, {}).to_numpy()
+            constraints = restrict(constraints, allowed)
         if within is not None or without is not None:
             allowed = np.full(constraints.eligible.shape[1], within is None)
             allowed[within if within is not None else []] = True
@@ -109,6 +107,16 @@ class PublishedRules:
             constraints = restrict(constraints, allowed)
         diversity = self.declared.placements[placement].diversity if placement else None
         return Selection(n, constraints, sets, self._find_excluded(rows), exclude_seen, diversity, max_new)
+
+    def _describe_users(
+        self, histories: csr_matrix, rows: np.ndarray | None, user_ids: pl.Series | None
+    ) -> pl.DataFrame:
+        """Return the user columns of those who ask, as `Catalogue.describe_users`."""
+        if rows is not None:
+            return self._users[rows]
+        if user_ids is None:
+            return pl.concat([self._describe_stranger(count) for count in np.diff(histories.indptr).tolist()])
+        return self._catalogue.describe_users(user_ids, pl.Series(np.diff(histories.indptr)))
 
     def _find_excluded(self, rows: np.ndarray | None) -> csr_matrix | None:
         """Return what rules keep from users of the publication."""
@@ -125,11 +133,14 @@ class PublishedRules:
     def _parse_filter(self, where: str) -> Expression:
         return check_expression(where, "where", self._catalogue.item_kinds, self._catalogue.user_kinds)
 
+    def _describe_unknown_user(self, item_count: int) -> pl.DataFrame:
+        return self._catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([item_count]))
+
     @functools.cached_property
     def _catalogue(self) -> Catalogue:
         published = self._published
         items = published.items
-        return Catalogue(items["item_id"], items["users"], published.item_attributes, published.user_attributes)
+        return Catalogue(items["item_id"], items["users"], published.attributes)
 
     @functools.cached_property
     def _users(self) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import duckdb
 import polars as pl
 
 from oneclass import sql
-from oneclass.tasks.attributes import load_attributes
+from oneclass.tasks.attributes import Attributes, Side
 from oneclass.tasks.rules.expressions import check_expression, normalize_types
 from oneclass.tasks.rules.selection import rule_columns
 from oneclass.tasks.rules.settings import DeclaredRules, placement_rules
@@ -16,7 +16,12 @@ CHECKED_SHORT_LISTS = 100  # of each placement; each is compared with the whole 
 
 
 def find_breaches(
-    connection: duckdb.DuckDBPyConnection, declared: DeclaredRules | None, top_n: int, *, seen_items: bool
+    connection: duckdb.DuckDBPyConnection,
+    declared: DeclaredRules | None,
+    attributes: Attributes,
+    top_n: int,
+    *,
+    seen_items: bool,
 ) -> None:
     """Fill the temporary table `rule_breaches`, which the contract of that name reads, from the published lists.
 
@@ -30,17 +35,16 @@ def find_breaches(
     if declared is None:
         return
     rules = declared.rules
-    attributes = load_attributes(connection, "item"), load_attributes(connection, "user")
     connection.execute(sql.statement("rules/ruled_lists"))
-    sides = ("item_id", "rules/rule_items"), ("user_id", "rules/rule_users")
-    for (id_column, statement), table in zip(sides, attributes, strict=True):
-        described = pl.DataFrame(schema={id_column: pl.String}) if table is None else normalize_types(table)
-        connection.register("attributes", described)
+    sides: dict[Side, str] = {"item": "rules/rule_items", "user": "rules/rule_users"}
+    for side, statement in sides.items():
+        table = attributes.get(side, pl.DataFrame(schema={f"{side}_id": pl.String}))
+        connection.register("attributes", normalize_types(table))
         connection.execute(sql.statement(statement))
         connection.unregister("attributes")
     connection.execute(sql.statement("rules/rule_histories"), {"days": rules.again_after_days})
     connection.execute(sql.statement("rules/rule_events"), {"kinds": list(rules.not_event)})
-    kinds = rule_columns(*attributes)
+    kinds = rule_columns(attributes)
     for name in (None, *declared.placements):
         placement = None if name is None else declared.placements[name]
         texts = [layer.eligible for layer in (rules, placement) if layer is not None and layer.eligible]

@@ -68,21 +68,20 @@ class Expression:
     Attributes:
         item_columns: the item columns that it names.
         user_columns: the user columns that it names, as `user.NAME` or `history.items`.
-        statement: the syntax tree of `select 1 where (CONDITION)` as JSON, with the columns qualified by `item` and
-            `user`.
+        statement: the syntax tree of `select 1 where (CONDITION)`, with the columns qualified by `item` and `user`.
     """
 
     text: str
     item_columns: frozenset[str]
     user_columns: tuple[str, ...]
-    statement: str
+    statement: Node
     build: Build
 
     @property
     def sql(self) -> str:
         """The condition as DuckDB writes it, from the syntax tree."""
         with _parser_lock:
-            row = _parser().execute("select json_deserialize_sql($1::json)", [self.statement]).fetchone()
+            row = _parser().execute("select json_deserialize_sql($1::json)", [json.dumps(self.statement)]).fetchone()
         return row[0].removeprefix("SELECT 1 WHERE ")
 
     def evaluate(self, items: pl.DataFrame, user: UserValues) -> pl.Series:
@@ -158,8 +157,7 @@ class _Checker:
         if kind != "boolean":
             _refuse(f"is {_name_kind(kind)}, not a condition; write a comparison, such as `stock > 0`")
         # The walk has qualified the columns.
-        qualified = json.dumps(statement)
-        return Expression(text, frozenset(self._item_columns), tuple(sorted(self._user_columns)), qualified, build)
+        return Expression(text, frozenset(self._item_columns), tuple(sorted(self._user_columns)), statement, build)
 
     def _check(self, node: Node) -> tuple[Kind, Build]:
         self._depth += 1

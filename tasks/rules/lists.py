@@ -5,7 +5,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
-from oneclass.tasks.attributes import load_attributes
+from oneclass.tasks.attributes import Attributes
 from oneclass.tasks.rules.selection import Catalogue, Selection, Selector, compile_rules
 from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores import warehouse
@@ -19,7 +19,12 @@ def has_new_items(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def load_selections(
-    connection: duckdb.DuckDBPyConnection, declared: DeclaredRules, top_n: int, *, exclude_seen: bool
+    connection: duckdb.DuckDBPyConnection,
+    declared: DeclaredRules,
+    attributes: Attributes,
+    top_n: int,
+    *,
+    exclude_seen: bool,
 ) -> ListSelections:
     """Return how all users get their lists, in the order of the indices.
 
@@ -29,7 +34,7 @@ def load_selections(
     Raises:
         InputError: a rule names a column that the tables of attributes do not have.
     """
-    users, catalogue = warehouse.select(connection, "rules/users"), load_catalogue(connection)
+    users, catalogue = warehouse.select(connection, "rules/users"), load_catalogue(connection, attributes)
     described = catalogue.describe_users(users["user_id"], users["items"])
     excluded = load_excluded(connection, declared, len(users), len(catalogue.item_ids))
     selections: ListSelections = {}
@@ -43,19 +48,20 @@ def load_selections(
     return selections
 
 
-def find_eligible_items(connection: duckdb.DuckDBPyConnection, declared: DeclaredRules) -> np.ndarray:
+def find_eligible_items(
+    connection: duckdb.DuckDBPyConnection, declared: DeclaredRules, attributes: Attributes
+) -> np.ndarray:
     """Return bool (items,), the items that everybody may see: those that a user may who is not known."""
-    catalogue = load_catalogue(connection)
+    catalogue = load_catalogue(connection, attributes)
     selector = Selector(compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds), catalogue)
     nobody = catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([0]))
-    return selector.constrain(nobody)[1].eligible[0]
+    return selector.find_eligible_items(nobody)
 
 
-def load_catalogue(connection: duckdb.DuckDBPyConnection) -> Catalogue:
-    """Return the items that are liked or new, by index, and the attributes."""
+def load_catalogue(connection: duckdb.DuckDBPyConnection, attributes: Attributes) -> Catalogue:
+    """Return the items that are liked or new, by index, with the attributes."""
     items = warehouse.select(connection, "rules/items")
-    attributes = load_attributes(connection, "item"), load_attributes(connection, "user")
-    return Catalogue(items["item_id"], items["users"], *attributes)
+    return Catalogue(items["item_id"], items["users"], attributes)
 
 
 def load_excluded(

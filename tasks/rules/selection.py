@@ -4,9 +4,9 @@ import copy
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,11 @@ from oneclass.tasks.rules.expressions import (
 )
 from oneclass.tasks.rules.settings import DeclaredRules, ListRules, Rules, placement_rules
 
+if TYPE_CHECKING:
+    from oneclass.tasks.attributes import Attributes
+
 NEW_COLUMN = "history.is_new"  # a category of its own, with a limit
+CACHED_CELLS = 1 << 24  # of the constraints of single users, sets of five-byte cells
 
 
 class CompiledRules(NamedTuple):
@@ -59,26 +63,20 @@ class Catalogue:
         item_kinds, user_kinds: the kinds of the columns that expressions may name.
     """
 
-    def __init__(
-        self,
-        item_ids: pl.Series,
-        item_users: pl.Series,
-        item_attributes: pl.DataFrame | None = None,
-        user_attributes: pl.DataFrame | None = None,
-    ) -> None:
+    def __init__(self, item_ids: pl.Series, item_users: pl.Series, attributes: "Attributes") -> None:
         """Align attributes with the columns of the fit.
 
         Args:
             item_users: how many users like each item.
-            item_attributes, user_attributes: first column item_id or user_id, once each.
+            attributes: of items and of users, where there are any.
         """
         self.item_ids = item_ids
         items = item_ids.rename("item_id").to_frame()
-        if item_attributes is not None:
-            items = items.join(item_attributes, on="item_id", how="left", maintain_order="left")
+        if "item" in attributes:
+            items = items.join(attributes["item"], on="item_id", how="left", maintain_order="left")
         self.items = normalize_types(items.with_columns(item_users.alias(ITEM_USERS)))
-        self.user_attributes = user_attributes
-        self.item_kinds, self.user_kinds = rule_columns(item_attributes, user_attributes)
+        self.user_attributes = attributes.get("user")
+        self.item_kinds, self.user_kinds = rule_columns(attributes)
 
     def describe_users(self, user_ids: pl.Series, item_counts: pl.Series) -> pl.DataFrame:
         """Return the user columns that expressions may name, one row per user; null without attributes.
@@ -96,11 +94,9 @@ class Catalogue:
         return named.with_columns(item_counts.cast(pl.Float64).alias(USER_ITEMS))
 
 
-def rule_columns(
-    item_attributes: pl.DataFrame | None, user_attributes: pl.DataFrame | None
-) -> tuple[ColumnKinds, ColumnKinds]:
+def rule_columns(attributes: "Attributes") -> tuple[ColumnKinds, ColumnKinds]:
     """Return the kinds of the item columns and of the user columns that expressions may name."""
-    items, users = column_kinds(item_attributes), column_kinds(user_attributes, USER_PREFIX)
+    items, users = column_kinds(attributes.get("item")), column_kinds(attributes.get("user"), USER_PREFIX)
     return {"item_id": "text", **items, ITEM_USERS: "number"}, {**users, USER_ITEMS: "number"}
 
 
@@ -241,11 +237,12 @@ class Selector:
             if not condition.user_columns:
                 self._item_boosts[condition.evaluate(catalogue.items, {}).to_numpy()] += by
         self._pinned = _find_columns(compiled.rules.pinned, columns)
-        items, limits = catalogue.items, compiled.rules.max_per_category
-        if max_new and is_new.any():
-            new = pl.when(pl.col(ITEM_USERS) == 0).then(pl.lit("new"))
-            items, limits = items.with_columns(new.alias(NEW_COLUMN)), {**limits, NEW_COLUMN: max_new}
-        self._categories = _index_categories(items, limits)
+        self._max_new = max_new if is_new.any() else None
+        self._start_cache()
+
+    def _start_cache(self) -> None:
+        size = CACHED_CELLS // max(len(self._eligible), 1)
+        self._constrain_one = functools.lru_cache(size)(lambda values: self._build([self._evaluate(values)]))
 
     def constrain(self, users: pl.DataFrame) -> tuple[np.ndarray, Constraints]:
         """Return the set of each user, int32, and the constraints of the sets.
@@ -257,8 +254,9 @@ class Selector:
             users: one row per user, of `Catalogue.describe_users`.
         """
         names = self.compiled.user_columns
-        if not names:
-            return np.zeros(len(users), dtype=np.int32), self.shared
+        if not names or len(users) < 2:
+            first = next(users.select(names).iter_rows(), (None,) * len(names))
+            return np.zeros(len(users), dtype=np.int32), self._constrain_one(first)
         set_of_values: dict[tuple[object, ...], int] = {}
         set_of_result: dict[tuple[bytes, bytes], int] = {}
         rows: list[tuple[np.ndarray, np.ndarray | None]] = []
@@ -271,23 +269,14 @@ class Selector:
                 if set_ == len(rows):
                     rows.append((eligible, boosts))
             sets[user] = set_
-        boost_rows = [boosts for _, boosts in rows if boosts is not None]
-        return sets, self._build(np.stack([one for one, _ in rows]), np.stack(boost_rows) if boost_rows else None)
+        return sets, self._build(rows)
 
     def narrow(self, condition: Expression) -> "Selector":
-        """Return a selector under which a condition must hold too."""
+        """Return a selector under which a condition on user columns must hold too."""
         narrowed = copy.copy(self)
-        vars(narrowed).pop("shared", None)
         narrowed.compiled = self.compiled._replace(conditions=(*self.compiled.conditions, condition))
-        if not condition.user_columns:
-            narrowed._eligible = self._eligible & condition.evaluate(self._catalogue.items, {}).to_numpy()
+        narrowed._start_cache()
         return narrowed
-
-    @functools.cached_property
-    def shared(self) -> Constraints:
-        """The constraints of all users, where no condition names a user column."""
-        boosts = self._sum_boosts({})
-        return self._build(self._eligible[None], None if boosts is None else boosts[None])
 
     def _evaluate(self, values: tuple[object, ...]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the eligible items and the boosts of users with these values of `compiled.user_columns`."""
@@ -307,8 +296,23 @@ class Selector:
                 total[condition.evaluate(self._catalogue.items, user).to_numpy()] += by
         return total.astype(np.float32)
 
-    def _build(self, eligible: np.ndarray, boosts: np.ndarray | None) -> Constraints:
-        return Constraints(eligible, boosts, self._pinned, *self._categories)
+    @functools.cached_property
+    def _categories(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        items, limits = self._catalogue.items, self.compiled.rules.max_per_category
+        if self._max_new:
+            new = pl.when(pl.col(ITEM_USERS) == 0).then(pl.lit("new"))
+            items, limits = items.with_columns(new.alias(NEW_COLUMN)), {**limits, NEW_COLUMN: self._max_new}
+        return _index_categories(items, limits)
+
+    def find_eligible_items(self, user: pl.DataFrame) -> np.ndarray:
+        """Return bool (items,), the items that a user may see, of the one row of `Catalogue.describe_users`."""
+        return self._evaluate(user.select(self.compiled.user_columns).row(0) if self.compiled.user_columns else ())[0]
+
+    def _build(self, rows: Sequence[tuple[np.ndarray, np.ndarray | None]]) -> Constraints:
+        """Return the constraints of sets, of which each row has the eligible items and the boosts."""
+        boosts = [boosts for _, boosts in rows if boosts is not None]
+        eligible = np.stack([eligible for eligible, _ in rows])
+        return Constraints(eligible, np.stack(boosts) if boosts else None, self._pinned, *self._categories)
 
 
 def restrict(constraints: Constraints, allowed: np.ndarray) -> Constraints:

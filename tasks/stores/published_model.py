@@ -8,10 +8,9 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -21,6 +20,9 @@ from oneclass.models.numerics.sequential_histories import EventAges, with_event_
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.home import Home
+
+if TYPE_CHECKING:
+    from oneclass.tasks.attributes import Attributes, Side
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +57,7 @@ class PublishedModel:
             times of likes.
         rules: those that its lists obey, as plain data; empty without any.
         excluded: (users, items), what rules keep from each user; None without such rules.
-        item_attributes, user_attributes: of `tasks.attributes.load_attributes`; None where the data set has no table.
+        attributes: of items and of users, as `tasks.attributes.load_all_attributes` returns them.
         lists: of `published.lists`; None if an earlier version published.
     """
 
@@ -69,8 +71,7 @@ class PublishedModel:
     items: pl.DataFrame
     users: pl.DataFrame
     histories: csr_matrix
-    item_attributes: pl.DataFrame | None
-    user_attributes: pl.DataFrame | None
+    attributes: "Attributes"
     rules: dict[str, Any]
     excluded: csr_matrix | None
     lists: pl.DataFrame | None
@@ -84,15 +85,14 @@ def write_published_model(
     matrices: Path,
     items: pl.DataFrame,
     users: pl.DataFrame,
-    attributes: Mapping[str, pl.DataFrame],
+    attributes: "Attributes",
 ) -> None:
     """Write the model folder of a publication that is not complete yet.
 
     Args:
         recommends: `model`, `score` and `digest`.
         fit, matrices: folders in the stores; all files of the fit except its record are linked.
-        items, users: as in `PublishedModel`.
-        attributes: those of `item` and of `user`, where the data set has them.
+        items, users, attributes: as in `PublishedModel`.
     """
     folder = publication / MODEL_FOLDER
     (folder / "histories").mkdir(parents=True)
@@ -217,8 +217,7 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
         items=items,
         users=users,
         histories=histories,
-        item_attributes=_read_attributes(folder, "item"),
-        user_attributes=_read_attributes(folder, "user"),
+        attributes=_read_attributes(folder),
         rules=_read_json(folder / RULES_FILE),
         excluded=_read_excluded(folder, len(items)),
         lists=pl.read_parquet(file) if (file := publication / LISTS_FILE).exists() else None,
@@ -236,9 +235,10 @@ def _read_excluded(folder: Path, width: int) -> csr_matrix | None:
     return csr_view(np.ones(len(indices), dtype=np.float32), indices, indptr, width)
 
 
-def _read_attributes(folder: Path, side: str) -> pl.DataFrame | None:
-    file = folder / ATTRIBUTES_FILE.format(side)
-    return pl.read_parquet(file) if file.exists() else None
+def _read_attributes(folder: Path) -> "Attributes":
+    sides: tuple[Side, ...] = ("item", "user")
+    files = {side: folder / ATTRIBUTES_FILE.format(side) for side in sides}
+    return {side: pl.read_parquet(file) for side, file in files.items() if file.exists()}
 
 
 @functools.lru_cache(maxsize=4)

@@ -8,6 +8,7 @@ from typing import Any
 
 from oneclass.models.registry import MODELS
 from oneclass.tasks import datasets, promotion_log
+from oneclass.tasks.attributes import NO_ATTRIBUTES
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
@@ -96,7 +97,7 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     parameters = {"recommendations_made": False, "lists_made": False, "top_n": 0}
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         publication_records.restore_lists(connection, folder)
-        find_breaches(connection, None, top_n=0, seen_items=False)
+        find_breaches(connection, None, NO_ATTRIBUTES, top_n=0, seen_items=False)
         promotion_log.record_decision(connection, decision)
     publications.switch_link(home, folder)
     with warehouse.open_warehouse(home) as connection:

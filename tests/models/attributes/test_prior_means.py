@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.attributes.prior_means import PriorMeans
+from oneclass.models.attributes.prior_means import NEW_ROWS, PriorMeans
 
 
 @pytest.mark.parametrize("ridge", [0.3, 20.0])
@@ -21,3 +21,6 @@ def test_the_map_is_the_least_squares_solution(ridge):
     np.testing.assert_allclose(prior.coefficients, expected, atol=1e-6)
     np.testing.assert_allclose(prior.means, used[:, None] * (features @ expected), atol=1e-6)
     assert prior.penalty() == pytest.approx(ridge * (expected**2).sum(), rel=1e-5)
+    rows = np.vstack([used[:, None] * features, np.sqrt(NEW_ROWS) * np.eye(6)])
+    of_new = np.linalg.lstsq(rows, np.vstack([used[:, None] * vectors, np.zeros((6, 3))]), rcond=None)[0]
+    np.testing.assert_allclose(prior.map_new_rows(vectors), of_new, atol=1e-5)

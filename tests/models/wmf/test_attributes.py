@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from oneclass.models.attributes.prior_means import NEW_ROWS
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.wmf.model import EXACT, WMF, WMFSettings
@@ -149,6 +150,10 @@ def test_every_solver_reaches_the_same_loss(solver, counts):
 
 def test_rows_without_an_edge_have_their_prior_means(counts):
     model = WMF(settings(iterations=4)).fit(counts, OPTIONS)
+    has_edges = counts.getnnz(axis=0) > 0
+    known, penalty = OPTIONS.item_features.toarray()[has_edges], np.sqrt(NEW_ROWS) * np.eye(5)
+    rows, vectors = np.vstack([known, penalty]), np.vstack([model.item_factors[has_edges], np.zeros((5, 21))])
+    np.testing.assert_allclose(model.item_map, np.linalg.lstsq(rows, vectors, rcond=None)[0], atol=1e-5)
     of_item = OPTIONS.item_features[[11]] @ model.item_map
     np.testing.assert_allclose(model.item_factors[[11]], of_item, atol=1e-6)
     np.testing.assert_allclose(model.user_factors[[7]], OPTIONS.user_features[[7]] @ model.user_map, atol=1e-6)

@@ -50,7 +50,7 @@ def listed(tmp_path_factory):
     ingest(home, Dataset(name="small", items=items), [log], "run")
     binarize(home, BinarizeSettings(), "run")
     digests = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests
-    publish_model(home, digests[ALL_EDGES], "popularity", "run", list_windows=[5, 30])
+    publish_model(home, digests[ALL_EDGES], "popularity", "run", list_windows=[5, 30], list_length=6)
     return home, load(home.root, "small")
 
 
@@ -67,6 +67,20 @@ def test_a_list_is_that_of_the_table_with_titles(listed):
     assert shop.list_items("trending", window_days=5)["title"].to_list() == ["Seven"]
     assert shop.list_items("trending", category="a", window_days=5).is_empty()
     assert shop.list_items("new", window_days=5)["item_id"].to_list() == ["i8"]
+
+
+def test_a_history_without_a_known_item_gets_the_popular_list_and_then_the_items_of_all_times(listed):
+    _, shop = listed
+    of_window = shop.list_items("popular")["item_id"].to_list()
+    of_all_times = shop.items.sort("users", descending=True, maintain_order=True)["item_id"].to_list()
+    expected = of_window + [item for item in of_all_times if item not in of_window]
+    assert len(of_window) == 6 and expected != of_all_times
+    with pytest.warns(UserWarning, match="not known"):
+        assert shop.recommend(["unheard of"], 20)["item_id"].to_list() == expected
+    many = shop.recommend_many(pl.DataFrame({"user_id": ["new", "known"], "item_id": ["unheard of", "i1"]}), 20)
+    assert many.filter(user_id="new")["item_id"].to_list() == expected
+    assert many.filter(user_id="known")["item_id"].to_list() == shop.recommend(["i1"], 20)["item_id"].to_list()
+    assert shop.recommend([], 20, without=expected[:2])["item_id"].to_list() == expected[2:]
 
 
 def test_what_is_not_there_is_refused_with_what_is(listed, by_model):

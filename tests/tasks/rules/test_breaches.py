@@ -3,6 +3,7 @@
 import pytest
 
 from oneclass.data_contracts import check
+from oneclass.tasks.attributes import load_all_attributes
 from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.stores import warehouse
@@ -59,7 +60,7 @@ def test_each_breach_breaks_its_rule(shops, breach):
 
 
 def broken_rules(connection, declared):
-    find_breaches(connection, declared, TOP_N, seen_items=declared is AGAIN)
+    find_breaches(connection, declared, load_all_attributes(connection), TOP_N, seen_items=declared is AGAIN)
     rules = connection.execute("select distinct rule from rule_breaches").fetchall()
     return {rule for (rule,) in rules}
 
@@ -68,7 +69,7 @@ def test_a_breach_stops_the_publication_and_names_the_list(shops):
     with warehouse.open_warehouse(shops[DECLARED.model_dump_json()].home) as connection:
         connection.begin()
         connection.execute(f"update {LISTS} set item_id = 'i1' where rank = 3 and user_id = 'u3'")
-        find_breaches(connection, DECLARED, TOP_N, seen_items=False)
+        find_breaches(connection, DECLARED, load_all_attributes(connection), TOP_N, seen_items=False)
         parameters = {"run_id": "run", "top_n": TOP_N, "has_rules": True, "pinned": list(RULES.pinned)}
         [result] = [one for one in check(connection, "publish", parameters) if one.rule == "not_banned"]
         connection.rollback()

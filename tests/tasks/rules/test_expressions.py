@@ -16,7 +16,7 @@ from oneclass.tasks.rules.selection import Catalogue
 ITEMS = pl.DataFrame(schema=rule_oracle.ITEM_TYPES)
 USERS = pl.DataFrame(schema=rule_oracle.USER_TYPES)
 NOTHING = pl.Series([], dtype=pl.String)
-CATALOGUE = Catalogue(NOTHING, NOTHING.cast(pl.Int64), ITEMS, USERS)
+CATALOGUE = Catalogue(NOTHING, NOTHING.cast(pl.Int64), {"item": ITEMS, "user": USERS})
 
 
 def check(text):

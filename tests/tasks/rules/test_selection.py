@@ -12,8 +12,10 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.selection import check_rules, rule_columns
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 
-ITEMS = pl.DataFrame(schema=rule_oracle.ITEM_TYPES)
-USERS = pl.DataFrame(schema=rule_oracle.USER_TYPES)
+ATTRIBUTES = {
+    "item": pl.DataFrame(schema=rule_oracle.ITEM_TYPES),
+    "user": pl.DataFrame(schema=rule_oracle.USER_TYPES),
+}
 
 
 @settings(max_examples=100, deadline=None)
@@ -42,13 +44,13 @@ WRONG = {
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_rules_are_refused_with_their_key(message):
     with pytest.raises(InputError) as refused:
-        check_rules(DeclaredRules(rules=WRONG[message]), *rule_columns(ITEMS, USERS))
+        check_rules(DeclaredRules(rules=WRONG[message]), *rule_columns(ATTRIBUTES))
     assert message in str(refused.value)
 
 
 def test_wrong_rules_of_a_placement_are_refused_with_its_name():
     with pytest.raises(InputError) as refused:
-        check_rules(DeclaredRules(placements={"home": Placement(eligible="genre > 1")}), *rule_columns(ITEMS, USERS))
+        check_rules(DeclaredRules(placements={"home": Placement(eligible="genre > 1")}), *rule_columns(ATTRIBUTES))
     assert str(refused.value) == (
         "[placements.home] eligible = 'genre > 1': compares column genre, a text, with 1, a number."
     )
@@ -57,4 +59,4 @@ def test_wrong_rules_of_a_placement_are_refused_with_its_name():
 def test_without_a_table_a_column_is_refused_with_what_to_declare():
     for text, section in (("stock > 0", "[items]"), ("user.age > 3", "[users]")):
         with pytest.raises(InputError, match=f"declare one under \\{section}"):
-            check_rules(DeclaredRules(rules=Rules(eligible=text)), *rule_columns(None, None))
+            check_rules(DeclaredRules(rules=Rules(eligible=text)), *rule_columns({}))
