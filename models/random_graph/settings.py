@@ -60,7 +60,7 @@ class RandomGraphSettings(ModelSettings):
         10.0,
         gt=0,
         description="With attributes: penalty on the squares of the maps from features to prior means, in users or "
-        "items; the attributes count less, the larger it is.",
+        "items; the larger it is, the less attributes move known users and items.",
     )
     t_tau: int = Field(10, ge=0, description="Iterations before the precisions are learned.")
     t_epsilon: int = Field(10, ge=0, description="Iterations with a step size of one.")

@@ -128,7 +128,7 @@ class WMFSettings(ModelSettings):
         100.0,
         gt=0,
         description="With attributes: penalty on the squares of the maps from features to factors, in mean penalties "
-        "of a row; the attributes count less, the larger it is.",
+        "of a row; the larger it is, the less attributes move the factors of known rows.",
     )
     alpha: float | None = Field(
         None,

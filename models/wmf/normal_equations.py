@@ -265,7 +265,7 @@ class FactorSide:
         return self.systems.penalty(self.table, self.factors, self.prior.means) + self.prior.penalty()
 
     def finish(self, features: csr_matrix | None) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return copies of the factors, with the prior means of the rows without an edge, and their map; both float32."""
+        """Return copies of the factors, completed for rows without an edge by their map, and the map; float32."""
         vectors = self.vectors.copy()
         if self.prior is None or features is None:
             return vectors, None

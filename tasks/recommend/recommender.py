@@ -100,7 +100,8 @@ class Recommender:
         """Recommend the n best items that the rules allow to a user who likes the items of `history`.
 
         A history without a known item gets the published list `popular` of the longest window, then the items that
-        most users like; their scores are the users in the window, and shares below 1 of the most. Unknown items are skipped, with a warning `UnknownItems`.
+        most users like; their scores are the users in the window, and shares below 1 of the most. Unknown items
+        are skipped, with a warning `UnknownItems`.
 
         Args:
             history: item ids, oldest first; the order matters if the model has a `recency_exponent` above 0. Of a
