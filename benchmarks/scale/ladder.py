@@ -34,8 +34,8 @@ from oneclass.flows.parameters import BackfillParameters
 from oneclass.models.registry import MODELS
 
 DEFAULT_MODELS = [
-    "popularity", "bpr_uniform", "bpr_popularity", "mrf_dense", "mrf_sparse", "slim", "wmf", "graph_filter",
-    "random_graph", "paired_symbols", "hpf",
+    "popularity", "bpr_uniform", "bpr_popularity", "mrf_dense", "mrf_sparse", "slim", "item_knn", "sansa",
+    "wmf", "graph_filter", "random_graph", "paired_symbols", "hpf",
 ]  # fmt: skip
 ALL_STAGES = [*stages.BEFORE_FITS, *stages.AFTER_FITS]
 

@@ -106,7 +106,7 @@ def bare_table(home: Home) -> float:
 
 FLOAT = 4  # bytes
 GATHERS = {"bpr_uniform": 3, "bpr_popularity": 3}  # rows an edge and a pass; of other models by factors 2
-BY_PAIRS = ("mrf_sparse", "slim", "graph_filter")
+BY_PAIRS = ("mrf_sparse", "slim", "item_knn", "sansa", "graph_filter")
 Bound = tuple[str, float | None]
 
 
