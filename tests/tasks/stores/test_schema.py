@@ -48,6 +48,11 @@ def versions(home):
         return [number for (number,) in connection.execute("select version from operations.schema_version").fetchall()]
 
 
+def test_each_migration_has_a_number_of_its_own():
+    files = list(Path(sql.__file__).parent.glob("schema/migrations/*.sql"))
+    assert sorted(sql.migrations()) == list(range(min(sql.migrations()), min(sql.migrations()) + len(files)))
+
+
 def test_an_older_home_has_the_columns_of_a_new_one_and_keeps_its_rows(older, tmp_path):
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
     assert columns(older) == columns(fresh), "add a migration for new columns in sql/schema/"
