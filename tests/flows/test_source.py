@@ -1,4 +1,4 @@
-"""A whole backfill and a night after it on the rows of a real PostgreSQL."""
+"""From what a shop has to recommendations: rows of a real PostgreSQL, and the orders of a German Excel."""
 
 import duckdb
 import pytest
@@ -46,3 +46,28 @@ def test_a_backfill_and_a_night_take_all_rows_of_a_database(prefect_server, tmp_
             assert read == bought and counts == (12 * customers[1], 1 if command == "backfill" else 2)
             assert {user for user, _ in listed} == {user for user, _ in bought}
             assert not set(listed) & set(bought)
+
+
+@pytest.mark.slow
+def test_the_orders_of_a_german_excel_need_two_commands_and_the_lines_of_the_first(prefect_server, tmp_path, capsys):
+    orders = [
+        f"{day:02}.{1 + customer % 12:02}.2025 09:30;Müller {customer};Tasse {(customer * day * day) % 23};1,50"
+        for customer in range(1, 61)
+        for day in range(1, 13)
+    ]
+    text = "\r\n".join(["Bestelldatum;Kunde;Artikelnummer;Menge", *orders, ""])
+    (log := tmp_path / "bestellungen.csv").write_bytes(text.encode("windows-1252"))
+    given = ["--dataset", "laden", "--home", str(tmp_path / "home"), "--source", str(log)]
+    assert commands.main("inspect", given) == 2
+    _, encoding, _, columns = capsys.readouterr().err.strip().split("\n\n")
+    (tmp_path / "home" / "datasets").mkdir(parents=True)
+    (tmp_path / "home" / "datasets" / "laden.toml").write_text(f"{encoding}\n\n{columns}\n")
+    assert commands.main("backfill", [*given, "--models", "popularity,mrf_dense", "--set", "train.tune=off"]) == 0
+    with duckdb.connect(str(tmp_path / "home" / "laden" / "warehouse.duckdb"), read_only=True) as connection:
+        events = connection.execute(
+            "select strftime(occurred_at, '%d.%m.%Y %H:%M'), user_id, item_id, value from raw.events"
+        ).fetchall()
+        [(users,)] = connection.execute("select count(distinct user_id) from published.recommendations").fetchall()
+    read = [f"{when};{user};{item};{value:.2f}".replace(".5", ",5") for when, user, item, value in events]
+    assert sorted(read) == sorted(orders)
+    assert users == 60
