@@ -1,12 +1,12 @@
 """Whole runs with the default models on logs of ever more items: status, minutes, memory, and each model's nDCG.
 
     python -m benchmarks.scale.catalogues --home DIR [--items 1000 10000 50000 195795] [--at-most 1800]
-        [--protocols A,B] [--set KEY=VALUE ...]
+        [--models A B ...] [--protocols A,B] [--set KEY=VALUE ...]
 
 A log is made by the demo's generative story, with .85 users and 9.45 likes for each item, as a shop's log of 1.85
 million likes has them, and `python -m flows.backfill` turns it into published tables with the models that a data set
-has by default. `--set` goes to the run; `train.tune=off` leaves out the search for settings. A run that is not done
-after `--at-most` seconds is stopped.
+has by default, or with `--models` as these. `--set` goes to the run; `train.tune=off` leaves out the search for
+settings. A run that is not done after `--at-most` seconds is stopped.
 
 Prints a row a model: nDCG@100 on users never seen and its difference from popularity's, of the model's scores the best
 on the test users, and the seconds of its fits; above them the run's status, minutes, CPU minutes and the largest
@@ -18,15 +18,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 
+from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo.story import DemoSettings, make_demo
 from oneclass.tasks.stores.home import Home
 
 USERS, LIKES, SEED = 166_666 / 195_795, 1_850_000 / 195_795, 7  # for each item
-DATASET = """files = ["*.txt"]
+DATASET = """default_models = [{models}]
+files = ["*.txt"]
 value_min = 1
 value_max = 5
 id_order = "number"
@@ -54,12 +57,12 @@ order by ndcg desc nulls last
 """  # one row per model
 
 
-def make_log(home: Path, items: int) -> tuple[str, list[Path]]:
+def make_log(home: Path, items: int, models: Sequence[str]) -> tuple[str, list[Path]]:
     """Make the log and its data set's file, and return the data set's name and the files."""
     settings = DemoSettings(users=round(USERS * items), items=items, likes=round(LIKES * items))
     name = f"items-{items}"
     (home / "datasets").mkdir(parents=True, exist_ok=True)
-    (home / "datasets" / f"{name}.toml").write_text(DATASET)
+    (home / "datasets" / f"{name}.toml").write_text(DATASET.format(models=", ".join(f'"{model}"' for model in models)))
     return name, make_demo(Home(home / "made" / name, "demo"), settings, SEED)
 
 
@@ -91,12 +94,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--home", type=Path, required=True, help="where logs and tables are kept")
     parser.add_argument("--items", nargs="+", type=int, default=[1000, 10_000, 50_000, 195_795])
     parser.add_argument("--at-most", type=float, default=1800, help="seconds of a run, after which it is stopped")
+    default_models = Dataset(name="any").default_models
+    parser.add_argument("--models", nargs="+", default=default_models, help="the data set's default models")
     parser.add_argument("--protocols", default="strong_generalization,leave_one_out", help="of the runs")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the run")
     given = parser.parse_args(arguments)
     home = given.home.resolve()
     for items in given.items:
-        name, files = make_log(home, items)
+        name, files = make_log(home, items, given.models)
         print(f"\n{items:,} items: {run(home, name, files, given)}\n", flush=True)
         warehouse = home / name / "warehouse.duckdb"
         if not warehouse.exists():
