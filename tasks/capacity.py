@@ -69,10 +69,8 @@ def refuse_large_models(models: Mapping[str, ModelSettings], logs: Collection[Lo
     for name, settings in models.items():
         need = MemoryNeed.of(name, settings, logs)
         if need.needed > available:
-            raise InputError(
-                f"{name}: {need.describe(available)}. Leave it out of --models, give the run more memory, or "
-                f"{MODELS[name].memory_hint}."
-            )
+            remedies = dict.fromkeys(["Leave it out of --models", "give the run more memory", MODELS[name].memory_hint])
+            raise InputError(f"{name}: {need.describe(available)}. {', or '.join(remedies)}.")
 
 
 def find_large_models(models: Mapping[str, ModelSettings], logs: Collection[LogSize], available: int) -> dict[str, str]:

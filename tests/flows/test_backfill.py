@@ -356,7 +356,7 @@ def test_a_model_that_needs_more_memory_than_there_is_is_refused_if_named_and_el
         assert commands.main("backfill", named) == 2
         message = capsys.readouterr().err
         assert "mrf_dense: a fit on 40 items needs about 6400.1 GB of memory" in message
-        assert "Leave it out of --models, give the run more memory, or take item_knn, sansa or mrf_sparse" in message
+        assert "Leave it out of --models, or give the run more memory, or take item_knn, sansa or mrf_sparse" in message
         assert not home.published.exists()
         assert commands.main("backfill", words) == 0
         assert "mrf_dense is left out: a fit on 40 items needs about 6400.1 GB" in caplog.text

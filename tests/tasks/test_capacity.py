@@ -57,6 +57,9 @@ def test_a_named_model_is_refused_with_what_to_change():
     vectors = {"graph_filter": MODELS["graph_filter"].Settings(vectors=20_000)}
     with pytest.raises(InputError, match=r"graph_filter: .* or lower graph_filter.vectors\.$"):
         capacity.refuse_large_models(vectors, [SHOP], 20 * GB)
+    factors = {"hpf": MODELS["hpf"].Settings(factors=20_000)}
+    with pytest.raises(InputError, match=r"free. Leave it out of --models, or give the run more memory\.$"):
+        capacity.refuse_large_models(factors, [SHOP], 20 * GB)
     capacity.refuse_large_models({"graph_filter": DEFAULTS["graph_filter"]}, [SHOP], 20 * GB)
 
 
