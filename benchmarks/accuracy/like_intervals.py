@@ -5,19 +5,22 @@
 
 A pair's interval is that of the Beta distribution with the mean and the standard deviation that would be published. The
 calibration is fitted as a run does, on the validation users; the pairs are the held-out likes of leave_one_out and as
-many negatives of the same users, which no calibration has seen. For each model with a `like`, of all pairs and of those
-whose mean is below .2:
+many negatives of the same users, which no calibration has seen, and with `binarize.explicit_negatives` also the held-
+out likes and explicit negatives of the test users of strong_generalization. For each model with a `like`, of all pairs
+and of those whose mean is below .2:
 
     mean, truth    averages of the mean, and of what it estimates
     error          root of the mean squared difference from the truth; of a known truth only
     50 %, ...      share of the pairs whose truth lies in the interval
 
-The demo's truth is the ratio of densities (`evaluation.calibration`, density_ratio). In other logs the truth of a pair
-is not known, only whether it is a like: then `mean` and `truth` are compared, and the other columns stay empty.
+The demo's truth is the ratio of densities (`evaluation.calibration`, density_ratio), and the coin for explicit
+negatives. In other logs the truth of a pair is not known, only whether it is a like: then `mean` and `truth` are
+compared, and the other columns stay empty.
 """
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +28,8 @@ from scipy.stats import beta
 
 from benchmarks.accuracy.bayesian_models import print_table
 from oneclass.tasks.evaluate.calibration import MAX_TRUTH_USERS, load_truth, true_probabilities
-from oneclass.tasks.protocols import choose_publish_protocol, find_validation_splits
+from oneclass.tasks.evaluate.explicit_negatives import has_both_classes, iterate_pair_blocks
+from oneclass.tasks.protocols import choose_publish_protocol, find_validation_splits, list_splits
 from oneclass.tasks.publish.calibrate import calibrate_like
 from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.recommend.like_calibration import IDENTITY, Like
@@ -34,6 +38,7 @@ from oneclass.tasks.stores.home import Home, Limits
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 LOW = 0.2
+Sample = tuple[Like, np.ndarray, np.ndarray, bool]
 
 
 def cover(mean: np.ndarray, deviation: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -73,7 +78,7 @@ def find_matrices(home: Home, model: str, digest: str) -> str:
     return found
 
 
-def draw_pairs(home: Home, name: str, digest: str) -> tuple[Like, np.ndarray, np.ndarray, bool]:
+def draw_pairs(home: Home, name: str, digest: str) -> Sample:
     """Draw the pairs of leave_one_out: their `like`, truth and weights, (pairs,), and whether the truth is known."""
     model, split = fits.load_fit(home, name, digest), matrices.load_split(home, find_matrices(home, name, digest))
     part, truth = split.parts["test"], load_truth(home, split)
@@ -95,6 +100,26 @@ def draw_pairs(home: Home, name: str, digest: str) -> tuple[Like, np.ndarray, np
     return (like[0][exists], like[1][exists]), observed[exists], weights[exists], truth is not None
 
 
+def load_explicit_pairs(home: Home, name: str, digest: str) -> Sample | None:
+    """Load the held-out likes and explicit negatives of test users as `draw_pairs` does; None without any."""
+    model, split = fits.load_fit(home, name, digest), matrices.load_split(home, find_matrices(home, name, digest))
+    part = split.parts["test"]
+    if not has_both_classes(part):
+        return None
+    truth = load_truth(home, replace(split, users=part.users))
+    means, deviations, targets = [], [], []
+    for users, items, is_like in iterate_pair_blocks(part):
+        exists = items >= 0
+        like = model.like(part.histories[users], items=items)
+        assert like is not None
+        means.append(like[0][exists])
+        deviations.append(like[1][exists])
+        of_pairs = np.broadcast_to(users[:, None], items.shape)[exists], items[exists]
+        targets.append(is_like[exists].astype(float) if truth is None else truth.pair_probabilities(*of_pairs))
+    observed = np.concatenate(targets)
+    return (np.concatenate(means), np.concatenate(deviations)), observed, np.ones(len(observed)), truth is not None
+
+
 def evaluate(home: Home) -> Iterator[dict[str, str]]:
     """Yield the rows of the table."""
     found = load_fits(home)
@@ -104,12 +129,21 @@ def evaluate(home: Home) -> Iterator[dict[str, str]]:
     for (name, model), digest in found.items():
         if name != "leave_one_out" or not has_like(model):
             continue
-        like, truth, weights, is_known = draw_pairs(home, model, digest)
-        judged = [found[split, model] for split in find_validation_splits(protocol, splits)]
-        calibrations = calibrate_like(home, model, [(find_matrices(home, model, fit), fit) for fit in judged])
-        for label, applied in (("raw", IDENTITY), ("calibrated", calibrations.sampled)):
-            for cells in describe(applied.apply(like), truth, weights, is_known=is_known):
-                yield {"model": model, "like": label} | cells
+        judged, unseen = (
+            [(find_matrices(home, model, found[split, model]), found[split, model]) for split in names]
+            for names in (find_validation_splits(protocol, splits), list_splits("strong_generalization", splits))
+        )
+        calibrations = calibrate_like(home, model, judged, unseen)
+        explicit = load_explicit_pairs(home, model, unseen[0][1]) if unseen else None
+        for negatives, calibration, pairs in (
+            ("sampled", calibrations.sampled, draw_pairs(home, model, digest)),
+            ("explicit", calibrations.explicit, explicit),
+        ):
+            for label, applied in (("raw", IDENTITY), ("calibrated", calibration)):
+                if pairs is not None and applied is not None:
+                    like, truth, weights, is_known = pairs
+                    for cells in describe(applied.apply(like), truth, weights, is_known=is_known):
+                        yield {"model": model, "negatives": negatives, "like": label} | cells
 
 
 def main() -> None:
