@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oneclass.flows.parameters import BackfillParameters, RunParameters
 from oneclass.tasks import datasets, item_titles
-from oneclass.tasks.attributes import Side
+from oneclass.tasks.attributes import Attributes, Side
 from oneclass.tasks.datasets.attributes import AttributeTable
 from oneclass.tasks.errors import InputError, SettingsError
 from oneclass.tasks.ingest.attributes import read_attributes
@@ -107,7 +107,7 @@ def check_home(run: "RunSettings") -> None:
     if run.publish.titles:
         item_titles.read_titles(Path(run.publish.titles), run.dataset)
     declared_tables: dict[Side, AttributeTable | None] = {"item": run.dataset.items, "user": run.dataset.users}
-    attributes = {
+    attributes: Attributes = {
         side: read_attributes(side, table, run.dataset).frame for side, table in declared_tables.items() if table
     }
     if not (declared := run.dataset.declared_rules).are_empty:

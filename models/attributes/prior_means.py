@@ -60,7 +60,8 @@ class PriorMeans:
         """
         matrix = (self.features.T @ self.features).toarray()
         matrix.flat[:: len(matrix) + 1] += NEW_ROWS
-        return cho_solve(cho_factor(matrix), self.features.T @ vectors.astype(np.float64)).astype(np.float32)
+        products = np.asarray(self.features.T @ vectors.astype(np.float64))
+        return cho_solve(cho_factor(matrix), products).astype(np.float32)
 
     def penalty(self) -> float:
         """Return ridge |B|^2."""

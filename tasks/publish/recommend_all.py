@@ -70,7 +70,9 @@ def store_recommendations(
         connection,
         "publish",
         [
-            *(Path(module.__file__) for module in (new_items, companion, like_calibration)),
+            Path(new_items.__file__),
+            Path(companion.__file__),
+            Path(like_calibration.__file__),
             Path(__file__),
             Path(rules.__file__).parent,
         ],
@@ -195,7 +197,7 @@ def _build_frame(
     with kernel_threads(model.threads):
         found = describe_items(model, beside, split.histories[rows], rows, ids, explain=model.explains_cheaply)
     likes = {
-        f"{prefix}{name}": None if like is None else part[user, rank].astype(np.float64)
+        f"{prefix}{name}": None if part is None else part[user, rank].astype(np.float64)
         for prefix, like in (("", found.like), ("explicit_", found.explicit_like))
         for name, part in zip(LIKE_COLUMNS, like or (None, None), strict=True)
     }

@@ -112,5 +112,6 @@ def _add_nearest(
     if not (rows := np.flatnonzero(lacking.any(axis=1))).size:
         return because
     nearest = _find_top(histories if len(rows) == len(items) else histories[rows], items[rows], contribute)
+    assert nearest is not None
     because[rows] = np.where(lacking[rows][..., None], nearest, because[rows])
     return because

@@ -237,8 +237,7 @@ def _read_excluded(folder: Path, width: int) -> csr_matrix | None:
 
 def _read_attributes(folder: Path) -> "Attributes":
     sides: tuple[Side, ...] = ("item", "user")
-    files = {side: folder / ATTRIBUTES_FILE.format(side) for side in sides}
-    return {side: pl.read_parquet(file) for side, file in files.items() if file.exists()}
+    return {side: pl.read_parquet(file) for side in sides if (file := folder / ATTRIBUTES_FILE.format(side)).exists()}
 
 
 @functools.lru_cache(maxsize=4)
