@@ -10,7 +10,7 @@ from oneclass import sql
 from oneclass.tasks.stores import warehouse
 
 Side = Literal["item", "user"]
-Attributes = Mapping[Side, pl.DataFrame]  # as `load_attributes` returns them, of the sides that have any
+Attributes = Mapping[str, pl.DataFrame]  # by side, as `load_attributes` returns them, of the sides that have any
 NO_ATTRIBUTES: Attributes = {}
 TYPES: dict[str, pl.DataType] = {
     "category": pl.String(),

@@ -24,7 +24,7 @@ Row = dict[str, Any]  # of the statement publish/validation_lists
 SIMPLEST_FIRST = (
     ("popularity",),  # the same list for all
     ("repeat",),  # what the user took before, and then the same list for all
-    ("mrf_sparse", "slim", "mrf_dense", "graph_filter"),  # sums over the likes that they name as reasons
+    ("item_knn", "sansa", "mrf_sparse", "slim", "mrf_dense", "graph_filter"),  # sums over the likes, named as reasons
     ("wmf", "bpr_uniform", "bpr_popularity", "hpf"),  # products of factors
     ("random_graph", "paired_symbols", "binary_matrix"),  # posteriors, whose fits take longest on one core
     ("cdae", "mult_dae", "mult_vae"),  # neural networks

@@ -8,9 +8,10 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -20,9 +21,6 @@ from oneclass.models.numerics.sequential_histories import EventAges, with_event_
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.home import Home
-
-if TYPE_CHECKING:
-    from oneclass.tasks.attributes import Attributes, Side
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +55,7 @@ class PublishedModel:
             times of likes.
         rules: those that its lists obey, as plain data; empty without any.
         excluded: (users, items), what rules keep from each user; None without such rules.
-        attributes: of items and of users, as `tasks.attributes.load_all_attributes` returns them.
+        attributes: by `item` and `user`, as `tasks.attributes.load_all_attributes` returns them.
         lists: of `published.lists`; None if an earlier version published.
     """
 
@@ -71,7 +69,7 @@ class PublishedModel:
     items: pl.DataFrame
     users: pl.DataFrame
     histories: csr_matrix
-    attributes: "Attributes"
+    attributes: Mapping[str, pl.DataFrame]
     rules: dict[str, Any]
     excluded: csr_matrix | None
     lists: pl.DataFrame | None
@@ -85,7 +83,7 @@ def write_published_model(
     matrices: Path,
     items: pl.DataFrame,
     users: pl.DataFrame,
-    attributes: "Attributes",
+    attributes: Mapping[str, pl.DataFrame],
 ) -> None:
     """Write the model folder of a publication that is not complete yet.
 
@@ -235,9 +233,9 @@ def _read_excluded(folder: Path, width: int) -> csr_matrix | None:
     return csr_view(np.ones(len(indices), dtype=np.float32), indices, indptr, width)
 
 
-def _read_attributes(folder: Path) -> "Attributes":
-    sides: tuple[Side, ...] = ("item", "user")
-    return {side: pl.read_parquet(file) for side in sides if (file := folder / ATTRIBUTES_FILE.format(side)).exists()}
+def _read_attributes(folder: Path) -> dict[str, pl.DataFrame]:
+    files = {side: folder / ATTRIBUTES_FILE.format(side) for side in ("item", "user")}
+    return {side: pl.read_parquet(file) for side, file in files.items() if file.exists()}
 
 
 @functools.lru_cache(maxsize=4)

@@ -69,7 +69,7 @@ FULL = {
     "user": "u7",
     "users": ["u7"],
     "titles": "movies.csv",
-    "item": "i3",
+    "item": ["i3", "tea, green"],
     "history": ["i1", "i 2"],
     "n": 7,
     "list_": "trending",
