@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.expressions import Expression, check_expression, find_near
-from oneclass.tasks.rules.selection import Catalogue, Selection, Selector, compile_rules, restrict
+from oneclass.tasks.rules.selection import CACHED_CELLS, Catalogue, Selection, Selector, compile_rules, restrict
 from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores.published_model import PublishedModel, csr_view
 
@@ -32,6 +32,8 @@ class PublishedRules:
         self._build_selector = functools.lru_cache(maxsize=CACHED_SELECTORS)(self._compile)
         self._has_new_items = bool((published.items["users"] == 0).any())
         self._describe_stranger = functools.lru_cache(maxsize=CACHED_STRANGERS)(self._describe_unknown_user)
+        cells = CACHED_CELLS // max(len(published.items), 1)
+        self._find_allowed = functools.lru_cache(maxsize=min(CACHED_FILTERS, cells))(self._evaluate_filter)
         self._check_filter = functools.lru_cache(maxsize=CACHED_FILTERS)(self._parse_filter)
 
     def check_request(self, placement: str | None, where: str | None, *, any_column: bool = True) -> None:
@@ -97,9 +99,8 @@ class PublishedRules:
         if condition is not None and condition.user_columns:
             selector = selector.narrow(condition)
         sets, constraints = selector.constrain(self._describe_users(histories, rows, user_ids))
-        if condition is not None and not condition.user_columns:
-            allowed = condition.evaluate(self._catalogue.items, {}).to_numpy()
-            constraints = restrict(constraints, allowed)
+        if where is not None and condition is not None and not condition.user_columns:
+            constraints = restrict(constraints, self._find_allowed(where))
         if within is not None or without is not None:
             allowed = np.full(constraints.eligible.shape[1], within is None)
             allowed[within if within is not None else []] = True
@@ -129,6 +130,10 @@ class PublishedRules:
         start, stop = excluded.indptr[rows[0] : rows[0] + 2]
         indptr, width = np.array([0, stop - start]), len(self._published.items)
         return csr_view(excluded.data[start:stop], excluded.indices[start:stop], indptr, width)
+
+    def _evaluate_filter(self, where: str) -> np.ndarray:
+        """Return the items that a filter without user columns allows, bool (items,)."""
+        return self._check_filter(where).evaluate(self._catalogue.items, {}).to_numpy()
 
     def _parse_filter(self, where: str) -> Expression:
         return check_expression(where, "where", self._catalogue.item_kinds, self._catalogue.user_kinds)

@@ -255,7 +255,7 @@ class Selector:
         """
         names = self.compiled.user_columns
         if not names or len(users) < 2:
-            first = next(users.select(names).iter_rows(), (None,) * len(names))
+            first = tuple(users[name][0] if len(users) else None for name in names)
             return np.zeros(len(users), dtype=np.int32), self._constrain_one(first)
         set_of_values: dict[tuple[object, ...], int] = {}
         set_of_result: dict[tuple[bytes, bytes], int] = {}
