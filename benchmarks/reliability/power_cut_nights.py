@@ -1,4 +1,4 @@
-"""Nights of a shop with a power cut in each: afterwards nothing is lost, stale or wrong, and every cut run is told of.
+"""Cut the power once in each of a shop's nights, and check that no event is lost and the lists are right and new.
 
     python -m benchmarks.reliability.power_cut_nights [--nights 365] [--minutes 1440] [--seed 1] [--events 6000]
 

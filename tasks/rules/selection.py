@@ -306,7 +306,7 @@ class Selector:
 
     def find_eligible_items(self, user: pl.DataFrame) -> np.ndarray:
         """Return bool (items,), the items that a user may see, of the one row of `Catalogue.describe_users`."""
-        return self._evaluate(user.select(self.compiled.user_columns).row(0) if self.compiled.user_columns else ())[0]
+        return self._evaluate(tuple(user[name][0] for name in self.compiled.user_columns))[0]
 
     def _build(self, rows: Sequence[tuple[np.ndarray, np.ndarray | None]]) -> Constraints:
         """Return the constraints of sets, of which each row has the eligible items and the boosts."""

@@ -22,7 +22,7 @@ FITTED = {"random_graph": {"factors": 4, "iterations": 12}, "paired_symbols": {"
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory):
+def demo_fits(tmp_path_factory):
     """(home, digest of the split, digests of the fits by model)."""
     home = Home(tmp_path_factory.mktemp("calibrate"), "demo", Limits(threads=2, memory=1 << 30))
     logs = make_demo(home, DemoSettings(users=400, items=150, likes=9_000), 3)
@@ -38,8 +38,8 @@ def judged(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_the_means_meet_the_shares_of_likes(judged, name):
-    home, digest, digests = judged
+def test_the_means_meet_the_shares_of_likes(demo_fits, name):
+    home, digest, digests = demo_fits
     pair = [(digest, digests[name])]
     calibrations = calibrate_like(home, name, pair, pair)
     model, part = fits.load_fit(home, name, digests[name]), matrices.load_split(home, digest).parts["validation"]
@@ -53,6 +53,6 @@ def test_the_means_meet_the_shares_of_likes(judged, name):
     assert np.ptp(shares) > np.ptp(targets) * 0.5 and (np.diff(calibrations.sampled.shares) >= 0).all()
 
 
-def test_without_validation_users_nothing_changes(judged):
-    home, _, _ = judged
+def test_without_validation_users_nothing_changes(demo_fits):
+    home, _, _ = demo_fits
     assert calibrate_like(home, "random_graph", []) == UNCALIBRATED
