@@ -284,7 +284,7 @@ def _explain(given: ExplainParameters) -> str:
 
 
 def _serve(given: ServeParameters) -> str:
-    """What is published, over HTTP, by default on the loopback: /recommend, /similar, /health, /docs and /report/."""
+    """What is published, over HTTP, by default on the loopback; /docs lists the addresses."""
     from oneclass.tasks import datasets
     from oneclass.tasks.serve import access, reloader, server
     from oneclass.tasks.serve.app import create_app
@@ -300,12 +300,13 @@ def _serve(given: ServeParameters) -> str:
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root).name
     with (
-        reloader.PublicationWatcher(root, dataset) as watcher,
+        reloader.PublicationWatcher(root, dataset, wait=given.wait) as watcher,
         server.open_socket(given.host, given.port) as server_socket,
     ):
         scheme, host = "https" if given.certificate else "http", f"[{given.host}]" if ":" in given.host else given.host
         address = f"{scheme}://{host}:{server_socket.getsockname()[1]}"
-        print(f"{dataset}, publication {watcher.shop.publication}: {address}/docs; Ctrl-C ends it", flush=True)
+        served = "nothing is published yet" if watcher.is_empty else f"publication {watcher.shop.publication}"
+        print(f"{dataset}, {served}: {address}/docs; Ctrl-C ends it", flush=True)
         app = create_app(watcher, home.Home(root, dataset), rules)
         server.build_server(app, given.certificate, given.private_key).run(sockets=[server_socket])
     return "Ended."

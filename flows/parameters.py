@@ -347,6 +347,9 @@ class ServeParameters(DatasetParameters):
     private_key: Annotated[str | None, Flag("FILE")] = Field(
         None, description="of the certificate, if it is not in the same file"
     )
+    wait: Annotated[bool, Flag()] = Field(
+        False, description="start although nothing is published yet; /ready is 503 until then"
+    )
 
 
 def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:

@@ -64,6 +64,7 @@ def publish(home: Home, model: str, log: csr_matrix, run_id: str = "run") -> Non
         matrices=matrices,
         items=pl.DataFrame({"item_id": ids, "title": ids, "users": fitted.item_degrees.astype(np.int32)}),
         users=pl.DataFrame({"user_id": [f"u{row}" for row in range(log.shape[0])]}),
+        attributes={},
     )
     facts = {"run_id": run_id, "published_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
     checksums.write_manifest(publication, published_model.MANIFEST_FILE, facts)

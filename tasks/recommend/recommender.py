@@ -214,7 +214,8 @@ class Recommender:
         return pl.concat(blocks)
 
     def similar_items(self, item_id: str, n: int = 20) -> pl.DataFrame:
-        """Return the n items most similar to one (`Model.similar_items`).
+        """Return the n items most similar to one (`Model.similar_items`), of those that the rules of all lists allow
+        everybody.
 
         Returns:
             item_id, title and score, the similarity; best first.
@@ -224,10 +225,16 @@ class Recommender:
             ValueError: n is below 1.
         """
         columns = np.array([self.names.column_index(item_id)], dtype=np.int32)
+        eligible = self.rules.eligible_items
+        ineligible = 0 if eligible is None else len(eligible) - int(eligible.sum())
         try:
-            items, scores = self.fitted.similar_items(columns, min(_check_count(n), self.fitted.item_count))
+            count = min(_check_count(n) + ineligible, self.fitted.item_count)
+            items, scores = self.fitted.similar_items(columns, count)
         except ValueError as error:
             raise InputError(f"{self.dataset}: {error}.") from error
+        if eligible is not None:
+            kept = np.flatnonzero((items[0] >= 0) & eligible[items[0]])[:n]
+            items, scores = items[:, kept], scores[:, kept]
         return frames.item_frame(RankedItems(items, scores), self.names).select("item_id", "title", "score")
 
     def list_items(

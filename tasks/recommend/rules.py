@@ -109,6 +109,13 @@ class PublishedRules:
         diversity = self.declared.placements[placement].diversity if placement else None
         return Selection(n, constraints, sets, self._find_excluded(rows), exclude_seen, diversity, max_new)
 
+    @functools.cached_property
+    def eligible_items(self) -> np.ndarray | None:
+        """bool (items,), the items that the rules of all lists allow everybody; None if they allow all."""
+        if self.declared.are_empty:
+            return None
+        return self._build_selector(None, 0).find_eligible_items(self._describe_stranger(0))
+
     def _describe_users(
         self, histories: csr_matrix, rows: np.ndarray | None, user_ids: pl.Series | None
     ) -> pl.DataFrame:

@@ -15,6 +15,8 @@ from oneclass.tasks.errors import InputError
 Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]  # of ASGI
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PROBES = ("/live", "/ready")  # asked by machines that know neither name nor key, and told one word
+MAX_BODY_BYTES = 2_000_000
 HASH = re.compile(r"[0-9a-f]{64}(\s|$)")
 
 
@@ -65,7 +67,7 @@ class AccessControl:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer a request."""
-        if scope["type"] == "http":
+        if scope["type"] == "http" and scope["path"] not in PROBES:
             headers = dict(scope["headers"])
             if (host := _host_name(headers.get(b"host", b"").decode("latin-1"))) not in self._rules.hosts:
                 detail = f"the Host header {host!r} is not a name of this server; see --host-names"
@@ -76,9 +78,22 @@ class AccessControl:
                 response.headers["WWW-Authenticate"] = "Bearer"
                 await response(scope, receive, send)
                 return
-            if scope["method"] == "HEAD":  # uvicorn sends no body to it
-                scope = {**scope, "method": "GET"}
+            if (refusal := _refuse_body(scope["method"], headers)) is not None:
+                await refusal(scope, receive, send)
+                return
+        if scope["type"] == "http" and scope["method"] == "HEAD":  # uvicorn sends no body to it
+            scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send)
+
+
+def _refuse_body(method: str, headers: dict[bytes, bytes]) -> JSONResponse | None:
+    """Return the refusal of a body that is too long or does not say its length, which would be read into memory."""
+    length = headers.get(b"content-length", b"")
+    if (method == "POST" or b"transfer-encoding" in headers) and not length:
+        return JSONResponse({"detail": "send the body with a Content-Length"}, 411)
+    if length.isdigit() and int(length) > MAX_BODY_BYTES:
+        return JSONResponse({"detail": f"the body has more than {MAX_BODY_BYTES:,} bytes"}, 413)
+    return None
 
 
 def _host_name(header: str) -> str:

@@ -16,23 +16,37 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 
 
+class NotLoaded(InputError):
+    """No publication is loaded yet."""
+
+
 class PublicationWatcher:
     """The served recommender, and a thread that polls the link `published`.
 
     A request keeps the recommender with which it started, so a replacement loses no request.
 
     Attributes:
-        shop: the served recommender.
         error: why a newer publication could not be loaded; None without one.
     """
 
-    def __init__(self, root: Path, dataset: str, *, threads: int = 1, seconds: float = POLL_SECONDS) -> None:
-        """Load the publication; raises as `tasks.recommend.load`."""
+    def __init__(
+        self, root: Path, dataset: str, *, threads: int = 1, seconds: float = POLL_SECONDS, wait: bool = False
+    ) -> None:
+        """Load the publication.
+
+        Args:
+            wait: whether to begin without one, if nothing is published yet.
+
+        Raises:
+            InputError, Damaged: as `tasks.recommend.load`.
+        """
         self._root, self._dataset, self._threads, self._seconds = root, dataset, threads, seconds
         self._link = Home(root, dataset).published
         self._seen = self._current_target()
-        self.shop: Recommender = self._load_publication()
+        self._shop: Recommender | None = None
         self.error: str | None = None
+        if self._seen is not None or not wait:
+            self._shop = self._load_publication()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True, name="publication watcher")
 
@@ -44,22 +58,36 @@ class PublicationWatcher:
         self._stopped.set()
         self._thread.join()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no publication is loaded yet."""
+        return self._shop is None
+
+    @property
+    def shop(self) -> Recommender:
+        """The served recommender.
+
+        Raises:
+            NotLoaded: there is none yet.
+        """
+        if self._shop is None:
+            reason = self.error or "nothing is published yet"
+            raise NotLoaded(f"{self._dataset}: no publication is served ({reason}). Ask again in a while.")
+        return self._shop
+
     def _poll(self) -> None:
         while not self._stopped.wait(self._seconds):
             target = self._current_target()
             if target == self._seen:
                 continue
             try:
-                self.shop, self.error = self._load_publication(), None
-                logger.info("%s: serving publication %s", self._dataset, self.shop.publication)
+                shop = self._load_publication()
+                self._shop, self.error = shop, None
+                logger.info("%s: serving publication %s", self._dataset, shop.publication)
             except Exception as error:  # noqa: BLE001  (the old publication stays served, whatever is wrong with the new)
                 self.error = str(error)
-                logger.warning(
-                    "%s: publication %s stays served, a newer one cannot be loaded: %s",
-                    self._dataset,
-                    self.shop.publication,
-                    error,
-                )
+                kept = "no publication is" if self._shop is None else f"publication {self._shop.publication} stays"
+                logger.warning("%s: %s served, a newer one cannot be loaded: %s", self._dataset, kept, error)
             self._seen = target
 
     def _current_target(self) -> str | None:

@@ -125,7 +125,7 @@ def test_the_command_and_http_answer_alike(listed, capsys):
                 return await client.get(path, params=query)
 
         answer = asyncio.run(get("/lists/popular", category="b", window_days=5, n=3))
-        assert answer.json() == {"dataset": "small", "publication": "run", "items": expected}
+        assert answer.json() == {"dataset": "small", "publication": "run", "next": None, "items": expected}
         assert asyncio.run(get("/lists/best")).status_code == 422
         refused = asyncio.run(get("/lists/popular", category="c"))
         assert refused.status_code == 404 and "Categories: a, b" in refused.json()["detail"]

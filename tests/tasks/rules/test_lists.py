@@ -282,6 +282,34 @@ def test_the_command_and_http_obey_them(ruled, capsys):
             assert answer.status_code == 400 and name[4:] in answer.json()["detail"]
 
 
+def test_pages_batches_and_similar_items_obey_them(ruled):
+    shop, recommender = ruled
+    whole = recommender.recommend_for(user_id := shop.user_ids[5], TOP_N)["item_id"].to_list()
+    history = recommender.history(shop.user_ids[2])
+    batch = {"queries": [{"user": user_id}, {"items": history}], "n": TOP_N}
+
+    async def ask():
+        app = create_app(reloader.PublicationWatcher(shop.home.root, "small"), shop.home)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            query, pages = {"user": user_id, "n": TOP_N, "limit": 4}, []
+            while not pages or pages[-1]["next"]:
+                page = {"page": pages[-1]["next"]} if pages else {}
+                pages.append((await client.get("/recommend", params=query | page)).json())
+            similar = await client.get("/similar", params={"item": history[0], "n": ITEMS})
+            refused = await client.post("/recommend", json=batch | {"where": "stock > 0"})
+            return pages, (await client.post("/recommend", json=batch)).json(), similar.json(), refused
+
+    pages, answer, similar, refused = asyncio.run(ask())
+    assert [len(page["items"]) for page in pages] == [4, 2]
+    assert [item["item_id"] for page in pages for item in page["items"]] == whole
+    lists = [[item["item_id"] for item in one["items"]] for one in answer["answers"]]
+    assert lists == [whole, recommender.recommend(history, TOP_N)["item_id"].to_list()]
+    nobody = {"age": None}
+    allowed = {name for name, item in zip(shop.item_ids, shop.shop.items, strict=True) if is_eligible(item, nobody)}
+    assert {item["item_id"] for item in similar["items"]} == allowed - {"i1", history[0]}  # i1 is banned
+    assert refused.status_code == 400
+
+
 def test_items_come_again_only_after_days(ruled, tmp_path):
     shop = RuledShop(home_in(tmp_path))
     rules = Rules(again_after_days=7.5)

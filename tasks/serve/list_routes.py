@@ -1,0 +1,108 @@
+"""The routes of lists: `/recommend`, `/similar`, `/popular`, `/trending` and `/new`."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import FastAPI, HTTPException, Path, Query, Request, Response
+
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.recommend import Recommender
+from oneclass.tasks.recommend.item_lists import ListName
+from oneclass.tasks.serve import answers, paging, schemas
+from oneclass.tasks.serve.reloader import PublicationWatcher
+
+LIST_SUMMARIES: dict[ListName, str] = {
+    "popular": "Items that most users like in the window, for everybody.",
+    "trending": "Items that more users came to like in the window than their past lets expect, for everybody.",
+    "new": "Items whose first event is in the window, the latest first, for everybody.",
+}
+GONE: dict[int | str, dict[str, Any]] = {410: {"description": "the page is of another publication; start again"}}
+
+
+def add_routes(app: FastAPI, watcher: PublicationWatcher) -> None:
+    """Add the routes of lists to an application."""
+
+    @app.get("/recommend", response_model=schemas.Answer, responses=GONE)
+    async def recommend(request: Request, query: Annotated[schemas.RecommendQuery, Query()]) -> Any:
+        """The best items for a user of the logs, or for any history, such as item=a&item=b."""
+        if (query.user is None) == (not query.item):
+            raise HTTPException(400, "give `user`, or `item` once for each item of a history")
+        shop = watcher.shop
+        if (known := answers.not_modified(request, shop)) is not None:
+            return known
+        answers.check_options(shop, query)
+        page = answers.rank_page(shop, query.user, query.item or (), query)
+        fields = {**answers.describe(shop), "unknown": page.unknown, "next": page.next}
+        return answers.respond(shop, fields, page.items)
+
+    @app.post("/recommend", response_model=schemas.BatchAnswer, responses=GONE)
+    async def recommend_batch(batch: schemas.RecommendBatch) -> Any:
+        """Lists for many users and histories in one request, all of one publication."""
+        return await _answer_batch(watcher.shop, batch)
+
+    @app.get("/similar", response_model=schemas.Answer, responses=GONE)
+    async def similar(request: Request, query: Annotated[schemas.SimilarQuery, Query()]) -> Any:
+        """The items most similar to one."""
+        shop = watcher.shop
+        if (known := answers.not_modified(request, shop)) is not None:
+            return known
+        items, following = paging.cut_page(shop, shop.similar_items(query.item, query.n), query)
+        return answers.respond(shop, {**answers.describe(shop), "unknown": [], "next": following}, items)
+
+    def answer_list(request: Request, name: ListName, query: schemas.ItemListQuery) -> Response:
+        shop = watcher.shop
+        if (known := answers.not_modified(request, shop)) is not None:
+            return known
+        items = shop.list_items(name, query.n, category=query.category, window_days=query.window_days)
+        page, following = paging.cut_page(shop, items, query)
+        fields = {"dataset": shop.dataset, "publication": shop.publication, "next": following}
+        return answers.respond(shop, fields, page)
+
+    @app.get("/popular", response_model=schemas.ListAnswer, responses=GONE, description=LIST_SUMMARIES["popular"])
+    async def popular(request: Request, query: Annotated[schemas.ItemListQuery, Query()]) -> Any:
+        return answer_list(request, "popular", query)
+
+    @app.get("/trending", response_model=schemas.ListAnswer, responses=GONE, description=LIST_SUMMARIES["trending"])
+    async def trending(request: Request, query: Annotated[schemas.ItemListQuery, Query()]) -> Any:
+        return answer_list(request, "trending", query)
+
+    @app.get("/new", response_model=schemas.ListAnswer, responses=GONE, description=LIST_SUMMARIES["new"])
+    async def new(request: Request, query: Annotated[schemas.ItemListQuery, Query()]) -> Any:
+        return answer_list(request, "new", query)
+
+    @app.get("/lists/{name}", response_model=schemas.ListAnswer, responses=GONE)
+    async def lists(
+        request: Request,
+        name: Annotated[ListName, Path(description="the list")],
+        query: Annotated[schemas.ItemListQuery, Query()],
+    ) -> Any:
+        """`/popular`, `/trending` or `/new`, under one address."""
+        return answer_list(request, name, query)
+
+
+async def _answer_batch(shop: Recommender, batch: schemas.RecommendBatch) -> Response:
+    """Answer the queries of a batch one after the other, letting other requests in between."""
+    answers.check_options(shop, batch)
+    paging.read_offset(shop, batch)  # once, so that a page of another publication is refused as a whole
+    count = (batch.n or shop.rules.count_items(batch.placement)) * len(batch.queries)
+    if count > schemas.MAX_BATCH_ITEMS:
+        raise HTTPException(
+            422,
+            f"queries: {len(batch.queries)} lists have {count:,} items, more than {schemas.MAX_BATCH_ITEMS:,}; "
+            "give fewer queries or a smaller n",
+        )
+    parts, following = [], None
+    for reader in batch.queries:
+        fields: dict[str, Any] = {"user": reader.user, "unknown": [], "error": None}
+        encoded = b"[]"
+        try:
+            page = answers.rank_page(shop, reader.user, reader.items or (), batch)
+        except InputError as error:  # of this query, such as an unknown user
+            fields["error"] = str(error)
+        else:
+            fields["unknown"], encoded = page.unknown, answers.encode_items(page.items)
+            following = following or page.next
+        parts.append(answers.encode(fields, "items", encoded))
+        await asyncio.sleep(0)
+    head = {**answers.describe(shop), "next": following}
+    return Response(answers.encode(head, "answers", b"[%s]" % b", ".join(parts)), media_type="application/json")

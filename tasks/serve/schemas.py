@@ -1,0 +1,181 @@
+"""Requests and answers of the HTTP interface."""
+
+from datetime import datetime
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from oneclass.tasks.recommend.like_calibration import EXPLICIT_LIKE_MEANING, LIKE_MEANING
+from oneclass.tasks.stores.published_model import SeenChoice
+
+MAX_ITEMS = 1000  # of a list
+MAX_QUERIES = 100  # of a batch
+MAX_BATCH_ITEMS = 10_000  # of all lists of a batch
+MAX_IDS = 10_000  # of a history, or of items to choose among or leave out
+
+Count = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
+Ids = Annotated[list[str], Field(max_length=MAX_IDS)]
+
+
+class Paging(BaseModel):
+    """Which part of a list is answered."""
+
+    limit: Count | None = Field(None, description="items of a page; by default the whole list in one answer")
+    page: str | None = Field(None, description="`next` of the answer before, with the same parameters as there")
+
+
+class ListOptions(Paging):
+    """How lists are made."""
+
+    n: Count | None = Field(None, description="length of the list; by default the placement's, else 20")
+    within: Ids | None = Field(None, description="items to choose among; all by default")
+    without: Ids | None = Field(None, description="items to leave out")
+    seen: SeenChoice | None = Field(
+        None, description="whether to include the items of the history; by default as published"
+    )
+    placement: str | None = Field(None, description="a placement: its rules, and its number of items")
+    where: str | None = Field(None, description="a SQL condition on the columns that `request_filters` allows")
+
+
+class RecommendQuery(ListOptions):
+    """A list for one user or history."""
+
+    user: str | None = Field(None, description="a user of the logs")
+    item: Ids | None = Field(None, description="a history instead of a user: liked items, the newest last")
+
+
+class Reader(BaseModel):
+    """Whom a list is for: a user of the logs, or a history of liked items, the newest last."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user: str | None = None
+    items: Ids | None = None
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Self:
+        if (self.user is None) == (self.items is None):
+            raise ValueError("give `user` or `items`, one of them")
+        return self
+
+
+class RecommendBatch(ListOptions):
+    """Lists for many users and histories, by the same options."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"queries": [{"user": "42"}, {"items": ["1", "9"]}], "n": 5}]}
+    )
+
+    queries: Annotated[list[Reader], Field(min_length=1, max_length=MAX_QUERIES, description="one per list")]
+
+
+class ItemListQuery(Paging):
+    """A list for everybody."""
+
+    category: str | None = Field(None, description="of the items' attributes; all items by default")
+    window_days: int | None = Field(None, description="one of publish.list_windows; by default the longest")
+    n: Count = Field(20, description="length of the list")
+
+
+class SimilarQuery(Paging):
+    """Items similar to one."""
+
+    item: str = Field(description="an item of the logs")
+    n: Count = Field(20, description="length of the list")
+
+
+class Item(BaseModel):
+    """One recommended item."""
+
+    item_id: str
+    title: str | None
+    score: float
+    like_mean: float | None = Field(None, description=LIKE_MEANING)
+    like_sd: float | None = Field(
+        None,
+        description="its posterior standard deviation; a Beta distribution with this mean and deviation has intervals",
+    )
+    because: list[str] = Field([], description="up to three likes that speak for the item, the strongest first")
+    explicit_like_mean: float | None = Field(None, description=EXPLICIT_LIKE_MEANING)
+    explicit_like_sd: float | None = Field(None, description="its posterior standard deviation")
+
+
+class Answer(BaseModel):
+    """Items, best first, and the publication that answered.
+
+    `unknown` are the request's unknown items, and `next` is the `page` of what follows, null at the end of the list.
+    """
+
+    dataset: str
+    publication: str
+    model: str
+    score: str
+    unknown: list[str]
+    next: str | None
+    items: list[Item]
+
+
+class ReaderAnswer(BaseModel):
+    """The list of one query of a batch; `error` says why there is none."""
+
+    user: str | None
+    unknown: list[str]
+    error: str | None
+    items: list[Item]
+
+
+class BatchAnswer(BaseModel):
+    """One list per query, in their order, all of one publication; `next` is null where no list goes on."""
+
+    dataset: str
+    publication: str
+    model: str
+    score: str
+    next: str | None
+    answers: list[ReaderAnswer]
+
+
+class ListedItem(BaseModel):
+    """One item of a list for everybody; `published.lists` says what value, users, expected_users and p_value are."""
+
+    item_id: str
+    title: str | None
+    value: float
+    users: int
+    expected_users: float | None
+    p_value: float | None
+
+
+class ListAnswer(BaseModel):
+    """A list for everybody, best first, and its publication; `next` as in `Answer`."""
+
+    dataset: str
+    publication: str
+    next: str | None
+    items: list[ListedItem]
+
+
+class Health(BaseModel):
+    """The served publication and its age.
+
+    `status` is `ok`, `behind` if a newer one cannot be loaded, for which `error` has the reason, or `stale` if it is
+    older than publish.max_age.
+    """
+
+    status: str
+    dataset: str
+    publication: str
+    published_at: datetime
+    age_seconds: float
+    model: str
+    score: str
+    items: int
+    users: int
+    error: str | None
+    trouble: str | None = Field(deprecated="use error")
+
+
+class Status(BaseModel):
+    """Whether the server lives or is ready, in one word."""
+
+    status: str

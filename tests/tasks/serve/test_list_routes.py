@@ -1,0 +1,194 @@
+"""Batches, pages, lists for everybody, kept answers and probes, against what Python answers."""
+
+import asyncio
+import http.client
+import shutil
+import urllib.parse
+
+import httpx
+import pytest
+
+from oneclass.tasks.recommend import load
+from oneclass.tasks.serve.access import MAX_BODY_BYTES, AccessRules
+from oneclass.tasks.serve.app import create_app
+from oneclass.tasks.serve.reloader import PublicationWatcher
+from oneclass.tasks.serve.schemas import MAX_QUERIES
+from oneclass.tasks.stores import publications
+from oneclass.tasks.stores.home import Home
+from tests.tasks.conftest import publish_model
+from tests.tasks.serve.test_serve import serving
+
+
+class Asker:
+    """Asks an application in this process; each request has a client of its own."""
+
+    def __init__(self, home, rules=None, wait=False):
+        self.watcher = PublicationWatcher(home.root, "small", seconds=0.02, wait=wait)
+        self.app = create_app(self.watcher, home, rules)
+
+    def __call__(self, method, path, base="http://localhost", **request):
+        async def ask():
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url=base) as client:
+                return await client.request(method, path, **request)
+
+        return asyncio.run(ask())
+
+
+@pytest.fixture
+def ask(copied):
+    return Asker(copied)
+
+
+def test_a_batch_answers_as_single_requests_and_python_do(copied, ask):
+    shop = load(copied.root, "small")
+    options = {"n": 4, "without": ["i5"], "within": [f"i{item}" for item in range(20)], "seen": "include"}
+    queries = [{"user": "u7"}, {"items": ["i1", "i2", "nil"]}, {"items": []}, {"user": "nobody"}, {"user": "u3"}]
+    answer = ask("POST", "/recommend", json={"queries": queries, **options}).json()
+    user, history, empty, missing, last = answer.pop("answers")
+    single = ask("GET", "/recommend", params={"user": "u7", **options}).json()
+    assert user == {"user": "u7", "unknown": [], "error": None, "items": single.pop("items")}
+    assert {**answer, "unknown": []} == single
+    assert history["items"] == shop.recommend(["i1", "i2"], **options).to_dicts() and history["unknown"] == ["nil"]
+    assert empty["items"] == shop.recommend([], **options).to_dicts() and empty["items"]
+    assert missing["items"] == [] and missing["error"].startswith("user nobody: is not among the 60 users of small")
+    assert last["items"] == shop.recommend_for("u3", **options).to_dicts()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"queries": []}, "at least 1 item"),
+        ({"queries": [{"user": "u7"}] * (MAX_QUERIES + 1)}, f"at most {MAX_QUERIES} items"),
+        ({"queries": [{"user": "u7"}] * 20, "n": 501}, "20 lists have 10,020 items, more than 10,000"),
+        ({"queries": [{"user": "u7", "items": ["i1"]}]}, "give `user` or `items`, one of them"),
+        ({"queries": [{}]}, "give `user` or `items`, one of them"),
+        ({"queries": [{"user": "u7"}], "top": 5}, "Extra inputs are not permitted"),
+        ({"queries": [{"user": "u7"}], "n": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_a_batch_that_is_too_large_or_unclear_is_refused(ask, body, words):
+    refused = ask("POST", "/recommend", json=body)
+    assert refused.status_code == 422 and words in refused.text
+
+
+def test_bodies_are_limited_before_they_are_read(served_address):
+    connection = http.client.HTTPConnection(served_address, timeout=30)
+    for headers, status in (
+        ({"Content-Length": str(MAX_BODY_BYTES + 1)}, 413),
+        ({"Transfer-Encoding": "chunked"}, 411),
+    ):
+        connection.putrequest("POST", "/recommend")
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()  # and no body
+        assert connection.getresponse().status == status
+        connection.close()
+
+
+@pytest.fixture
+def served_address(copied):
+    with serving(copied) as address:
+        yield urllib.parse.urlsplit(address).netloc
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [("/recommend", {"user": "u7"}), ("/recommend", {"item": ["i1"]}), ("/similar", {"item": "i3"}), ("/popular", {})],
+)
+def test_pages_put_together_are_the_whole_list(copied, ask, path, query):
+    publications.switch_link(copied, copied.publications / "of-mrf_dense")
+    ask = Asker(copied)
+    whole = ask("GET", path, params={**query, "n": 11}).json()
+    assert whole["next"] is None and len(whole["items"]) == 11
+    items, page = [], {}
+    while page is not None:
+        answer = ask("GET", path, params={**query, "n": 11, "limit": 3, **page}).json()
+        items += answer["items"]
+        page = answer["next"] and {"page": answer["next"]}
+    assert items == whole["items"]
+
+
+def test_pages_of_a_batch_go_on_while_a_list_does(ask):
+    body = {"queries": [{"user": "u7"}, {"items": ["i1"]}], "n": 5, "limit": 3}
+    first = ask("POST", "/recommend", json=body).json()
+    second = ask("POST", "/recommend", json={**body, "page": first["next"]}).json()
+    whole = ask("POST", "/recommend", json={**body, "limit": None}).json()
+    for parts in zip(first["answers"], second["answers"], whole["answers"], strict=True):
+        one, two, both = (part["items"] for part in parts)
+        assert one + two == both and len(one) == 3
+    assert second["next"] is None
+
+
+def test_a_page_of_another_publication_or_none_is_refused(copied, ask):
+    query = {"user": "u7", "n": 5, "limit": 2}
+    token = ask("GET", "/recommend", params=query).json()["next"]
+    publications.switch_link(copied, copied.publications / "of-mrf_dense")
+    later = Asker(copied)
+    gone = later("GET", "/recommend", params={**query, "page": token})
+    assert gone.status_code == 410 and "of-random_graph, and of-mrf_dense is served" in gone.json()["detail"]
+    batch = {"queries": [{"user": "u7"}], "n": 5, "limit": 2}
+    assert later("POST", "/recommend", json={**batch, "page": token}).status_code == 410
+    for wrong in ("2", "of-random_graph", "-1.of-random_graph"):
+        assert ask("GET", "/recommend", params={**query, "page": wrong}).status_code == 400
+
+
+def test_lists_for_everybody_have_addresses_of_their_own(copied, ask):
+    shop = load(copied.root, "small")
+    answer = ask("GET", "/popular", params={"n": 4}).json()
+    assert answer["items"] == shop.list_items("popular", 4).to_dicts()
+    assert answer == ask("GET", "/lists/popular", params={"n": 4}).json()
+    for name in ("trending", "new"):  # the log has no times
+        assert f"list {name}: takes the times" in ask("GET", f"/{name}").json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/recommend?user=u7", "/similar?item=i3", "/popular"])
+def test_an_answer_is_current_until_the_next_publication(copied, path):
+    publications.switch_link(copied, copied.publications / "of-mrf_dense")
+    ask = Asker(copied)
+    answer = ask("GET", path)
+    tag = answer.headers["etag"]
+    assert answer.status_code == 200 and answer.headers["cache-control"] == "private, no-cache"
+    for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        kept = ask("GET", path, headers={"If-None-Match": known})
+        assert (kept.status_code, kept.content, kept.headers["etag"]) == (304, b"", tag)
+    assert ask("GET", path, headers={"If-None-Match": '"other"'}).json() == answer.json()
+    publications.switch_link(copied, copied.publications / "of-random_graph")
+    later = Asker(copied)("GET", path, headers={"If-None-Match": tag})
+    assert later.status_code == 200 and later.headers["etag"] != tag
+
+
+def test_probes_need_neither_name_nor_key_and_tell_what_is_served(copied, split_once, tmp_path):
+    empty = Home(tmp_path / "empty", "small", copied.limits)
+    empty.folder.mkdir(parents=True)
+    ask = Asker(empty, AccessRules(key_hashes=(b"0" * 64,)), wait=True)
+
+    def probe(path):
+        answer = ask("GET", path, base="http://10.0.0.7:8765")
+        return answer.status_code, answer.json()["status"]
+
+    assert probe("/live") == (200, "live") and probe("/ready") == (503, "empty")
+    assert ask("GET", "/recommend?user=u7").status_code == 401
+    ask = Asker(empty, wait=True)
+    waiting = ask("GET", "/recommend?user=u7")
+    assert waiting.status_code == 503 and waiting.headers["retry-after"] == "1"
+    shutil.copytree(copied.folder, empty.folder, symlinks=True, dirs_exist_ok=True)
+    with ask.watcher:
+        until(lambda: probe("/ready") == (200, "ready"))
+        assert ask("GET", "/recommend?user=u7").status_code == 200
+        publish_model(empty_with_titles(empty), split_once[1], "mrf_dense", "old", max_age=1e-9)
+        until(lambda: probe("/ready") == (503, "stale"))
+        assert probe("/live") == (200, "live") and ask("GET", "/recommend?user=u7").status_code == 200
+
+
+def empty_with_titles(home):
+    (home.root / "titles.csv").write_text("item_id,title\n")
+    return home
+
+
+def until(holds):
+    for _ in range(300):
+        if holds():
+            return
+        asyncio.run(asyncio.sleep(0.05))
+    raise AssertionError("did not come to hold")
