@@ -286,8 +286,7 @@ def _explain(given: ExplainParameters) -> str:
 def _serve(given: ServeParameters) -> str:
     """What is published, over HTTP, by default on the loopback; /docs lists the addresses."""
     from oneclass.tasks import datasets
-    from oneclass.tasks.serve import access, reloader, server
-    from oneclass.tasks.serve.app import create_app
+    from oneclass.tasks.serve import access, service
     from oneclass.tasks.stores import home
 
     if given.host not in access.LOOPBACK and given.api_key_file is None:
@@ -296,19 +295,10 @@ def _serve(given: ServeParameters) -> str:
         frozenset({*access.LOOPBACK, *(name.lower() for name in (given.host, *given.host_names))}),
         access.load_key_hashes(given.api_key_file) if given.api_key_file else (),
     )
-    server.check_certificate(given.certificate, given.private_key)
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root).name
-    with (
-        reloader.PublicationWatcher(root, dataset, wait=given.wait) as watcher,
-        server.open_socket(given.host, given.port) as server_socket,
-    ):
-        scheme, host = "https" if given.certificate else "http", f"[{given.host}]" if ":" in given.host else given.host
-        address = f"{scheme}://{host}:{server_socket.getsockname()[1]}"
-        served = "nothing is published yet" if watcher.is_empty else f"publication {watcher.shop.publication}"
-        print(f"{dataset}, {served}: {address}/docs; Ctrl-C ends it", flush=True)
-        app = create_app(watcher, home.Home(root, dataset), rules)
-        server.build_server(app, given.certificate, given.private_key).run(sockets=[server_socket])
+    names = {"host", "port", "certificate", "private_key", "wait", "workers", "access_log"}
+    service.run_service(root, dataset, service.ServiceOptions(rules=rules, **given.model_dump(include=names)))
     return "Ended."
 
 

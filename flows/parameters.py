@@ -350,6 +350,10 @@ class ServeParameters(DatasetParameters):
     wait: Annotated[bool, Flag()] = Field(
         False, description="start although nothing is published yet; /ready is 503 until then"
     )
+    workers: Annotated[int, Flag("N")] = Field(1, description="processes that answer on the port")
+    access_log: Annotated[str | None, Flag("FILE")] = Field(
+        None, description="append a JSON line per request, without its query; - for standard output"
+    )
 
 
 def flow_with_parameters(kind: type[RunParameters]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:

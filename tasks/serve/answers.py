@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -15,11 +15,16 @@ from oneclass.tasks.serve.schemas import ListOptions
 
 
 class RankedList(NamedTuple):
-    """A page of a list, the token of the next page, and the unknown items of the request."""
+    """A page of a list, the token of the next page, and the unknown items of the request.
+
+    Attributes:
+        source: what made the list, as `Metrics.answers` has it.
+    """
 
     items: pl.DataFrame
     next: str | None
     unknown: list[str]
+    source: str
 
 
 def check_options(shop: Recommender, options: ListOptions) -> None:
@@ -30,7 +35,7 @@ def check_options(shop: Recommender, options: ListOptions) -> None:
         raise HTTPException(400, str(error)) from error
 
 
-def rank_page(shop: Recommender, user: str | None, history: Iterable[str], options: ListOptions) -> RankedList:
+def rank_page(shop: Recommender, user: str | None, history: Sequence[str], options: ListOptions) -> RankedList:
     """Return a page of the list of a user, or of a history if the user is None.
 
     Raises:
@@ -51,7 +56,9 @@ def rank_page(shop: Recommender, user: str | None, history: Iterable[str], optio
         else:
             items = shop.recommend_for(user, options.n, **filters)
     page, following = paging.cut_page(shop, items, options)
-    return RankedList(page, following, shop.unknown([*history, *(options.within or ())]))
+    unknown = shop.unknown(history)
+    source = "user" if user is not None else "history" if len(unknown) < len(history) else "popular"
+    return RankedList(page, following, unknown + shop.unknown(options.within or ()), source)
 
 
 def describe(shop: Recommender) -> dict[str, Any]:

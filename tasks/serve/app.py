@@ -5,15 +5,17 @@ would cost more than it gains.
 """
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender
 from oneclass.tasks.serve import description, list_routes
 from oneclass.tasks.serve.access import AccessControl, AccessRules
+from oneclass.tasks.serve.observer import Metrics, Observer
 from oneclass.tasks.serve.reloader import NotLoaded, PublicationWatcher
 from oneclass.tasks.serve.schemas import Health, Status
 from oneclass.tasks.stores.home import Home
@@ -23,9 +25,12 @@ NO_KEY_NEEDED = "It has no authentication: use it on this machine only, or start
 RETRY_SECONDS = 1
 
 
-def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | None = None) -> FastAPI:
+def create_app(
+    watcher: PublicationWatcher, home: Home, rules: AccessRules | None = None, access_log: IO[str] | None = None
+) -> FastAPI:
     """Create the application; by default it answers everybody who asks under a name of the loopback."""
     rules = rules or AccessRules()
+    metrics = Metrics(watcher)
     app = FastAPI(
         title=f"Recommendations for {home.dataset}",
         description=KEY_NEEDED if rules.key_hashes else NO_KEY_NEEDED,
@@ -33,8 +38,6 @@ def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | Non
         docs_url=None,  # FastAPI's pages load scripts from a public host
         redoc_url=None,
     )
-
-    app.add_middleware(AccessControl, rules=rules)
 
     @app.exception_handler(InputError)
     async def _not_there(request: Request, error: InputError) -> JSONResponse:
@@ -44,13 +47,16 @@ def create_app(watcher: PublicationWatcher, home: Home, rules: AccessRules | Non
     async def _not_loaded(request: Request, error: NotLoaded) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, status_code=503, headers={"retry-after": str(RETRY_SECONDS)})
 
-    list_routes.add_routes(app, watcher)
-    _add_probes(app, watcher)
+    list_routes.add_routes(app, watcher, metrics)
+    _add_probes(app, watcher, metrics)
     _add_pages(app, watcher, home)
+    app.add_middleware(AccessControl, rules=rules)
+    routes = frozenset(path for route in app.routes if (path := getattr(route, "path", None)) is not None)
+    app.add_middleware(Observer, metrics=metrics, routes=routes, access_log=access_log)  # the last is the outermost
     return app
 
 
-def _add_probes(app: FastAPI, watcher: PublicationWatcher) -> None:
+def _add_probes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> None:
     """Add the addresses by which a machine sees how the server does."""
 
     @app.get("/health", response_model=Health)
@@ -68,6 +74,11 @@ def _add_probes(app: FastAPI, watcher: PublicationWatcher) -> None:
         """Whether a publication is served, not older than publish.max_age (503 if not); asked as `/live`."""
         status = "empty" if watcher.is_empty else "stale" if _is_stale(watcher.shop) else "ready"
         return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def show_metrics() -> Response:
+        """Requests, latency, answers by fallback and the publication's age, for Prometheus."""
+        return Response(metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
 def _add_pages(app: FastAPI, watcher: PublicationWatcher, home: Home) -> None:

@@ -9,6 +9,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender
 from oneclass.tasks.recommend.item_lists import ListName
 from oneclass.tasks.serve import answers, paging, schemas
+from oneclass.tasks.serve.observer import Metrics
 from oneclass.tasks.serve.reloader import PublicationWatcher
 
 LIST_SUMMARIES: dict[ListName, str] = {
@@ -19,7 +20,7 @@ LIST_SUMMARIES: dict[ListName, str] = {
 GONE: dict[int | str, dict[str, Any]] = {410: {"description": "the page is of another publication; start again"}}
 
 
-def add_routes(app: FastAPI, watcher: PublicationWatcher) -> None:
+def add_routes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> None:
     """Add the routes of lists to an application."""
 
     @app.get("/recommend", response_model=schemas.Answer, responses=GONE)
@@ -32,13 +33,14 @@ def add_routes(app: FastAPI, watcher: PublicationWatcher) -> None:
             return known
         answers.check_options(shop, query)
         page = answers.rank_page(shop, query.user, query.item or (), query)
+        metrics.answers.labels(page.source).inc()
         fields = {**answers.describe(shop), "unknown": page.unknown, "next": page.next}
         return answers.respond(shop, fields, page.items)
 
     @app.post("/recommend", response_model=schemas.BatchAnswer, responses=GONE)
     async def recommend_batch(batch: schemas.RecommendBatch) -> Any:
         """Lists for many users and histories in one request, all of one publication."""
-        return await _answer_batch(watcher.shop, batch)
+        return await _answer_batch(watcher.shop, batch, metrics)
 
     @app.get("/similar", response_model=schemas.Answer, responses=GONE)
     async def similar(request: Request, query: Annotated[schemas.SimilarQuery, Query()]) -> Any:
@@ -80,7 +82,7 @@ def add_routes(app: FastAPI, watcher: PublicationWatcher) -> None:
         return answer_list(request, name, query)
 
 
-async def _answer_batch(shop: Recommender, batch: schemas.RecommendBatch) -> Response:
+async def _answer_batch(shop: Recommender, batch: schemas.RecommendBatch, metrics: Metrics) -> Response:
     """Answer the queries of a batch one after the other, letting other requests in between."""
     answers.check_options(shop, batch)
     paging.read_offset(shop, batch)  # once, so that a page of another publication is refused as a whole
@@ -100,6 +102,7 @@ async def _answer_batch(shop: Recommender, batch: schemas.RecommendBatch) -> Res
         except InputError as error:  # of this query, such as an unknown user
             fields["error"] = str(error)
         else:
+            metrics.answers.labels(page.source).inc()
             fields["unknown"], encoded = page.unknown, answers.encode_items(page.items)
             following = following or page.next
         parts.append(answers.encode(fields, "items", encoded))

@@ -50,8 +50,12 @@ class PublicationWatcher:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True, name="publication watcher")
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Begin to poll, until this process ends or the context does."""
         self._thread.start()
+
+    def __enter__(self) -> Self:
+        self.start()
         return self
 
     def __exit__(self, *error: object) -> None:

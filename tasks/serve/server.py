@@ -1,74 +1,22 @@
-"""Run the HTTP server, with a limit of connections and of the time that one may wait."""
+"""Run the HTTP server, in one process or in several that share its port."""
 
-import asyncio
-import logging
+import functools
+import os
 import resource
 import socket
 import ssl
-import time
+import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.supervisors import Multiprocess
 
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.serve import connections
 
-logger = logging.getLogger(__name__)
-
-REQUEST_SECONDS = 10.0  # in which a connection must have sent the headers of its next request
-MAX_CONNECTIONS = 1000
 RESERVED_DESCRIPTORS = 256  # for files, and for connections that are accepted together and closed again
-LOG_SECONDS = 60.0
-
-
-class LimitedProtocol(H11Protocol):
-    """HTTP/1.1 that closes connections above a limit, and those whose request does not arrive in time."""
-
-    max_connections = MAX_CONNECTIONS
-    _last_log = -LOG_SECONDS
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Register a connection, or close it if there are too many."""
-        super().connection_made(transport)
-        if len(self.connections) > self.max_connections:
-            if time.monotonic() - LimitedProtocol._last_log >= LOG_SECONDS:
-                LimitedProtocol._last_log = time.monotonic()
-                logger.warning("%d connections are open, the most allowed; others are closed", self.max_connections)
-            transport.abort()
-            return
-        self._set_deadline()
-
-    def handle_events(self) -> None:
-        """Handle data; a request whose headers are complete has no deadline."""
-        super().handle_events()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._clear_deadline()
-
-    def on_response_complete(self) -> None:
-        """Prepare for the connection's next request."""
-        super().on_response_complete()
-        if self.cycle is None or self.cycle.response_complete:
-            self._set_deadline()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self._clear_deadline()
-        super().connection_lost(exc)
-
-    def _set_deadline(self) -> None:
-        self._clear_deadline()
-        if not self.transport.is_closing():
-            self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
-
-    def _clear_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # by which prometheus_client adds up the figures of several processes
 
 
 def check_certificate(certificate: str | None, private_key: str | None) -> None:
@@ -82,24 +30,64 @@ def check_certificate(certificate: str | None, private_key: str | None) -> None:
             raise InputError(f"--certificate {certificate}: cannot be used ({error}).") from error
 
 
-def build_server(app: FastAPI, certificate: str | None = None, private_key: str | None = None) -> uvicorn.Server:
-    """Build the server of an application; by TLS with a certificate. Its `run` takes the listening sockets."""
+def build_config(
+    app: Any, certificate: str | None = None, private_key: str | None = None, **more: Any
+) -> uvicorn.Config:
+    """Return uvicorn's configuration for an application, with uvloop and httptools if they are installed."""
+    return uvicorn.Config(
+        app,
+        http=connections.choose_protocol(),  # pyright: ignore[reportArgumentType]
+        ws="none",
+        lifespan="off",
+        backlog=RESERVED_DESCRIPTORS // 2,
+        ssl_certfile=certificate,
+        ssl_keyfile=private_key,
+        log_level="warning",
+        access_log=False,
+        **more,
+    )
+
+
+def limit_connections() -> None:
+    """Lower this process's limit of connections to what its file descriptors allow."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if descriptors != resource.RLIM_INFINITY:
-        LimitedProtocol.max_connections = max(1, min(MAX_CONNECTIONS, descriptors - RESERVED_DESCRIPTORS))
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            http=LimitedProtocol,
-            ws="none",
-            lifespan="off",
-            backlog=RESERVED_DESCRIPTORS // 2,
-            ssl_certfile=certificate,
-            ssl_keyfile=private_key,
-            log_level="warning",
-            access_log=False,
-        )
-    )
+        most = min(connections.MAX_CONNECTIONS, descriptors - RESERVED_DESCRIPTORS)
+        connections.ConnectionLimits.max_connections = max(1, most)
+
+
+def build_server(app: Any, certificate: str | None = None, private_key: str | None = None) -> uvicorn.Server:
+    """Build the server of an application; by TLS with a certificate. Its `run` takes the listening sockets."""
+    limit_connections()
+    return uvicorn.Server(build_config(app, certificate, private_key))
+
+
+def run_workers(
+    build_app: Callable[[], Any],
+    server_socket: socket.socket,
+    workers: int,
+    certificate: str | None = None,
+    private_key: str | None = None,
+) -> None:
+    """Run several processes that answer on one socket, until this one is told to end; one that dies is replaced.
+
+    Args:
+        build_app: called in each process; it is pickled.
+    """
+    with tempfile.TemporaryDirectory(prefix="oneclass-metrics-") as folder:
+        os.environ[MULTIPROCESS] = folder  # before a worker imports prometheus_client
+        try:
+            limited = functools.partial(_build_limited, build_app)
+            config = build_config(limited, certificate, private_key, factory=True, workers=workers)
+            Multiprocess(config, sockets=[server_socket]).run()
+        finally:
+            del os.environ[MULTIPROCESS]
+
+
+def _build_limited(build_app: Callable[[], Any]) -> Any:
+    """Build the application of a worker, and limit its connections."""
+    limit_connections()
+    return build_app()
 
 
 def open_socket(host: str, port: int) -> socket.socket:

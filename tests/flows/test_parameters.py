@@ -87,6 +87,8 @@ FULL = {
     "api_key_file": "keys.txt",
     "certificate": "shop.pem",
     "private_key": "shop.key",
+    "wait": True,
+    "access_log": "-",
     "top": 5,
     "cron": "30 2 * * *",
     "timezone": "Europe/Paris",

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import html
+import http.client
 import json
 import re
 import shutil
@@ -19,10 +20,11 @@ import pytest
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import load
+from oneclass.tasks.serve import connections
 from oneclass.tasks.serve.access import AccessRules, load_key_hashes
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.serve.reloader import PublicationWatcher
-from oneclass.tasks.serve.server import LimitedProtocol, build_server, check_certificate
+from oneclass.tasks.serve.server import build_server, check_certificate
 from oneclass.tasks.stores import publications
 from tests.tasks.conftest import publish_model
 
@@ -43,9 +45,11 @@ def serving(home, rules=None, **tls):
     thread = threading.Thread(target=server.run, args=([listening],))
     with following:
         thread.start()
-        yield f"http{'s' * bool(tls)}://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
+        try:
+            yield f"http{'s' * bool(tls)}://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 def get(address, path, **query):
@@ -85,7 +89,7 @@ def test_every_link_of_the_description_answers_and_it_names_every_parameter(serv
     for link in links:
         if link != "/report/" and not link.startswith(("/trending", "/new")):  # no run made one; no event has a time
             with urllib.request.urlopen(address + link, timeout=30) as answer:
-                assert json.load(answer), link
+                assert answer.read() if link == "/metrics" else json.load(answer), link
     assert "/recommend?user=" in page and "://" not in page
 
 
@@ -255,19 +259,55 @@ def test_tls_by_a_certificate(copied, tmp_path):
             check_certificate(*files)
 
 
-def test_connections_without_a_request_are_closed_and_more_than_the_limit_too(served, monkeypatch, caplog):
-    address = urllib.parse.urlsplit(served[1])
-    monkeypatch.setattr("oneclass.tasks.serve.server.REQUEST_SECONDS", 0.5)
-    monkeypatch.setattr(LimitedProtocol, "max_connections", 5)
-    with contextlib.ExitStack() as stack:
+@pytest.fixture(params=["httptools", "h11"])
+def protocol(request, monkeypatch):
+    """Each of the two protocols in turn."""
+    if request.param == "h11":
+        monkeypatch.setattr(connections, "LimitedHttpTools", None)
+    assert connections.choose_protocol().__mro__[2].__module__.startswith(f"uvicorn.protocols.http.{request.param}")
+
+
+def test_connections_without_a_request_are_closed_and_more_than_the_limit_too(protocol, copied, monkeypatch, caplog):
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
+    halves = (b"GET /health HTTP/1.1\r\n", b"POST /recommend HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
+    with serving(copied) as url, contextlib.ExitStack() as stack:
+        address = urllib.parse.urlsplit(url)
+        monkeypatch.setattr(connections.ConnectionLimits, "max_connections", 5)
+        monkeypatch.setattr(connections.ConnectionLimits, "_last_log", -connections.LOG_SECONDS)
         half_open = [
             stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=10))
             for _ in range(9)
         ]
-        for connection in half_open[:5]:
-            connection.sendall(b"GET /health HTTP/1.1\r\n")  # and no more
+        for number, connection in enumerate(half_open[:5]):
+            connection.sendall(halves[number % 2])  # and no more
         for connection in half_open:
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(1) == b""  # the server has closed it
-    assert status_of(f"{served[1]}/health")[0] == 200
+        assert status_of(f"{url}/health")[0] == 200
     assert sum("5 connections are open" in line for line in caplog.messages) == 1
+
+
+def test_headers_without_an_end_are_refused(protocol, copied):
+    with serving(copied) as url:
+        address = urllib.parse.urlsplit(url)
+        with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(b"GET /health HTTP/1.1\r\n")
+                for _ in range(100):
+                    connection.sendall(b"a: " + b"x" * 4000 + b"\r\n")
+            with contextlib.suppress(ConnectionError):
+                assert connection.recv(12) in (b"HTTP/1.1 431", b"HTTP/1.1 400")
+        long = "&".join(f"within=i{number}" for number in range(3000))  # 35 kB, which is allowed
+        assert status_of(f"{url}/recommend?user=u7&{long}")[0] == 200
+
+
+def test_requests_one_after_the_other_on_a_connection_are_answered(protocol, copied):
+    with serving(copied) as url:
+        connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=30)
+        for _ in range(3):
+            connection.request("GET", "/recommend?user=u7&n=2")
+            assert len(json.load(connection.getresponse())["items"]) == 2
+            batch = json.dumps({"queries": [{"user": "u7"}] * 50})
+            connection.request("POST", "/recommend", batch, {"Content-Type": "application/json"})
+            assert len(json.load(connection.getresponse())["answers"]) == 50
+        connection.close()

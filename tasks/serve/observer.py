@@ -1,0 +1,150 @@
+"""Count and time requests for Prometheus, and log them as JSON lines."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import IO, Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.serve.access import Application
+from oneclass.tasks.serve.reloader import PublicationWatcher
+from oneclass.tasks.serve.server import MULTIPROCESS
+
+BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+METHODS = frozenset({"GET", "HEAD", "POST"})
+OTHER = "other"  # an address or a method that the server does not have; clients could send any number of them
+
+disable_created_metrics()
+
+
+class Metrics:
+    """The metrics of a server; of all its processes, if it has several.
+
+    Attributes:
+        answers: lists by what made them: `user` (parameters of training), `history` (folded in) or `popular` (the
+            fallback of a history without a known item).
+    """
+
+    def __init__(self, watcher: PublicationWatcher) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "oneclass_requests", "HTTP requests.", ["route", "method", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "oneclass_request_seconds",
+            "Seconds from a request's headers to the end of its answer.",
+            ["route"],
+            buckets=BUCKETS_SECONDS,
+            registry=self._registry,
+        )
+        self.answers = Counter(
+            "oneclass_answers",
+            "Lists by what made them: a user's parameters, a history, or the popular items as fallback.",
+            ["source"],
+            registry=self._registry,
+        )
+        self._age = PublicationAge(watcher)
+        self._registry.register(self._age)
+
+    def observe(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(route, method if method in METHODS else OTHER, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def render(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        if MULTIPROCESS not in os.environ:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        registry.register(self._age)
+        return generate_latest(registry)
+
+
+class PublicationAge(Collector):
+    """The age of the publication that this process serves, when it is asked; absent without a publication."""
+
+    def __init__(self, watcher: PublicationWatcher) -> None:
+        self._watcher = watcher
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the gauge."""
+        if not self._watcher.is_empty:
+            age = (datetime.now(UTC) - self._watcher.shop.published_at).total_seconds()
+            yield GaugeMetricFamily("oneclass_publication_age_seconds", "Age of the served publication.", age)
+
+
+def open_access_log(file: str) -> IO[str]:
+    """Open the file of the access log for appending; `-` is standard output.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    if file == "-":
+        return sys.stdout
+    try:
+        return open(file, "a", buffering=1, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--access-log {file}: cannot be written ({error}).") from error
+
+
+class Observer:
+    """ASGI middleware that counts, times and logs requests.
+
+    The log has no query, because that names users.
+    """
+
+    def __init__(self, app: Application, metrics: Metrics, routes: frozenset[str], access_log: IO[str] | None) -> None:
+        self._app, self._metrics, self._routes, self._log = app, metrics, routes, access_log
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status, sent = time.perf_counter(), 500, 0
+
+        async def send_observed(message: dict[str, Any]) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            else:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_observed)
+        finally:
+            seconds = time.perf_counter() - started
+            route = scope["path"] if scope["path"] in self._routes else self._name_route(scope)
+            self._metrics.observe(route, scope["method"], status, seconds)
+            if self._log is not None:
+                self._log.write(_format_line(scope, status, sent, seconds))
+
+    def _name_route(self, scope: dict[str, Any]) -> str:
+        """Return the path template of a request, such as `/lists/{name}`."""
+        template = getattr(scope.get("route"), "path", OTHER)
+        return template if template in self._routes else OTHER
+
+
+def _format_line(scope: dict[str, Any], status: int, sent: int, seconds: float) -> str:
+    """Return a line of the access log."""
+    client = scope.get("client")
+    fields = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "client": client and client[0],
+        "method": scope["method"],
+        "path": scope["path"],
+        "status": status,
+        "bytes": sent,
+        "seconds": round(seconds, 6),
+    }
+    return json.dumps(fields) + "\n"

@@ -1,0 +1,51 @@
+"""The snippets of the guide, against a real server: curl, Python and JavaScript."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from oneclass.tasks.recommend import load
+from tests.tasks.serve.test_serve import serving
+from tests.typed import indented, page
+
+GUIDE = page("docs/how-to/recommend.md")
+NAMES = {"42": "u7", "1193": "i1", "2858": "i2"}  # of the guide, and of the small log
+COMMANDS = {
+    "python": [sys.executable, "-c"],
+    "javascript": ["node", "--input-type=module", "-e"],
+    "curl": ["bash", "-c"],
+}
+
+
+def snippet(language):
+    """The guide's snippet of a language; of curl both requests."""
+    begins = {"python": "import json", "javascript": "const query"}.get(language)
+    if begins:
+        return next(block for block in indented(GUIDE) if block.startswith(begins))
+    return "\n".join(line for line in re.findall(r"^    (curl .*)$", GUIDE, flags=re.MULTILINE) if "127.0.0.1" in line)
+
+
+@pytest.mark.parametrize("language", COMMANDS)
+def test_a_snippet_runs_and_prints_what_python_answers(copied, language):
+    if shutil.which({"javascript": "node"}.get(language, language)) is None and language != "python":
+        pytest.skip(f"{language} is not installed here")
+    shop = load(copied.root, "small")
+    text = re.sub(r"\b(42|1193|2858)\b", lambda found: NAMES[found[0]], snippet(language))
+    with serving(copied) as address:
+        text = text.replace("http://127.0.0.1:8765", address)
+        printed = subprocess.run(
+            [*COMMANDS[language], text], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+    if language == "curl":
+        decoder = json.JSONDecoder()
+        one, end = decoder.raw_decode(printed)
+        many = decoder.raw_decode(printed[end:])[0]
+        assert one["items"] == shop.recommend_for("u7", 5).to_dicts()
+        assert [len(answer["items"]) for answer in many["answers"]] == [20, 20]
+        return
+    items = shop.recommend_for("u7", 5) if language == "python" else shop.recommend(["i1", "i2"], 5)
+    assert "of-random_graph" in printed and re.findall(r"i\d+", printed.partition("[")[2]) == items["item_id"].to_list()
