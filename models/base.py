@@ -3,15 +3,17 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models import memory_estimates
 from oneclass.models.attributes.new_items import NewItemScorer, check_features
-from oneclass.models.fit_options import DEFAULT_OPTIONS, WIDTH_SETTINGS, FitOptions, Start
+from oneclass.models.estimator import Estimator, SettingsT, show_progress
+from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
 from oneclass.models.inference_cache import InferenceCache
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.matmul import dense_times, normalize_columns
@@ -23,24 +25,15 @@ from oneclass.models.numerics.validation import (
     drop_unknown_entries,
     single_item_histories,
 )
-from oneclass.models.settings import ModelSettings
 
 if TYPE_CHECKING:
     from oneclass.models.negatives.distributions import NegativeDistribution
 
 
-SettingsT = TypeVar("SettingsT", bound=ModelSettings)
-
-
-class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
+class Model(Estimator[SettingsT], NewItemScorer, InferenceCache, ABC):
     """An estimator for one-class data. Scoring by a loaded model is thread-safe.
 
     Attributes:
-        settings: the settings given to the constructor.
-        params: the effective settings, in which those that `settings` leaves at None are derived from the data. `fit`
-            and `load` set them; a model's methods read no others.
-        seed: the seed of every random draw.
-        threads: numba threads that `fit` and `scores` use; the result does not depend on their number.
         item_degrees: int64 (items,), the number of training edges of each item; set by `fit`.
         is_deterministic: whether a fit draws nothing at random, so that it is the same for every seed.
         scores_each_epoch: whether `on_epoch` may call `scores`, which then uses the parameters learned so far.
@@ -56,8 +49,6 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
         extra: the optional dependency of the package that the model needs, if any.
     """
 
-    name: ClassVar[str]
-    Settings: ClassVar[type[ModelSettings]]
     score_names: ClassVar[tuple[str, ...]] = ("score",)
     is_deterministic: ClassVar[bool] = False
     warm_startable: ClassVar[bool] = False
@@ -72,12 +63,6 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
     extra: ClassVar[str | None] = None
 
     item_degrees: np.ndarray
-
-    def __init__(self, settings: SettingsT | None = None, *, seed: int = 0, threads: int = 1) -> None:
-        # A ClassVar cannot name the type variable: each model's `Settings` is its `SettingsT`.
-        self.settings = self.params = settings if settings is not None else cast(SettingsT, self.Settings())
-        self.seed = seed
-        self.threads = threads
 
     @property
     def item_count(self) -> int:
@@ -119,13 +104,14 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
         """Estimate the CPU seconds of a fit with the default settings, to compare models on one log."""
         return cls.edge_seconds * log.edges
 
-    def fit(self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS) -> Self:
+    def fit(self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS, *, progress: bool = False) -> Self:
         """Fit on the observed graph G, replacing an earlier fit of this model.
 
         Args:
             interactions: (users, items) CSR with sorted, unique column indices; a stored entry is an edge,
                 its value the number of events (models of binary data read the pattern only).
             options: the warm start, the validation users, the checkpoint folder, and the callback after every epoch.
+            progress: draw a bar that moves after every epoch, in a terminal or a notebook.
 
         Raises:
             TypeError: it is not a `csr_matrix`, or its values are not real numbers.
@@ -136,7 +122,8 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
         self.check_options(interactions.shape, options)
         self.item_degrees, self.item_features, self._cold = degrees, options.item_features, None
         self.params = self.settings.resolve(interactions)
-        self._fit(interactions, options)
+        with show_progress(self.name, options) if progress else nullcontext(options) as watched:
+            self._fit(interactions, watched)
         return self
 
     def check_options(self, shape: tuple[int, int], options: FitOptions) -> None:
@@ -146,7 +133,7 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
             ValueError: the model cannot start at an earlier fit, or not at this one, or the shapes differ.
         """
         if options.start:
-            self._check_start(shape, options.start)
+            options.start.check(self, shape)
         for features, rows, side in zip(
             (options.user_features, options.item_features), shape, ("users", "items"), strict=True
         ):
@@ -188,7 +175,9 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
         Raises:
             TypeError: the histories are not a `csr_matrix`, or their values are not real numbers.
             ValueError: their columns are unsorted or duplicate, a value is not a positive finite number, `users` and
-                `histories` differ in length, the order is missing that the model reads, or the model has no such score.
+                `histories` differ in length, the histories have another number of columns than the training matrix, the
+                order is missing that the model reads, or the model has no such score.
+            NotFittedError: the model is not fitted.
         """
         score = self._check_score(score)
         scores = self.scores_of_training_users(self._score_block(histories, users), users, score)
@@ -308,26 +297,38 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
         """
         return None
 
-    def save(self, folder: Path) -> None:
-        """Write every fitted array (`<name>.npy`) and `settings.json` into an existing folder."""
-        for name, array in {"item_degrees": self.item_degrees, **self._feature_arrays(), **self._arrays()}.items():
+    def save(self, folder: str | Path) -> None:
+        """Write every fitted array (`<name>.npy`) and `settings.json` into a folder, which is made if missing.
+
+        Raises:
+            NotFittedError: the model is not fitted.
+        """
+        folder, item_degrees = Path(folder), self.item_degrees
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, array in {"item_degrees": item_degrees, **self._feature_arrays(), **self._arrays()}.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
         given, resolved = (settings.model_dump(mode="json") for settings in (self.settings, self.params))
         description = {"model": self.name, "seed": self.seed, "settings": given, "resolved": resolved}
         (folder / "settings.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
 
     @classmethod
-    def load(cls, folder: Path, *, threads: int = 1) -> Self:
-        """Load the model that `save` wrote, with memory-mapped arrays."""
+    def load(cls, folder: str | Path, *, threads: int = 1) -> Self:
+        """Load the model that `save` wrote, with memory-mapped arrays.
+
+        Raises:
+            FileNotFoundError: no model is saved in the folder.
+            ValueError: the folder holds another model.
+        """
+        if not ((folder := Path(folder)) / "settings.json").exists():
+            raise FileNotFoundError(f"{folder}: no model is saved here; give the folder that `save` wrote")
         description = json.loads((folder / "settings.json").read_text())
         if description["model"] != cls.name:
             raise ValueError(f"{folder}: holds a {description['model']}, not a {cls.name}")
         model = cls(
             cast(SettingsT, cls.Settings.from_saved(description["settings"])), seed=description["seed"], threads=threads
         )
-        model.params = cls.Settings.from_saved(
-            description.get("resolved", description["settings"])
-        )  # absent in early fits
+        resolved = description.get("resolved", description["settings"])  # absent in early fits
+        model.params = cast(SettingsT, cls.Settings.from_saved(resolved))
         # Plain arrays, since each access to a `memmap` costs microseconds.
         arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
         model.item_degrees = arrays.pop("item_degrees")
@@ -347,24 +348,6 @@ class Model(NewItemScorer, InferenceCache, ABC, Generic[SettingsT]):
     def _degrees(self, interactions: csr_matrix, options: FitOptions) -> np.ndarray:
         """Check the training matrix and return its item degrees, int64 (items,)."""
         return count_item_degrees(check_interactions(interactions))
-
-    def _check_start(self, shape: tuple[int, int], start: Start) -> None:
-        previous = start.previous
-        if not self.warm_startable:
-            raise ValueError(f"{self.name} cannot begin at an earlier fit")
-        if previous.name != self.name:
-            raise ValueError(f"{self.name} cannot begin at a fit of {previous.name}; give it one of its own kind")
-        for name in WIDTH_SETTINGS:
-            own, earlier = (getattr(model.settings, name, None) for model in (self, previous))
-            if own != earlier:
-                raise ValueError(
-                    f"{name}: {own} here, {earlier} in the fit to begin at; make them equal, or fit without a start"
-                )
-        if (len(start.users), len(start.items)) != shape:
-            raise ValueError(
-                f"the start has indices of {len(start.users)} users and {len(start.items)} items; "
-                f"the matrix is {shape[0]} x {shape[1]}"
-            )
 
     @abstractmethod
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:

@@ -15,7 +15,16 @@ from oneclass.models.base import Model
 from oneclass.models.numba_cache import PACKAGE
 
 SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
-    *("__init__", "base", "distributed", "fingerprint", "fit_options", "inference_cache", "memory_estimates"),
+    *(
+        "__init__",
+        "base",
+        "distributed",
+        "estimator",
+        "fingerprint",
+        "fit_options",
+        "inference_cache",
+        "memory_estimates",
+    ),
     *("numba_cache", "settings"),
 }
 

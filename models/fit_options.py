@@ -35,6 +35,9 @@ class Epoch:
     values: Mapping[str, float] = field(default_factory=dict)
 
 
+WIDTH_SETTINGS = ("factors", "hidden", "latent")  # settings that fix the widths of a fit's arrays
+
+
 @dataclass(frozen=True, eq=False)
 class Start:
     """An earlier fit to start at. New users and items start as in any other fit.
@@ -49,8 +52,29 @@ class Start:
     users: np.ndarray
     items: np.ndarray
 
+    def check(self, model: Any, shape: tuple[int, int]) -> None:
+        """Check that a fit of a model on a matrix of this shape can begin here.
 
-WIDTH_SETTINGS = ("factors", "hidden", "latent")  # settings that fix the widths of a fit's arrays
+        Raises:
+            ValueError: the model cannot begin at an earlier fit, or not at this one.
+        """
+        if not model.warm_startable:
+            raise ValueError(f"{model.name} cannot begin at an earlier fit")
+        if self.previous.name != model.name:
+            raise ValueError(f"{model.name} cannot begin at a fit of {self.previous.name}; give it one of its own kind")
+        for name in WIDTH_SETTINGS:
+            own, earlier = (getattr(one.settings, name, None) for one in (model, self.previous))
+            if own != earlier:
+                raise ValueError(
+                    f"{name}: {own} here, {earlier} in the fit to begin at; make them equal, or fit without a start"
+                )
+        if (len(self.users), len(self.items)) != shape:
+            raise ValueError(
+                f"the start has indices of {len(self.users)} users and {len(self.items)} items; "
+                f"the matrix is {shape[0]} x {shape[1]}"
+            )
+
+
 WARM_START_SKIP = 0.75  # share of a schedule of passes
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oneclass.models.binary_matrix.model import BinaryMatrix
     from oneclass.models.blend.model import Blend
     from oneclass.models.bpr.model import BPRPopularity, BPRUniform
+    from oneclass.models.estimator import NotFittedError
     from oneclass.models.graph_filter.model import GraphFilter
     from oneclass.models.hpf.model import HPF
     from oneclass.models.item_knn.model import ItemKNN
@@ -55,6 +56,7 @@ __all__ = [
     "Model",
     "MultDAE",
     "MultVAE",
+    "NotFittedError",
     "PairedSymbols",
     "Popularity",
     "RandomGraph",
@@ -72,6 +74,7 @@ MODULES = {
     "oneclass.models.binary_matrix.model": ["BinaryMatrix"],
     "oneclass.models.blend.model": ["Blend"],
     "oneclass.models.bpr.model": ["BPRPopularity", "BPRUniform"],
+    "oneclass.models.estimator": ["NotFittedError"],
     "oneclass.models.graph_filter.model": ["GraphFilter"],
     "oneclass.models.hpf.model": ["HPF"],
     "oneclass.models.item_knn.model": ["ItemKNN"],

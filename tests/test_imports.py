@@ -21,6 +21,7 @@ SHARED = {"attributes", "evaluation", "negatives", "degrees", "generator", "nume
 BESIDE_THEM = {
     "base",
     "distributed",
+    "estimator",
     "fingerprint",
     "fit_options",
     "inference_cache",

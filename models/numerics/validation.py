@@ -120,21 +120,22 @@ def drop_unknown_entries(histories: csr_matrix, trained: np.ndarray, model: str)
         model: its name, for the warning.
 
     Raises:
-        TypeError, ValueError: as `check_matrix`.
+        TypeError, ValueError: as `check_matrix`; or the histories have another number of columns.
     """
     check_matrix(histories, "histories")
     items = len(trained)
-    if histories.shape[1] > items:
-        trained = np.append(trained, np.zeros(histories.shape[1] - items, dtype=bool))
-    known = trained[histories.indices]
-    if known.all() and histories.shape[1] == items:
-        return histories
-    if not known.all():
-        warnings.warn(
-            f"{model}: {np.count_nonzero(~known)} history entries are of items that no training user has; "
-            "they are ignored",
-            stacklevel=4,
+    if histories.shape[1] != items:
+        raise ValueError(
+            f"histories: {histories.shape[1]} columns, but {model} was fitted on a matrix of {items} columns; give one "
+            "column for each item of the training matrix, in the same order"
         )
+    known = trained[histories.indices]
+    if known.all():
+        return histories
+    warnings.warn(
+        f"{model}: {np.count_nonzero(~known)} history entries are of items that no training user has; they are ignored",
+        stacklevel=4,
+    )
     indptr = np.concatenate([[0], np.cumsum(known)])[histories.indptr]
     parts = (histories.data[known], histories.indices[known], indptr.astype(histories.indptr.dtype))
     return copy_order(histories, csr_matrix(parts, shape=(histories.shape[0], items)), known)

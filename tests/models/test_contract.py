@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_array, csr_matrix
 
+from oneclass.models.estimator import NotFittedError
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.registry import MODELS, load_model
 
@@ -193,6 +194,45 @@ def test_settings_are_documented_strict_and_survive_json(name):
         settings(no_such_setting=1)
     with pytest.raises(ValidationError, match="frozen"):
         setattr(settings(), next(iter(settings.model_fields), "anything"), 1)
+
+
+@every_model
+def test_parameters_by_keyword_are_the_settings(name):
+    settings = make(name).settings
+    given = {field: getattr(settings, field) for field in settings.model_fields_set}
+    model = MODELS[name](**given, seed=5, threads=2)
+    assert model.settings == settings and (model.seed, model.threads) == (5, 2)
+    assert model.clone().get_params() == MODELS[name](**model.get_params()).get_params() == model.get_params()
+    assert not {"seed", "threads", "settings"} & set(type(settings).model_fields)
+    with pytest.raises(TypeError, match="no parameter 'no_such_setting'"):
+        MODELS[name](no_such_setting=1)
+
+
+@every_model
+def test_what_needs_a_fit_says_so_without_one(name, checkerboard, tmp_path):
+    model, history = make(name), checkerboard[:1]
+    for ask in (
+        lambda: model.scores(history),
+        lambda: model.recommend(history, 3),
+        lambda: [*model.iterate_scores(history)],
+        lambda: model.item_count,
+        lambda: model.save(tmp_path / "model"),
+    ):
+        with pytest.raises(NotFittedError, match=r"not fitted.* call fit\("):
+            ask()
+    assert not (tmp_path / "model").exists()
+    if name not in IMPERSONAL:
+        with pytest.raises(NotFittedError):
+            model.similar_items(np.array([0]), 3)
+
+
+@every_model
+@pytest.mark.parametrize("columns", [39, 41])
+def test_histories_of_another_width_are_refused_with_both_widths(name, columns, fitted):
+    histories = csr_matrix(np.ones((2, columns), dtype=np.float32))
+    for ask in (fitted(name).scores, lambda given: fitted(name).recommend(given, 3)):
+        with pytest.raises(ValueError, match=f"^histories: {columns} columns, but {name} .* 40 columns"):
+            ask(histories)
 
 
 @every_model

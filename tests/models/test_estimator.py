@@ -1,0 +1,110 @@
+"""Parameters by keyword, their errors, copies and representation; folders by name; the bar of progress."""
+
+import copy
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from oneclass import SLIM, WMF, NotFittedError, Popularity
+from oneclass.models.fit_options import FitOptions
+
+TASTE = csr_matrix(np.kron(np.eye(2), np.ones((10, 5))))
+
+
+def test_an_unknown_parameter_is_refused_with_the_closest_and_all_of_the_models():
+    with pytest.raises(TypeError, match="WMF has no parameter 'factor'; did you mean 'factors'") as error:
+        WMF(factor=3)
+    assert all(name in str(error.value) for name in (*WMF.Settings.model_fields, "seed", "threads"))
+    with pytest.raises(TypeError, match="WMF has no parameter 'qqqq'"):
+        WMF().set_params(qqqq=1)
+
+
+def test_a_value_out_of_range_is_refused():
+    with pytest.raises(ValueError, match="factors"):
+        WMF(factors=0)
+    with pytest.raises(ValueError, match="factors"):
+        WMF().set_params(factors="many")
+
+
+def test_settings_of_another_model_or_in_both_forms_are_refused():
+    with pytest.raises(TypeError, match="SLIMSettings; give WMFSettings"):
+        WMF(SLIM.Settings())
+    with pytest.raises(TypeError, match="not both"):
+        WMF(WMF.Settings(), factors=3)
+
+
+def test_a_deprecated_name_is_taken_with_a_warning():
+    with pytest.warns(FutureWarning, match="use explicit_negative_weight"):
+        assert WMF(considered_weight=0.1).get_params()["explicit_negative_weight"] == 0.1
+
+
+def test_the_representation_is_the_call_with_what_is_not_default():
+    assert repr(WMF()) == "WMF()" == repr(WMF(factors=128, seed=0))
+    assert repr(WMF(WMF.Settings(loss="hu2008"), seed=1)) == "WMF(loss='hu2008', seed=1)"
+    model = WMF(factors=8, regularization=0.5, threads=2)
+    assert eval(repr(model)).get_params() == model.get_params()
+
+
+def test_the_signature_names_each_parameter_with_its_default():
+    signature = {name: parameter.default for name, parameter in inspect.signature(SLIM).parameters.items()}
+    assert signature.pop("settings") is None
+    assert signature == SLIM().get_params()
+
+
+def test_a_changed_parameter_discards_the_fit_and_threads_do_not():
+    model = WMF(factors=4).fit(TASTE)
+    assert model.set_params(threads=2, factors=4) is model and model.threads == 2
+    model.scores(TASTE)
+    assert model.set_params(factors=5, seed=3).get_params()["factors"] == 5
+    assert (model.params.factors, model.seed, model.threads) == (5, 3, 2)
+    with pytest.raises(NotFittedError):
+        model.scores(TASTE)
+    np.testing.assert_array_equal(
+        model.fit(TASTE).scores(TASTE), WMF(WMF.Settings(factors=5), seed=3).fit(TASTE).scores(TASTE)
+    )
+
+
+def test_a_clone_has_the_parameters_without_the_fit():
+    model = SLIM(l1=1.0, seed=4, threads=2).fit(TASTE)
+    twin = model.clone()
+    assert type(twin) is SLIM and twin.get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        twin.scores(TASTE)
+    model.scores(TASTE)
+
+
+def test_the_error_of_a_missing_fit_is_one_of_value_and_of_attribute():
+    assert issubclass(NotFittedError, ValueError) and issubclass(NotFittedError, AttributeError)
+    assert not hasattr(WMF(), "item_factors")
+    for twin in (copy.deepcopy(WMF(factors=3)), pickle.loads(pickle.dumps(WMF(factors=3)))):
+        assert repr(twin) == "WMF(factors=3)"
+
+
+def test_a_missing_attribute_of_a_fitted_model_is_no_missing_fit():
+    with pytest.raises(AttributeError, match="no attribute 'recomend'") as error:
+        _ = WMF(factors=4).fit(TASTE).recomend
+    assert not isinstance(error.value, NotFittedError)
+
+
+def test_folders_are_given_by_name_and_made(tmp_path):
+    folder = f"{tmp_path}/deep/er"
+    model = Popularity().fit(TASTE)
+    model.save(folder)
+    np.testing.assert_array_equal(Popularity.load(folder).scores(TASTE), model.scores(TASTE))
+    with pytest.raises(FileNotFoundError, match="nowhere: no model is saved here"):
+        Popularity.load(f"{tmp_path}/nowhere")
+
+
+@pytest.mark.parametrize("model", [WMF(factors=4, iterations=3, tolerance=0.0), Popularity()])
+def test_a_bar_shows_the_epochs_and_changes_nothing(model, capsys):
+    epochs = []
+    shown = model.fit(TASTE, FitOptions(on_epoch=epochs.append), progress=True).scores(TASTE)
+    printed = capsys.readouterr()
+    assert model.name in printed.err and "100%" in printed.err and not printed.out
+    assert [epoch.number for epoch in epochs] == ([1, 2, 3] if model.name == "wmf" else [])
+    assert ("loss" in printed.err) == (model.name == "wmf")
+    np.testing.assert_array_equal(shown, model.clone().fit(TASTE).scores(TASTE))
+    assert not capsys.readouterr().err
