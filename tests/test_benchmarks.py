@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy import repeats
+from benchmarks.reliability import serve_publications
 from benchmarks.scale import ladder
 from benchmarks.scale.workloads import apart, logs, models, table
 from benchmarks.scale.workloads.apart import Took
@@ -120,6 +121,23 @@ def test_the_table_of_returns_has_all_lists_and_the_mixture_leads(monkeypatch, c
     for row in rows[2:-1]:
         difference = float(row[-1].split()[0])
         assert abs(means["repeat_mixture"] - means[row[0]] - difference) < 2e-4
+
+
+@pytest.mark.slow
+def test_publications_under_load_lose_and_mix_nothing(monkeypatch, capsys):
+    short = ["--rate", "40", "--seconds", "5", "--publications", "3", "--items", "200", "--model", "popularity"]
+    monkeypatch.setattr("sys.argv", ["serve_publications", *short])
+    serve_publications.main()
+    assert "200 requests in 5 s; lost 0, mixed 0; answered by 3 publications" in capsys.readouterr().out
+
+
+def test_a_mixed_and_a_lost_answer_are_counted(capsys):
+    expected = {"one": {"/a": ["i1"]}, "two": {"/a": ["i2"]}}
+    answers = [("/a", "one", ["i1"]), ("/a", "one", ["i2"]), "status 500"]
+    sender = serve_publications.Sender(0, 0, ["/a"], 1.0, 0.0, 1)
+    sender.seconds, sender.late = [0.001, 0.002, 0.003], [0.0]
+    serve_publications.report(answers, [sender], expected, 1.0)
+    assert "lost 1 {'status 500': 1}, mixed 1; answered by 1 publications" in capsys.readouterr().out
 
 
 def test_a_generated_log_is_cut_by_time():

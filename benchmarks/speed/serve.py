@@ -8,12 +8,14 @@ The server is `python -m flows.serve` in a process of its own, on a log drawn he
 that has two publications, or on what a home has published. Each connection is kept open and sends the next request once
 it has its answer, half of them for a user and half for a history of three. At a half of the time the link is swung to
 the other publication, at three quarters back. Every answer is read; one that is not 200, or does not come, is lost. The
-client takes a part of the machine too, so the server alone answers more.
+client takes a part of the machine too, so the server alone answers more. The processor time of an answer is the
+server's in the first half of the time, when it loads no publication.
 """
 
 import argparse
 import http.client
 import json
+import os
 import re
 import subprocess
 import sys
@@ -69,12 +71,19 @@ def asked(home: Home) -> list[str]:
     return paths
 
 
+def processor_seconds(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def loaded(home: Home, connections: int, seconds: float) -> None:
     command = [sys.executable, "-m", "flows.serve", "--dataset", home.dataset, "--home", str(home.root), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         port = int(re.search(r":(\d+)/docs", server.stdout.readline())[1])
         paths, until = asked(home), time.monotonic() + seconds
         clients = [Client(port, paths[place::connections], until) for place in range(connections)]
+        before = processor_seconds(server.pid)
         for client in clients:
             client.start()
         names = [
@@ -83,6 +92,8 @@ def loaded(home: Home, connections: int, seconds: float) -> None:
         ]
         for share, folder in ((0.5, names[-1]), (0.75, names[0])):
             time.sleep(max(0.0, until - (1 - share) * seconds - time.monotonic()))
+            if share == 0.5:
+                answered, used = sum(len(client.seconds) for client in clients), processor_seconds(server.pid) - before
             publications.switch_link(home, folder)
         for client in clients:
             client.join()
@@ -92,6 +103,7 @@ def loaded(home: Home, connections: int, seconds: float) -> None:
     p50, p99 = np.percentile(took, [50, 99]) * 1e3
     print(f"{connections} connections, {seconds:.0f} s: {len(took) / seconds:,.0f} requests a second, p50 {p50:.2f} "
           f"ms, p99 {p99:.2f} ms, longest {took.max() * 1e3:.0f} ms")  # fmt: skip
+    print(f"processor time of an answer: {used / answered * 1e3:.2f} ms")
     print("answered by: " + ", ".join(f"{word} {count:,}" for word, count in answers.most_common()))
     lost = sum(count for word, count in answers.items() if word not in {folder.name for folder in names})
     print(f"lost: {lost}")

@@ -1,31 +1,34 @@
 """The routes of lists: `/recommend`, `/similar`, `/popular`, `/trending` and `/new`."""
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI, HTTPException, Path, Query, Request, Response
+from fastapi import FastAPI, HTTPException, Path, Request, Response
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender
 from oneclass.tasks.recommend.item_lists import ListName
 from oneclass.tasks.serve import answers, paging, schemas
 from oneclass.tasks.serve.observer import Metrics
+from oneclass.tasks.serve.queries import QueryReader
 from oneclass.tasks.serve.reloader import PublicationWatcher
 
-LIST_SUMMARIES: dict[ListName, str] = {
-    "popular": "Items that most users like in the window, for everybody.",
-    "trending": "Items that more users came to like in the window than their past lets expect, for everybody.",
-    "new": "Items whose first event is in the window, the latest first, for everybody.",
-}
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+RECOMMEND = QueryReader(schemas.RecommendQuery)
+SIMILAR = QueryReader(schemas.SimilarQuery)
+ITEM_LIST = QueryReader(schemas.ItemListQuery)
 GONE: dict[int | str, dict[str, Any]] = {410: {"description": "the page is of another publication; start again"}}
 
 
 def add_routes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> None:
     """Add the routes of lists to an application."""
 
-    @app.get("/recommend", response_model=schemas.Answer, responses=GONE)
-    async def recommend(request: Request, query: Annotated[schemas.RecommendQuery, Query()]) -> Any:
+    @app.get("/recommend", response_model=schemas.Answer, responses=GONE, openapi_extra=RECOMMEND.openapi)
+    async def recommend(request: Request) -> Any:
         """The best items for a user of the logs, or for any history, such as item=a&item=b."""
+        query = RECOMMEND.read(request)
         if (query.user is None) == (not query.item):
             raise HTTPException(400, "give `user`, or `item` once for each item of a history")
         shop = watcher.shop
@@ -42,17 +45,18 @@ def add_routes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> N
         """Lists for many users and histories in one request, all of one publication."""
         return await _answer_batch(watcher.shop, batch, metrics)
 
-    @app.get("/similar", response_model=schemas.Answer, responses=GONE)
-    async def similar(request: Request, query: Annotated[schemas.SimilarQuery, Query()]) -> Any:
+    @app.get("/similar", response_model=schemas.Answer, responses=GONE, openapi_extra=SIMILAR.openapi)
+    async def similar(request: Request) -> Any:
         """The items most similar to one."""
+        query = SIMILAR.read(request)
         shop = watcher.shop
         if (known := answers.not_modified(request, shop)) is not None:
             return known
         items, following = paging.cut_page(shop, shop.similar_items(query.item, query.n), query)
         return answers.respond(shop, {**answers.describe(shop), "unknown": [], "next": following}, items)
 
-    def answer_list(request: Request, name: ListName, query: schemas.ItemListQuery) -> Response:
-        shop = watcher.shop
+    def answer_list(request: Request, name: ListName) -> Response:
+        shop, query = watcher.shop, ITEM_LIST.read(request)
         if (known := answers.not_modified(request, shop)) is not None:
             return known
         items = shop.list_items(name, query.n, category=query.category, window_days=query.window_days)
@@ -60,26 +64,25 @@ def add_routes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> N
         fields = {"dataset": shop.dataset, "publication": shop.publication, "next": following}
         return answers.respond(shop, fields, page)
 
-    @app.get("/popular", response_model=schemas.ListAnswer, responses=GONE, description=LIST_SUMMARIES["popular"])
-    async def popular(request: Request, query: Annotated[schemas.ItemListQuery, Query()]) -> Any:
-        return answer_list(request, "popular", query)
+    def get_list(path: str, description: str) -> Callable[[Handler], Handler]:
+        model, extra = schemas.ListAnswer, ITEM_LIST.openapi
+        return app.get(path, response_model=model, responses=GONE, openapi_extra=extra, description=description)
 
-    @app.get("/trending", response_model=schemas.ListAnswer, responses=GONE, description=LIST_SUMMARIES["trending"])
-    async def trending(request: Request, query: Annotated[schemas.ItemListQuery, Query()]) -> Any:
-        return answer_list(request, "trending", query)
+    @get_list("/popular", "Items that most users like in the window, for everybody.")
+    async def popular(request: Request) -> Any:
+        return answer_list(request, "popular")
 
-    @app.get("/new", response_model=schemas.ListAnswer, responses=GONE, description=LIST_SUMMARIES["new"])
-    async def new(request: Request, query: Annotated[schemas.ItemListQuery, Query()]) -> Any:
-        return answer_list(request, "new", query)
+    @get_list("/trending", "Items that more users came to like in the window than their past lets expect.")
+    async def trending(request: Request) -> Any:
+        return answer_list(request, "trending")
 
-    @app.get("/lists/{name}", response_model=schemas.ListAnswer, responses=GONE)
-    async def lists(
-        request: Request,
-        name: Annotated[ListName, Path(description="the list")],
-        query: Annotated[schemas.ItemListQuery, Query()],
-    ) -> Any:
-        """`/popular`, `/trending` or `/new`, under one address."""
-        return answer_list(request, name, query)
+    @get_list("/new", "Items whose first event is in the window, the latest first.")
+    async def new(request: Request) -> Any:
+        return answer_list(request, "new")
+
+    @get_list("/lists/{name}", "`/popular`, `/trending` or `/new`, under one address.")
+    async def lists(request: Request, name: Annotated[ListName, Path(description="the list")]) -> Any:
+        return answer_list(request, name)
 
 
 async def _answer_batch(shop: Recommender, batch: schemas.RecommendBatch, metrics: Metrics) -> Response:
