@@ -91,6 +91,12 @@ select distinct user_id, item_id
 from raw.events
 where list_contains($kinds::varchar[], event)
 
+-- name: rule_categories
+-- rule_categories: one row per item and value of a column with a limit, `most`; `category` numbers the values.
+create or replace temp table rule_categories as
+select *, dense_rank() over (order by name, value)::integer as category
+from incoming
+
 -- name: breaches
 -- One row per listed item of a placement that breaks a rule; of a category with too many items, one row for it.
 insert into rule_breaches
@@ -111,11 +117,15 @@ select 'not_banned', * from listed where list_contains($banned::varchar[], item_
 union all
 select 'pinned_first', * exclude (turn) from pinned where rank <> turn
 union all
-select 'max_per_category', $placement, user_id, name || ' = ' || value, max(rank)
-from listed
-join rule_categories using (item_id)
-group by user_id, name, value, most
-having count(*) > most
+select 'max_per_category', $placement, user_id, name || ' = ' || value, last_rank
+from (
+    select user_id, category, max(rank) as last_rank
+    from listed
+    join rule_categories using (item_id)
+    group by user_id, category, most
+    having count(*) > most
+)
+join (select distinct category, name, value from rule_categories) using (category)
 union all
 select 'few_new', $placement, user_id, null, max(rank)
 from listed
@@ -143,11 +153,11 @@ with listed as (
     order by user_id
     limit $lists
 ), full_categories as (
-    select user_id, name, value
+    select user_id, category
     from listed
     semi join short using (user_id)
     join rule_categories using (item_id)
-    group by user_id, name, value, most
+    group by user_id, category, most
     having count(*) >= most
 ), full_of_new as (
     select user_id
@@ -173,5 +183,5 @@ anti join listed using (user_id, item_id)
 anti join (from rule_histories where not $seen_items or not may_come_again) as histories using (user_id, item_id)
 anti join rule_events using (user_id, item_id)
 anti join (
-    select user_id, item_id from full_categories join rule_categories using (name, value)
+    select user_id, item_id from full_categories join rule_categories using (category)
 ) as full_items using (user_id, item_id)

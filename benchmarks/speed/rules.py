@@ -2,9 +2,10 @@
 
     python -m benchmarks.speed.rules [--items 41000] [--users 8000] [--model wmf] [--repeats 3] [--requests 500]
 
-Draws a log (popularity as in Zipf's law, 30 likes a user) with attributes of items and users, fits the model once, and
-publishes it with and without ten rules in turn, contracts included; the shortest of the repeats counts, and nothing is
-taken over from the publication before. Then asks for 20 items for histories and for users of the log, with rules and a
+Draws a log (popularity as in Zipf's law, 30 likes a user) with attributes of items and users, fits the model and
+random_graph once, and publishes the model, with random_graph as its companion as in a default night, with and without
+ten rules in turn, contracts included; the shortest of the repeats counts, and nothing is taken over from the
+publication before. Then asks for 20 items for histories and for users of the log, with rules and a
 filter, asked before or not, on one thread. Prints both, in seconds that passed and in processor seconds, which a
 busy machine lengthens less, and the load of the machine.
 """
@@ -36,6 +37,7 @@ from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import train
 
 LIKES, WARM = 30, 20
+COMPANION = "random_graph"
 GENRES = [f"genre {number}" for number in range(20)]
 
 
@@ -54,16 +56,11 @@ def main(words: Sequence[str] | None = None) -> None:
         home = Home(Path(folder), "drawn", Limits(threads=given.threads, memory=4 << 30))
         fill_home(home, given.items, given.users)
         matrices_digest = store_all_edges(home, order=False, timed=None)
-        settings = MODELS[given.model].Settings()
-        fit = train(
-            home,
-            "fit",
-            protocol="all_edges",
-            matrices_digest=matrices_digest,
-            model=given.model,
-            settings=settings,
-            seed=0,
-        )
+        edges = {"protocol": "all_edges", "matrices_digest": matrices_digest}
+        digests = {
+            model: train(home, "fit", **edges, model=model, settings=MODELS[model].Settings(), seed=0).digest
+            for model in (given.model, COMPANION)
+        }
         seconds: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
         for repeat in range(-1, given.repeats):  # the first is to warm up
             for with_rules, taken in seconds.items():
@@ -73,7 +70,8 @@ def main(words: Sequence[str] | None = None) -> None:
                     f"{repeat} {with_rules}",
                     PublishSettings(),
                     choice=ChosenModel(given.model, "score"),
-                    model_digest=fit.digest,
+                    model_digest=digests[given.model],
+                    companion=(COMPANION, digests[COMPANION]),
                     matrices_digest=matrices_digest,
                     declared=DeclaredRules(rules=ten_rules(repeat)) if with_rules else DeclaredRules(),
                 )

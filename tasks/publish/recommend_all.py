@@ -7,6 +7,7 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 import polars as pl
+from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.base import Model
@@ -18,6 +19,7 @@ from oneclass.tasks.recommend import companion, like_calibration, new_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.frames import LIKE_COLUMNS
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
+from oneclass.tasks.recommend.new_items import MAX_REASONS
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -25,6 +27,10 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 
 USERS_PER_BATCH = 1 << 12  # if blocks of scores are smaller
+
+Lists = dict[str, np.ndarray]
+"""Lists of users: `user_index` (users,), `item` and `score` (users, n), padded with -1 and -inf, `because` (users, n,
+MAX_REASONS), all by column of the fit, and the columns of `LIKE_COLUMNS`, (users, n), where there are such."""
 
 
 class RecommendationSpec(NamedTuple):
@@ -132,12 +138,15 @@ def recommend_batch(
     """Return the lists of the users in rows [first, end), to whom the selections belong."""
     model, _, split = _load_models_and_split(home, spec)
     end, step = min(end, split.train.shape[0]), model.users_at_once
-    blocks = []
+    lists: dict[str | None, list[Lists]] = {}
     for start in range(first, end, step):
         stop = min(start + step, end)
         selected = _select_rows(selections, slice(start - first, stop - first))
-        blocks += _recommend_rows(home, spec, np.arange(start, stop, dtype=np.int32), selected)
-    return pl.concat(blocks)
+        rows = np.arange(start, stop, dtype=np.int32)
+        for placement, block in _recommend_rows(home, spec, rows, selected):
+            lists.setdefault(placement, []).append(block)
+    is_new = model.item_degrees == 0
+    return pl.concat(_build_frame(placement, blocks, split.items, is_new) for placement, blocks in lists.items())
 
 
 def _select_rows(selections: ListSelections | None, rows: slice) -> ListSelections | None:
@@ -164,15 +173,15 @@ def _load_models_and_split(
 
 def _recommend_rows(
     home: Home, spec: RecommendationSpec, rows: np.ndarray, selections: ListSelections | None
-) -> Iterator[pl.DataFrame]:
-    """Yield the lists of a block of users, one frame for each placement."""
+) -> Iterator[tuple[str | None, Lists]]:
+    """Yield the lists of a block of users, those of one placement after another."""
     model, beside, split = _load_models_and_split(home, spec)
     histories = split.histories[rows]
     if selections is None:
         ids, values = model.recommend(
             histories, spec.top_n, users=rows, score=spec.score, exclude_seen=spec.exclude_seen
         )
-        yield _build_frame(model, beside, split, rows, None, ids, values)
+        yield None, _describe_lists(model, beside, histories, rows, ids, values)
         return
     scores = model.scores(histories, users=rows, score=spec.score)
     for placement, selection in selections.items():
@@ -180,47 +189,50 @@ def _recommend_rows(
             vectors = None if selection.diversity is None else _load_vectors(home, spec.matrices_digest)
             placed = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
             ids, values = select_lists(placed, histories, selection, vectors)
-        yield _build_frame(model, beside, split, rows, placement, ids, values)
+        yield placement, _describe_lists(model, beside, histories, rows, ids, values)
 
 
-def _build_frame(
+def _describe_lists(
     model: Model,
     beside: Companion | None,
-    split: matrices.SplitMatrices,
+    histories: csr_matrix,
     rows: np.ndarray,
-    placement: str | None,
     ids: np.ndarray,
     values: np.ndarray,
-) -> pl.DataFrame:
-    """Return one row per user and rank of the lists of a block of users."""
-    user, rank = np.nonzero(ids >= 0)
+) -> Lists:
+    """Return the lists of a block of users with how sure each like is, and why the items are listed."""
     with kernel_threads(model.threads):
-        found = describe_items(model, beside, split.histories[rows], rows, ids, explain=model.explains_cheaply)
-    likes = {
-        f"{prefix}{name}": None if part is None else part[user, rank].astype(np.float64)
-        for prefix, like in (("", found.like), ("explicit_", found.explicit_like))
-        for name, part in zip(LIKE_COLUMNS, like or (None, None), strict=True)
-    }
+        found = describe_items(model, beside, histories, rows, ids, explain=model.explains_cheaply)
+    because = np.full((*ids.shape, MAX_REASONS), -1, dtype=np.int32) if found.because is None else found.because
+    lists = {"user_index": rows, "item": ids, "score": values, "because": because}
+    for prefix, like in (("", found.like), ("explicit_", found.explicit_like)):
+        if like is not None:
+            lists |= {f"{prefix}{name}": part for name, part in zip(LIKE_COLUMNS, like, strict=True)}
+    return lists
+
+
+def _build_frame(placement: str | None, blocks: list[Lists], items: np.ndarray, is_new: np.ndarray) -> pl.DataFrame:
+    """Return one row per user and rank of the lists of a placement, an item by its index."""
+    lists = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    user, rank = np.nonzero(lists["item"] >= 0)
+    columns = lists["item"][user, rank]
+    likes = [f"{prefix}{name}" for prefix in ("", "explicit_") for name in LIKE_COLUMNS]
     return pl.DataFrame(
         {
             "placement": placement,
-            "user_index": rows[user],
-            "item_index": split.items[ids[user, rank]],
+            "user_index": lists["user_index"][user],
+            "item_index": items[columns],
             "rank": (rank + 1).astype(np.int32),
-            "score": values[user, rank].astype(np.float64),
-            "is_new": (model.item_degrees == 0)[ids[user, rank]],
-            "because": None if found.because is None else _build_lists(split.items, found.because[user, rank]),
-            **likes,
+            "score": lists["score"][user, rank].astype(np.float64),
+            "is_new": is_new[columns],
+            "because": _build_reasons(items, lists["because"][user, rank]),
+            **{name: lists[name][user, rank].astype(np.float64) if name in lists else None for name in likes},
         },
-        schema_overrides={
-            "placement": pl.String,
-            "because": pl.List(pl.Int32),
-            **dict.fromkeys(likes, pl.Float64),
-        },
+        schema_overrides={"placement": pl.String, **dict.fromkeys(likes, pl.Float64)},
     )
 
 
-def _build_lists(items: np.ndarray, columns: np.ndarray) -> pl.Series:
+def _build_reasons(items: np.ndarray, columns: np.ndarray) -> pl.Series:
     """Return lists of items by columns that are padded with -1; null without any."""
     indices = pl.Series(np.where(columns >= 0, items[columns], -1).astype(np.int32).ravel())
     lists = indices.replace(-1, None).reshape(columns.shape).arr.to_list().list.drop_nulls()

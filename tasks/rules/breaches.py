@@ -70,5 +70,5 @@ def _store_categories(connection: duckdb.DuckDBPyConnection, limits: dict[str, i
         values = values.explode("value") if kinds[name] == "texts" else values
         parts.append(values.drop_nulls().unique().with_columns(pl.lit(most, pl.Int64).alias("most")))
     connection.register("incoming", pl.concat(parts))
-    connection.execute("create or replace temp table rule_categories as from incoming")
+    connection.execute(sql.statement("rules/rule_categories"))
     connection.unregister("incoming")

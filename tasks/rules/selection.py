@@ -190,26 +190,14 @@ def select_lists(
         histories: (block, items).
         vectors: of the items, `models.reranking.project_items`; needed if the selection has a `diversity`.
     """
-    indptr, indices = np.zeros(len(scores) + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
-    if selection.exclude_seen:
-        indptr, indices = histories.indptr, histories.indices
+    seen = histories if selection.exclude_seen else csr_matrix(histories.shape, dtype=bool)
     if selection.excluded is not None:
-        indptr, indices = _unite_rows(indptr, indices, selection.excluded, scores.shape[1])
-    arguments = scores, indptr, indices, selection.sets, selection.constraints, selection.n
+        seen = seen.astype(bool) + selection.excluded  # the union of the patterns
+    arguments = scores, seen.indptr, seen.indices, selection.sets, selection.constraints, selection.n
     if selection.diversity is None:
         return select_top_items(*arguments)
     assert vectors is not None
     return select_diverse_items(*arguments, vectors=vectors, strength=selection.diversity)
-
-
-def _unite_rows(
-    indptr: np.ndarray, indices: np.ndarray, other: csr_matrix, width: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the union of the rows of two patterns, with sorted columns."""
-    rows = np.arange(len(indptr) - 1)
-    own = np.repeat(rows * width, np.diff(indptr)) + indices
-    keys = np.union1d(own, np.repeat(rows * width, np.diff(other.indptr)) + other.indices)
-    return np.searchsorted(keys, np.arange(len(indptr)) * width), keys % width
 
 
 class Selector:
@@ -222,9 +210,9 @@ class Selector:
             max_new: how many items of a list may be new, liked by nobody; None for any number.
         """
         self.compiled, self._catalogue = compiled, catalogue
-        columns = {item_id: column for column, item_id in enumerate(catalogue.item_ids)}
-        eligible = np.ones(len(columns), dtype=bool)
-        eligible[_find_columns(compiled.rules.banned, columns)] = False
+        item_ids = catalogue.item_ids
+        eligible = np.ones(len(item_ids), dtype=bool)
+        eligible[_find_columns(compiled.rules.banned, item_ids)] = False
         for condition in compiled.conditions:
             if not condition.user_columns:
                 eligible &= condition.evaluate(catalogue.items, {}).to_numpy()
@@ -232,11 +220,11 @@ class Selector:
         if max_new == 0:
             eligible &= ~is_new
         self._eligible = eligible
-        self._item_boosts = np.zeros(len(columns))
+        self._item_boosts = np.zeros(len(item_ids))
         for condition, by in compiled.boosts:
             if not condition.user_columns:
                 self._item_boosts[condition.evaluate(catalogue.items, {}).to_numpy()] += by
-        self._pinned = _find_columns(compiled.rules.pinned, columns)
+        self._pinned = _find_columns(compiled.rules.pinned, item_ids)
         self._max_new = max_new if is_new.any() else None
         self._start_cache()
 
@@ -320,10 +308,11 @@ def restrict(constraints: Constraints, allowed: np.ndarray) -> Constraints:
     return dataclasses.replace(constraints, eligible=constraints.eligible & allowed)
 
 
-def _find_columns(item_ids: Iterable[str], columns: Mapping[str, int]) -> np.ndarray:
-    """Return int32, the columns of the known ids, in their order and once each."""
-    known = dict.fromkeys(columns[item_id] for item_id in item_ids if item_id in columns)
-    return np.array(list(known), dtype=np.int32)
+def _find_columns(wanted: Sequence[str], item_ids: pl.Series) -> np.ndarray:
+    """Return int32, the columns of the wanted ids that are known, in their order and once each."""
+    places = {item_id: place for place, item_id in enumerate(dict.fromkeys(wanted))}
+    found = item_ids.is_in(list(places)).arg_true().to_list()
+    return np.array(sorted(found, key=lambda column: places[item_ids[column]]), dtype=np.int32)
 
 
 def _index_categories(items: pl.DataFrame, limits: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
