@@ -29,7 +29,7 @@ from oneclass.models.reranking import METHODS, project_items, rerank, unit_rows
 
 CANDIDATES, LENGTH, MIN_LIKES = 100, 20, 5
 HELD_OUT_SHARE = 0.2
-STRENGTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+STRENGTHS = tuple(step / 20 for step in range(1, 20))
 AIM_SIMILARITY_LOST, AIM_NDCG_LOST = 0.25, 0.01
 USERS_PER_BLOCK = 250
 GOWALLA_SHARE = 10

@@ -1,4 +1,4 @@
-"""Re-ranking of candidates for variety: `rerank` picks lists by maximal marginal relevance or a determinantal process.
+"""Re-ranking of candidates for variety: `rerank` picks lists by one of three `METHODS`.
 
 `vectors` gives items unit vectors whose products are their similarities.
 """

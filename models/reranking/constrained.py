@@ -21,7 +21,7 @@ def select_diverse_items(
     vectors: np.ndarray,
     strength: float,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pick n items for each user by the determinantal process, under constraints.
+    """Pick n items for each user by max-sum diversification, under constraints.
 
     The CANDIDATES_PER_PLACE * n best items, boosts included, are put in the order of the picks. `select_top_items`
     follows this order, and then the other items, so that pins and limits hold, and a list is short only if nothing that
@@ -45,7 +45,8 @@ def select_diverse_items(
         )
     candidates, values = select_top_items(scores, indptr, indices, sets, plain, CANDIDATES_PER_PLACE * n)
     candidates = np.where(np.isfinite(values), candidates, -1)
-    picks = rerank(candidates, values, vectors, candidates.shape[1], strength=strength, method="dpp")
+    every = candidates.shape[1]
+    picks = rerank(candidates, values, vectors, n, strength=strength, method="max_sum", picks=every)
     users, places = np.nonzero(picks >= 0)
     in_order = scores - scores.max(axis=1, keepdims=True) - 1  # of the others, all below zero
     in_order[users, candidates[users, picks[users, places]]] = picks.shape[1] - places

@@ -1,13 +1,14 @@
-"""Two greedy re-rankers that trade relevance against the similarity of the items within a list.
+"""Three greedy re-rankers that trade relevance against the similarity of the items within a list.
 
 Carbonell, J. and Goldstein, J. (1998): The use of MMR, diversity-based reranking for reordering documents and producing
 summaries. SIGIR 1998, 335-336.
 Chen, L., Zhang, G. and Zhou, E. (2018): Fast greedy MAP inference for determinantal point process to improve
 recommendation diversity. NeurIPS 2018.
+Gollapudi, S. and Sharma, A. (2009): An axiomatic approach for result diversification. WWW 2009, 381-390.
 
 A user's candidates i have scores s_i and unit vectors v_i. The relevance is r_i = (s_i - min s) / (max s - min s) over
 the candidates, so that a strength means the same for every user and model; s(i, j) = (1 + v_i . v_j) / 2 is the
-similarity, and t in [0, 1] the strength. At t = 0 both keep the order of the scores. Ties go to the candidate that
+similarity, and t in [0, 1] the strength. At t = 0 all keep the order of the scores. Ties go to the candidate that
 comes first. A list shows what is picked in the order of the scores: that costs no variety and least accuracy.
 
 `mmr` picks in turn the candidate of the largest
@@ -28,6 +29,13 @@ the Cholesky factor. Picking j appends to every other c_i
 
 so a list of n out of N candidates costs O(n^2 N) instead of a determinant for each. d_i^2 is kept above MIN_GAIN: a
 candidate that the picked ones span (a duplicate) comes last, by relevance.
+
+`max_sum` picks in turn the candidate of the largest
+
+    (1 - t) r_i - 2t / (n - 1) sum_{j in S} v_i . v_j
+
+(max-sum diversification, greedily; a list of n then trades its mean relevance against its mean product of two vectors,
+each of n (n - 1) / 2 pairs).
 """
 
 from typing import Literal, get_args
@@ -35,13 +43,21 @@ from typing import Literal, get_args
 import numpy as np
 from numba import njit, prange
 
-Method = Literal["mmr", "dpp"]
+Method = Literal["mmr", "dpp", "max_sum"]
 METHODS: tuple[Method, ...] = get_args(Method)
+MMR, DPP = METHODS.index("mmr"), METHODS.index("dpp")  # numba reads no strings quickly
 MIN_GAIN = 1e-6
 
 
 def rerank(
-    candidates: np.ndarray, scores: np.ndarray, vectors: np.ndarray, n: int, *, strength: float, method: Method
+    candidates: np.ndarray,
+    scores: np.ndarray,
+    vectors: np.ndarray,
+    n: int,
+    *,
+    strength: float,
+    method: Method,
+    picks: int | None = None,
 ) -> np.ndarray:
     """Pick n candidates for each user, for relevance and variety.
 
@@ -51,34 +67,39 @@ def rerank(
         vectors: float32 (items, K), rows of length 1 or 0 (`models.reranking.vectors`).
         n: length of the lists.
         strength: t, from 0 (the order of the scores) to 1 (variety alone).
+        picks: how many to pick, n by default; more put candidates for a list of n in order.
 
     Returns:
-        int64 (block, n): positions among the user's candidates in the order of the picks; -1 where there are no more.
+        int64 (block, picks): positions among the user's candidates, in the order of the picks; -1 where there are no
+        more.
     """
-    picked = np.full((len(candidates), n), -1, dtype=np.int64)
+    picked = np.full((len(candidates), n if picks is None else picks), -1, dtype=np.int64)
     _rerank_rows(
         np.ascontiguousarray(candidates, dtype=np.int32),
         np.ascontiguousarray(scores, dtype=np.float32),
         np.ascontiguousarray(vectors, dtype=np.float32),
         float(strength),
-        method == "dpp",
+        METHODS.index(method),
+        n,
         picked,
     )
     return picked
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _rerank_rows(candidates, scores, vectors, strength, is_dpp, picked):
+def _rerank_rows(candidates, scores, vectors, strength, method, n, picked):
     for user in prange(len(candidates)):
         count = 0
         while count < candidates.shape[1] and candidates[user, count] >= 0:
             count += 1
         relevance = scale_relevance(scores[user, :count])
         columns = candidates[user, :count]
-        if is_dpp:
+        if method == MMR:
+            _pick_marginal(columns, relevance, vectors, strength, picked[user])
+        elif method == DPP:
             _pick_determinantal(columns, relevance, vectors, strength, picked[user])
         else:
-            _pick_marginal(columns, relevance, vectors, strength, picked[user])
+            _pick_max_sum(columns, relevance, vectors, strength, n, picked[user])
 
 
 @njit(cache=True, nogil=True)
@@ -144,3 +165,19 @@ def _pick_determinantal(columns, relevance, vectors, strength, picked):
                 step = (similarity(vectors, columns[best], columns[place]) - product) / root
                 factor[place, rank] = step
                 gains[place] -= step * step
+
+
+@njit(cache=True, nogil=True)
+def _pick_max_sum(columns, relevance, vectors, strength, n, picked):
+    count, weight = len(columns), 2.0 * strength / max(n - 1, 1)
+    sums, is_left = np.zeros(count), np.ones(count, dtype=np.bool_)
+    for rank in range(min(len(picked), count)):
+        best, best_value = -1, -np.inf
+        for place in range(count):
+            value = (1.0 - strength) * relevance[place] - weight * sums[place]
+            if is_left[place] and value > best_value:
+                best, best_value = place, value
+        picked[rank], is_left[best] = best, False
+        for place in range(count):
+            if is_left[place]:
+                sums[place] += 2.0 * similarity(vectors, columns[best], columns[place]) - 1.0

@@ -49,7 +49,20 @@ def pick_determinantal(relevance, table, n, strength):
     return picked
 
 
-ORACLES = {"mmr": pick_marginal, "dpp": pick_determinantal}
+def pick_max_sum(relevance, table, n, strength):
+    """Max-sum diversification by its definition; the products of the vectors are 2 s - 1."""
+    picked, left = [], list(range(len(relevance)))
+    while left and len(picked) < n:
+        sums = [sum(2 * table[i, j] - 1 for j in picked) for i in left]
+        values = [
+            (1 - strength) * relevance[i] - 2 * strength * total / max(n - 1, 1)
+            for i, total in zip(left, sums, strict=True)
+        ]
+        picked.append(left.pop(int(np.argmax(values))))
+    return picked
+
+
+ORACLES = {"mmr": pick_marginal, "dpp": pick_determinantal, "max_sum": pick_max_sum}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -57,10 +70,18 @@ ORACLES = {"mmr": pick_marginal, "dpp": pick_determinantal}
 def test_lists_are_those_of_the_definition(method, strength):
     for seed in range(4):
         ids, scores, vectors = draw(seed)
-        expected = [ORACLES[method](scale(scores[u]), similarities(vectors, ids[u]), 12, strength) for u in range(6)]
         for n in (1, 2, 3, 5, 8, 12):
-            picked = rerank(ids, scores, vectors, n, strength=strength, method=method)
-            assert picked.tolist() == [row[:n] for row in expected]
+            tables = [similarities(vectors, ids[user]) for user in range(6)]
+            expected = [ORACLES[method](scale(scores[u]), tables[u], n, strength) for u in range(6)]
+            assert rerank(ids, scores, vectors, n, strength=strength, method=method).tolist() == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_more_picks_go_on_behind_the_list(method):
+    ids, scores, vectors = draw(4)
+    picked = rerank(ids, scores, vectors, 8, strength=0.5, method=method, picks=25)
+    assert (picked[:, :8] == rerank(ids, scores, vectors, 8, strength=0.5, method=method)).all()
+    assert (np.sort(picked, axis=1) == np.arange(25)).all()
 
 
 @pytest.mark.parametrize("method", METHODS)
