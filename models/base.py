@@ -16,21 +16,20 @@ from oneclass.models.estimator import Estimator, SettingsT, show_progress
 from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
 from oneclass.models.inference_cache import InferenceCache
 from oneclass.models.memory_estimates import LogSize
-from oneclass.models.numerics.matmul import dense_times, normalize_columns
-from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.top_k import top_items
 from oneclass.models.numerics.validation import (
     check_interactions,
     count_item_degrees,
     drop_unknown_entries,
-    single_item_histories,
 )
+from oneclass.models.predictor import Predictor
 
 if TYPE_CHECKING:
     from oneclass.models.negatives.distributions import NegativeDistribution
 
+INTERACTIONS = "interactions"  # folder of a saved model with the ids
 
-class Model(Estimator[SettingsT], NewItemScorer, InferenceCache, ABC):
+
+class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC):
     """An estimator for one-class data. Scoring by a loaded model is thread-safe.
 
     Attributes:
@@ -104,12 +103,13 @@ class Model(Estimator[SettingsT], NewItemScorer, InferenceCache, ABC):
         """Estimate the CPU seconds of a fit with the default settings, to compare models on one log."""
         return cls.edge_seconds * log.edges
 
-    def fit(self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS, *, progress: bool = False) -> Self:
+    def fit(self, interactions: Any, options: FitOptions = DEFAULT_OPTIONS, *, progress: bool = False) -> Self:
         """Fit on the observed graph G, replacing an earlier fit of this model.
 
         Args:
             interactions: (users, items) CSR with sorted, unique column indices; a stored entry is an edge,
-                its value the number of events (models of binary data read the pattern only).
+                its value the number of events (models of binary data read the pattern only). Or `oneclass.Interactions`
+                or what it reads, such as a frame; the model then also answers by ids.
             options: the warm start, the validation users, the checkpoint folder, and the callback after every epoch.
             progress: draw a bar that moves after every epoch, in a terminal or a notebook.
 
@@ -118,6 +118,7 @@ class Model(Estimator[SettingsT], NewItemScorer, InferenceCache, ABC):
             ValueError: the matrix has no edge, unsorted or duplicate columns, a value that is not a positive finite
                 number, or a shape that the model cannot take; or the options do not match the model or the matrix.
         """
+        interactions, options = self._read_interactions(interactions, options)
         degrees, self._cache = self._degrees(interactions, options), None
         self.check_options(interactions.shape, options)
         self.item_degrees, self.item_features, self._cold = degrees, options.item_features, None
@@ -195,32 +196,6 @@ class Model(Estimator[SettingsT], NewItemScorer, InferenceCache, ABC):
         for score, scores in zip(self.score_names, self._iterate_scores(histories, users), strict=True):
             yield score, self._complete_scores(scores, histories, users)
 
-    def recommend(
-        self,
-        histories: csr_matrix,
-        n: int,
-        *,
-        users: np.ndarray | None = None,
-        score: str | None = None,
-        exclude_seen: bool = True,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Recommend the n best items for each user.
-
-        Args:
-            histories, users, score: as in `scores`.
-            exclude_seen: whether to leave out the items of the history.
-
-        Returns:
-            (ids, scores): int32 and float32, (block, n), best first. Of equal scores the lower id comes first. If fewer
-            than n items are left, the rest has id -1 and score -inf.
-        """
-        scores = self.scores(histories, users=users, score=score)
-        indptr, seen = histories.indptr, histories.indices
-        if not exclude_seen:
-            indptr, seen = np.zeros_like(indptr), seen[:0]
-        with kernel_threads(self.threads):
-            return top_items(scores, indptr, seen, n)
-
     @classmethod
     def component_settings(cls, settings: Any) -> "list[type[Model]]":
         """Return the estimators of the model's components, if it is a combination of others.
@@ -229,21 +204,6 @@ class Model(Estimator[SettingsT], NewItemScorer, InferenceCache, ABC):
             ValueError: a component is unknown, or does not go into a combination.
         """
         return []
-
-    def like(
-        self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the mean and standard deviation of the like probability; None if the model has no such probability.
-
-        Args:
-            histories: as in `scores`.
-            users: as in `scores`.
-            items: (n,) columns for all users, or (block, n) columns for each user, padded with -1; all by default.
-
-        Returns:
-            float32 (block, n) each; NaN for an item of -1.
-        """
-        return None
 
     @property
     def explains_cheaply(self) -> bool:
@@ -264,33 +224,6 @@ class Model(Estimator[SettingsT], NewItemScorer, InferenceCache, ABC):
         """
         return None
 
-    def item_vectors(self) -> np.ndarray | None:
-        """Return the items' factors, float32 (items, K); None if the model has none."""
-        return None
-
-    def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Find the n items most similar to each, by the cosine of their vectors.
-
-        A model without `item_vectors` uses the scores of a history of that one item: the weights of an item-item model.
-
-        Args:
-            items: int (block,), columns.
-
-        Returns:
-            (ids, similarities): int32 and float32, (block, n), as `recommend` gives them.
-
-        Raises:
-            ValueError: the model has no similarities between items.
-        """
-        alone = single_item_histories(items, self.item_count)
-        with kernel_threads(self.threads):
-            if (vectors := self.item_vectors()) is None:
-                scores = self.scores(alone)
-            else:
-                columns = self.cached("unit vectors", lambda: normalize_columns(vectors))
-                scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
-            return top_items(scores, alone.indptr, alone.indices, n)
-
     def negative_distribution(self) -> "NegativeDistribution | None":
         """Return the distribution of the sampled negatives behind `like`; None if the model has no `like` or samples
         none.
@@ -308,6 +241,8 @@ class Model(Estimator[SettingsT], NewItemScorer, InferenceCache, ABC):
         for name, array in {"item_degrees": item_degrees, **self._feature_arrays(), **self._arrays()}.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
         given, resolved = (settings.model_dump(mode="json") for settings in (self.settings, self.params))
+        if self.interactions is not None:
+            self.interactions.save(folder / INTERACTIONS)
         description = {"model": self.name, "seed": self.seed, "settings": given, "resolved": resolved}
         (folder / "settings.json").write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
 
@@ -334,6 +269,7 @@ class Model(Estimator[SettingsT], NewItemScorer, InferenceCache, ABC):
         model.item_degrees = arrays.pop("item_degrees")
         model._restore_features(arrays)
         model._restore(arrays)
+        model._restore_interactions(folder / INTERACTIONS)
         model._cache = {}
         return model
 

@@ -49,7 +49,7 @@ class Popularity(Model[PopularitySettings]):
         """Return the sizes of blocks whose edges are counted."""
         return Sizes(24, 0, 8 * items, here=8 * items, call=0) if settings.blocks > 1 else None
 
-    def similar_items(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def _similar_columns(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Raise: the model knows only the items' degrees."""
         raise ValueError("popularity has no similarities between items; publish another model")
 

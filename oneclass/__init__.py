@@ -5,7 +5,8 @@ import oneclass
 shop = oneclass.load("var", "shop")             # what a run published, without Prefect
 shop.recommend(["sku-1", "sku-9"], n=20)
 
-model = oneclass.WMF(seed=0).fit(interactions)  # any estimator, on a users x items CSR matrix
+model = oneclass.WMF(factors=64, seed=1).fit(frame)  # any estimator, on a frame, Interactions or a CSR matrix
+model.recommend(users=["ann"], n=20)
 
 Nothing is imported before it is used.
 """
@@ -15,6 +16,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from oneclass.interactions import Interactions
     from oneclass.models.autoencoders.cdae import CDAE
     from oneclass.models.autoencoders.mult_dae import MultDAE
     from oneclass.models.autoencoders.mult_vae import MultVAE
@@ -50,6 +52,7 @@ __all__ = [
     "BinaryMatrix",
     "Blend",
     "GraphFilter",
+    "Interactions",
     "ItemKNN",
     "MRFDense",
     "MRFSparse",
@@ -67,6 +70,7 @@ __all__ = [
 ]
 
 MODULES = {
+    "oneclass.interactions": ["Interactions"],
     "oneclass.models.autoencoders.cdae": ["CDAE"],
     "oneclass.models.autoencoders.mult_dae": ["MultDAE"],
     "oneclass.models.autoencoders.mult_vae": ["MultVAE"],

@@ -27,6 +27,7 @@ BESIDE_THEM = {
     "inference_cache",
     "memory_estimates",
     "numba_cache",
+    "predictor",
     "registry",
     "settings",
 }

@@ -73,7 +73,7 @@ class CDAE(Autoencoder[CDAESettings]):
         >>> from scipy.sparse import csr_matrix
         >>> from oneclass import CDAE
         >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = CDAE(CDAE.Settings(hidden=8, epochs=100, batch_users=20, learning_rate=0.02)).fit(csr_matrix(taste))
+        >>> model = CDAE(hidden=8, epochs=100, batch_users=20, learning_rate=0.02).fit(csr_matrix(taste))
         >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
         >>> ids.tolist()
         [[4]]

@@ -64,7 +64,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         >>> from scipy.sparse import csr_matrix
         >>> from oneclass import BinaryMatrix
         >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = BinaryMatrix(BinaryMatrix.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> model = BinaryMatrix(factors=4).fit(csr_matrix(taste))
         >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
         >>> ids.tolist()
         [[4]]
@@ -119,7 +119,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
             )
         return users
 
-    def like(
+    def _like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability that x_ij is one, and its uncertainty (`Model.like`).

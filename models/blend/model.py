@@ -88,7 +88,7 @@ class Blend(Model[BlendSettings]):
         >>> from oneclass import Blend
         >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
         >>> components = [{"model": "mrf_dense", "weight": 2.0}, {"model": "wmf", "settings": {"factors": 4}}]
-        >>> model = Blend(Blend.Settings(components=components)).fit(csr_matrix(taste))
+        >>> model = Blend(components=components).fit(csr_matrix(taste))
         >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
         >>> ids.tolist()
         [[4]]

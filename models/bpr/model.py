@@ -205,7 +205,7 @@ class BPRUniform(BPR):
         >>> from scipy.sparse import csr_matrix
         >>> from oneclass import BPRUniform
         >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = BPRUniform(BPRUniform.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> model = BPRUniform(factors=4).fit(csr_matrix(taste))
         >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
         >>> ids.tolist()
         [[4]]
@@ -230,7 +230,7 @@ class BPRPopularity(BPR):
         >>> from scipy.sparse import csr_matrix
         >>> from oneclass import BPRPopularity
         >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = BPRPopularity(BPRPopularity.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> model = BPRPopularity(factors=4).fit(csr_matrix(taste))
         >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
         >>> ids.tolist()
         [[4]]

@@ -149,7 +149,7 @@ class HPF(Model[HPFSettings]):
         >>> from scipy.sparse import csr_matrix
         >>> from oneclass import HPF
         >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = HPF(HPF.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> model = HPF(factors=4).fit(csr_matrix(taste))
         >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
         >>> ids.tolist()
         [[4]]

@@ -113,7 +113,7 @@ class MRFSparse(Model[MRFSparseSettings]):
         >>> from scipy.sparse import csr_matrix
         >>> from oneclass import MRFSparse
         >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = MRFSparse(MRFSparse.Settings(density=0.5)).fit(csr_matrix(taste))
+        >>> model = MRFSparse(density=0.5).fit(csr_matrix(taste))
         >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
         >>> ids.tolist()
         [[4]]

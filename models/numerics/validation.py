@@ -7,6 +7,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.sequential_histories import copy_order, with_recency_ranks
 
+MIN_IDS, MIN_ID_SHARE = 10, 0.9  # different numbers in a column of ids, and the share of entries above 0
 ENTRIES_PER_CHUNK = 1 << 23  # entries that are counted together, 64 MB
 
 
@@ -19,7 +20,26 @@ def check_interactions(interactions: csr_matrix) -> csr_matrix:
     check_matrix_type(interactions, "interactions")
     check_entries(interactions, "interactions")
     check_edges(interactions)
+    refuse_id_pairs(interactions)
     return interactions
+
+
+def refuse_id_pairs(matrix: csr_matrix) -> None:
+    """Refuse rows of (user, item) pairs where a users x items matrix belongs: two or three columns of large numbers.
+
+    Raises:
+        ValueError: almost all entries are whole numbers above 0, and both columns have many different ones.
+    """
+    if matrix.shape[1] not in (2, 3) or matrix.nnz < MIN_ID_SHARE * matrix.shape[0] * 2 or matrix.shape[0] < MIN_IDS:
+        return
+    pairs = matrix[:, :2].toarray()
+    different = min(len(np.unique(column)) for column in pairs.T)
+    if different >= MIN_IDS and (pairs == np.round(pairs)).all() and (pairs > 0).mean() >= MIN_ID_SHARE:
+        raise ValueError(
+            f"interactions: {matrix.shape[0]} rows of {matrix.shape[1]} large numbers look like pairs of ids, and a "
+            f"model would take them for counts of {matrix.shape[1]} items; give oneclass.Interactions(list of (user, "
+            "item) tuples), or a frame with the columns user_id and item_id"
+        )
 
 
 def check_edges(interactions: csr_matrix) -> None:

@@ -60,7 +60,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         >>> from scipy.sparse import csr_matrix
         >>> from oneclass import PairedSymbols
         >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = PairedSymbols(PairedSymbols.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> model = PairedSymbols(factors=4).fit(csr_matrix(taste))
         >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
         >>> ids.tolist()
         [[4]]
@@ -92,7 +92,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
             )
         return users.rows
 
-    def like(
+    def _like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability sigma(a_ij) that a selected pair is seen, and its uncertainty (`Model.like`).

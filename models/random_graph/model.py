@@ -84,7 +84,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         >>> from scipy.sparse import csr_matrix
         >>> from oneclass import RandomGraph
         >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = RandomGraph(RandomGraph.Settings(factors=4)).fit(csr_matrix(taste))
+        >>> model = RandomGraph(factors=4).fit(csr_matrix(taste))
         >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
         >>> ids.tolist()
         [[4]]
@@ -227,7 +227,7 @@ class RandomGraph(Model[RandomGraphSettings]):
             )
         return users
 
-    def like(
+    def _like(
         self, histories: csr_matrix, *, users: np.ndarray | None = None, items: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability that a user likes an item once it is considered, and its uncertainty (`Model.like`).

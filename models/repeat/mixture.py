@@ -90,7 +90,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         >>> from scipy.sparse import csr_matrix
         >>> from oneclass import RepeatMixture
         >>> plays = csr_matrix(np.kron(np.eye(2), np.ones((10, 5))) * np.arange(1, 11))
-        >>> model = RepeatMixture(RepeatMixture.Settings(component="mrf_dense")).fit(plays)
+        >>> model = RepeatMixture(component="mrf_dense").fit(plays)
         >>> np.argsort(-model.scores(plays[:1]))[0, :2].tolist()
         [4, 3]
     """

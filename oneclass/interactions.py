@@ -1,0 +1,331 @@
+"""Interactions: what users did with items by their ids, as the estimators and the evaluation take it."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix, issparse, vstack
+
+from oneclass.models.attributes.encoder import FeatureEncoder
+from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
+from oneclass.models.numerics.validation import refuse_id_pairs
+from oneclass.tables import check_ids, read_events, read_frame
+
+SHOWN_IDS = 3  # in an error
+
+
+class Interactions:
+    """Events of users and items by their ids, and the users x items matrix of them.
+
+    Attributes:
+        events: a row for each event, in the order given: `user_id`, `item_id`, and `weight` and `time` if known.
+        user_ids, item_ids: the ids of the rows and columns of `matrix`, ascending, or as `from_matrix` got them.
+        users, items: the tables of attributes, or None.
+
+    Example:
+        >>> import oneclass
+        >>> likes = oneclass.Interactions([("ann", "tea"), ("ann", "milk"), ("bob", "tea"), ("cid", "milk")])
+        >>> likes
+        Interactions(3 users x 2 items, 4 events)
+        >>> likes.matrix.toarray().tolist()
+        [[1.0, 1.0], [0.0, 1.0], [1.0, 0.0]]
+        >>> oneclass.Popularity().fit(likes).recommend(users=["bob"], n=1)["item_id"].to_list()
+        ['milk']
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        weight: str | None = None,
+        time: str | None = None,
+        users: Any = None,
+        items: Any = None,
+    ) -> None:
+        """Read interactions.
+
+        Args:
+            data: a frame of Polars, pandas, Arrow or DuckDB, a mapping of columns, the path of a log or paths, which
+                are read as a run reads them, tuples `(user, item)`, `(user, item, weight)` or `(user, item, weight,
+                time)`, or a users x items matrix, sparse or dense, whose ids are the row and column numbers.
+            user, item, weight, time: names of columns; by default the usual ones, of weights `weight` or `count`.
+                Without weights each row weighs 1. The weights of a pair add up. Times without a zone are in UTC, and
+                numbers are seconds since 1970.
+            users, items: attributes, frames with a row for each id and a column named as `user_id` or `item_id` are.
+                Texts become categories, lists of texts several categories, and numbers are numbers.
+
+        Raises:
+            TypeError: `data` is of another type.
+            ValueError: a column is not found, an id is missing, a weight is not positive, or `data` is a matrix of
+                pairs of ids.
+            FileNotFoundError: a file does not exist.
+        """
+        if issparse(data) or isinstance(data, np.ndarray):
+            events, ids = _read_matrix(data)
+        else:
+            events = read_events(data, {"user": user, "item": item, "weight": weight, "time": time})
+            ids = tuple(events[name].unique().sort() for name in ("user_id", "item_id"))
+        self.events = events
+        self.user_ids, self.item_ids = ids
+        self.users, self.items = _read_attributes(users, "user", user), _read_attributes(items, "item", item)
+
+    @classmethod
+    def from_matrix(
+        cls, matrix: Any, user_ids: Iterable | None = None, item_ids: Iterable | None = None, **tables: Any
+    ) -> Self:
+        """Name the rows and columns of a users x items matrix, whose entries are weights.
+
+        Args:
+            user_ids, item_ids: ids in the order of the rows and columns, their numbers by default.
+            tables: `users` and `items`, as in the constructor.
+
+        Raises:
+            ValueError: there are more or fewer ids than rows or columns, or an id comes twice.
+        """
+        found = cls(matrix, **tables)
+        for side, given in (("user", user_ids), ("item", item_ids)):
+            if given is None:
+                continue
+            numbers = getattr(found, f"{side}_ids")
+            ids = check_ids(pl.Series(f"{side}_id", given), f"{side}s")
+            if len(ids) != len(numbers) or ids.n_unique() != len(ids):
+                raise ValueError(
+                    f"{side}_ids: {len(ids)} ids, {ids.n_unique()} of them different, for the {len(numbers)} {side}s "
+                    "of the matrix; give one for each"
+                )
+            # The order of ids stays that of the matrix, so that both have the same columns.
+            found.events = found.events.with_columns(ids.gather(found.events[f"{side}_id"]).alias(f"{side}_id"))
+            setattr(found, f"{side}_ids", ids)
+        return found
+
+    def __repr__(self) -> str:
+        users, items = self.shape
+        known = [name for name in ("weight", "time") if name in self.events.columns]
+        tables = [f"attributes of {side}" for side in ("users", "items") if getattr(self, side) is not None]
+        more = [*(f"{name}s" for name in known), *tables]
+        return f"Interactions({users} users x {items} items, {len(self.events)} events{', '.join(['', *more])})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of users and of items."""
+        return len(self.user_ids), len(self.item_ids)
+
+    @cached_property
+    def matrix(self) -> csr_matrix:
+        """The float32 (users, items) CSR of summed weights, or of the number of events.
+
+        With times it has the order of each user's likes, by their first events, and the ages of the events.
+        """
+        return self._fold(self.events, self._row_of_user, len(self.user_ids))
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return a row for each pair of a user and an item: `user_id`, `item_id` and `weight`."""
+        rows, columns = self.matrix.nonzero()
+        ids = self.user_ids.gather(rows).alias("user_id"), self.item_ids.gather(columns).alias("item_id")
+        return pl.DataFrame([*ids, pl.Series("weight", self.matrix.data)])
+
+    @cached_property
+    def user_features(self) -> csr_matrix | None:
+        """The users' attributes as `FitOptions` takes them, float32 (users, F); None without attributes."""
+        return _encode(self.users, self.user_ids, "user_id")
+
+    @cached_property
+    def item_features(self) -> csr_matrix | None:
+        """The items' attributes as `FitOptions` takes them, float32 (items, F); None without attributes."""
+        return _encode(self.items, self.item_ids, "item_id")
+
+    def rows(self, users: Iterable) -> np.ndarray:
+        """Return the rows of users, int64.
+
+        Raises:
+            ValueError: a user is unknown.
+        """
+        return _find_all(users, self._row_of_user, "user", "give their likes as histories instead")
+
+    def columns(self, items: Iterable) -> np.ndarray:
+        """Return the columns of items, int64.
+
+        Raises:
+            ValueError: an item is unknown.
+        """
+        return _find_all(items, self._column_of_item, "item", "leave it out")
+
+    def histories(self, data: Any) -> tuple[pl.Series, csr_matrix]:
+        """Return the ids of new users and their histories, with the columns of `matrix`.
+
+        Args:
+            data: the items of one user, a list of them for each user, who are then numbered, a mapping of users to
+                items, or anything that the constructor takes. Unknown items are left out. Without times, the last item
+                of a user is the newest, and all are of the last day of the fit.
+        """
+        if isinstance(data, Interactions):
+            events = data.events
+        elif isinstance(data, Mapping) and not set(data) & {"user_id", "user"}:
+            events = _of_lists(data)
+        elif isinstance(data, list | pl.Series | np.ndarray) and not any(isinstance(row, tuple) for row in data):
+            is_one = not any(isinstance(row, list | set | np.ndarray | pl.Series) for row in data)
+            events = _of_lists(dict(enumerate([data] if is_one else data)))
+        else:
+            events = read_events(data, dict.fromkeys(("user", "item", "weight", "time")))
+        users = events["user_id"].unique(maintain_order=True)
+        known = events.filter(events["item_id"].is_in(self.item_ids.implode())) if len(events) else events
+        row_of_user = {user: row for row, user in enumerate(users)}
+        return users, self._fold(known.filter(known["item_id"].is_not_null()), row_of_user, len(users))
+
+    def save(self, folder: str | Path) -> None:
+        """Write the tables as Parquet into a folder, which is made if missing."""
+        (folder := Path(folder)).mkdir(parents=True, exist_ok=True)
+        tables = {"events": self.events, "user_ids": self.user_ids.to_frame(), "item_ids": self.item_ids.to_frame()}
+        tables |= {side: table for side in ("users", "items") if (table := getattr(self, side)) is not None}
+        for name, table in tables.items():
+            table.write_parquet(folder / f"{name}.parquet")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read what `save` wrote."""
+        tables = {file.stem: pl.read_parquet(file) for file in Path(folder).glob("*.parquet")}
+        found = cls.__new__(cls)
+        found.events, found.users, found.items = tables["events"], tables.get("users"), tables.get("items")
+        found.user_ids, found.item_ids = (tables[f"{side}_ids"].to_series() for side in ("user", "item"))
+        return found
+
+    @cached_property
+    def _row_of_user(self) -> dict[Any, int]:
+        return {user: row for row, user in enumerate(self.user_ids)}
+
+    @cached_property
+    def _column_of_item(self) -> dict[Any, int]:
+        return {item: column for column, item in enumerate(self.item_ids)}
+
+    def _fold(self, events: pl.DataFrame, row_of_user: Mapping[Any, int], users: int) -> csr_matrix:
+        """Return the CSR of events whose items are known."""
+        is_weighted, times = "weight" in events.columns, self._times
+        indexed = events.select(
+            _indices(events["user_id"], row_of_user).alias("row"),
+            _indices(events["item_id"], self._column_of_item).alias("column"),
+            *(["weight"] if is_weighted else []),
+            *([_time_column(events, *times)] if times else []),
+        ).with_row_index("position")
+        value = pl.col("weight").sum() if is_weighted else pl.len()
+        firsts = [pl.col(name).min() for name in ("time", "position") if name in indexed.columns]
+        pairs = indexed.group_by("row", "column").agg(value.alias("value"), pl.len().alias("events"), *firsts)
+        pairs = pairs.sort("row", "column")
+        starts = np.searchsorted(pairs["row"].to_numpy(), np.arange(users + 1))
+        parts = pairs["value"].to_numpy().astype(np.float32), pairs["column"].to_numpy().astype(np.int32), starts
+        matrix = csr_matrix(parts, shape=(users, len(self.item_ids)))
+        matrix.has_sorted_indices = matrix.has_canonical_format = True
+        if times is None:
+            return matrix
+        rank = pl.struct("time", "position").rank("ordinal", descending=True).over("row")
+        days = (pl.lit(times[1].date()) - pl.col("time").dt.date()).dt.total_days().clip(0).cast(pl.Int32).alias("days")
+        ages = indexed.select("row", "column", days).sort("row", "column", "days")["days"].to_numpy()
+        ends = np.append(0, np.cumsum(pairs["events"].to_numpy(), dtype=np.int64))
+        ranked = with_recency_ranks(matrix, pairs.select(rank.cast(pl.Int32)).to_series().to_numpy())
+        return with_event_ages(ranked, EventAges(ends, ages))
+
+    @cached_property
+    def _times(self) -> tuple[datetime, datetime] | None:
+        """The first and last time, or None without times. The first stands for a missing one, as in a run."""
+        times = self.events["time"].drop_nulls() if "time" in self.events.columns else None
+        return (
+            None if times is None or times.is_empty() else cast(tuple[datetime, datetime], (times.min(), times.max()))
+        )
+
+
+def _read_matrix(data: Any) -> tuple[pl.DataFrame, tuple[pl.Series, pl.Series]]:
+    """Return the entries of a matrix as events, and the numbers of its rows and columns as ids."""
+    if data.ndim != 2:
+        raise ValueError(f"interactions: an array of {data.ndim} dimensions; give a users x items matrix")
+    matrix = csr_matrix(data, dtype=np.float32)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    refuse_id_pairs(matrix)
+    rows, columns = matrix.nonzero()
+    cells = {"user_id": rows.astype(np.int64), "item_id": columns.astype(np.int64), "weight": matrix.data}
+    events = read_events(cells, dict.fromkeys(("user", "item", "weight", "time")))
+    names = zip(("user_id", "item_id"), matrix.shape, strict=True)
+    users, items = (pl.Series(name, np.arange(count, dtype=np.int64)) for name, count in names)
+    return events, (users, items)
+
+
+def _read_attributes(table: Any, side: str, id_column: str | None) -> pl.DataFrame | None:
+    if table is None:
+        return None
+    if (frame := read_frame(table)) is None:
+        raise TypeError(f"{side}s: a {type(table).__name__}; give a frame with a row for each {side}")
+    choices = [name for name in (id_column, f"{side}_id", side, "id") if name in frame.columns]
+    if not choices:
+        raise ValueError(f"{side}s: no column {side}_id among {', '.join(frame.columns)}; rename the column of ids")
+    frame = frame.rename({choices[0]: f"{side}_id"})
+    ids = check_ids(frame[f"{side}_id"], f"{side}s")
+    if ids.is_duplicated().any():
+        raise ValueError(f"{side}s: {ids.filter(ids.is_duplicated())[0]!r} has several rows; give one for each {side}")
+    return frame.with_columns(ids)
+
+
+def _encode(table: pl.DataFrame | None, ids: pl.Series, name: str) -> csr_matrix | None:
+    """Return the features of ids; those without a row of attributes have none."""
+    if table is None:
+        return None
+    kinds = attribute_kinds(table, name)
+    casts = [pl.col(column).cast(pl.String if kind == "category" else pl.Float64)
+             for column, kind in kinds.items() if kind != "categories"]  # fmt: skip
+    features = FeatureEncoder.fit(table.with_columns(casts), kinds).encode(table.with_columns(casts))
+    row_of_id = {value: row for row, value in enumerate(table[name])}
+    rows = np.array([row_of_id.get(value, len(row_of_id)) for value in ids], dtype=np.int64)
+    missing = csr_matrix(np.zeros((1, features.shape[1]), dtype=np.float32))
+    return csr_matrix(vstack([features, missing], format="csr")[rows])
+
+
+def attribute_kinds(table: pl.DataFrame, id_column: str) -> dict[str, str]:
+    """Return the kind of each column of a table of attributes that is a feature (`models.attributes.encoder`).
+
+    Raises:
+        ValueError: there is none.
+    """
+    columns = {column: dtype for column, dtype in table.schema.items() if column != id_column}
+    if not (kinds := {column: kind for column, dtype in columns.items() if (kind := _kind_of(dtype))}):
+        raise ValueError(f"attributes: no column of texts, lists of texts or numbers beside {id_column}")
+    return kinds
+
+
+def _kind_of(dtype: pl.DataType) -> str | None:
+    if isinstance(dtype, pl.List):
+        return "categories" if dtype.inner == pl.String else None
+    if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Boolean):
+        return "category"
+    return "number" if dtype.is_numeric() else None
+
+
+def _of_lists(lists: Mapping[Any, Iterable]) -> pl.DataFrame:
+    """Return the events of users whose items are lists, a null item for a user without any."""
+    pairs = [(user, item) for user, items in lists.items() for item in (list(items) or [None])]
+    users, items = zip(*pairs, strict=True) if pairs else ((), ())
+    return pl.DataFrame([pl.Series("user_id", list(users)), pl.Series("item_id", list(items))])
+
+
+def _indices(ids: pl.Series, index_of_id: Mapping[Any, int]) -> pl.Series:
+    old = pl.Series(list(index_of_id), dtype=ids.dtype)
+    return ids.replace_strict(old, pl.Series(list(index_of_id.values()), dtype=pl.Int64), return_dtype=pl.Int64)
+
+
+def _time_column(events: pl.DataFrame, first: datetime, last: datetime) -> pl.Expr:
+    return pl.col("time").fill_null(first) if "time" in events.columns else pl.lit(last).alias("time")
+
+
+def _find_all(ids: Iterable, index_of_id: Mapping[Any, int], side: str, advice: str) -> np.ndarray:
+    if isinstance(ids, str | int | np.integer):
+        ids = [ids]
+    ids = [one.item() if isinstance(one, np.generic) else one for one in ids]
+    if unknown := [one for one in ids if one not in index_of_id]:
+        shown = ", ".join(repr(one) for one in unknown[:SHOWN_IDS])
+        sample = next(iter(index_of_id), None)
+        kinds = f"; ids of the fit are such as {sample!r}" if type(unknown[0]) is not type(sample) else ""
+        raise ValueError(f"{side} {shown}: {len(unknown)} of {len(ids)} not in the interactions{kinds}; {advice}")
+    return np.array([index_of_id[one] for one in ids], dtype=np.int64)

@@ -1,0 +1,176 @@
+"""Read events, pairs of a user and an item with a time or weight if there is one, from what Python programs hold.
+
+Nothing but Polars is imported: frames of other libraries are known by the modules of their types.
+"""
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+POSITIONS = ("user_id", "item_id", "weight", "time")  # of the values of a tuple
+WEIGHT_NAMES = ("weight", "count")  # a rating is no weight: who gave one star does not like the item a little
+INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+
+
+def read_events(data: Any, columns: Mapping[str, str | None]) -> pl.DataFrame:
+    """Read events as a frame of `user_id`, `item_id`, and `weight` and `time` if there are such.
+
+    Args:
+        data: as in `oneclass.Interactions`, but no matrix.
+        columns: the names of the columns `user`, `item`, `weight` and `time`; None for the usual ones.
+
+    Raises:
+        TypeError: the type of `data` is none of those.
+        ValueError: there is no such column, no row, or ids or values that cannot be read.
+        FileNotFoundError: a file does not exist.
+    """
+    if _is_path(data):
+        frame = _read_files(data, columns)
+        found = {name: name for name in frame.columns}
+    else:
+        frame = table if (table := read_frame(data)) is not None else _read_tuples(data)
+        found = _find_columns(frame, columns)
+    events = frame.select(pl.col(source).alias(target) for target, source in found.items())
+    if events.is_empty():
+        raise ValueError("the table of interactions has no row")
+    events = events.with_columns(check_ids(events["user_id"], "users"), check_ids(events["item_id"], "items"))
+    if "weight" in events.columns:
+        events = events.with_columns(_check_weights(events["weight"]))
+    return events.with_columns(_convert_times(events["time"])) if "time" in events.columns else events
+
+
+def read_frame(data: Any) -> pl.DataFrame | None:
+    """Convert a frame of Polars, pandas, Arrow or DuckDB, or a mapping of columns; None for anything else."""
+    library = type(data).__module__.partition(".")[0]
+    if isinstance(data, pl.DataFrame | pl.LazyFrame):
+        return data.lazy().collect()
+    if library == "pandas" and hasattr(data, "columns"):
+        return pl.from_pandas(data)
+    if library == "pyarrow":
+        table = pl.from_arrow(data)
+        return table if isinstance(table, pl.DataFrame) else None
+    if library in ("duckdb", "_duckdb") and hasattr(data, "pl"):
+        return data.pl()
+    return pl.DataFrame(data) if isinstance(data, Mapping) else None
+
+
+def check_ids(ids: pl.Series, side: str) -> pl.Series:
+    """Return ids as texts or whole numbers.
+
+    Raises:
+        ValueError: an id is missing, or ids are of another type.
+    """
+    if ids.dtype in (pl.Categorical, pl.Enum):
+        ids = ids.cast(pl.String)
+    if ids.dtype != pl.String and ids.dtype not in INTEGERS:
+        hint = "pandas makes floats of numbers of which some are missing" if ids.dtype.is_float() else "such as str(id)"
+        raise ValueError(f"ids of {side}: of type {ids.dtype}; give texts or whole numbers ({hint})")
+    if missing := ids.null_count():
+        raise ValueError(
+            f"ids of {side}: {missing} of {len(ids)} are missing, the first in row {ids.is_null().arg_max()}"
+        )
+    return ids if ids.dtype == pl.String else ids.cast(pl.Int64)
+
+
+def _is_path(data: Any) -> bool:
+    if isinstance(data, str | Path):
+        return True
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(path, str | Path) for path in data)
+
+
+def _read_files(data: str | Path | Sequence[str | Path], columns: Mapping[str, str | None]) -> pl.DataFrame:
+    """Read logs as a run does, with the columns and formats of a data set without a file of its own."""
+    import duckdb
+
+    from oneclass import sql
+    from oneclass.tasks.datasets import Columns, Dataset
+    from oneclass.tasks.errors import InputError
+    from oneclass.tasks.ingest.load import load_logs
+    from oneclass.tasks.ingest.sources import SourceScanner, expand_path
+
+    paths = [data] if isinstance(data, str | Path) else data
+    named = {("value" if kind == "weight" else kind): (name,) for kind, name in columns.items() if name is not None}
+    dataset = Dataset(name="interactions", columns=Columns(**named))
+    for path in paths:
+        if not Path(path).exists():
+            raise FileNotFoundError(f"{path}: does not exist; give a log, a folder of logs, or (user, item) tuples")
+    try:
+        with tempfile.TemporaryDirectory(prefix="oneclass-read-") as scratch, duckdb.connect() as connection:
+            connection.execute("set TimeZone = 'UTC'")
+            connection.execute(sql.schema()[0])  # the tables of `raw`
+            logs = SourceScanner(dataset).scan([file for path in paths for file in expand_path(Path(path), dataset)])
+            load_logs(connection, list(enumerate(logs, 1)), Path(scratch), dataset)
+            # one row per event, in the order of the logs
+            weight = ", value as weight" if columns["weight"] else ""
+            rows = f"select user_id, item_id, occurred_at as time{weight} from raw.events order by file_id, line_number"
+            events = connection.sql(rows).pl()
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    return events.drop("time") if events["time"].is_null().all() else events
+
+
+def _read_tuples(data: Any) -> pl.DataFrame:
+    if not isinstance(data, Iterable):
+        raise TypeError(
+            f"interactions: a {type(data).__name__}; give a frame of Polars, pandas, Arrow or DuckDB, a path, "
+            "(user, item) tuples, or a users x items matrix"
+        )
+    rows = list(data)
+    widths = {len(row) if isinstance(row, tuple | list) else 0 for row in rows}
+    if len(widths) > 1 or not widths <= {2, 3, 4}:
+        raise ValueError(
+            "interactions: a list holds (user, item), (user, item, weight) or (user, item, weight, time) tuples of one "
+            f"length; here is {rows[0]!r}" + (f", and lengths of {sorted(widths)}" if len(widths) > 1 else "")
+        )
+    names = POSITIONS[: widths.pop()] if widths else POSITIONS[:2]
+    cells = {name: [row[position] for row in rows] for position, name in enumerate(names)}
+    return pl.DataFrame([pl.Series(name, values, strict=True) for name, values in cells.items()])
+
+
+def _find_columns(frame: pl.DataFrame, columns: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the column of `frame` for each of the project's names."""
+    from oneclass.tasks.datasets import Columns
+
+    usual = Columns()
+    names = {"user": usual.user, "item": usual.item, "weight": WEIGHT_NAMES, "time": usual.time}
+    by_lower_case = {column.lower(): column for column in reversed(frame.columns)}
+    found = {}
+    for kind, target in zip(names, POSITIONS, strict=True):
+        given = columns[kind]
+        if given is not None and given not in frame.columns:
+            raise ValueError(f"{kind}={given!r}: no such column; the table has {', '.join(frame.columns)}")
+        choices = [by_lower_case[name.lower()] for name in names[kind] if name.lower() in by_lower_case]
+        column = given or (choices[0] if choices else None)
+        if column is None and kind in ("user", "item"):
+            raise ValueError(
+                f"no column of {kind}s among {', '.join(frame.columns)}; name it, as in "
+                f"oneclass.Interactions(table, user=..., item=...). Found without naming: {', '.join(names[kind])}"
+            )
+        if column is not None:
+            found[target] = column
+    return found
+
+
+def _check_weights(weights: pl.Series) -> pl.Series:
+    numbers = weights.cast(pl.Float64, strict=False)
+    bad = ~(numbers.is_finite() & (numbers > 0)).fill_null(False)
+    if bad.any():
+        row = bad.arg_max() or 0
+        raise ValueError(
+            f"weights: {weights[row]} in row {row} is not a positive finite number; leave out what is not a like"
+        )
+    return numbers
+
+
+def _convert_times(times: pl.Series) -> pl.Series:
+    """Return times in UTC; numbers are seconds since 1970."""
+    if times.dtype.is_numeric():
+        return (times.cast(pl.Float64) * 1e6).cast(pl.Int64).cast(pl.Datetime("us"))
+    if times.dtype == pl.String:
+        return times.str.to_datetime(time_unit="us")
+    if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone:
+        times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return times.cast(pl.Datetime("us"))
