@@ -46,11 +46,11 @@ EXIT_STATUSES = {
 }
 
 
-def build_parser(name: str, description: str | None, kind: type[BaseModel]) -> "CommandParser":
+def build_parser(name: str, description: str | None, kind: type[BaseModel], example: str) -> "CommandParser":
     """Build the parser of a command: a flag per parameter in `kind`, `--debug` and `--version`."""
     by_script = sys.argv[0].startswith("oneclass ")
     parser = CommandParser(prog=sys.argv[0] if by_script else f"python -m flows.{name}", description=description)
-    parser.kind = kind
+    parser.kind, parser.example = kind, example
     for parameter, field in kind.model_fields.items():
         _add_flag(parser, parameter, field)
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
@@ -87,22 +87,43 @@ class _DeprecatedFlag(argparse.Action):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose help ends with the lists of data sets and models.
+    """A parser whose help names the data sets and models, and ends with an example of the command.
 
     Attributes:
         kind: the parameters that its flags set.
+        example: a command line.
     """
 
     kind: type[BaseModel]
+    example: str
+    _home: str | None = None
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  (its overloads)
+        """Parse, with the home at hand if help is asked for."""
+        words = list(sys.argv[1:] if args is None else args)
+        if "--home" in words[:-1]:
+            self._home = words[words.index("--home") + 1]
+        return super().parse_args(words, namespace)
 
     def format_help(self) -> str:
         """Return the help."""
         from oneclass.tasks import datasets, model_names
         from oneclass.tasks.stores import home
 
-        known = {"data sets": datasets.list_datasets(home.resolve_root()), "models": model_names.list_models()}
-        lists = [textwrap.fill(f"{what}: {', '.join(names)}", subsequent_indent="  ") for what, names in known.items()]
-        return "\n".join([super().format_help(), *lists, ""])
+        root = home.resolve_root(self._home)
+        own = datasets.list_own_datasets(root)
+        known = {
+            f"your data sets in {root}": own,
+            "built-in data sets": [name for name in datasets.list_datasets(root) if name not in own],
+        }
+        if {"models", "model"} & self.kind.model_fields.keys():
+            known["models"] = model_names.list_models()
+        lists = [
+            textwrap.fill(f"{what}: {', '.join(names)}", subsequent_indent="  ", break_on_hyphens=False)
+            for what, names in known.items()
+            if names
+        ]
+        return "\n".join([super().format_help(), *lists, "", f"For example:  {self.prog} {self.example}", ""])
 
 
 def parse_parameters(kind: type[Parameters], given: argparse.Namespace) -> Parameters:
@@ -303,7 +324,7 @@ def _flag_metadata(field: FieldInfo) -> Flag:
 
 def _argument_options(field: FieldInfo) -> dict[str, Any]:
     """Return the arguments of `add_argument` for a parameter, from its type, default and `Flag`."""
-    flag, kind = _flag_metadata(field), _unwrap_optional(field.annotation)
+    flag, kind = _flag_metadata(field), unwrap_optional(field.annotation)
     if kind is bool:
         return {"action": "store_true", "help": field.description}
     if get_origin(kind) is Literal:
@@ -323,7 +344,7 @@ def _argument_options(field: FieldInfo) -> dict[str, Any]:
     return {**options, "type": date.fromisoformat if kind is date else kind}
 
 
-def _unwrap_optional(annotation: Any) -> Any:
+def unwrap_optional(annotation: Any) -> Any:
     """Return `T` for `T | None`, and any other type unchanged."""
     if get_origin(annotation) in (types.UnionType, Union):  # the latter with a `Literal` in it
         (annotation,) = (one for one in get_args(annotation) if one is not type(None))

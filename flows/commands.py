@@ -10,7 +10,6 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -272,10 +271,10 @@ def _explain(given: ExplainParameters) -> str:
 
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root)
-    if given.top < 1:
-        raise InputError(f"--top {given.top}: must be at least 1.")
+    if given.n < 1:
+        raise InputError(f"--n {given.n}: must be at least 1.")
     dataset_home = home.Home(root, dataset.name)
-    explanation = explain_user(dataset_home, given.user, models=given.models, top=given.top, item_ids=given.item)
+    explanation = explain_user(dataset_home, given.user, models=given.models, top=given.n, item_ids=given.item)
     titles = item_titles.read_titles(Path(given.titles), dataset) if given.titles else explanation.titles
     return (
         f"{text.format_explanation(explanation, titles)}\n\nPage: "
@@ -347,7 +346,10 @@ COMMANDS = {
 
 def build_parser(name: str) -> cli.CommandParser:
     """Build the parser of a command."""
-    return cli.build_parser(name, inspect.getdoc(COMMANDS[name].run), COMMANDS[name].parameters)
+    from oneclass.flows.console import EXAMPLES
+
+    command = COMMANDS[name]
+    return cli.build_parser(name, inspect.getdoc(command.run), command.parameters, EXAMPLES[name])
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
@@ -372,20 +374,12 @@ def run_as_program(name: str) -> NoReturn:
 
 def run_script() -> NoReturn:
     """Run the console script `oneclass`: the command that its first argument names, from the installed package."""
+    from oneclass.flows import console
+
     # A command starts its server as a process with `-m`, which would import packages from the current folder.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     name = sys.argv[1].replace("-", "_") if len(sys.argv) > 1 else ""
     if name in COMMANDS:
         sys.argv = [f"oneclass {name}", *sys.argv[2:]]
         run_as_program(name)
-    if name in ("__version", "version"):
-        print(f"oneclass {version('oneclass')}")
-        raise SystemExit(0)
-    helped = name in ("__help", "_h", "help")
-    print(_usage(), file=sys.stdout if helped else sys.stderr)
-    raise SystemExit(0 if helped else 2)
-
-
-def _usage() -> str:
-    lines = [f"  {name:17} {command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(["usage: oneclass COMMAND ...", "", *lines, "", "oneclass COMMAND --help says more."])
+    raise SystemExit(console.run(sys.argv[1:], COMMANDS))

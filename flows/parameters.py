@@ -282,7 +282,7 @@ class ExplainParameters(DatasetParameters):
     item: Annotated[list[str], Flag("ID")] = Field(
         [], description="items: the rank of each in the published list, and why it is not higher"
     )
-    top: Annotated[int, Flag("N")] = Field(10, description="recommendations of each model")
+    n: Annotated[int, Flag("N", deprecated="--top")] = Field(10, description="recommendations of each model")
 
 
 class RecommendParameters(DatasetParameters):

@@ -73,6 +73,11 @@ def escape_lines(text: str) -> str:
     return "\n".join(map(escape_controls, text.split("\n")))
 
 
+def count_things(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 file`, `2 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def truncate(text: str, width: int) -> str:
     """Cut a text to a width, with an ellipsis at its end."""
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -339,6 +339,12 @@ def list_datasets(root: Path) -> list[str]:
     return sorted(built_in | own)
 
 
+def list_own_datasets(root: Path) -> list[str]:
+    """List the data sets that a home declares in a file, or has logs, a warehouse or a publication of."""
+    folders = [folder.name for folder in root.iterdir() if names.is_data_set(folder)] if root.is_dir() else []
+    return sorted({*folders, *(file.stem for file in (root / "datasets").glob("*.toml"))})
+
+
 def load_dataset(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     """Load the data set `name`; a user's file overrides a built-in one of the same name.
 

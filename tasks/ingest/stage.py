@@ -26,7 +26,7 @@ from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.terminal import escape_controls
+from oneclass.tasks.terminal import count_things, escape_controls
 
 logger = logging.getLogger(__name__)
 
@@ -266,8 +266,9 @@ def _log_changes(
         replacing_events = sum(events for file_id, _, events, _ in logs if file_id in ids)
         message = "%s: changed under its name; %s earlier events were replaced by %s"
         logger.info(message, _first_paths(ingested.changed), f"{ingested.events_before:,}", f"{replacing_events:,}")
-    message = "%d new logs with %d events and %d rejects; %d skipped"
-    logger.info(message, len(ingested.new), ingested.events, ingested.rejects, len(ingested.skipped))
+    numbers = {"new log": len(ingested.new), "event": ingested.events, "reject": ingested.rejects}
+    counts = (count_things(number, noun) for noun, number in numbers.items())
+    logger.info("%s with %s and %s; %d skipped", *counts, len(ingested.skipped))
     return ingested
 
 

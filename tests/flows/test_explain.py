@@ -215,7 +215,7 @@ def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, ca
     titles = tmp_path / "movies.csv"
     titles.write_text("movieId,title,genres\n" + "".join(f'i{n},"Film, the {n}th",Drama\n' for n in range(40)))
     before = files(home)
-    arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles), "--top", "3", "--user"]
+    arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles), "--n", "3", "--user"]
     assert commands.main("explain", [*arguments, "u7"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"User u7 of small likes \d+ items", printed) and "Film, the" in printed
@@ -226,7 +226,7 @@ def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, ca
     assert "Film, the" in text and "because of" in text and "://" not in text and "<script" not in text
     assert commands.main("explain", [*arguments, "nobody"]) == 2
     assert "no such user" in capsys.readouterr().err
-    assert commands.main("explain", [*arguments[:-1], "--top", "0", "--user", "u7"]) == 2
+    assert commands.main("explain", [*arguments[:-1], "--n", "0", "--user", "u7"]) == 2
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_
     titles.write_text(f"item_id,title\n{item},\x1b[31mRed\ni2,Two\n")
     run(home, "leave_one_out", models=["popularity"])
     arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles)]
-    assert commands.main("explain", [*arguments, "--top", "1000000000", "--user", user]) == 0
+    assert commands.main("explain", [*arguments, "--n", "1000000000", "--user", user]) == 0
     printed = capsys.readouterr().out
     assert r"User \x1b]0;title\x07\n\u202e<img src=//x> of small likes" in printed
     assert r"i1\x1b[2J" in printed and r"\x1b[31mRed" in printed and r"i3\nnext" in printed and "Two" in printed

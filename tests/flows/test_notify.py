@@ -97,4 +97,4 @@ def test_a_missing_program_is_warned_of_at_the_start_of_a_run(prefect_server, ra
     assert commands.main("backfill", [*arguments, *wanted]) == 0
     warning = f"notify.command: the program {script} is not found"
     assert caplog.text.count(warning) == 1
-    assert caplog.text.index(warning) < caplog.text.index("new logs with")
+    assert caplog.text.index(warning) < caplog.text.index("new log with")

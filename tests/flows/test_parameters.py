@@ -89,7 +89,6 @@ FULL = {
     "private_key": "shop.key",
     "wait": True,
     "access_log": "-",
-    "top": 5,
     "cron": "30 2 * * *",
     "timezone": "Europe/Paris",
     "pool": "nights",

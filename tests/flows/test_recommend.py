@@ -77,7 +77,7 @@ def test_unanswerable_requests_are_reported(asked, capsys, given, message):
 def test_an_explanation_begins_with_the_published_list(after_first, asked, capsys):
     _, expected = asked
     arguments = [*ML, "--home", str(after_first), "--user", "7"]
-    assert commands.main("explain", [*arguments, "--top", "4", "--models", "popularity"]) == 0
+    assert commands.main("explain", [*arguments, "--n", "4", "--models", "popularity"]) == 0
     printed = capsys.readouterr().out
     published = printed.split("Published: ")[1].split("\n\n")[1]
     assert re.findall(r"^ +\d+ +(\S+)", published, flags=re.MULTILINE) == expected["item_id"][:4].to_list()
@@ -88,7 +88,7 @@ def test_an_explanation_begins_with_the_published_list(after_first, asked, capsy
 
 def test_an_item_that_is_not_in_the_list_is_explained(after_first, asked, capsys):
     _, expected = asked
-    arguments = [*ML, "--home", str(after_first), "--user", "7", "--top", "4", "--item"]
+    arguments = [*ML, "--home", str(after_first), "--user", "7", "--n", "4", "--item"]
 
     def said(item):
         assert commands.main("explain", [*arguments, item]) == 0

@@ -124,7 +124,7 @@ def test_a_run_signalled_with_its_whole_group_leaves_no_server_and_its_true_stat
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said, start_new_session=True)
     request.addfinalizer(lambda: kill_the_rest_of(process.pid))
     deadline = time.monotonic() + 300  # a busy machine takes minutes to start the server and the workers
-    while "new logs" not in (tmp_path / "said").read_text():
+    while "new log" not in (tmp_path / "said").read_text():
         assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "said").read_text()
         time.sleep(0.2)
     children = psutil.Process(process.pid).children()

@@ -96,7 +96,7 @@ RUNS = {  # command: its arguments, and what it says
     "notify": (["--set", "notify.command=cat", "--test"], "notify.command: sent"),
     "promote": (["--model", "popularity"], "popularity"),
     "recommend": (["--user", "7", "--json"], '"items"'),
-    "explain": (["--user", "7", "--top", "3"], "Published: "),
+    "explain": (["--user", "7", "--n", "3"], "Published: "),
     "tune": (["--model", "mrf_dense", "--trials", "1"], "mrf_dense on strong_generalization: 1 trial"),
     "sweep": (["--sweep", "random_graph_r", "--set", *TINY], "random_graph"),
     "deploy": ([], "prefect deployment run nightly-retrain/nightly-retrain-ml-latest-small"),

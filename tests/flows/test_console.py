@@ -1,0 +1,83 @@
+"""What surrounds the commands: help, hints, completion in a real shell, and deprecated flags."""
+
+import shlex
+import shutil
+import subprocess
+from importlib.metadata import version
+
+import pytest
+
+from oneclass.flows import cli, commands, console
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.terminal import count_things
+
+
+def run(capsys, *arguments):
+    """(status, output, errors) of the script."""
+    status = console.run(list(arguments), commands.COMMANDS)
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_version_and_help(capsys):
+    assert run(capsys, "--version") == (0, f"oneclass {version('oneclass')}\n", "")
+    status, out, _ = run(capsys, "--help")
+    assert status == 0 and all(f"  {name} " in out for name in (*commands.COMMANDS, "completion"))
+    assert run(capsys) == (2, "", out)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("recomend", "recommend"), ("Backfil", "backfill"), ("data-doc", "data_docs"), ("xyz", None)]
+)
+def test_a_misspelt_command_is_answered_with_what_resembles_it(capsys, name, near):
+    status, out, errors = run(capsys, name)
+    assert status == 2 and not out and f"oneclass: {name!r} is not a command." in errors
+    assert errors.endswith(f"The most similar command is\n        {near}\n") if near else "similar" not in errors
+
+
+def complete(script, *words):
+    """What bash offers for the last word of a line."""
+    line = shlex.join(["oneclass", *words])
+    program = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; _oneclass; echo ${{COMPREPLY[@]}}"
+    return subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes_commands_flags_and_choices(capsys):
+    _, script, _ = run(capsys, "completion")
+    assert complete(script, "re") == ["recommend"]
+    assert complete(script, "nightly-retrain", "--prot") == ["--protocols"]
+    assert complete(script, "recommend", "--list", "") == ["popular", "trending", "new"]
+    assert complete(script, "recommend", "--user", "u1", "--wi") == ["--window-days", "--within", "--without"]
+    for name, command in commands.COMMANDS.items():
+        flags = [cli.flag_name(parameter, field) for parameter, field in command.parameters.model_fields.items()]
+        assert complete(script, name, "--") == [*flags, "--debug", "--help", "--version"]
+
+
+def test_help_names_the_data_sets_of_the_home_and_ends_with_an_example_that_parses(tmp_path, capsys):
+    Home(tmp_path, "shop").landing.mkdir(parents=True)
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "songs.toml").write_text("")
+    assert set(console.EXAMPLES) == set(commands.COMMANDS)
+    for name, example in console.EXAMPLES.items():
+        parser = commands.build_parser(name)
+        assert parser.parse_args(shlex.split(example)).dataset == "mine"
+        with pytest.raises(SystemExit):
+            parser.parse_args(["--home", str(tmp_path), "--help"])
+        out = capsys.readouterr().out
+        lines = out.splitlines()
+        assert lines[-1] == f"For example:  {parser.prog} {example}"
+        assert f"your data sets in {tmp_path}: shop, songs built-in data sets: amazon-book" in " ".join(out.split())
+        has_models = any(line.startswith("models: ") for line in lines)
+        assert has_models == bool({"model", "models"} & commands.COMMANDS[name].parameters.model_fields.keys())
+
+
+def test_the_number_of_items_is_n_everywhere_and_its_old_name_warns():
+    parser = commands.build_parser("explain")
+    with pytest.warns(FutureWarning, match="--top is deprecated: use --n"):
+        assert parser.parse_args(["--dataset", "mine", "--user", "7", "--top", "3"]).n == 3
+    assert parser.parse_args(["--dataset", "mine", "--user", "7", "--n", "3"]).n == 3
+
+
+def test_a_count_has_its_noun_in_the_right_number():
+    assert [count_things(number, "new log") for number in (0, 1, 2000)] == ["0 new logs", "1 new log", "2,000 new logs"]

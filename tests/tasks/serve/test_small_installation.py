@@ -1,0 +1,86 @@
+"""Serving needs no more than `requirements-serve.txt` brings: neither Prefect nor Great Expectations nor Matplotlib."""
+
+import re
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.typed import ELSEWHERE, ROOT
+
+PROGRAM = """
+import asyncio, importlib.abc, sys
+
+ALLOWED = {allowed!r}
+
+class OnlyAllowed(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in ALLOWED and top not in sys.stdlib_module_names and not top.startswith(("__editable__", "_")):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, OnlyAllowed())
+from pathlib import Path
+from oneclass import load
+from oneclass.flows import commands
+from oneclass.tasks.serve import service
+from oneclass.tasks.serve.access import AccessRules
+
+commands.build_parser("serve").format_help()
+home = {root!r}
+assert commands.main("recommend", ["--dataset", "small", "--home", home, "--user", "u7", "--json"]) == 0
+app = service._start_app(Path(home), "small", service.ServiceOptions("127.0.0.1", 0, AccessRules()))
+
+async def ask(path):
+    query = path.partition("?")
+    scope = {{"type": "http", "method": "GET", "path": query[0], "query_string": query[2].encode(), "root_path": "",
+             "headers": [(b"host", b"localhost")], "http_version": "1.1", "scheme": "http", "client": None}}
+    sent = []
+    async def send(message):
+        sent.append(message)
+    await app(scope, None, send)
+    return sent[0]["status"]
+
+recommend = "/recommend?user=u7"
+for path in (recommend, recommend + "&where=true", "/similar?item=i3", "/popular", "/health", "/metrics", "/docs"):
+    print(path, asyncio.run(ask(path)))
+"""
+
+
+def find_needed():
+    """The distributions that the file brings, with theirs."""
+    lines = (ROOT / "requirements-serve.txt").read_text(encoding="utf-8").splitlines()
+    waiting, found = [Requirement(line) for line in lines if not line.startswith("#")], set()
+    while waiting:
+        name = canonicalize_name(waiting.pop().name)
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            needed = map(Requirement, requires(name) or [])
+        except PackageNotFoundError:  # of another Python
+            continue
+        waiting += [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return found
+
+
+def test_serving_imports_nothing_else(copied):
+    needed = find_needed()
+    assert not needed & {"prefect", "great-expectations", "matplotlib", "optuna", "sqlalchemy", "pyarrow"}
+    allowed = {top for top, of in packages_distributions().items() if needed & set(map(canonicalize_name, of))}
+    program = PROGRAM.format(allowed=sorted(allowed | {"oneclass"}), root=str(copied.root))
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, env=ELSEWHERE, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = re.findall(r"^(/\S+) (\d+)$", done.stdout, flags=re.MULTILINE)
+    assert len(answers) == 7 and {status for path, status in answers if "where" not in path} == {"200"}
+    assert dict(answers)["/recommend?user=u7&where=true"] in ("200", "400")  # a filter is parsed by DuckDB
+
+
+def test_the_file_has_no_name_that_the_project_lacks():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    names = [line for line in (ROOT / "requirements-serve.txt").read_text().splitlines() if not line.startswith("#")]
+    assert names == sorted(names)
+    assert all(f'"{name}>=' in project for name in names)
