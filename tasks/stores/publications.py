@@ -28,6 +28,7 @@ RECOMMENDATIONS_FILE = "recommendations.parquet"
 PLACEMENTS_FILE = "placements.parquet"  # only if the data set has placements
 REUSABLE_FILES = (DATABASE_FILE, RECOMMENDATIONS_FILE, PLACEMENTS_FILE)
 ROWS_PER_BATCH = 1 << 17
+STORAGE_VERSION = "v1.2.0"  # the earliest DuckDB that reads the published tables
 
 
 def create_publication(home: Home, run_id: str) -> Path:
@@ -58,7 +59,8 @@ def find_reusable_publication(home: Home, lists: str | None, logs: str | None) -
 
 def copy_tables(home: Home, folder: Path, tables: Iterable[tuple[str, duckdb.DuckDBPyRelation]]) -> None:
     """Create or replace tables in the folder's database, each with the rows of a relation."""
-    with duckdb.connect(os.path.abspath(folder / DATABASE_FILE), config=_reader_config(home)) as target:
+    config = {**_reader_config(home), "storage_compatibility_version": STORAGE_VERSION}
+    with duckdb.connect(os.path.abspath(folder / DATABASE_FILE), config=config) as target:
         for name, rows in tables:
             target.register("incoming", rows.to_arrow_reader(ROWS_PER_BATCH))
             target.execute(f"create or replace table {name} as select * from incoming")
