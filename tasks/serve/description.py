@@ -1,6 +1,6 @@
 """Render the page `/docs` from the OpenAPI description, with example links and forms to try each address.
 
-It works offline, unlike FastAPI's own, and without scripts the links and the forms of GET still do.
+It works offline, unlike FastAPI's own; without scripts it has the links and no forms.
 """
 
 import base64

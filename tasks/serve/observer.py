@@ -1,5 +1,6 @@
 """Count and time requests for Prometheus, and log them as JSON lines."""
 
+import contextlib
 import json
 import os
 import sys
@@ -88,9 +89,9 @@ def open_access_log(file: str) -> IO[str]:
     Raises:
         InputError: it cannot be written.
     """
-    if file == "-":
-        return sys.stdout
     try:
+        if file == "-":
+            return open(sys.stdout.fileno(), "w", buffering=1, encoding="utf-8", closefd=False)
         return open(file, "a", buffering=1, encoding="utf-8")
     except OSError as error:
         raise InputError(f"--access-log {file}: cannot be written ({error}).") from error
@@ -127,7 +128,8 @@ class Observer:
             route = scope["path"] if scope["path"] in self._routes else self._name_route(scope)
             self._metrics.observe(route, scope["method"], status, seconds)
             if self._log is not None:
-                self._log.write(_format_line(scope, status, sent, seconds))
+                with contextlib.suppress(OSError):  # a full disk stops no answer
+                    self._log.write(_format_line(scope, status, sent, seconds))
 
     def _name_route(self, scope: dict[str, Any]) -> str:
         """Return the path template of a request, such as `/lists/{name}`."""

@@ -174,6 +174,7 @@ SHORTER = {
     "--model random_graph": FIT,
     "--model hpf": ["--set", "hpf.factors=2", "hpf.max_iterations=1"],
     "--protocols next_events": ["--protocols", "next_events"],
+    "publish.companion=random_graph": ["--models", "slim,random_graph", *FIT],
     "--every": ["--every", "8w"],
     "--dataset netflix": ["--set", "split.scheme=hashed"],  # a part of the whole log
     "--dataset gowalla": ["--protocols", "given"],

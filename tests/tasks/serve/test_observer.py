@@ -77,6 +77,20 @@ def test_the_access_log_has_a_line_per_request_and_no_query(copied, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_access_log_goes_to_standard_output_line_by_line(copied):
+    command = [sys.executable, "-m", "flows.serve", "--dataset", "small", "--home", str(copied.root), "--port", "0"]
+    more = ["--access-log", "-"]
+    with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True, env=ELSEWHERE, cwd=ROOT) as server:
+        try:
+            address = re.search(r"http://\S+(?=/docs)", server.stdout.readline())[0]
+            urllib.request.urlopen(f"{address}/live", timeout=60).close()
+            assert json.loads(server.stdout.readline())["path"] == "/live"
+        finally:
+            server.send_signal(signal.SIGINT)
+        assert server.stdout.read() == "" and server.wait(60) == 130  # of Ctrl-C
+
+
+@pytest.mark.slow
 def test_several_processes_answer_and_their_metrics_are_added_up(copied, tmp_path):
     log = tmp_path / "access.jsonl"
     command = [sys.executable, "-m", "flows.serve", "--dataset", "small", "--home", str(copied.root), "--port", "0"]
