@@ -7,6 +7,7 @@ shop.recommend(["sku-1", "sku-9"], n=20)
 
 model = oneclass.WMF(factors=64, seed=1).fit(frame)  # any estimator, on a frame, Interactions or a CSR matrix
 model.recommend(users=["ann"], n=20)
+oneclass.evaluate([model, oneclass.Popularity()], frame).metrics  # a run's tables, in memory
 
 Nothing is imported before it is used.
 """
@@ -16,6 +17,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from oneclass.evaluation import Evaluation, Tuning, evaluate, tune
     from oneclass.interactions import Interactions
     from oneclass.models.autoencoders.cdae import CDAE
     from oneclass.models.autoencoders.mult_dae import MultDAE
@@ -51,6 +53,7 @@ __all__ = [
     "BPRUniform",
     "BinaryMatrix",
     "Blend",
+    "Evaluation",
     "GraphFilter",
     "Interactions",
     "ItemKNN",
@@ -66,10 +69,14 @@ __all__ = [
     "Recommender",
     "Repeat",
     "RepeatMixture",
+    "Tuning",
+    "evaluate",
     "load",
+    "tune",
 ]
 
 MODULES = {
+    "oneclass.evaluation": ["Evaluation", "Tuning", "evaluate", "tune"],
     "oneclass.interactions": ["Interactions"],
     "oneclass.models.autoencoders.cdae": ["CDAE"],
     "oneclass.models.autoencoders.mult_dae": ["MultDAE"],

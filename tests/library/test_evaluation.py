@@ -1,0 +1,136 @@
+"""`oneclass.evaluate` and `oneclass.tune` in memory: names, choices, errors, and what they leave behind."""
+
+import logging
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from oneclass import Interactions, ItemKNN, MRFDense, Popularity, evaluate, tune
+from oneclass.models.fit_options import FitOptions
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import Choice
+
+GENERATOR = np.random.default_rng(1)
+LIKES = [
+    (f"u{user:03}", f"i{item}")
+    for user in range(160)
+    for item in sorted({int(draw) % 40 + user % 2 * 30 for draw in GENERATOR.zipf(1.3, 12)})
+]
+
+
+@pytest.fixture(scope="module")
+def evaluated():
+    models = {"weak": MRFDense(l2=2000.0), "strong": MRFDense(l2=5.0), "popularity": Popularity()}
+    return evaluate(models, LIKES, protocol="leave_one_out", threads=2)
+
+
+def test_one_model_may_come_with_several_settings(evaluated):
+    assert evaluated.metrics["model"].unique(maintain_order=True).to_list() == ["weak", "strong", "popularity"]
+    values = evaluated.metrics.filter(metric="ndcg@100")
+    assert values["value"].n_unique() == 3 and values["standard_error"].min() > 0
+    pairs = evaluated.comparisons.filter(metric="ndcg@100")
+    assert set(pairs.select("model", "other_model").rows()) == {
+        ("weak", "strong"),
+        ("weak", "popularity"),
+        ("strong", "popularity"),
+    }
+    of_model = dict(values.select("model", "value").iter_rows())
+    for row in pairs.iter_rows(named=True):
+        assert row["difference"] == pytest.approx(of_model[row["model"]] - of_model[row["other_model"]])
+
+
+def test_the_table_has_the_best_list_first(evaluated):
+    table, wide = evaluated.table(), evaluated.metrics.pivot("metric", index=["model", "score"], values="value")
+    assert set(table.columns) == set(wide.columns) and table[table.columns[2]].is_sorted(descending=True)
+
+
+def test_nothing_is_left_behind(evaluated):
+    assert "weak" not in MODELS and MODELS["popularity"] is Popularity
+    assert not list(Path(tempfile.gettempdir()).glob("oneclass-evaluate-*"))
+    assert logging.getLogger("oneclass").level in (logging.NOTSET, logging.INFO)
+
+
+def test_metrics_are_chosen_by_name_in_the_order_given():
+    found = evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=["mean_rank", "coverage@20"], threads=2)
+    assert found.metrics["metric"].to_list() == ["mean_rank", "coverage@20"]
+    assert found.metrics["standard_error"].is_null().to_list() == [False, True]
+    with pytest.raises(ValueError, match="metrics precision@7: unknown; this protocol has .*ndcg@100"):
+        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=["precision@7"], threads=2)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folds")  # of logs below the bound, as in a run
+@pytest.mark.parametrize(("number", "users"), [(None, 160), (3, 160), (1, 16)])
+def test_folds_are_those_asked_for(number, users):
+    found = evaluate(Popularity(), LIKES, folds=number, metrics=["ndcg@100"], threads=2)
+    [count] = found.metrics["users"]
+    assert 150 < count <= users if users == 160 else 5 < count < 40  # a few have too few likes for a target
+
+
+def test_a_model_of_ones_own_needs_no_registry():
+    class Alphabet(Popularity):
+        name = "alphabet"
+
+        def _scores(self, histories, users, score):
+            return np.tile(-np.arange(self.item_count, dtype=np.float32), (histories.shape[0], 1))
+
+    found = evaluate([Alphabet(), Popularity()], LIKES, protocol="leave_one_out", metrics=["ndcg@100"], threads=2)
+    alphabet, popularity = found.metrics["value"]
+    assert found.metrics["model"].to_list() == ["alphabet", "popularity"] and 0 < alphabet < popularity
+    assert "alphabet" not in MODELS
+
+
+def test_a_model_that_fails_is_left_out_with_its_error():
+    class Broken(Popularity):
+        name = "broken"
+
+        def _fit(self, interactions, options: FitOptions):
+            raise ValueError("no luck today")
+
+    found = evaluate([Broken(), Popularity()], LIKES, protocol="leave_one_out", threads=2)
+    assert found.metrics["model"].unique().to_list() == ["popularity"]
+    assert list(found.failed) == ["broken"] and "no luck today" in found.failed["broken"]
+
+
+def test_attributes_make_cold_items_possible():
+    kinds = pl.DataFrame({"item_id": [f"i{item}" for item in range(70)], "side": ["a"] * 30 + ["b"] * 10 + ["c"] * 30})
+    likes = Interactions(LIKES, items=kinds.with_columns(tags=pl.concat_list("side", pl.lit("x, y | z"))))
+    found = evaluate(ItemKNN(), likes, protocol="cold_items", metrics=["ndcg@100_new_items"], threads=2)
+    assert found.metrics["value"].item() > 0.2
+
+
+def test_weights_are_added_and_small_ones_stay_likes():
+    weighted = [(user, item, 0.25) for user, item in LIKES]
+    one, other = (
+        evaluate(ItemKNN(), data, protocol="leave_one_out", metrics=["ndcg@100"], threads=2).metrics
+        for data in (weighted, LIKES)
+    )
+    assert one.equals(other)
+
+
+def test_tuning_begins_at_the_models_settings_and_returns_the_best():
+    found = tune(
+        MRFDense(l2=9000.0, seed=2, threads=2), LIKES, trials=4, threads=2, space={"l2": Choice((1.0, 9.0, 90.0))}
+    )
+    assert found.trials["number"].to_list() == [1, 2, 3, 4] and found.trials["l2"][0] == 9000.0
+    best = found.trials.sort("value", descending=True, maintain_order=True).row(0, named=True)
+    assert found.best.get_params() == MRFDense(l2=best["l2"], seed=2, threads=2).get_params()
+    assert best["value"] > found.trials["value"].min()
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(ValueError, match="protocol 'random': take one of strong_generalization, leave_one_out"):
+        evaluate(Popularity(), LIKES, protocol="random")
+    with pytest.raises(ValueError, match="a mapping of names"):
+        evaluate([MRFDense(l2=1.0), MRFDense(l2=2.0)], LIKES)
+    with pytest.raises(TypeError, match="popularity is a str; give an estimator"):
+        evaluate({"popularity": "popularity"}, LIKES)
+    with pytest.raises(ValueError, match="next_events.*time"):
+        evaluate(Popularity(), LIKES, protocol="next_events")
+    with pytest.raises(ValueError, match="popularity: nothing to search; give space"):
+        tune(Popularity(), LIKES)
+    with pytest.raises(ValueError, match="mrf_dense: has no setting depth"):
+        tune(MRFDense(), LIKES, space={"depth": Choice((1, 2))})
