@@ -42,6 +42,11 @@ class Predictor(ABC):
         def users_at_once(self) -> int: ...
         def cached(self, name: str, make: Any) -> Any: ...
 
+    @classmethod
+    def has_like(cls) -> bool:
+        """Whether the model has like probabilities."""
+        return cls._like is not Predictor._like
+
     @overload
     def recommend(  # pyright: ignore[reportOverlappingOverload]: the other takes the frames of any library
         self,

@@ -1,10 +1,16 @@
-"""The registry of models by name. A model's module is imported on first access."""
+"""The registry of models by name, those of other packages among them. A model's module is imported on first access.
+
+A package declares its models as entry points of the group `oneclass.models`; none replaces a model of this one.
+"""
 
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from oneclass.models.base import Model
+
+GROUP = "oneclass.models"  # of entry points
 
 
 class ModelRegistry(MutableMapping[str, type[Model]]):
@@ -40,8 +46,10 @@ class ModelRegistry(MutableMapping[str, type[Model]]):
         return name in self._known
 
 
+_OTHERS = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=GROUP)}
 MODELS = ModelRegistry(
-    {
+    _OTHERS
+    | {
         "popularity": "oneclass.models.popularity:Popularity",
         "bpr_uniform": "oneclass.models.bpr.model:BPRUniform",
         "bpr_popularity": "oneclass.models.bpr.model:BPRPopularity",

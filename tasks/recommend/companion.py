@@ -43,7 +43,7 @@ class ItemDescriptions(NamedTuple):
 
 def has_like(model: str) -> bool:
     """Whether a model has a like probability."""
-    return registry.MODELS[model]._like is not Model._like
+    return registry.MODELS[model].has_like()
 
 
 def describe_items(
