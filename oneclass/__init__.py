@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from oneclass.models.blend.model import Blend
     from oneclass.models.bpr.model import BPRPopularity, BPRUniform
     from oneclass.models.estimator import NotFittedError
+    from oneclass.models.evaluation.off_policy import OffPolicyEstimate, OverlapTooSmallError, off_policy
     from oneclass.models.graph_filter.model import GraphFilter
     from oneclass.models.hpf.model import HPF
     from oneclass.models.item_knn.model import ItemKNN
@@ -63,6 +64,8 @@ __all__ = [
     "MultDAE",
     "MultVAE",
     "NotFittedError",
+    "OffPolicyEstimate",
+    "OverlapTooSmallError",
     "PairedSymbols",
     "Popularity",
     "RandomGraph",
@@ -72,6 +75,7 @@ __all__ = [
     "Tuning",
     "evaluate",
     "load",
+    "off_policy",
     "tune",
 ]
 
@@ -86,6 +90,7 @@ MODULES = {
     "oneclass.models.blend.model": ["Blend"],
     "oneclass.models.bpr.model": ["BPRPopularity", "BPRUniform"],
     "oneclass.models.estimator": ["NotFittedError"],
+    "oneclass.models.evaluation.off_policy": ["OffPolicyEstimate", "OverlapTooSmallError", "off_policy"],
     "oneclass.models.graph_filter.model": ["GraphFilter"],
     "oneclass.models.hpf.model": ["HPF"],
     "oneclass.models.item_knn.model": ["ItemKNN"],

@@ -1,0 +1,132 @@
+"""Off-policy estimates, against plain sums, and against a simulated policy whose value is known."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from oneclass.models.evaluation.off_policy import OverlapTooSmallError, off_policy
+from oneclass.models.exploration import draw_scores, place_probabilities
+
+ITEMS, K, LISTS = 12, 3, 600
+
+
+def simulate(seed, *, users=True):
+    """Thompson lists of K of ITEMS items, reactions by hidden probabilities, and a greedy target with its value."""
+    random = np.random.default_rng(seed)
+    means = random.uniform(0.1, 0.6, (LISTS, ITEMS))
+    deviations = random.uniform(0.1, 0.3, (LISTS, ITEMS))
+    hidden = np.clip(means + 0.15 * random.normal(size=means.shape), 0.02, 0.98)
+    drawn = draw_scores(means, deviations, users=np.arange(LISTS), night=0, seed=seed)
+    chosen = np.argsort(-drawn, axis=1)[:, :K]
+    propensities = place_probabilities(means, deviations, K)
+    rows, best = np.repeat(np.arange(LISTS), K), np.argsort(-means, axis=1)[:, :K]
+    reacted = random.random((LISTS, ITEMS)) < hidden
+    impressions = pl.DataFrame(
+        {
+            "list_id": rows,
+            "item_id": chosen.ravel(),
+            "propensity": propensities[rows, chosen.ravel()],
+            "reaction": reacted[rows, chosen.ravel()].astype(float),
+            "expected_reaction": means[rows, chosen.ravel()],
+        }
+    )
+    if users:
+        impressions = impressions.with_columns(user_id=pl.col("list_id") // 2)
+    target = pl.DataFrame({"list_id": rows, "item_id": best.ravel(), "expected_reaction": means[rows, best.ravel()]})
+    return impressions, target, hidden[rows, best.ravel()].sum() / LISTS
+
+
+def test_estimates_are_the_sums_of_their_definitions():
+    impressions, target, _ = simulate(0)
+    shown = {(one, item) for one, item in target.select("list_id", "item_id").iter_rows()}
+    weighted = weights = corrected = 0.0
+    for row in impressions.iter_rows(named=True):
+        weight = 1 / row["propensity"] if (row["list_id"], row["item_id"]) in shown else 0.0
+        weights += weight
+        weighted += weight * row["reaction"]
+        corrected += weight * (row["reaction"] - row["expected_reaction"])
+    found = off_policy(impressions, target)
+    values = dict(found.table.select("estimator", "value").iter_rows())
+    assert values["ips"] == pytest.approx(weighted / LISTS)
+    assert values["snips"] == pytest.approx(weighted / weights * K)
+    assert values["doubly_robust"] == pytest.approx((corrected + target["expected_reaction"].sum()) / LISTS)
+    assert found.supported_share == pytest.approx(weights / (K * LISTS))
+    assert (found.lists, found.units) == (LISTS, LISTS // 2)
+    assert found.logged_value == pytest.approx(impressions["reaction"].sum() / LISTS)
+
+
+def test_intervals_cover_the_true_value_in_95_of_100_seeds():
+    covered = {"ips": 0, "snips": 0, "doubly_robust": 0}
+    errors = {name: [] for name in covered}
+    for seed in range(200):
+        impressions, target, truth = simulate(seed + 100)
+        for name, value, _, low, high in off_policy(impressions, target).table.iter_rows():
+            covered[name] += low <= truth <= high
+            errors[name].append(value - truth)
+    for name, count in covered.items():
+        assert 180 <= count <= 199, (name, count)  # binomial of .95, beyond 3 standard deviations
+        assert abs(np.mean(errors[name])) < 4 * np.std(errors[name]) / np.sqrt(200)
+    assert np.std(errors["doubly_robust"]) < np.std(errors["ips"])
+
+
+def test_logged_lists_estimate_their_own_policy_without_weights():
+    impressions, _, _ = simulate(1, users=False)
+    own = impressions.select("list_id", "item_id", target_propensity="propensity")
+    found = off_policy(impressions.drop("expected_reaction"), own)
+    assert found.table["estimator"].to_list() == ["ips", "snips"]
+    assert found.largest_weight == 1 and found.effective_size == pytest.approx(K * LISTS)
+    assert found.table["value"][0] == pytest.approx(found.logged_value)
+    assert found.table["standard_error"][0] == pytest.approx(
+        impressions.group_by("list_id").agg(pl.col("reaction").sum())["reaction"].std() / np.sqrt(LISTS)
+    )
+
+
+def test_reactions_can_be_a_table_of_their_own():
+    impressions, target, _ = simulate(2)
+    reactions = impressions.filter(pl.col("reaction") == 1).select("list_id", "item_id")
+    apart = off_policy(impressions.drop("reaction"), target, reactions=reactions)
+    assert apart.table.equals(off_policy(impressions, target).table)
+
+
+def test_a_target_that_was_never_shown_is_refused():
+    impressions, target, _ = simulate(3)
+    elsewhere = target.with_columns(item_id=pl.col("item_id") + ITEMS)
+    with pytest.raises(OverlapTooSmallError, match="0% of what the target shows is supported"):
+        off_policy(impressions, elsewhere)
+    half = pl.concat([target, elsewhere])
+    with pytest.raises(OverlapTooSmallError, match=r"(4|5)\d% of what the target shows"):
+        off_policy(impressions, half)
+    few = impressions.filter(pl.col("list_id") < 10)
+    with pytest.raises(OverlapTooSmallError, match="at least 50 are needed"):
+        off_policy(few, target.filter(pl.col("list_id") < 10))
+
+
+BREACHES = {
+    "has no column propensity": lambda i, t, r: (i.drop("propensity"), t, None),
+    "come twice: '0', ": lambda i, t, r: (pl.concat([i, i.head(1)]), t, None),
+    "propensity = 0": lambda i, t, r: (i.with_columns(propensity=pl.lit(0.0)), t, None),
+    "propensity = 1.5": lambda i, t, r: (i.with_columns(propensity=pl.lit(1.5)), t, None),
+    "propensity is null or not finite": lambda i, t, r: (i.with_columns(propensity=pl.lit(None)), t, None),
+    "without an impression: '0', 'x'": lambda i, t, r: (
+        i.drop("reaction"),
+        t,
+        pl.DataFrame({"list_id": ["0"], "item_id": ["x"]}),
+    ),
+    "reactions: list and item come twice": lambda i, t, r: (i.drop("reaction"), t, pl.concat([r, r])),
+    "give one of the two": lambda i, t, r: (i, t, r),
+    "have no column reaction": lambda i, t, r: (i.drop("reaction"), t, None),
+    "target: list 'new' has no impression": lambda i, t, r: (
+        i,
+        pl.DataFrame({"list_id": ["new"], "item_id": ["1"]}),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("message", BREACHES)
+def test_a_breach_of_the_tables_contract_is_named(message):
+    impressions, target, _ = simulate(4)
+    reactions = impressions.filter(pl.col("reaction") == 1).select("list_id", "item_id")
+    logged, wanted, reacted = BREACHES[message](impressions, target, reactions)
+    with pytest.raises(ValueError, match=message):
+        off_policy(logged, wanted, reactions=reacted)
