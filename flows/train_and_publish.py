@@ -274,6 +274,7 @@ def _publish_assessed(
         matrices_digest=splits.digests[ALL_EDGES],
         seen_items=splits.seen_items.included,
         declared=run.dataset.declared_rules,
+        seed=run.seed,
         executor=executor,
     )
 

@@ -92,6 +92,18 @@ create or replace temp table ranked_placements (
     explicit_like_sd double
 )
 
+-- name: ranked_exploration
+-- ranked_exploration: one row per user and rank of the lists that explore, in the indices of the curated interactions.
+create or replace temp table ranked_exploration (
+    user_index integer,
+    item_index integer,
+    rank integer,
+    score double,
+    propensity double,
+    like_mean double,
+    like_sd double
+)
+
 -- name: reasons
 -- One row per row of {lists} with reasons: these in the ids of the logs.
 select
@@ -121,6 +133,24 @@ join indexed.users using (user_index)
 join (from indexed.items union all from indexed.new_items) using (item_index)
 left join ({reasons}) as reasons using (placement, user_index, rank)
 order by placement, user_index, rank
+
+-- name: exploration
+-- One row per list that explores and rank, in the ids of the logs.
+insert into published.exploration
+select
+    $night || '/' || user_id as list_id,
+    user_id,
+    $policy as policy,
+    item_id,
+    rank,
+    score,
+    propensity,
+    like_mean,
+    like_sd
+from ranked_exploration
+join indexed.users using (user_index)
+join (from indexed.items union all from indexed.new_items) using (item_index)
+order by user_index, rank
 
 -- name: recommendations
 -- One row per user and rank, in the ids of the logs.

@@ -50,6 +50,11 @@ order by user_id, rank
 from published.placements
 order by placement, user_id, rank
 
+-- name: exploration
+-- One row per list that explores and rank, by user and best first; only where such lists are published.
+from published.exploration
+order by user_id, rank
+
 -- name: users
 -- One row per user of the logs: their index (null where nothing of theirs counts as a like), and how many events of
 -- theirs are in the logs.

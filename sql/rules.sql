@@ -49,11 +49,14 @@ create or replace temp table rule_breaches (
 )
 
 -- name: ruled_lists
--- ruled_lists: one row per placement (null for the lists without), user and rank of the published lists.
+-- ruled_lists: one row per placement (null for the lists without, `(exploration)` for those that explore), user and
+-- rank of the published lists.
 create or replace temp view ruled_lists as
 select null::varchar as placement, user_id, item_id, rank from published.recommendations
 union all
 select placement, user_id, item_id, rank from published.placements
+union all
+select '(exploration)' as placement, user_id, item_id, rank from published.exploration
 
 -- name: rule_items
 -- rule_items: one row per item that is liked or new: its attributes, and how many users like it.

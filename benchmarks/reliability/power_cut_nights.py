@@ -33,6 +33,7 @@ from oneclass.tasks.stores.home import Home
 DECLARED = "[binarize]\nthreshold = 1\n"
 RUN = "from oneclass.flows import commands; import sys; sys.exit(commands.main('nightly_retrain', sys.argv[1:]))"
 Events = list[tuple[str, str]]
+LOG = "run.log"
 
 
 def main() -> int:
@@ -64,9 +65,10 @@ def main() -> int:
             os.replace(folder / "copy", folder / "image")
             with mounted(folder / "image", folder / "home"):
                 home, began = Home(folder / "home", "shop"), time.monotonic()
-                run = start(home)
+                run = start(home, folder / LOG)
                 if status := run.wait():
                     print(f"night {night}: the run after the cut ended with {status}")
+                    print(*(folder / LOG).read_text(errors="replace").splitlines()[-40:], sep="\n")
                     return 1
                 seconds = time.monotonic() - began
                 recorded, state, problems = look(home, events, recorded)
@@ -92,16 +94,17 @@ def deliver(home: Home, night: int, lines: Events) -> None:
     os.sync()
 
 
-def start(home: Home) -> subprocess.Popen:
-    """Start the nightly run as a process of its own."""
+def start(home: Home, log: Path) -> subprocess.Popen:
+    """Start the nightly run as a process of its own, which writes what it says into a file."""
     words = [sys.executable, "-c", RUN, "--dataset", "shop", "--home", str(home.root), "--models", "popularity"]
     words += ["--set", "train.tune=off", "publish.margin=1e9", "publish.min_size_ratio=0"]
-    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    with log.open("wb") as said:
+        return subprocess.Popen(words, stdout=said, stderr=said, start_new_session=True)
 
 
 def cut_run(folder: Path, after: float) -> None:
     """Start a run, copy the image after so many seconds, and kill the run."""
-    run = start(Home(folder / "home", "shop"))
+    run = start(Home(folder / "home", "shop"), folder / LOG)
     with contextlib.suppress(subprocess.TimeoutExpired):
         run.wait(after)
     copy_image(folder / "image", folder / "copy", run)

@@ -49,7 +49,7 @@ def _draw_rows(means, deviations, users, night, seed, purpose):
 
 @njit(cache=True, nogil=True)
 def draw_uniform(users, night, seed, purpose):
-    """A uniform draw for each user and night, float64."""
+    """Draw a uniform number for each user, float64."""
     drawn = np.empty(len(users))
     for row in range(len(users)):
         drawn[row] = uniform(stream(seed, purpose, night, users[row]), 0)

@@ -12,6 +12,18 @@ create table if not exists published.recommendations (
     explicit_like_mean double,
     explicit_like_sd double
 );
+-- published.exploration: one row per list that explores and rank, best first.
+create table if not exists published.exploration (
+    list_id varchar not null,
+    user_id varchar not null,
+    policy varchar not null,
+    item_id varchar not null,
+    rank integer not null,
+    score double not null,
+    propensity double not null,
+    like_mean double,
+    like_sd double
+);
 -- published.placements: one row per placement, user and rank, best first.
 create table if not exists published.placements (
     placement varchar not null,

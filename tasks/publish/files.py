@@ -47,15 +47,18 @@ def write_publication_tables(
                 shutil.copyfile(reusable / name, folder / name)
     metrics = f"create or replace temp table evaluation_of_run as {sql.statement('report/metrics')}"
     connection.execute(metrics, {"run_id": run_ids["evaluated"]})
-    publications.copy_tables(
-        home, folder, _iterate_tables(connection, run_ids, RUN_TABLES if reusable else PUBLISHED_TABLES)
-    )
+    tables = [*(RUN_TABLES if reusable else PUBLISHED_TABLES)]
+    if explores := not reusable and _has_rows(connection, "published.exploration"):
+        tables.append("published/exploration")
+    publications.copy_tables(home, folder, _iterate_tables(connection, run_ids, tables))
     copied = {"evaluation.parquet": "evaluation_of_run", "evaluation.csv": "evaluation_of_run"}
     copied |= {published_model.LISTS_FILE: "published.lists"}
     if not reusable:
         copied[publications.RECOMMENDATIONS_FILE] = "published.recommendations"
-        if warehouse.fetch_row(connection, "select count(*) > 0 from published.placements")[0]:
+        if _has_rows(connection, "published.placements"):
             copied[publications.PLACEMENTS_FILE] = "published.placements"
+        if explores:
+            copied[publications.EXPLORATION_FILE] = "published.exploration"
     for name, rows in copied.items():
         form = "header" if name.endswith(".csv") else "format parquet"
         connection.execute(f"copy {rows} to '{publications.quote_path(folder / name)}' ({form})")
@@ -93,6 +96,10 @@ def write_publication_model(
     connection.unregister("item_titles")
     if companion:
         published_model.write_companion(folder, companion[0], fits.fit_folder(home, *companion))
+
+
+def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
+    return warehouse.fetch_row(connection, f"select count(*) > 0 from {table}")[0]
 
 
 def _iterate_tables(

@@ -1,6 +1,8 @@
 """Recommendations for every user of the logs, computed in batches of users from the stored fit and matrices."""
 
+import dataclasses
 from collections.abc import Iterator
+from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,22 +17,26 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
-from oneclass.tasks.recommend import companion, like_calibration, new_items
+from oneclass.tasks.recommend import companion, exploration, like_calibration, new_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
+from oneclass.tasks.recommend.exploration import CANDIDATES_PER_PLACE, Exploration, pick_items
 from oneclass.tasks.recommend.frames import LIKE_COLUMNS
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.recommend.new_items import MAX_REASONS
+from oneclass.tasks.rules.breaches import EXPLORATION
 from oneclass.tasks.rules.lists import ListSelections
-from oneclass.tasks.rules.selection import select_lists
+from oneclass.tasks.rules.selection import Selection, select_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 
 USERS_PER_BATCH = 1 << 12  # if blocks of scores are smaller
+EXPLORATION_COLUMNS = ("user_index", "item_index", "rank", "score", "propensity", *LIKE_COLUMNS)
 
 Lists = dict[str, np.ndarray]
 """Lists of users: `user_index` (users,), `item` and `score` (users, n), padded with -1 and -inf, `because` (users, n,
-MAX_REASONS), all by column of the fit, and the columns of `LIKE_COLUMNS`, (users, n), where there are such."""
+MAX_REASONS), all by column of the fit; the columns of `LIKE_COLUMNS`, (users, n), where there are such; and
+`propensity` (users, n) of lists that explore."""
 
 
 class RecommendationSpec(NamedTuple):
@@ -43,6 +49,7 @@ class RecommendationSpec(NamedTuple):
         exclude_seen: whether to leave out the items of the users' histories.
         companion: name and digest of the fit on the same edges that says how sure and why (`describe_items`).
         calibrations: of its `like`.
+        exploration: how lists explore that are published beside the others; None for no such lists.
     """
 
     model: str
@@ -53,6 +60,7 @@ class RecommendationSpec(NamedTuple):
     exclude_seen: bool = True
     companion: tuple[str, str] | None = None
     calibrations: Calibrations = UNCALIBRATED
+    exploration: Exploration | None = None
 
 
 def store_recommendations(
@@ -64,7 +72,8 @@ def store_recommendations(
 ) -> tuple[StageCache, bool]:
     """Fill the temporary table `ranked` by the executor, or with the published recommendations if nothing is new.
 
-    Lists of placements go to `ranked_placements`, if nothing is published already.
+    Lists of placements go to `ranked_placements`, and those that explore to `ranked_exploration`, if nothing is
+    published already.
 
     Args:
         selections: of all users, where lists obey rules.
@@ -78,28 +87,39 @@ def store_recommendations(
         [
             Path(new_items.__file__),
             Path(companion.__file__),
+            Path(exploration.__file__),
             Path(like_calibration.__file__),
             Path(__file__),
             Path(rules.__file__).parent,
         ],
         reads=f"{spec.matrices_digest} {table_digest(connection, 'indexed.new_items')}",
         parameters=spec._asdict() | _describe_selections(selections or {}),
-        tables=["published.recommendations", *(["published.placements"] if selections else [])],
+        tables=[
+            "published.recommendations",
+            *(["published.placements"] if selections else []),
+            *(["published.exploration"] if spec.exploration else []),
+        ],
     )
     if cache.lookup() is not None:
         connection.execute(sql.statement("publish/standing"))
         return cache, True
     connection.execute(sql.statement("publish/ranked"))
     connection.execute(sql.statement("publish/ranked_placements"))
+    connection.execute(sql.statement("publish/ranked_exploration"))
     for batch in compute_recommendations(home, spec, executor, selections):
-        of_placement = pl.col("placement").is_not_null()
-        warehouse.insert(connection, "ranked", batch.filter(~of_placement).drop("placement"))
-        warehouse.insert(connection, "ranked_placements", batch.filter(of_placement))
+        of_all, explores = pl.col("placement").is_null(), pl.col("placement") == EXPLORATION
+        warehouse.insert(connection, "ranked", batch.filter(of_all).drop("placement", "propensity"))
+        warehouse.insert(connection, "ranked_placements", batch.filter(~of_all, ~explores).drop("propensity"))
+        warehouse.insert(connection, "ranked_exploration", batch.filter(explores).select(EXPLORATION_COLUMNS))
     return cache, False
 
 
-def store_lists(connection: duckdb.DuckDBPyConnection) -> None:
-    """Publish the lists of the temporary tables `ranked` and `ranked_placements`."""
+def store_lists(connection: duckdb.DuckDBPyConnection, explores: Exploration | None) -> None:
+    """Publish the lists of the temporary tables `ranked`, `ranked_placements` and `ranked_exploration`."""
+    connection.execute("delete from published.exploration")
+    if explores:
+        night = (date(1970, 1, 1) + timedelta(days=explores.night)).isoformat()
+        connection.execute(sql.statement("publish/exploration"), {"night": night, "policy": explores.policy})
     for table, statement, ranked, key in (
         ("published.recommendations", "publish/recommendations", "ranked", "user_index, rank"),
         ("published.placements", "publish/placements", "ranked_placements", "placement, user_index, rank"),
@@ -145,6 +165,9 @@ def recommend_batch(
         rows = np.arange(start, stop, dtype=np.int32)
         for placement, block in _recommend_rows(home, spec, rows, selected):
             lists.setdefault(placement, []).append(block)
+        if spec.exploration is not None:
+            selection = None if selected is None else selected[None]
+            lists.setdefault(EXPLORATION, []).append(_explore_rows(home, spec, spec.exploration, rows, selection))
     is_new = model.item_degrees == 0
     return pl.concat(_build_frame(placement, blocks, split.items, is_new) for placement, blocks in lists.items())
 
@@ -192,6 +215,33 @@ def _recommend_rows(
         yield placement, _describe_lists(model, beside, histories, rows, ids, values)
 
 
+def _explore_rows(
+    home: Home, spec: RecommendationSpec, explores: Exploration, rows: np.ndarray, selection: Selection | None
+) -> Lists:
+    """Return the lists of a block of users that explore."""
+    model, beside, split = _load_models_and_split(home, spec)
+    assert beside is not None  # by whose posterior they explore
+    histories, wanted = split.histories[rows], min(CANDIDATES_PER_PLACE * spec.top_n, split.train.shape[1])
+    if selection is None:
+        ids, values = model.recommend(histories, wanted, users=rows, score=spec.score, exclude_seen=spec.exclude_seen)
+        pinned = np.empty(0, dtype=np.int32)
+    else:
+        scores, pinned = model.scores(histories, users=rows, score=spec.score), selection.constraints.pinned
+        with kernel_threads(model.threads):
+            scores = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
+            wide = dataclasses.replace(selection, n=wanted, diversity=None)
+            ids, values = select_lists(scores, histories, wide)
+    raw = beside.model.like(histories, users=rows, items=ids)
+    assert raw is not None
+    like = beside.calibrations.sampled.apply(raw)
+    picks, propensities = pick_items(explores, ids, like, rows, spec.top_n, pinned)
+    shown = np.maximum(picks, 0)
+    lists = {"user_index": rows, "item": np.where(picks >= 0, np.take_along_axis(ids, shown, axis=1), -1)}
+    of_shown = {"score": values, **dict(zip(LIKE_COLUMNS, like, strict=True))}
+    lists |= {name: np.take_along_axis(part, shown, axis=1) for name, part in of_shown.items()}
+    return lists | {"propensity": propensities, "because": np.full((*picks.shape, MAX_REASONS), -1, dtype=np.int32)}
+
+
 def _describe_lists(
     model: Model,
     beside: Companion | None,
@@ -216,7 +266,7 @@ def _build_frame(placement: str | None, blocks: list[Lists], items: np.ndarray, 
     lists = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     user, rank = np.nonzero(lists["item"] >= 0)
     columns = lists["item"][user, rank]
-    likes = [f"{prefix}{name}" for prefix in ("", "explicit_") for name in LIKE_COLUMNS]
+    optional = ["propensity", *(f"{prefix}{name}" for prefix in ("", "explicit_") for name in LIKE_COLUMNS)]
     return pl.DataFrame(
         {
             "placement": placement,
@@ -226,9 +276,9 @@ def _build_frame(placement: str | None, blocks: list[Lists], items: np.ndarray, 
             "score": lists["score"][user, rank].astype(np.float64),
             "is_new": is_new[columns],
             "because": _build_reasons(items, lists["because"][user, rank]),
-            **{name: lists[name][user, rank].astype(np.float64) if name in lists else None for name in likes},
+            **{name: lists[name][user, rank].astype(np.float64) if name in lists else None for name in optional},
         },
-        schema_overrides={"placement": pl.String, **dict.fromkeys(likes, pl.Float64)},
+        schema_overrides={"placement": pl.String, **dict.fromkeys(optional, pl.Float64)},
     )
 
 

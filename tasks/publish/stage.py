@@ -10,6 +10,7 @@ If the champion is kept (`tasks/publish/promotion/`), neither the link nor the r
 
 import logging
 from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.recommend_all import RecommendationSpec
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like
+from oneclass.tasks.recommend.exploration import Exploration
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.lists import has_new_items, load_selections
@@ -65,6 +67,7 @@ def publish(
     evaluated: str | None = None,
     seen_items: bool = False,
     declared: DeclaredRules = NO_RULES,
+    seed: int = 0,
     executor: Executor = LOCAL,
 ) -> Published:
     """Fill `published.recommendations` by the chosen model, fitted on every curated edge, and write the files.
@@ -80,6 +83,7 @@ def publish(
         evaluated: the run whose evaluation is published; this one by default.
         seen_items: whether users are recommended items that they have already (`Splits.seen_items`).
         declared: the rules that lists obey, and the placements that have lists of their own.
+        seed: of the draws of lists that explore.
         executor: computes the users' recommendations.
     """
     run_ids = {"run_id": run_id, "evaluated": evaluated or run_id}
@@ -100,7 +104,8 @@ def publish(
                 ranking = choice.model, choice.score, model_digest, matrices_digest
                 spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items)
                 source = (choice.model, model_digest) if companion is None and has_like(choice.model) else companion
-                spec = spec._replace(companion=source, calibrations=calibrations or UNCALIBRATED)
+                explores = _explore(settings, seed, has_likes=source is not None)
+                spec = spec._replace(companion=source, calibrations=calibrations or UNCALIBRATED, exploration=explores)
                 if has_rules:
                     selections = load_selections(
                         connection, declared, attributes, settings.top_n, exclude_seen=spec.exclude_seen
@@ -112,7 +117,7 @@ def publish(
             has_likes = companion is not None or has_like(choice.model)
             parameters["likes_given"] = has_likes and parameters["recommendations_made"]
             if cache and parameters["recommendations_made"] and not unchanged:
-                recommend_all.store_lists(connection)
+                recommend_all.store_lists(connection, spec.exploration)
                 cache.store({})
         checked = declared if has_rules and parameters["recommendations_made"] else None
         find_breaches(connection, checked, attributes, settings.top_n, seen_items=seen_items)
@@ -144,6 +149,19 @@ def publish(
     else:
         checksums.remove_path(folder)
     return Published(home.published, home.report / "index.html", recommendations, table, decision)
+
+
+def _explore(settings: PublishSettings, seed: int, *, has_likes: bool) -> Exploration | None:
+    """Return how tonight's lists explore; None if none do."""
+    if settings.explore == "off":
+        return None
+    if not has_likes:
+        logger.warning("publish.explore = %s: no list explores, since no model of the run has a like", settings.explore)
+        return None
+    night = (datetime.now(UTC).date() - date(1970, 1, 1)).days
+    return Exploration(
+        settings.explore, settings.explore_share, settings.explore_bonus, settings.explore_rate, night, seed
+    )
 
 
 def _write_model(

@@ -12,6 +12,7 @@ from oneclass.tasks.rules.selection import rule_columns
 from oneclass.tasks.rules.settings import DeclaredRules, placement_rules
 from oneclass.tasks.stores import warehouse
 
+EXPLORATION = "(exploration)"  # stands for a placement
 CHECKED_SHORT_LISTS = 100  # of each placement; each is compared with the whole catalogue
 
 
@@ -45,8 +46,9 @@ def find_breaches(
     connection.execute(sql.statement("rules/rule_histories"), {"days": rules.again_after_days})
     connection.execute(sql.statement("rules/rule_events"), {"kinds": list(rules.not_event)})
     kinds = rule_columns(attributes)
-    for name in (None, *declared.placements):
-        placement = None if name is None else declared.placements[name]
+    explored = [EXPLORATION] if warehouse.fetch_row(connection, "select count(*) from published.exploration")[0] else []
+    for name in (None, *explored, *declared.placements):
+        placement = declared.placements.get(name or "")
         texts = [layer.eligible for layer in (rules, placement) if layer is not None and layer.eligible]
         conditions = [check_expression(text, "eligible", *kinds).sql for text in texts]
         condition = " and ".join(f"({one})" for one in conditions) or "true"

@@ -75,6 +75,7 @@ def restore_lists(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     for table, file in (
         ("recommendations", publications.RECOMMENDATIONS_FILE),
         ("placements", publications.PLACEMENTS_FILE),
+        ("exploration", publications.EXPLORATION_FILE),
         ("lists", LISTS_FILE),
     ):
         connection.execute(f"delete from published.{table}")

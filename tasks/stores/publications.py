@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 DATABASE_FILE = "published.duckdb"
 RECOMMENDATIONS_FILE = "recommendations.parquet"
 PLACEMENTS_FILE = "placements.parquet"  # only if the data set has placements
-REUSABLE_FILES = (DATABASE_FILE, RECOMMENDATIONS_FILE, PLACEMENTS_FILE)
+EXPLORATION_FILE = "exploration.parquet"  # only if there are lists that explore
+REUSABLE_FILES = (DATABASE_FILE, RECOMMENDATIONS_FILE, PLACEMENTS_FILE, EXPLORATION_FILE)
 ROWS_PER_BATCH = 1 << 17
 STORAGE_VERSION = "v1.2.0"  # the earliest DuckDB that reads the published tables
 

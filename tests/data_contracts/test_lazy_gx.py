@@ -71,7 +71,7 @@ connection = duckdb.connect()
 for statement in sql.schema():
     connection.execute(statement)
 connection.begin()
-print(len(data_contracts.check(connection, "publish", {"top_n": 20, "run_id": "r"})))
+print(len(data_contracts.check(connection, "publish", {"top_n": 20, "run_id": "r"})) > 40)
 assert "great_expectations" in sys.modules and "duckdb_engine" not in sys.modules
 assert not any(name in sys.modules for name in lazy_gx.DEFERRED_MODULES)
 connection.execute("create temp table sides as select unnest(['a', 'a', 'a', 'b']) as side")
@@ -86,4 +86,4 @@ assert "scipy.stats" in sys.modules and "altair" not in sys.modules
 connection.close()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "20\n0.130\n", "")  # 3/4 ln 3/2 + 1/4 ln 1/2
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n0.130\n", "")  # 3/4 ln 3/2 + 1/4 ln 1/2

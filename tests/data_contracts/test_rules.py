@@ -570,6 +570,24 @@ BREACHES = {
         ("explicit_like_possible", "update TABLE set explicit_like_sd = 0 where user_id = 'u1'"),
         ("explicit_like_possible", "update TABLE set explicit_like_sd = null where user_id = 'u1'"),
     ],
+    "published.exploration": [
+        ("policy_known", "update TABLE set policy = 'greedy'"),
+        ("propensity_possible", "update TABLE set propensity = 0 where user_id = 'u1'"),
+        ("propensity_possible", "update TABLE set propensity = 1.1 where user_id = 'u1'"),
+        ("propensity_possible", "update TABLE set propensity = 'nan' where user_id = 'u1'"),
+        ("propensity_possible", "update TABLE set policy = 'bonus'"),
+        ("list_of_user", "update TABLE set list_id = '2026-01-31/u9' where user_id = 'u1'"),
+        ("list_of_user", "update TABLE set list_id = 'u1' where user_id = 'u1'"),
+        (
+            "list_of_user",
+            "insert into TABLE values ('2026-01-31/u1', 'u1', 'mixture', 'i4', 2, 0.4, 0.3, 0.2, 0.1)",
+        ),
+        ("ranks_consecutive", "update TABLE set rank = 2 where user_id = 'u1'"),
+        ("item_once", "insert into TABLE values ('2026-01-31/u1', 'u1', 'thompson', 'i3', 2, 0.4, 0.3, 0.2, 0.1)"),
+        ("scores_fall", "insert into TABLE values ('2026-01-31/u1', 'u1', 'thompson', 'i4', 2, 0.6, 0.3, 0.2, 0.1)"),
+        ("nothing_seen", "update TABLE set item_id = 'i1' where user_id = 'u1'"),
+        ("like_given", "update TABLE set like_sd = null where user_id = 'u1'"),
+    ],
     "rule_breaches": [
         (rule, f"insert into TABLE values ('{rule}', 'home', 'u1', 'i3', 1)")
         for rule in (

@@ -152,6 +152,7 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         evaluated=evaluated.run_id,
         seen_items=evaluated.settings.get("seen_items") == "include",
         declared=datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules,
+        seed=seed,
     )
 
 

@@ -1,0 +1,94 @@
+"""Lists of which some places explore: their items are drawn from the posterior, each with its probability to be shown.
+
+Of the candidates, the CANDIDATES_PER_PLACE * n best items of a user by the published model and the rules, the first
+n - k stay, pinned ones at least. The others compete for the last k places by the calibrated `like` of the companion,
+with the mean m_i and the standard deviation s_i:
+
+- `thompson`: those with the largest draws a_i ~ N(m_i, s_i^2), one for each user, item and night;
+- `bonus`: those with the largest m_i + c s_i;
+- `mixture`: with probability `rate` a list of `thompson`, else the best items.
+
+The propensity of an item is the probability that its list has it: 1 where nothing is drawn, and
+`models.exploration.place_probabilities` where it is. A list shows its items in the order of the scores.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from oneclass.models.exploration import draw_scores, place_probabilities
+from oneclass.models.exploration.thompson import draw_uniform
+from oneclass.models.numerics.random_numbers import purpose
+from oneclass.tasks.recommend.like_calibration import Like
+
+Policy = Literal["thompson", "bonus", "mixture"]
+
+CANDIDATES_PER_PLACE = 5
+MIXTURE = purpose("mixture list")
+
+
+class Exploration(NamedTuple):
+    """How lists explore.
+
+    Attributes:
+        share: of the places that explore; at least one does.
+        bonus: c.
+        rate: share of the lists that explore by `mixture`.
+        night: days since 1970, which the draws are keyed by, beside the seed and the user.
+    """
+
+    policy: Policy
+    share: float
+    bonus: float
+    rate: float
+    night: int
+    seed: int
+
+
+def pick_items(
+    exploration: Exploration, candidates: np.ndarray, like: Like, users: np.ndarray, n: int, pinned: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pick n candidates for each user.
+
+    Args:
+        candidates: int32 (block, N), the best items, best first, padded with -1.
+        like: means and standard deviations, (block, N); an item without them competes with a mean of 0.
+        users: the users' rows.
+        pinned: items that come first wherever they are candidates.
+
+    Returns:
+        (positions, propensities): int64 and float64 (block, n), positions among the candidates, padded with -1.
+    """
+    is_item = candidates >= 0
+    places = max(1, round(exploration.share * n))
+    stay = np.maximum(n - places, np.isin(candidates, pinned).sum(axis=1))
+    competes = is_item & (np.arange(candidates.shape[1]) >= stay[:, None])
+    means = np.where(competes, np.nan_to_num(like[0].astype(np.float64)), np.nan)
+    deviations = np.where(competes, np.nan_to_num(like[1].astype(np.float64)), np.nan)
+    best = competes & (np.arange(candidates.shape[1]) < n)
+    if exploration.policy == "bonus":
+        chosen = _mark_largest(means + exploration.bonus * deviations, n - stay)
+        propensities = np.ones(candidates.shape)
+    else:
+        drawn = draw_scores(means, deviations, users=users, night=exploration.night, seed=exploration.seed)
+        chosen, propensities = _mark_largest(drawn, n - stay), np.zeros(candidates.shape)
+        for count in np.unique(n - stay):
+            rows = np.flatnonzero(n - stay == count)
+            propensities[rows] = place_probabilities(means[rows], deviations[rows], int(count))
+        if exploration.policy == "mixture":
+            explores = draw_uniform(users, exploration.night, exploration.seed, MIXTURE) < exploration.rate
+            chosen = np.where(explores[:, None], chosen, best)
+            propensities = exploration.rate * propensities + (1 - exploration.rate) * best
+    shown = chosen | (is_item & ~competes)
+    positions = np.argsort(~shown, axis=1, kind="stable")[:, :n]
+    is_shown = np.take_along_axis(shown, positions, axis=1)
+    of_shown = np.take_along_axis(np.where(competes, propensities, 1.0), positions, axis=1)
+    return np.where(is_shown, positions, -1), np.where(is_shown, np.minimum(of_shown, 1.0), 0.0)
+
+
+def _mark_largest(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Mark in each row so many of the largest values, NaN aside; of equal values the first, bool like `values`."""
+    order = np.argsort(np.where(np.isnan(values), np.inf, -values), axis=1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.broadcast_to(np.arange(values.shape[1]), order.shape), axis=1)
+    return (ranks < counts[:, None]) & ~np.isnan(values)

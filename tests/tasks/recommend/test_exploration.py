@@ -1,0 +1,124 @@
+"""Lists that explore: what stays, what is drawn, and the propensities, against many nights; and a publication's."""
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+
+import oneclass
+from oneclass.models.random_graph.model import RandomGraph
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.publish.choice import ChosenModel
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.recommend.exploration import Exploration, pick_items
+from oneclass.tasks.rules.settings import DeclaredRules, Rules
+from oneclass.tasks.split.stage import store_all_edges
+from oneclass.tasks.train import train
+from tests.conftest import home_in, log_into
+
+USERS, CANDIDATES, N = 4, 50, 10
+NOBODY = np.empty(0, dtype=np.int32)
+POLICY = Exploration("thompson", share=0.4, bonus=1.0, rate=0.5, night=0, seed=0)
+
+
+def draw(seed):
+    random = np.random.default_rng(seed)
+    ids = np.stack([random.permutation(200)[:CANDIDATES] for _ in range(USERS)]).astype(np.int32)
+    ids[3, 30:] = -1
+    means = random.beta(2, 4, ids.shape).astype(np.float32)
+    return ids, (means, (0.02 + 0.2 * random.random(ids.shape)).astype(np.float32))
+
+
+@pytest.mark.parametrize("policy", ["thompson", "mixture"])
+def test_propensities_are_the_shares_of_nights_in_which_an_item_is_shown(policy):
+    ids, like = draw(1)
+    rows, nights = np.arange(USERS), 3000
+    shown, told = np.zeros(ids.shape), np.full(ids.shape, np.nan)
+    for night in range(nights):
+        picks, propensities = pick_items(POLICY._replace(policy=policy, night=night), ids, like, rows, N, NOBODY)
+        assert (np.diff(picks, axis=1) > 0).all() and (picks[:, :6] == np.arange(6)).all()
+        np.add.at(shown, (rows[:, None], picks), 1)
+        told[rows[:, None], picks] = propensities
+    share, error = shown / nights, np.sqrt(0.25 / nights)
+    assert (told[:, :6] == 1).all()
+    assert np.nanmax(np.abs(share - told)) < 4.5 * error
+    assert np.isnan(told[3, 30:]).all()
+    assert (np.nan_to_num(told).sum(axis=1) <= N + 1e-6).all()
+    if policy == "mixture":  # the best items are shown in the lists that do not explore, at least
+        assert (told[:, :N] >= 0.5).all()
+
+
+def test_a_bonus_shows_the_largest_sums_of_mean_and_deviation():
+    ids, (means, deviations) = draw(2)
+    picks, propensities = pick_items(
+        POLICY._replace(policy="bonus", bonus=2.0), ids, (means, deviations), np.arange(USERS), N, NOBODY
+    )
+    for user in range(USERS):
+        count = int((ids[user] >= 0).sum())
+        values = {place: means[user, place] + 2 * deviations[user, place] for place in range(6, count)}
+        best = sorted(values, key=values.get, reverse=True)[:4]
+        assert picks[user].tolist() == [*range(6), *sorted(best)]
+    assert (propensities == 1).all()
+
+
+def test_pinned_items_stay_and_short_lists_are_padded():
+    ids, like = draw(3)
+    pinned = ids[0, :8]
+    picks, propensities = pick_items(POLICY, ids, like, np.arange(USERS), N, pinned)
+    assert (picks[0, :8] == np.arange(8)).all() and (propensities[0, :8] == 1).all()
+    assert (propensities[0, 8:] < 1).all()
+    picks, propensities = pick_items(POLICY, ids[:, :5], tuple(part[:, :5] for part in like), np.arange(4), N, NOBODY)
+    assert (picks[:, :5] == np.arange(5)).all() and (propensities[:, :5] == 1).all()
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A log of 300 users with two tastes, published with lists that explore, under rules; and the folder."""
+    home, random = home_in(tmp_path_factory.mktemp("explored")), np.random.default_rng(0)
+    log_into(home, [(f"u{u}", f"i{i}", 1) for u in range(300) for i in 40 * (u % 2) + random.permutation(50)[:12]])
+    binarize(home, BinarizeSettings(), "run")
+    digest = store_all_edges(home, order=False, timed=None)
+    fit = train(
+        home,
+        "run",
+        protocol=ALL_EDGES,
+        matrices_digest=digest,
+        model="random_graph",
+        settings=RandomGraph.Settings(iterations=15),
+        seed=0,
+    )
+    publish(
+        home,
+        "run",
+        PublishSettings(top_n=N, explore="mixture", explore_share=0.4),
+        choice=ChosenModel("random_graph", "popularity_x_odds"),
+        model_digest=fit.digest,
+        matrices_digest=digest,
+        declared=DeclaredRules(rules=Rules(banned=["i3", "i60"])),
+        seed=5,
+    )
+    return home.published
+
+
+def test_published_lists_explore_and_their_value_can_be_estimated(published):
+    explored = pl.read_parquet(published / "exploration.parquet")
+    best = pl.read_parquet(published / "recommendations.parquet")
+    assert explored["policy"].unique().to_list() == ["mixture"]
+    assert not set(explored["item_id"]) & {"i3", "i60"}
+    assert explored.group_by("list_id").len()["len"].to_list() == [N] * 300
+    sure = explored.filter(pl.col("propensity") == 1).join(best, on=["user_id", "item_id", "rank"], how="semi")
+    assert sure.height >= 6 * 300
+    others = explored.join(best, on=["user_id", "item_id"], how="anti")
+    assert 150 < others.height and (others["propensity"] < 0.5).all()
+    with duckdb.connect(str(published / "published.duckdb"), read_only=True) as connection:
+        assert connection.sql("from exploration").pl().equals(explored.sort("user_id", "rank"))
+    likes = explored.with_columns(reaction=(pl.col("item_id").hash(1) % 2).cast(pl.Float64))
+    target = explored.select("list_id", "user_id").unique().join(best, on="user_id").select("list_id", "item_id")
+    found = oneclass.off_policy(likes, target)
+    assert abs(found.supported_share - 1) < 0.1
+    truth = (best["item_id"].hash(1) % 2).sum() / 300
+    value, error = found.table.filter(pl.col("estimator") == "snips").select("value", "standard_error").row(0)
+    assert abs(value - truth) < 4 * error + 1e-9
