@@ -101,7 +101,7 @@ def off_policy(impressions: Any, target: Any, *, reactions: Any = None) -> OffPo
         _estimate(units),
         lists=logged["list_id"].n_unique(),
         units=units.height,
-        logged_value=units["reaction"].sum() / units["lists"].sum(),
+        logged_value=_ratio(units["reaction"], units["lists"])[0],
         effective_size=effective_size,
         supported_share=supported,
         largest_weight=float(weights.max()),
@@ -195,18 +195,20 @@ def _estimate(units: pl.DataFrame) -> pl.DataFrame:
 
 def _ratio(above: pl.Series, below: pl.Series) -> tuple[float, float]:
     """Return sum(above) / sum(below) and its standard error over the units."""
-    value = float(above.sum() / below.sum())
-    return value, _error((above - value * below).to_numpy() / below.sum())
+    total = float(below.sum())
+    value = float(above.sum()) / total
+    return value, _error((above - value * below).to_numpy() / total)
 
 
 def _self_normalized(units: pl.DataFrame) -> tuple[float, float]:
     """Return the product of sum(w r) / sum(w) and sum(q) / L, and its standard error."""
-    reward, length = (
-        units[above].sum() / units[below].sum() for above, below in (("weighted", "weight"), ("target", "lists"))
+    weighted, weight, target, lists = (
+        units[name].to_numpy().astype(np.float64) for name in ("weighted", "weight", "target", "lists")
     )
-    of_reward = (units["weighted"] - reward * units["weight"]) / units["weight"].sum()
-    of_length = (units["target"] - length * units["lists"]) / units["lists"].sum()
-    return reward * length, _error((length * of_reward + reward * of_length).to_numpy())
+    reward, length = weighted.sum() / weight.sum(), target.sum() / lists.sum()
+    of_reward = (weighted - reward * weight) / weight.sum()
+    of_length = (target - length * lists) / lists.sum()
+    return float(reward * length), _error(length * of_reward + reward * of_length)
 
 
 def _error(influence: np.ndarray) -> float:

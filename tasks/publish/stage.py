@@ -91,7 +91,7 @@ def publish(
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
     parameters |= {"list_length": settings.list_length}
     declared = declared.model_copy(update={"cold_share": settings.cold_share})
-    decision = cache = selections = None
+    decision = cache = selections = explores = None
     unchanged = False
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         has_rules = not declared.are_empty or has_new_items(connection)
@@ -117,7 +117,7 @@ def publish(
             has_likes = companion is not None or has_like(choice.model)
             parameters["likes_given"] = has_likes and parameters["recommendations_made"]
             if cache and parameters["recommendations_made"] and not unchanged:
-                recommend_all.store_lists(connection, spec.exploration)
+                recommend_all.store_lists(connection, explores)
                 cache.store({})
         checked = declared if has_rules and parameters["recommendations_made"] else None
         find_breaches(connection, checked, attributes, settings.top_n, seen_items=seen_items)

@@ -190,9 +190,9 @@ def select_lists(
         histories: (block, items).
         vectors: of the items, `models.reranking.project_items`; needed if the selection has a `diversity`.
     """
-    seen = histories if selection.exclude_seen else csr_matrix(histories.shape, dtype=bool)
+    seen = histories if selection.exclude_seen else csr_matrix(histories.shape)
     if selection.excluded is not None:
-        seen = seen.astype(bool) + selection.excluded  # the union of the patterns
+        seen = csr_matrix(seen.astype(bool) + selection.excluded)  # the union of the patterns
     arguments = scores, seen.indptr, seen.indices, selection.sets, selection.constraints, selection.n
     if selection.diversity is None:
         return select_top_items(*arguments)
