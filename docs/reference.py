@@ -20,6 +20,7 @@ from oneclass.data_contracts import contracts
 from oneclass.flows import cli, commands
 from oneclass.flows.parameters import Flag
 from oneclass.models.evaluation import definitions, metrics
+from oneclass.models.evaluation.metrics_at_k import ALIASES
 from oneclass.models.registry import MODELS
 from oneclass.tasks.protocols import PROTOCOLS, VALIDATION_METRIC
 from oneclass.tasks.publish import files
@@ -147,6 +148,10 @@ def _metrics() -> Iterator[str]:
     )
     yield "In `evaluation.beyond_accuracy`:\n"
     yield _definitions(definitions.LIST_METRICS)
+    yield "By `oneclass.evaluate(metrics=[...])`, in upper or lower case:\n"
+    yield _definitions(definitions.METRICS_AT_K)
+    aliases = ", ".join(f"{_code(alias)} is {_code(name)}" for alias, name in ALIASES.items())
+    yield f"`map`, `mrr` and `ndcg` without k are of the whole ranking. Of other names {aliases}.\n"
     yield f"In `evaluation.comparisons`: {_paragraph(metrics.compare_paired)} {_paragraph(metrics.compare_paired, 1)}\n"
 
 

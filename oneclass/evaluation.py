@@ -16,6 +16,7 @@ import polars as pl
 
 from oneclass.interactions import Interactions, attribute_kinds
 from oneclass.models.base import Model
+from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import SearchSpace
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -32,6 +33,7 @@ from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import train
 from oneclass.tasks.tuning import Search, Study, record_pending_trial, submit_trial
+from oneclass.user_metrics import check_names, collect_ranks, evaluate_lists
 
 log_of_stages = logging.getLogger("oneclass")
 
@@ -81,7 +83,8 @@ def evaluate(
         models: estimators, which are not changed; a mapping names them, so that one may come with several settings.
         interactions: `oneclass.Interactions`, or what it reads.
         protocol: `strong_generalization`, `leave_one_out`, `next_events` or `cold_items`.
-        metrics: the metrics to return, in this order; all by default.
+        metrics: the metrics to return, in this order, by default those of a run's tables. Names with any k, such as
+            `precision@7`, are in `docs/reference.md` with their formulas.
         folds: of strong_generalization: each user is a test user of the models fitted on the other folds; 1 for one
             split. By default 5 if fewer than 100 validation users have a like to be found, as in a run.
         seed: of the split; each model draws by its own.
@@ -93,13 +96,15 @@ def evaluate(
         OneclassError: no model can be evaluated.
     """
     named = _name_models(models)
+    _check_protocol(protocol)
+    check_names(metrics or (), protocol)
     with _split_log(named, interactions, protocol, folds, seed, threads, split_settings) as (home, digests):
         in_order = list_splits(protocol, digests)
         failed: dict[str, str] = {}
         fits: dict[str, dict[str, str]] = {}
         for name in dict.fromkeys([*in_order, *find_validation_splits(protocol, digests)]):
             fits[name] = _fit_models(home, name, digests[name], named, failed)
-        (digest, first), *further = [(digests[name], fits[name]) for name in fits]
+        (digest, first), *further = splits = [(digests[name], fits[name]) for name in fits]
         found = evaluate_stage.evaluate(home, RUN, protocol, digest, first, further=further)
         with warehouse.open_warehouse(home, read_only=True) as connection:
             columns = "model, score, metric, value, standard_error, users"
@@ -111,6 +116,14 @@ def evaluate(
             values = warehouse.query(connection, rows)
             # one row per metric and pair of ranked lists
             pairs = warehouse.query(connection, "select * exclude (run_id, protocol) from evaluation.comparisons")
+        of_tables = set(values["metric"])
+        if added := {
+            name: metric
+            for name in metrics or ()
+            if name not in of_tables and (metric := find_metric(name)) is not None
+        }:
+            lists = collect_ranks(home, splits, values["model"].unique(maintain_order=True).to_list())
+            values, pairs = evaluate_lists(lists, added, values, pairs)
     order = {name: position for position, name in enumerate(named)}
     values = values.sort(pl.col("model").replace_strict(order, return_dtype=pl.Int64), maintain_order=True)
     return Evaluation(*_select_metrics(values, pairs, metrics), failed | found.failed)
@@ -161,6 +174,7 @@ def tune(
         raise ValueError(f"{name}: nothing to search; give space={{setting: range}} and at least one trial")
     if unknown := set(chosen) - set(type(start.settings).model_fields):
         raise ValueError(f"{name}: has no setting {', '.join(sorted(unknown))}")
+    _check_protocol(protocol)
     with _split_log(named, interactions, protocol, folds, start.seed, threads, split_settings) as (home, digests):
         first, *further = [digests[of] for of in find_validation_splits(protocol, digests)]
         search = Search(name, protocol, first, start.settings, chosen, start.seed, further_folds=tuple(further))
@@ -191,6 +205,11 @@ def _name_models(models: Mapping[str, Model] | Sequence[Model] | Model) -> dict[
     return named
 
 
+def _check_protocol(protocol: str) -> None:
+    if protocol not in (known := [name for name in PROTOCOLS if name != "given"]):
+        raise ValueError(f"protocol {protocol!r}: take one of {', '.join(known)}")
+
+
 @contextmanager
 def _split_log(
     models: Mapping[str, Model],
@@ -202,8 +221,6 @@ def _split_log(
     split_settings: Mapping[str, Any] | None,
 ) -> Iterator[tuple[Home, Mapping[str, str]]]:
     """Yield a home with the split interactions and the digests of its splits; the models are in the registry."""
-    if protocol not in (known := [name for name in PROTOCOLS if name != "given"]):
-        raise ValueError(f"protocol {protocol!r}: take one of {', '.join(known)}")
     table = interactions if isinstance(interactions, Interactions) else Interactions(interactions)
     options = {
         "order": any(model.settings.reads_order for model in models.values()),
@@ -328,7 +345,7 @@ def _select_metrics(
         return values, pairs
     known = values["metric"].unique(maintain_order=True).to_list()
     if unknown := [name for name in metrics if name not in known]:
-        raise ValueError(f"metrics {', '.join(unknown)}: unknown; this protocol has {', '.join(known)}")
+        raise ValueError(f"metrics {', '.join(unknown)}: not of this protocol, whose tables have {', '.join(known)}")
     order = pl.col("metric").replace_strict({name: at for at, name in enumerate(metrics)}, return_dtype=pl.Int64)
     chosen = values.filter(pl.col("metric").is_in(list(metrics)))
     models = {name: at for at, name in enumerate(values["model"].unique(maintain_order=True))}

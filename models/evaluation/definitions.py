@@ -34,7 +34,7 @@ def _recall_definition(k: int) -> Definition:
     return Definition(f"hits among the first {k} / min({k}, targets): |L_u ∩ T_u| / min({k}, |T_u|)", LIANG_2018)
 
 
-def _ndcg_definition(k: int) -> Definition:
+def _ndcg_definition(k: int | str) -> Definition:
     gain = f"sum of 1 / log2(place + 1) over the targets among the first {k}"
     return Definition(
         f"{gain}, divided by that of the first min({k}, |T_u|) places", f"Järvelin, Kekäläinen 2002; {LIANG_2018}"
@@ -56,6 +56,33 @@ USER_METRICS = {
     "mean_rank": Definition("mean over n in T_u of S_un = |{m in C_u: s_n > s_m}| / |C_u|, so that 0 ≤ S < 1", S),
     "mean_rank_midtie": Definition("the same, with a tie s_n = s_m, m other than n, counted as one half", ""),
     **{name: _percentile_definition(percent) for name, percent in PERCENTILES.items()},
+}
+# Of any k, in the library; those with a fixed k above are the same.
+METRICS_AT_K = {
+    "precision@k": Definition("share of hits among the first k places: |L_u ∩ T_u| / k", ""),
+    "recall@k": Definition(
+        "hits among the first k, by as many as there can be: |L_u ∩ T_u| / min(k, |T_u|)", LIANG_2018
+    ),
+    "recall_of_all@k": Definition(
+        "hits among the first k, by the number of targets: |L_u ∩ T_u| / |T_u|; `Recall` of RecTools and RecBole", ""
+    ),
+    "hit_rate@k": Definition("1 if a target is among the first k, else 0", ""),
+    "map@k": Definition(
+        "sum over the targets among the first k of |L_u ∩ T_u| / place, L_u down to the target, over min(k, |T_u|)", ""
+    ),
+    "mrr@k": Definition("1 / place of the first target, 0 if that is beyond k", "Voorhees 1999"),
+    "ndcg@k": _ndcg_definition("k"),
+    "auc": Definition(
+        "share of the pairs of a target and a candidate that is none in which the target scores higher; ties count "
+        "half. With one target it is mean_rank_midtie · |C_u| / (|C_u| - 1)",
+        "Rendle et al. 2009",
+    ),
+    "percentile_rank": Definition(
+        "mean over n in T_u of the share of the other candidates that rank before n; ties count half: 0 is the head, "
+        "1 the end, 1/2 chance. It is 1 - mean_rank_midtie · |C_u| / (|C_u| - 1). Hu et al. weigh all pairs alike, and "
+        "this metric all users alike",
+        "rank of Hu, Koren, Volinsky 2008",
+    ),
 }
 # Over the users with such a target.
 SEEN_ITEM_METRICS = {

@@ -97,13 +97,13 @@ def compute_user_metrics(ranks: TargetRanks) -> dict[str, np.ndarray]:
     if not counts.all():
         raise ValueError(f"user {int(np.argmin(counts))} of the block has no target; leave such users out")
     return {
-        "recall@20": _recall_at(ranks, 20) / np.minimum(counts, 20),
-        "recall@50": _recall_at(ranks, 50) / np.minimum(counts, 50),
-        "recall_of_all@20": _recall_at(ranks, 20) / counts,
-        "ndcg@100": _ndcg_at(ranks, 100),
-        "ndcg@20": _ndcg_at(ranks, 20),
-        "mean_rank": _sum_by_user(ranks, compute_edge_ranks(ranks)) / counts,
-        "mean_rank_midtie": _sum_by_user(ranks, compute_edge_ranks(ranks, midtie=True)) / counts,
+        "recall@20": count_hits(ranks, 20) / np.minimum(counts, 20),
+        "recall@50": count_hits(ranks, 50) / np.minimum(counts, 50),
+        "recall_of_all@20": count_hits(ranks, 20) / counts,
+        "ndcg@100": compute_ndcg(ranks, 100),
+        "ndcg@20": compute_ndcg(ranks, 20),
+        "mean_rank": sum_by_user(ranks, compute_edge_ranks(ranks)) / counts,
+        "mean_rank_midtie": sum_by_user(ranks, compute_edge_ranks(ranks, midtie=True)) / counts,
     }
 
 
@@ -201,19 +201,21 @@ def _rank_percentiles(ranks: np.ndarray) -> tuple[float, ...]:
     return tuple(np.percentile(ranks, list(PERCENTILES.values())).tolist())
 
 
-def _sum_by_user(ranks: TargetRanks, of_targets: np.ndarray) -> np.ndarray:
-    """Sums over each user's targets, in their order."""
+def sum_by_user(ranks: TargetRanks, of_targets: np.ndarray) -> np.ndarray:
+    """Sum a value of each target over each user's targets, in their order: (targets,) to (users,)."""
     return np.add.reduceat(of_targets, ranks.indptr[:-1])
 
 
-def _recall_at(ranks: TargetRanks, k: int) -> np.ndarray:
-    return _sum_by_user(ranks, (ranks.position < k).astype(np.float64))
+def count_hits(ranks: TargetRanks, k: int) -> np.ndarray:
+    """Count each user's targets among the first k candidates, float64 (users,)."""
+    return sum_by_user(ranks, (ranks.position < k).astype(np.float64))
 
 
-def _ndcg_at(ranks: TargetRanks, k: int) -> np.ndarray:
+def compute_ndcg(ranks: TargetRanks, k: int) -> np.ndarray:
+    """Compute the binary nDCG of the first k candidates, float64 (users,)."""
     discounts = 1 / np.log2(np.arange(2, k + 2))
     gains = np.append(discounts, 0)[np.minimum(ranks.position, k)]
     ideal = np.cumsum(discounts)[np.minimum(np.diff(ranks.indptr), k) - 1]
     return np.minimum(
-        _sum_by_user(ranks, gains) / ideal, 1
+        sum_by_user(ranks, gains) / ideal, 1
     )  # the sums are in different orders, so the ratio may exceed 1 by a rounding error

@@ -16,7 +16,13 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.evaluate import calibration, explicit_negatives
-from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score, users_with_targets
+from oneclass.tasks.evaluate.ranking import (
+    RankedTargets,
+    TargetRankMetrics,
+    collect_target_ranks,
+    rank_targets_by_score,
+    users_with_targets,
+)
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.protocols import is_fold
 from oneclass.tasks.stores import fits, matrices
@@ -69,8 +75,7 @@ def submit_evaluation(
     kind, saved = MODELS[name], fits.load_saved_bytes(home, name, digest)
     items, scores = split.train.shape[1], len(kind.score_names)
     matrices = kind.matrices_on(items, split.train.nnz)
-    at_once = users_per_block(items, matrices, kind.block_bytes, kind.min_block_users)
-    step = at_once * max(1, USERS_PER_BATCH // at_once)
+    at_once, step = _batch_size(kind, split)
     parts, calls, memory = [], [], []
     for part in ("test", "validation"):
         if part not in split.parts or not len(users_with_targets(split.parts[part])):
@@ -87,6 +92,34 @@ def submit_evaluation(
     label = f"{name}: evaluate on {split.protocol}"
     results = imap(executor, evaluate_batch, home, calls, label=label, memory=memory, serial=matrices > 0)
     return PendingEvaluation(parts, results)
+
+
+def _batch_size(kind: type[Model], split: SplitMatrices) -> tuple[int, int]:
+    """Return how many users a model scores at a time, and the users of a batch, a multiple of it."""
+    items = split.train.shape[1]
+    matrices = kind.matrices_on(items, split.train.nnz)
+    at_once = users_per_block(items, matrices, kind.block_bytes, kind.min_block_users)
+    return at_once, at_once * max(1, USERS_PER_BATCH // at_once)
+
+
+def collect_test_ranks(home: Home, matrices_digest: str, name: str, digest: str) -> dict[str, RankedTargets]:
+    """Rank the targets of a split's test users by every score of a stored model, in the batches of the evaluation.
+
+    Returns:
+        by score, with `items` as curated `item_index`; empty if no user has a target.
+
+    Raises:
+        OneclassError: a user's items cannot be ranked, or memory is short.
+    """
+    split = load_cached_split(home, matrices_digest)
+    _, step = _batch_size(MODELS[name], split)
+    batches: dict[str, list[RankedTargets]] = {}
+    with memory_errors.guard_model_memory(f"evaluate: {name}"):
+        model = fits.load_fit(home, name, digest)
+        for first in range(0, len(split.parts["test"].users), step):
+            for score, found in collect_target_ranks(model, split.users_of("test", first, first + step)).items():
+                batches.setdefault(score, []).append(found._replace(items=split.items[found.items]))
+    return {score: RankedTargets.concatenate(of_score) for score, of_score in batches.items()}
 
 
 def gather_batches(name: str, pending: PendingEvaluation) -> dict[str, list[EvalBatch]]:

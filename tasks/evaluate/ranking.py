@@ -3,7 +3,7 @@
 No users x items array is ever held; the result has one number per user and metric.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
@@ -14,8 +14,9 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
+from oneclass.models.evaluation.metrics_at_k import concatenate_ranks
 from oneclass.models.evaluation.new_items import rank_known_items, rank_new_items
-from oneclass.models.evaluation.ranking import CannotRank, rank_targets
+from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets
 from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import OneclassError
@@ -73,6 +74,60 @@ def rank_targets_by_score(
     )
 
 
+class RankedTargets(NamedTuple):
+    """The ranks of the targets of some users by one score.
+
+    Attributes:
+        users: int32 (users,), the curated `user_index` of the users with a target that is ranked.
+        history_lengths: int64 (users,), the number of items in their histories.
+        items: int32 (targets,), the column of each target.
+        ranks: of these targets; if new items are ranked apart, those of the known items.
+    """
+
+    users: np.ndarray
+    history_lengths: np.ndarray
+    items: np.ndarray
+    ranks: TargetRanks
+
+    @classmethod
+    def concatenate(cls, blocks: Sequence[Self]) -> Self:
+        """Concatenate the blocks in their order."""
+        users, lengths, items = (
+            np.concatenate([getattr(block, name) for block in blocks]) for name in ("users", "history_lengths", "items")
+        )
+        return cls(users, lengths, items, concatenate_ranks([block.ranks for block in blocks]))
+
+
+def collect_target_ranks(model: Model, part: Part) -> dict[str, RankedTargets]:
+    """Rank the users' targets by every score of a model and return the ranks, where others return their metrics.
+
+    Returns:
+        by score; empty if no user has a target.
+
+    Raises:
+        OneclassError: as `rank_targets_by_score`.
+    """
+    blocks: dict[str, list[RankedTargets]] = {}
+    for block in _iterate_blocks(model, part, on_progress=False):
+        for score, scores in model.iterate_scores(block.histories, users=block.rows):
+            blocks.setdefault(score, []).append(_collect_block(model, score, scores, block))
+    return {score: RankedTargets.concatenate(of_score) for score, of_score in blocks.items()}
+
+
+def _collect_block(model: Model, score: str, scores: np.ndarray, block: Part) -> RankedTargets:
+    rows, items = np.arange(len(scores)), block.targets.indices
+    try:
+        with kernel_threads(model.threads):
+            if block.new_items is None:
+                ranks = rank_targets(scores, block.excluded, block.targets)
+            else:
+                rows, ranks = rank_known_items(scores, block.excluded, block.targets, block.new_items, 0)
+                items = items[~np.isin(items, block.new_items)]
+    except CannotRank as error:
+        raise _explain(model, score, block.users[error.row], error) from error
+    return RankedTargets(block.users[rows], np.diff(block.histories.indptr)[rows], items, ranks)
+
+
 def _rank_users(
     model: Model,
     iterate_scores: ScoreIterator,
@@ -80,17 +135,24 @@ def _rank_users(
     exposures: Mapping[str, Exposure] = MappingProxyType({}),
     on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
-    users, size = users_with_targets(part), model.users_at_once
-    starts = range(0, len(users), size)
     blocks: dict[str, list[TargetRankMetrics]] = {}
-    for start in (
-        progress.iterate_with_progress(starts, f"{model.name} ranks for {len(users):,} users")
-        if on_progress
-        else starts
-    ):
+    for block in _iterate_blocks(model, part, on_progress):
+        for score, scores in iterate_scores(block.histories, block.rows):
+            ranks = _rank_block(model, score, scores, block, exposures.get(score))
+            blocks.setdefault(score, []).append(ranks)
+    return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
+
+
+def _iterate_blocks(model: Model, part: Part, on_progress: bool) -> Iterator[Part]:
+    """Yield the users with a target, as many at a time as a model scores."""
+    users, size = users_with_targets(part), model.users_at_once
+    starts: Iterable[int] = range(0, len(users), size)
+    if on_progress:
+        starts = progress.iterate_with_progress(starts, f"{model.name} ranks for {len(users):,} users")
+    for start in starts:
         block = users[start : start + size]
         rows = None if part.rows is None else part.rows[block]
-        of_block = Part(
+        yield Part(
             part.histories[block],
             part.targets[block],
             part.users[block],
@@ -98,10 +160,6 @@ def _rank_users(
             seen_items=part.seen_items,
             new_items=part.new_items,
         )
-        for score, scores in iterate_scores(of_block.histories, rows):
-            ranks = _rank_block(model, score, scores, of_block, exposures.get(score))
-            blocks.setdefault(score, []).append(ranks)
-    return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
 
 
 def _rank_block(

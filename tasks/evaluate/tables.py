@@ -52,7 +52,8 @@ def write_evaluation(
     delete_evaluation(connection, run_id, protocol)
     _append_rows(connection, "metrics", _metric_rows(run_id, protocol, ranked, "means"))
     _append_rows(connection, "beyond_accuracy", _metric_rows(run_id, protocol, ranked, "beyond_accuracy"))
-    _append_rows(connection, "comparisons", _comparison_rows(run_id, protocol, ranked))
+    rows = [(run_id, protocol, *row) for row in compare_lists(ranked)]
+    _append_rows(connection, "comparisons", rows)
     _append_rows(connection, "considered", _explicit_feedback_rows(run_id, protocol, explicit_feedback))
     if protocol == "leave_one_out":
         _append_rows(connection, "ranks_by_degree", _degree_bin_rows(run_id, ranked))
@@ -82,15 +83,18 @@ def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str
     ]
 
 
-def _comparison_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> list[tuple]:
-    """Return a row for each metric and pair of ranked lists, in their order."""
+def compare_lists(ranked: list[RankedList]) -> list[tuple]:
+    """Return a row for each metric and pair of ranked lists, in their order.
+
+    Its values are those of the columns of `evaluation.comparisons` from `metric` on.
+    """
     rows, pairs = [], list(combinations(ranked, 2))
     for metric in [name for name in ranked[0].of_users if name in ranked[0].means] if pairs else ():
         compared = [metrics.compare_paired(one.of_users[metric], other.of_users[metric]) for one, other in pairs]
         p_values = [found.p_value for found in compared]
         adjusted = p_values if None in p_values else adjust_benjamini_hochberg(np.array(p_values)).tolist()
         rows += [
-            (run_id, protocol, metric, one.model, one.score, other.model, other.score, found.difference,
+            (metric, one.model, one.score, other.model, other.score, found.difference,
              found.standard_error, found.p_value, found.users, p_value)
             for (one, other), found, p_value in zip(pairs, compared, adjusted, strict=True)
         ]  # fmt: skip
