@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from oneclass.models.slim.model import SLIM
     from oneclass.models.wmf.model import WMF
     from oneclass.tasks.recommend import Recommender, load
+    from oneclass.user_metrics import UserRanks
 
 __version__ = version("oneclass")
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "Repeat",
     "RepeatMixture",
     "Tuning",
+    "UserRanks",
     "evaluate",
     "load",
     "off_policy",
@@ -105,6 +107,7 @@ MODULES = {
     "oneclass.models.slim.model": ["SLIM"],
     "oneclass.models.wmf.model": ["WMF"],
     "oneclass.tasks.recommend": ["Recommender", "load"],
+    "oneclass.user_metrics": ["UserRanks"],
 }
 
 

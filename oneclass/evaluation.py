@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 
 from oneclass.interactions import Interactions, attribute_kinds
 from oneclass.models.base import Model
-from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import SearchSpace
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -33,7 +33,14 @@ from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import train
 from oneclass.tasks.tuning import Search, Study, record_pending_trial, submit_trial
-from oneclass.user_metrics import check_names, collect_ranks, evaluate_lists
+from oneclass.user_metrics import (
+    IdsByIndex,
+    OwnMetric,
+    collect_ranks,
+    compile_metric,
+    evaluate_lists,
+    name_metrics,
+)
 
 log_of_stages = logging.getLogger("oneclass")
 
@@ -71,7 +78,7 @@ def evaluate(
     interactions: Any,
     *,
     protocol: str = "strong_generalization",
-    metrics: Sequence[str] | None = None,
+    metrics: Sequence[str | OwnMetric] | str | OwnMetric | None = None,
     folds: int | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -84,7 +91,8 @@ def evaluate(
         interactions: `oneclass.Interactions`, or what it reads.
         protocol: `strong_generalization`, `leave_one_out`, `next_events` or `cold_items`.
         metrics: the metrics to return, in this order, by default those of a run's tables. Names with any k, such as
-            `precision@7`, are in `docs/reference.md` with their formulas.
+            `precision@7`, are in `docs/reference.md` with their formulas. A function gets the
+            `UserRanks` of one user and returns a number, or NaN to leave the user out; its rows have its name.
         folds: of strong_generalization: each user is a test user of the models fitted on the other folds; 1 for one
             split. By default 5 if fewer than 100 validation users have a like to be found, as in a run.
         seed: of the split; each model draws by its own.
@@ -97,8 +105,8 @@ def evaluate(
     """
     named = _name_models(models)
     _check_protocol(protocol)
-    check_names(metrics or (), protocol)
-    with _split_log(named, interactions, protocol, folds, seed, threads, split_settings) as (home, digests):
+    chosen, table = name_metrics(metrics or (), protocol), _read_interactions(interactions)
+    with _split_log(named, table, protocol, folds, seed, threads, split_settings) as (home, digests):
         in_order = list_splits(protocol, digests)
         failed: dict[str, str] = {}
         fits: dict[str, dict[str, str]] = {}
@@ -116,17 +124,18 @@ def evaluate(
             values = warehouse.query(connection, rows)
             # one row per metric and pair of ranked lists
             pairs = warehouse.query(connection, "select * exclude (run_id, protocol) from evaluation.comparisons")
+            ids = _load_ids(connection, table)
         of_tables = set(values["metric"])
-        if added := {
-            name: metric
-            for name in metrics or ()
-            if name not in of_tables and (metric := find_metric(name)) is not None
-        }:
+        candidates = {name: compile_metric(metric, ids) for name, metric in chosen.items() if name not in of_tables}
+        if missing := [name for name, metric in candidates.items() if metric is None]:
+            known = ", ".join(sorted(of_tables))
+            raise ValueError(f"metrics {', '.join(missing)}: not of this protocol, whose tables have {known}")
+        if added := {name: metric for name, metric in candidates.items() if metric is not None}:
             lists = collect_ranks(home, splits, values["model"].unique(maintain_order=True).to_list())
             values, pairs = evaluate_lists(lists, added, values, pairs)
     order = {name: position for position, name in enumerate(named)}
     values = values.sort(pl.col("model").replace_strict(order, return_dtype=pl.Int64), maintain_order=True)
-    return Evaluation(*_select_metrics(values, pairs, metrics), failed | found.failed)
+    return Evaluation(*_select_metrics(values, pairs, list(chosen)), failed | found.failed)
 
 
 @dataclass(frozen=True)
@@ -175,7 +184,8 @@ def tune(
     if unknown := set(chosen) - set(type(start.settings).model_fields):
         raise ValueError(f"{name}: has no setting {', '.join(sorted(unknown))}")
     _check_protocol(protocol)
-    with _split_log(named, interactions, protocol, folds, start.seed, threads, split_settings) as (home, digests):
+    table = _read_interactions(interactions)
+    with _split_log(named, table, protocol, folds, start.seed, threads, split_settings) as (home, digests):
         first, *further = [digests[of] for of in find_validation_splits(protocol, digests)]
         search = Search(name, protocol, first, start.settings, chosen, start.seed, further_folds=tuple(further))
         study, train_part = Study(home, search), search.validation_data(home).train
@@ -205,6 +215,20 @@ def _name_models(models: Mapping[str, Model] | Sequence[Model] | Model) -> dict[
     return named
 
 
+def _read_interactions(data: Any) -> Interactions:
+    return data if isinstance(data, Interactions) else Interactions(data)
+
+
+def _load_ids(connection: duckdb.DuckDBPyConnection, table: Interactions) -> IdsByIndex:
+    """Return the ids by index, texts or numbers as in the interactions."""
+    by_side = []
+    for side in ("user", "item"):
+        # one row per user or item, in the order of their indices
+        rows = warehouse.query(connection, f"select {side}_id from indexed.{side}s order by {side}_index")
+        by_side.append(rows[f"{side}_id"].cast(table.events.schema[f"{side}_id"]).to_list())
+    return IdsByIndex(*by_side)
+
+
 def _check_protocol(protocol: str) -> None:
     if protocol not in (known := [name for name in PROTOCOLS if name != "given"]):
         raise ValueError(f"protocol {protocol!r}: take one of {', '.join(known)}")
@@ -213,7 +237,7 @@ def _check_protocol(protocol: str) -> None:
 @contextmanager
 def _split_log(
     models: Mapping[str, Model],
-    interactions: Any,
+    table: Interactions,
     protocol: str,
     folds: int | None,
     seed: int,
@@ -221,7 +245,6 @@ def _split_log(
     split_settings: Mapping[str, Any] | None,
 ) -> Iterator[tuple[Home, Mapping[str, str]]]:
     """Yield a home with the split interactions and the digests of its splits; the models are in the registry."""
-    table = interactions if isinstance(interactions, Interactions) else Interactions(interactions)
     options = {
         "order": any(model.settings.reads_order for model in models.values()),
         "times": any(model.settings.reads_times for model in models.values()),
@@ -339,13 +362,10 @@ def _fit_models(
 
 
 def _select_metrics(
-    values: pl.DataFrame, pairs: pl.DataFrame, metrics: Sequence[str] | None
+    values: pl.DataFrame, pairs: pl.DataFrame, metrics: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    if metrics is None:
+    if not metrics:
         return values, pairs
-    known = values["metric"].unique(maintain_order=True).to_list()
-    if unknown := [name for name in metrics if name not in known]:
-        raise ValueError(f"metrics {', '.join(unknown)}: not of this protocol, whose tables have {', '.join(known)}")
     order = pl.col("metric").replace_strict({name: at for at, name in enumerate(metrics)}, return_dtype=pl.Int64)
     chosen = values.filter(pl.col("metric").is_in(list(metrics)))
     models = {name: at for at, name in enumerate(values["model"].unique(maintain_order=True))}

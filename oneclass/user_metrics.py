@@ -1,7 +1,8 @@
-"""Metrics of users that a run's tables lack, at any k, from the ranks of the targets that the tables are made of."""
+"""Metrics of users that a run's tables lack, at any k or as functions, from the ranks that the tables are made of."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,13 +15,41 @@ from oneclass.models.evaluation.definitions import (
     USER_METRICS,
 )
 from oneclass.models.evaluation.metrics import mean_and_error
-from oneclass.models.evaluation.metrics_at_k import WITHOUT_K, UserMetric, find_metric
+from oneclass.models.evaluation.metrics_at_k import WITHOUT_K, find_metric
 from oneclass.tasks.evaluate.jobs import clear_caches, collect_test_ranks
 from oneclass.tasks.evaluate.ranking import RankedTargets
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
+
+
+@dataclass(frozen=True)
+class UserRanks:
+    """The ranks of one user's targets in one ranked list, as a metric of one's own gets them.
+
+    Attributes:
+        user_id: of the user.
+        targets: the ids of the items to be found, the best ranked first.
+        places: int64 (targets,), the place of each in the ranking of all candidates: 1 is the head.
+        candidates: the number of ranked items, targets included.
+    """
+
+    user_id: Any
+    targets: list
+    places: np.ndarray
+    candidates: int
+
+
+OwnMetric = Callable[[UserRanks], float]
+ComputeMetric = Callable[[RankedTargets], np.ndarray]  # to float64 (users,)
+
+
+class IdsByIndex(NamedTuple):
+    """The ids of users and items by their curated indices."""
+
+    users: list
+    items: list
 
 
 class ListRanks(NamedTuple):
@@ -31,22 +60,83 @@ class ListRanks(NamedTuple):
     targets: RankedTargets
 
 
-def check_names(names: Sequence[str], protocol: str) -> None:
-    """Refuse names that are no metric.
+def name_metrics(metrics: Sequence[str | OwnMetric] | str | OwnMetric, protocol: str) -> dict[str, str | OwnMetric]:
+    """Return metrics by the names of their rows: that of a function is its own.
 
     Raises:
-        ValueError: of an unknown name; it lists what there is.
+        TypeError: one is neither a name nor a function.
+        ValueError: a name is unknown, and the error lists what there is; a function has no name or one that is taken.
     """
+    named: dict[str, str | OwnMetric] = {}
+    for metric in [metrics] if isinstance(metrics, str) or callable(metrics) else metrics:
+        if isinstance(metric, str):
+            name, is_taken = metric, callable(named.get(metric))
+        elif callable(metric):
+            name = getattr(metric, "__name__", "<lambda>")
+            if name == "<lambda>":
+                raise ValueError(f"metrics: {metric!r} has no name for its rows; define it with def")
+            is_taken = name in named or name in _list_table_metrics(protocol) or find_metric(name) is not None
+        else:
+            raise TypeError(f"metrics: {metric!r} is a {type(metric).__name__}; give names and functions")
+        if is_taken:
+            raise ValueError(f"metrics: {name} is the name of another metric; rename the function")
+        named[name] = metric
+    _refuse_unknown([name for name, metric in named.items() if isinstance(metric, str)], protocol)
+    return named
+
+
+def _list_table_metrics(protocol: str) -> list[str]:
     validation = f"validation_{PROTOCOLS[protocol].tuned_by}"
-    of_tables = [*USER_METRICS, *SEEN_ITEM_METRICS, *NEW_ITEM_METRICS, *LIST_METRICS, validation]
+    return [*USER_METRICS, *SEEN_ITEM_METRICS, *NEW_ITEM_METRICS, *LIST_METRICS, validation]
+
+
+def _refuse_unknown(names: Sequence[str], protocol: str) -> None:
+    of_tables = _list_table_metrics(protocol)
     if unknown := [name for name in names if name not in of_tables and find_metric(name) is None]:
         at_k = [name for name in METRICS_AT_K if name.endswith("@k")]
         others = dict.fromkeys(name for name in [*WITHOUT_K, *of_tables] if "@" not in name)
         fixed = [name for name in of_tables if "@" in name and find_metric(name) is None]
         raise ValueError(
             f"metrics {', '.join(unknown)}: unknown. There are {', '.join(at_k)} with any whole number k from 1, "
-            f"{', '.join([*others, *fixed])}"
+            f"{', '.join([*others, *fixed])}, and functions of your own"
         )
+
+
+def compile_metric(metric: str | OwnMetric, ids: IdsByIndex) -> ComputeMetric | None:
+    """Return the function that computes a metric from ranks; None for a name that only the tables have."""
+    if callable(metric):
+        return lambda targets: _compute_own_metric(metric, targets, ids)
+    if (by_name := find_metric(metric)) is None:
+        return None
+    return lambda targets: by_name(targets.ranks)
+
+
+def _compute_own_metric(metric: OwnMetric, targets: RankedTargets, ids: IdsByIndex) -> np.ndarray:
+    """Call a function for each user, float64 (users,).
+
+    Raises:
+        TypeError: it returns no number.
+        Exception: that of the function, with a note of the user.
+    """
+    name = getattr(metric, "__name__", "")
+    values, ranks = np.empty(len(targets.users)), targets.ranks
+    for row, user in enumerate(targets.users):
+        start, end = ranks.indptr[row], ranks.indptr[row + 1]
+        order = np.argsort(ranks.position[start:end])
+        items = [ids.items[item] for item in targets.items[start:end][order]]
+        places = ranks.position[start:end][order].astype(np.int64) + 1
+        try:
+            value = metric(UserRanks(ids.users[user], items, places, int(ranks.candidates[row])))
+        except Exception as error:
+            error.add_note(f"in the metric {name}, of user {ids.users[user]!r}")
+            raise
+        if not isinstance(value, int | float | np.number | np.bool_):
+            raise TypeError(
+                f"metric {name}: returns {value!r} for user {ids.users[user]!r}; return a number, "
+                "or NaN if it is not defined for this user"
+            )
+        values[row] = value
+    return values
 
 
 def collect_ranks(home: Home, splits: Sequence[FittedSplit], models: Sequence[str]) -> list[ListRanks]:
@@ -68,12 +158,12 @@ def collect_ranks(home: Home, splits: Sequence[FittedSplit], models: Sequence[st
 
 
 def evaluate_lists(
-    lists: Sequence[ListRanks], metrics: Mapping[str, UserMetric], values: pl.DataFrame, pairs: pl.DataFrame
+    lists: Sequence[ListRanks], metrics: Mapping[str, ComputeMetric], values: pl.DataFrame, pairs: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Add the rows of metrics to the tables of an evaluation, `Evaluation.metrics` and `Evaluation.comparisons`."""
     ranked = []
     for model, score, targets in lists:
-        of_users = {name: metric(targets.ranks) for name, metric in metrics.items()}
+        of_users = {name: metric(targets) for name, metric in metrics.items()}
         means = {name: mean_and_error(of) for name, of in of_users.items() if not np.isnan(of).all()}
         ranked.append(RankedList(model, score, of_users, means, {}, [], []))
     rows = [

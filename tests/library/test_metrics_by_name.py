@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from oneclass import Interactions, ItemKNN, MRFDense, Popularity, evaluate
+from oneclass import Interactions, ItemKNN, MRFDense, Popularity, UserRanks, evaluate
 
 GENERATOR = np.random.default_rng(4)
 LIKES = [
@@ -58,6 +58,79 @@ def test_known_items_are_ranked_apart_from_new_ones():
     )
     one, other = found.metrics.drop("metric").rows()
     assert one == other and one[-1] > 10
+
+
+def test_a_function_gets_a_users_ranks_by_their_ids():
+    seen: list[UserRanks] = []
+
+    def precision(user):
+        seen.append(user)
+        return (user.places <= 3).sum() / 3
+
+    def odd_users_ndcg(user):
+        ideal = sum(1 / np.log2(place + 1) for place in range(1, min(len(user.targets), 100) + 1))
+        found = sum(1 / np.log2(place + 1) for place in user.places if place <= 100) / ideal
+        return float(found) if user.user_id % 2 else np.nan
+
+    metrics = ["precision@3", precision, "ndcg@100", odd_users_ndcg]
+    found = evaluate(MODELS, LIKES, folds=2, metrics=metrics, threads=2)
+    table = found.metrics
+    assert table["metric"].to_list() == ["precision@3", "precision", "ndcg@100", "odd_users_ndcg"] * 2
+    values, drop = table["value"].to_list(), ["metric", "value", "standard_error", "difference", "p_value"]
+    assert values[1] == pytest.approx(values[0], abs=1e-12) and values[5] == pytest.approx(values[4], abs=1e-12)
+    pairs = {name: found.comparisons.filter(metric=name).drop(drop, strict=False).rows() for name in table["metric"]}
+    assert pairs["precision"] and pairs["precision"][0][:-1] == pytest.approx(pairs["precision@3"][0][:-1])
+    users = table["users"].to_list()
+    assert users[3] == sum(user.user_id % 2 for user in seen[: users[0]]) and len(seen) == 2 * users[0]
+    likes = set(LIKES)
+    for user in seen:
+        assert all((user.user_id, item) in likes for item in user.targets) and len(user.targets) == len(user.places)
+        assert (np.diff(user.places) > 0).all() and 1 <= user.places[0] <= user.places[-1] <= user.candidates < 70
+
+
+def test_texts_stay_texts():
+    found = evaluate(
+        Popularity(),
+        [(f"{user:03}", f"{item:04}") for user, item in LIKES],
+        protocol="leave_one_out",
+        metrics=lengths_of_ids,
+        threads=2,
+    )
+    assert found.metrics["value"].item() == 304
+
+
+def lengths_of_ids(user: UserRanks) -> float:
+    return 100 * len(user.user_id) + len(user.targets[0])
+
+
+def test_wrong_functions_are_refused():
+    def nothing(user):
+        return None
+
+    def broken(user):
+        return user.places[9]
+
+    def undefined(user):
+        return np.nan
+
+    def auc(user):
+        return 1.0
+
+    with pytest.raises(TypeError, match=r"metric nothing: returns None for user \d+; return a number"):
+        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[nothing], threads=2)
+    assert evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=undefined, threads=2).metrics.is_empty()
+    with pytest.raises(IndexError) as raised:
+        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[broken], threads=2)
+    assert raised.value.__notes__[0].startswith("in the metric broken, of user ")
+    for metrics, message in {
+        (auc,): "auc is the name of another metric; rename",
+        (nothing, nothing): "nothing is the name of another metric",
+        (lambda user: 1.0,): "has no name for its rows; define it with def",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            evaluate(Popularity(), LIKES, metrics=metrics)
+    with pytest.raises(TypeError, match="7 is a int; give names and functions"):
+        evaluate(Popularity(), LIKES, metrics=[7])
 
 
 def test_unknown_names_are_refused_before_a_fit_with_what_there_is():
