@@ -91,33 +91,33 @@ def publish(
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
     parameters |= {"list_length": settings.list_length}
     declared = declared.model_copy(update={"cold_share": settings.cold_share})
-    decision = cache = selections = explores = None
+    decision = spec = cache = selections = None
     unchanged = False
+    if choice is not None and not (assessment and assessment.keeps_champion):
+        assert model_digest is not None and matrices_digest is not None
+        source = (choice.model, model_digest) if companion is None and has_like(choice.model) else companion
+        spec = RecommendationSpec(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
+        spec = spec._replace(exclude_seen=not seen_items, companion=source, calibrations=calibrations or UNCALIBRATED)
+        spec = spec._replace(exploration=_explore(settings, seed, has_likes=source is not None))
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         has_rules = not declared.are_empty or has_new_items(connection)
         attributes = load_all_attributes(connection)
         parameters |= {"has_rules": has_rules, "pinned": list(declared.rules.pinned)}
         publication_records.forget_publication(connection, run_id)
+        if spec is not None:
+            if has_rules:
+                selections = load_selections(
+                    connection, declared, attributes, settings.top_n, exclude_seen=spec.exclude_seen
+                )
+            cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
+            assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
         if choice is not None:
-            if assessment is None or not assessment.keeps_champion:
-                assert model_digest is not None and matrices_digest is not None
-                ranking = choice.model, choice.score, model_digest, matrices_digest
-                spec = RecommendationSpec(*ranking, settings.top_n, exclude_seen=not seen_items)
-                source = (choice.model, model_digest) if companion is None and has_like(choice.model) else companion
-                explores = _explore(settings, seed, has_likes=source is not None)
-                spec = spec._replace(companion=source, calibrations=calibrations or UNCALIBRATED, exploration=explores)
-                if has_rules:
-                    selections = load_selections(
-                        connection, declared, attributes, settings.top_n, exclude_seen=spec.exclude_seen
-                    )
-                cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
-                assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
             decision = assessment and promotion.record_promotion(connection, run_id, assessment)
             parameters["recommendations_made"] = decision is None or decision.promoted
             has_likes = companion is not None or has_like(choice.model)
             parameters["likes_given"] = has_likes and parameters["recommendations_made"]
-            if cache and parameters["recommendations_made"] and not unchanged:
-                recommend_all.store_lists(connection, explores)
+            if spec and cache and parameters["recommendations_made"] and not unchanged:
+                recommend_all.store_lists(connection, spec.exploration)
                 cache.store({})
         checked = declared if has_rules and parameters["recommendations_made"] else None
         find_breaches(connection, checked, attributes, settings.top_n, seen_items=seen_items)
@@ -127,18 +127,16 @@ def publish(
         parameters["lists_made"] = decision is None or decision.promoted
         if parameters["lists_made"]:
             lists.store_lists(connection, settings, declared, attributes)
-            files.write_publication_tables(
-                connection, home, run_ids, table, folder, publications.find_reusable_publication(home, **sources)
-            )
-            recommends = choice and {"model": choice.model, "score": choice.score, "digest": model_digest}
-            _write_model(connection, home, folder, recommends, companion, matrices_digest, settings.titles, attributes)
-            if calibrations and choice:
+            reusable = publications.find_reusable_publication(home, **sources)
+            files.write_publication_tables(connection, home, run_ids, table, folder, reusable)
+            _write_model(connection, home, folder, spec, settings.titles, attributes)
+            if calibrations and spec:
                 published_model.write_like_calibrations(folder, calibrations.dump())
             if selections:
                 rules = declared.with_sizes(settings.top_n).model_dump(mode="json")
                 published_model.write_rules(folder, rules, selections[None].excluded)
         fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
-    if decision is None or decision.promoted:
+    if parameters["lists_made"]:
         facts = {"run_id": run_id, "fits": fits, "max_age": settings.max_age} | sources
         facts |= _describe_recommendations(home, assessment, seen_items, unchanged=choice is None)
         publications.activate_publication(home, folder, facts, settings.keep)
@@ -168,20 +166,19 @@ def _write_model(
     connection: duckdb.DuckDBPyConnection,
     home: Home,
     folder: Path,
-    recommends: dict[str, Any] | None,
-    companion: tuple[str, str] | None,
-    matrices_digest: str | None,
+    spec: RecommendationSpec | None,
     titles: str | None,
     attributes: Attributes,
 ) -> None:
     """Write the model that recommends; that of the current publication if this run made no recommendations."""
-    if recommends is None:
+    if spec is None:
         published_model.copy_published_model(home.published.resolve(), folder)
-    else:
-        assert matrices_digest is not None
-        files.write_publication_model(
-            connection, home, folder, recommends, companion, matrices_digest, titles, attributes
-        )
+        return
+    recommends = {"model": spec.model, "score": spec.score, "digest": spec.digest}
+    beside = None if spec.companion == (spec.model, spec.digest) else spec.companion
+    files.write_publication_model(
+        connection, home, folder, recommends, beside, spec.matrices_digest, titles, attributes
+    )
 
 
 def _describe_recommendations(
