@@ -1,6 +1,5 @@
 """Recommendations for every user of the logs, computed in batches of users from the stored fit and matrices."""
 
-import dataclasses
 from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.recommend import companion, exploration, like_calibration, new_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
-from oneclass.tasks.recommend.exploration import CANDIDATES_PER_PLACE, Exploration, pick_items
+from oneclass.tasks.recommend.exploration import Exploration, pick_items
 from oneclass.tasks.recommend.frames import LIKE_COLUMNS
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.recommend.new_items import MAX_REASONS
@@ -218,26 +217,32 @@ def _recommend_rows(
 def _explore_rows(
     home: Home, spec: RecommendationSpec, explores: Exploration, rows: np.ndarray, selection: Selection | None
 ) -> Lists:
-    """Return the lists of a block of users that explore."""
+    """Return the lists of a block of users that explore; a score is the model's, without boosts."""
     model, beside, split = _load_models_and_split(home, spec)
     assert beside is not None  # by whose posterior they explore
-    histories, wanted = split.histories[rows], min(CANDIDATES_PER_PLACE * spec.top_n, split.train.shape[1])
-    if selection is None:
-        ids, values = model.recommend(histories, wanted, users=rows, score=spec.score, exclude_seen=spec.exclude_seen)
-        pinned = np.empty(0, dtype=np.int32)
-    else:
-        scores, pinned = model.scores(histories, users=rows, score=spec.score), selection.constraints.pinned
-        with kernel_threads(model.threads):
-            scores = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
-            wide = dataclasses.replace(selection, n=wanted, diversity=None)
-            ids, values = select_lists(scores, histories, wide)
-    raw = beside.model.like(histories, users=rows, items=ids)
+    histories, pinned = split.histories[rows], np.empty(0, dtype=np.int32)
+    scores = model.scores(histories, users=rows, score=spec.score)
+    raw = beside.model.like(histories, users=rows)
     assert raw is not None
     like = beside.calibrations.sampled.apply(raw)
-    picks, propensities = pick_items(explores, ids, like, rows, spec.top_n, pinned)
+    with kernel_threads(model.threads):
+        if selection is not None:
+            pinned = selection.constraints.pinned
+            scores = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
+        selected = selection or Selection.of_all(histories, spec.top_n, exclude_seen=spec.exclude_seen)
+        candidates = exploration.find_candidates(scores, like, histories, selected)
+    filled = np.maximum(candidates, 0)
+    of_candidates = [np.take_along_axis(part, filled, axis=1) for part in (*like, scores)]
+    means, deviations, values = of_candidates
+    picks, propensities = pick_items(explores, candidates, (means, deviations), rows, spec.top_n, pinned)
     shown = np.maximum(picks, 0)
-    lists = {"user_index": rows, "item": np.where(picks >= 0, np.take_along_axis(ids, shown, axis=1), -1)}
-    of_shown = {"score": values, **dict(zip(LIKE_COLUMNS, like, strict=True))}
+    is_first = np.isin(np.take_along_axis(candidates, shown, axis=1), pinned)
+    by_score = np.where(picks >= 0, -np.take_along_axis(values, shown, axis=1), np.inf)
+    order = np.lexsort((np.where(is_first, shown, by_score), ~is_first | (picks < 0)))
+    picks, propensities = (np.take_along_axis(part, order, axis=1) for part in (picks, propensities))
+    shown = np.maximum(picks, 0)
+    lists = {"user_index": rows, "item": np.where(picks >= 0, np.take_along_axis(candidates, shown, axis=1), -1)}
+    of_shown = {"score": values, **dict(zip(LIKE_COLUMNS, (means, deviations), strict=True))}
     lists |= {name: np.take_along_axis(part, shown, axis=1) for name, part in of_shown.items()}
     return lists | {"propensity": propensities, "because": np.full((*picks.shape, MAX_REASONS), -1, dtype=np.int32)}
 

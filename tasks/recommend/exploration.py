@@ -1,29 +1,35 @@
 """Lists of which some places explore: their items are drawn from the posterior, each with its probability to be shown.
 
-Of the candidates, the CANDIDATES_PER_PLACE * n best items of a user by the published model and the rules, the first
-n - k stay, pinned ones at least. The others compete for the last k places by the calibrated `like` of the companion,
-with the mean m_i and the standard deviation s_i:
+Of the best n items of a user, by the published model and the rules, the first n - k stay, pinned ones at least. The
+others compete for the last k places with further candidates, CANDIDATES_PER_PLACE * n in all: those that come next by
+the score, and in turn with them those of the largest m_i + OPTIMISM s_i, where m_i is the mean and s_i the standard
+deviation of the companion's calibrated `like`. By the score alone an item that few like yet would never compete. The
+places are given:
 
 - `thompson`: those with the largest draws a_i ~ N(m_i, s_i^2), one for each user, item and night;
 - `bonus`: those with the largest m_i + c s_i;
 - `mixture`: with probability `rate` a list of `thompson`, else the best items.
 
 The propensity of an item is the probability that its list has it: 1 where nothing is drawn, and
-`models.exploration.place_probabilities` where it is. A list shows its items in the order of the scores.
+`models.exploration.place_probabilities` where it is.
 """
 
+import dataclasses
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from oneclass.models.exploration import draw_scores, place_probabilities
 from oneclass.models.exploration.thompson import draw_uniform
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.tasks.recommend.like_calibration import Like
+from oneclass.tasks.rules.selection import Selection, select_lists
 
 Policy = Literal["thompson", "bonus", "mixture"]
 
 CANDIDATES_PER_PLACE = 5
+OPTIMISM = 2.0
 MIXTURE = purpose("mixture list")
 
 
@@ -45,13 +51,42 @@ class Exploration(NamedTuple):
     seed: int
 
 
+def find_candidates(scores: np.ndarray, like: Like, histories: csr_matrix, selection: Selection) -> np.ndarray:
+    """Return the candidates of each user, int32 (block, N): first the best n, best first, then the others; padded with
+    -1.
+
+    All of them together obey the limits of the rules, so that any of them do.
+
+    Args:
+        scores, histories: as `select_lists` takes them.
+        like: means and standard deviations, (block, items).
+        selection: of the published lists.
+    """
+    wanted = min(CANDIDATES_PER_PLACE * selection.n, scores.shape[1])
+    plain = dataclasses.replace(selection, n=wanted, diversity=None)
+    best, _ = select_lists(scores, histories, plain)
+    optimistic = np.nan_to_num(like[0] + OPTIMISM * like[1], nan=-np.inf).astype(np.float32)
+    none = np.empty(0, dtype=np.int32)
+    plain = dataclasses.replace(plain, constraints=dataclasses.replace(plain.constraints, boosts=None, pinned=none))
+    promising, _ = select_lists(optimistic, histories, plain)
+    turn = np.full(scores.shape, -np.inf, dtype=np.float32)
+    places = np.arange(wanted, dtype=np.float32)
+    of_best = np.where(places < selection.n, wanted - places, -places)
+    for items, of_items in ((promising, -places - 0.5), (best, of_best)):
+        users, ranks = np.nonzero(items >= 0)
+        columns = items[users, ranks]
+        turn[users, columns] = np.maximum(turn[users, columns], of_items[ranks])
+    in_turn, turns = select_lists(turn, histories, plain)
+    return np.where(np.isfinite(turns), in_turn, -1)
+
+
 def pick_items(
     exploration: Exploration, candidates: np.ndarray, like: Like, users: np.ndarray, n: int, pinned: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pick n candidates for each user.
 
     Args:
-        candidates: int32 (block, N), the best items, best first, padded with -1.
+        candidates: int32 (block, N), the best n items first, padded with -1.
         like: means and standard deviations, (block, N); an item without them competes with a mean of 0.
         users: the users' rows.
         pinned: items that come first wherever they are candidates.

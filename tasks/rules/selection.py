@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 import polars as pl
@@ -163,6 +163,15 @@ class Selection:
     exclude_seen: bool = True
     diversity: float | None = None
     max_new: int = 0
+
+    @classmethod
+    def of_all(cls, histories: csr_matrix, n: int, *, exclude_seen: bool) -> Self:
+        """Return the selection of users whose lists obey no rules."""
+        users, items = histories.shape
+        none = np.empty(0, dtype=np.int32)
+        eligible, indptr = np.ones((1, items), dtype=bool), np.zeros(items + 1, dtype=np.int64)
+        sets = np.zeros(users, dtype=np.int32)
+        return cls(n, Constraints(eligible, None, none, indptr, none, none), sets, exclude_seen=exclude_seen)
 
     def for_rows(self, rows: slice) -> "Selection":
         """Return the selection of some of the users."""

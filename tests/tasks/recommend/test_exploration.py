@@ -4,8 +4,10 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from scipy.sparse import csr_matrix
 
 import oneclass
+from oneclass.models.numerics.constrained_top_k import Constraints
 from oneclass.models.random_graph.model import RandomGraph
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -13,7 +15,8 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.recommend.exploration import Exploration, pick_items
+from oneclass.tasks.recommend.exploration import OPTIMISM, Exploration, find_candidates, pick_items
+from oneclass.tasks.rules.selection import Selection
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.train import train
@@ -72,6 +75,36 @@ def test_pinned_items_stay_and_short_lists_are_padded():
     assert (propensities[0, 8:] < 1).all()
     picks, propensities = pick_items(POLICY, ids[:, :5], tuple(part[:, :5] for part in like), np.arange(4), N, NOBODY)
     assert (picks[:, :5] == np.arange(5)).all() and (propensities[:, :5] == 1).all()
+
+
+def test_candidates_are_the_best_then_in_turn_the_next_and_the_promising_within_limits():
+    random = np.random.default_rng(5)
+    users, items, limit = 6, 90, 3
+    scores = random.normal(size=(users, items)).astype(np.float32)
+    like = random.random(scores.shape).astype(np.float32), 0.3 * random.random(scores.shape).astype(np.float32)
+    liked, category = random.random(scores.shape) < 0.1, random.integers(0, 12, items).astype(np.int32)
+    limits = np.full(12, limit, dtype=np.int32)
+    constraints = Constraints(np.ones((1, items), dtype=bool), None, NOBODY, np.arange(items + 1), category, limits)
+    selection = Selection(6, constraints, np.zeros(users, dtype=np.int32))
+    found = find_candidates(scores, like, csr_matrix(liked, dtype=np.float32), selection)
+    for user in range(users):
+        best, promising = (
+            follow(np.argsort(-values, kind="stable"), liked[user], category, limit, 30)
+            for values in (scores[user], like[0][user] + OPTIMISM * like[1][user])
+        )
+        turns = {item: place + 0.5 for place, item in enumerate(promising)}
+        turns |= {item: min(place, turns.get(item, np.inf)) for place, item in enumerate(best)}
+        in_turn = best[:6] + sorted({*turns} - {*best[:6]}, key=turns.get)
+        assert found[user][found[user] >= 0].tolist() == follow(in_turn, liked[user], category, limit, 30)
+
+
+def follow(order, liked, category, limit, length):
+    """Follow an order of items past those that are liked or whose category is full."""
+    chosen = []
+    for item in order:
+        if not liked[item] and sum(category[one] == category[item] for one in chosen) < limit and len(chosen) < length:
+            chosen.append(int(item))
+    return chosen
 
 
 @pytest.fixture(scope="module")
