@@ -40,7 +40,8 @@ class Clock:
 
 
 def main() -> None:
-    given = cli.build_parser("benchmarks.speed.contracts", __doc__.splitlines()[0], BackfillParameters).parse_args()
+    name, example = "benchmarks.speed.contracts", "python -m benchmarks.speed.contracts --dataset demo"
+    given = cli.build_parser(name, __doc__.splitlines()[0], BackfillParameters, example).parse_args()
     clock = data_contracts.check = Clock()
     with tempfile.TemporaryDirectory() as home:
         given.home = home

@@ -67,7 +67,8 @@ def test_help_names_the_data_sets_of_the_home_and_ends_with_an_example_that_pars
         out = capsys.readouterr().out
         lines = out.splitlines()
         assert lines[-1] == f"For example:  {parser.prog} {example}"
-        assert f"your data sets in {tmp_path}: shop, songs built-in data sets: amazon-book" in " ".join(out.split())
+        named = f"your data sets in {tmp_path}: shop, songs built-in data sets: amazon-book"
+        assert named.replace(" ", "") in "".join(out.split())  # a long folder is broken at its hyphens
         has_models = any(line.startswith("models: ") for line in lines)
         assert has_models == bool({"model", "models"} & commands.COMMANDS[name].parameters.model_fields.keys())
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import oneclass
+from benchmarks.accuracy.exploration import draw_shop, live
 from oneclass.models.numerics.constrained_top_k import Constraints
 from oneclass.models.random_graph.model import RandomGraph
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -105,6 +106,14 @@ def follow(order, liked, category, limit, length):
         if not liked[item] and sum(category[one] == category[item] for one in chosen) < limit and len(chosen) < length:
             chosen.append(int(item))
     return chosen
+
+
+def test_draws_find_more_likes_of_new_items_and_lose_no_clicks_in_a_simulated_shop():
+    shop = draw_shop(25, seed=9)
+    greedy, explores = (live(shop, policy, 25, 0.5, seed=9) for policy in ("greedy", "thompson"))
+    assert explores.new_likes.sum() > 2 * greedy.new_likes.sum()
+    assert explores.regret[-10:].mean() < greedy.regret[-10:].mean()
+    assert explores.clicks[:7].sum() > 0.95 * greedy.clicks[:7].sum()
 
 
 @pytest.fixture(scope="module")
