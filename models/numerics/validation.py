@@ -73,7 +73,7 @@ def check_matrix_type(matrix: csr_matrix, name: str) -> None:
     if not isinstance(matrix, csr_matrix):
         raise TypeError(
             f"{name}: a {type(matrix).__name__} where a scipy.sparse.csr_matrix of users x items belongs; give "
-            f"csr_matrix({name})"
+            f"csr_matrix({name}), or oneclass.Interactions of pairs of ids"
         )
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"{name}: its values are of type {matrix.dtype}; give counts, such as {name}.astype('float32')")
