@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars as pl
 
 from oneclass.interactions import Interactions, attribute_kinds
 from oneclass.models.base import Model
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import SearchSpace
+from oneclass.strata import check_strata, evaluate_strata
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.cluster import LOCAL
@@ -61,11 +61,14 @@ class Evaluation:
         comparisons: a row per metric and pair of ranked lists, paired over users: `metric`, `model`, `score`,
             `other_model`, `other_score`, `difference`, `standard_error`, `p_value`, `users`, `adjusted_p_value`.
         failed: the error of each model that could not be fitted or evaluated, by name.
+        strata: if asked for, a row per ranked list, stratum and metric of users: `model`, `score`, `metric`, `stratum`,
+            `least` and `most`, the range of its values, `value`, `standard_error`, `users`, `targets`.
     """
 
     metrics: pl.DataFrame
     comparisons: pl.DataFrame
     failed: dict[str, str]
+    strata: pl.DataFrame | None = None
 
     def table(self) -> pl.DataFrame:
         """Return a row per ranked list and a column per metric, the best by the first metric first."""
@@ -79,6 +82,7 @@ def evaluate(
     *,
     protocol: str = "strong_generalization",
     metrics: Sequence[str | OwnMetric] | str | OwnMetric | None = None,
+    strata: str | None = None,
     folds: int | None = None,
     seed: int = 0,
     threads: int | None = None,
@@ -93,6 +97,9 @@ def evaluate(
         metrics: the metrics to return, in this order, by default those of a run's tables. Names with any k, such as
             `precision@7`, are in `docs/reference.md` with their formulas. A function gets the
             `UserRanks` of one user and returns a number, or NaN to leave the user out; its rows have its name.
+        strata: `activity`, thirds of the test users by the length of their histories, `popularity`, thirds of the items
+            by their training likes, or a column of `Interactions(users=...)`, thirds of its numbers or each of its
+            texts. The thirds are `low`, `middle` and `high`.
         folds: of strong_generalization: each user is a test user of the models fitted on the other folds; 1 for one
             split. By default 5 if fewer than 100 validation users have a like to be found, as in a run.
         seed: of the split; each model draws by its own.
@@ -106,6 +113,8 @@ def evaluate(
     named = _name_models(models)
     _check_protocol(protocol)
     chosen, table = name_metrics(metrics or (), protocol), _read_interactions(interactions)
+    if strata is not None:
+        check_strata(strata, table, chosen)
     with _split_log(named, table, protocol, folds, seed, threads, split_settings) as (home, digests):
         in_order = list_splits(protocol, digests)
         failed: dict[str, str] = {}
@@ -114,28 +123,21 @@ def evaluate(
             fits[name] = _fit_models(home, name, digests[name], named, failed)
         (digest, first), *further = splits = [(digests[name], fits[name]) for name in fits]
         found = evaluate_stage.evaluate(home, RUN, protocol, digest, first, further=further)
-        with warehouse.open_warehouse(home, read_only=True) as connection:
-            columns = "model, score, metric, value, standard_error, users"
-            # one row per model, score and metric
-            rows = (
-                f"select {columns} from evaluation.metrics union all by name "
-                f"select {columns} from evaluation.beyond_accuracy"
-            )
-            values = warehouse.query(connection, rows)
-            # one row per metric and pair of ranked lists
-            pairs = warehouse.query(connection, "select * exclude (run_id, protocol) from evaluation.comparisons")
-            ids = _load_ids(connection, table)
+        values, pairs, ids = _load_tables(home, table)
         of_tables = set(values["metric"])
         candidates = {name: compile_metric(metric, ids) for name, metric in chosen.items() if name not in of_tables}
         if missing := [name for name, metric in candidates.items() if metric is None]:
             known = ", ".join(sorted(of_tables))
             raise ValueError(f"metrics {', '.join(missing)}: not of this protocol, whose tables have {known}")
-        if added := {name: metric for name, metric in candidates.items() if metric is not None}:
+        added, by_stratum = {name: metric for name, metric in candidates.items() if metric is not None}, None
+        if added or strata is not None:
             lists = collect_ranks(home, splits, values["model"].unique(maintain_order=True).to_list())
             values, pairs = evaluate_lists(lists, added, values, pairs)
+            if strata is not None:
+                by_stratum = evaluate_strata(lists, chosen, strata, table, ids, home=home, splits=splits)
     order = {name: position for position, name in enumerate(named)}
     values = values.sort(pl.col("model").replace_strict(order, return_dtype=pl.Int64), maintain_order=True)
-    return Evaluation(*_select_metrics(values, pairs, list(chosen)), failed | found.failed)
+    return Evaluation(*_select_metrics(values, pairs, list(chosen)), failed | found.failed, by_stratum)
 
 
 @dataclass(frozen=True)
@@ -219,14 +221,24 @@ def _read_interactions(data: Any) -> Interactions:
     return data if isinstance(data, Interactions) else Interactions(data)
 
 
-def _load_ids(connection: duckdb.DuckDBPyConnection, table: Interactions) -> IdsByIndex:
-    """Return the ids by index, texts or numbers as in the interactions."""
-    by_side = []
-    for side in ("user", "item"):
-        # one row per user or item, in the order of their indices
-        rows = warehouse.query(connection, f"select {side}_id from indexed.{side}s order by {side}_index")
-        by_side.append(rows[f"{side}_id"].cast(table.events.schema[f"{side}_id"]).to_list())
-    return IdsByIndex(*by_side)
+def _load_tables(home: Home, table: Interactions) -> tuple[pl.DataFrame, pl.DataFrame, IdsByIndex]:
+    """Return the metrics and comparisons of the run, and the ids by index, texts or numbers as in the interactions."""
+    ids = []
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        columns = "model, score, metric, value, standard_error, users"
+        # one row per model, score and metric
+        rows = (
+            f"select {columns} from evaluation.metrics union all by name "
+            f"select {columns} from evaluation.beyond_accuracy"
+        )
+        values = warehouse.query(connection, rows)
+        # one row per metric and pair of ranked lists
+        pairs = warehouse.query(connection, "select * exclude (run_id, protocol) from evaluation.comparisons")
+        for side in ("user", "item"):
+            # one row per user or item, in the order of their indices
+            rows = warehouse.query(connection, f"select {side}_id from indexed.{side}s order by {side}_index")
+            ids.append(rows[f"{side}_id"].cast(table.events.schema[f"{side}_id"]).to_list())
+    return values, pairs, IdsByIndex(*ids)
 
 
 def _check_protocol(protocol: str) -> None:
