@@ -398,6 +398,20 @@ select
 from diagnostics.leakage
 order by future_edges desc, protocol
 
+-- name: exploring_list
+-- One row per item of the published list that shows the least likely item, of those that explore.
+select
+    user_id,
+    policy,
+    rank,
+    item_id,
+    propensity,
+    like_mean,
+    like_sd
+from published.exploration
+where list_id = (select list_id from published.exploration order by propensity, list_id limit 1)
+order by rank
+
 -- name: hidden_graph_ratios
 -- One row per rate r and item of a sampled hidden graph: its likes and the edges added to it.
 select

@@ -245,6 +245,11 @@ def _published(edges: list[tuple]) -> dict[str, list[tuple]]:
             (RUN, night, "events", 12_345.0, True, 1180.0, 0.1, 14),
         ],
         "published.recommendations": recommended,
+        "published.exploration": [
+            (f"2026-11-20/{user}", user, "thompson", f"i{at}", at, -at, 1 if at < 3 else chance / at, 0.5 / at, 0.1)
+            for user, chance in (("u1", 0.9), ("u2", 0.6))
+            for at in range(1, 5)
+        ],
     }  # fmt: skip
 
 

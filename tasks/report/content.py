@@ -100,6 +100,18 @@ def build_leakage_table(rows: pl.DataFrame) -> Table | None:
     )  # fmt: skip
 
 
+def build_exploration_table(rows: pl.DataFrame) -> Table | None:
+    """Build the table of a list that explores; None if no such list is published."""
+    return None if rows.is_empty() else Table(
+        "exploration", f"A list that explores, for customer {rows['user_id'][0]} by {rows['policy'][0]}",
+        "published.exploration",
+        [Column("rank", "place", "count"), Column("item_id", "item"),
+         Column("propensity", "propensity", "metric", "the chance that the list has it; 1 where nothing is drawn"),
+         Column("like_mean", "like", "metric", "the mean of the posterior of a like", error="like_sd")],
+        rows, cards=False,
+    )  # fmt: skip
+
+
 def build_explicit_feedback_table(rows: pl.DataFrame) -> Table | None:
     """Build the table that evaluates `like` on explicit negatives; None if a run has none."""
     return None if rows.is_empty() else Table(

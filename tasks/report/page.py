@@ -165,6 +165,7 @@ def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], over
         ),
         "coverage_summary": model_tables.describe_coverage(beyond),
         "leakage": content.build_leakage_table(tables("leakage")),
+        "exploration": content.build_exploration_table(tables("exploring_list")),
         "considered": content.build_explicit_feedback_table(tables("considered")),
         "metrics": model_tables.build_pivot_tables(
             "metrics", "Every metric", "evaluation.metrics", tables("metrics"), main

@@ -74,6 +74,8 @@ for _protocol, _metrics in MAIN.items():
         EXPECTED[f"{_name}-{_protocol}"] = f"""
             select model, score, {", ".join(f"any_value(value) filter (metric = '{m}')" for m in _shown)}
             from evaluation.{_table} where run_id = '{RUN}' and protocol = '{_protocol}' group by model, score"""
+EXPECTED["exploration"] = """
+    select rank, item_id, propensity, like_mean from published.exploration where list_id = '2026-11-20/u2'"""
 
 
 class Tables(HTMLParser):
