@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numba import njit, prange
 
-MIN_RELATIVE_DEVIATION = 1 / 50
+MIN_RELATIVE_DEVIATION = 1 / 10
 NODES_PER_DEVIATION = 1.5
 TAIL = 8.0  # deviations from a mean beyond which nothing is counted
 
