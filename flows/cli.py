@@ -99,7 +99,7 @@ class CommandParser(argparse.ArgumentParser):
     _home: str | None = None
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  (its overloads)
-        """Parse, with the home at hand if help is asked for."""
+        """Parse the arguments; `--help` lists the data sets of `--home`."""
         words = list(sys.argv[1:] if args is None else args)
         if "--home" in words[:-1]:
             self._home = words[words.index("--home") + 1]

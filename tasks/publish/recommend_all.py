@@ -232,13 +232,9 @@ def _explore_rows(
         selected = selection or Selection.of_all(histories, spec.top_n, exclude_seen=spec.exclude_seen)
         candidates = exploration.find_candidates(scores, like, histories, selected)
     filled = np.maximum(candidates, 0)
-    of_candidates = [np.take_along_axis(part, filled, axis=1) for part in (*like, scores)]
-    means, deviations, values = of_candidates
+    means, deviations, values = (np.take_along_axis(part, filled, axis=1) for part in (*like, scores))
     picks, propensities = pick_items(explores, candidates, (means, deviations), rows, spec.top_n, pinned)
-    shown = np.maximum(picks, 0)
-    is_first = np.isin(np.take_along_axis(candidates, shown, axis=1), pinned)
-    by_score = np.where(picks >= 0, -np.take_along_axis(values, shown, axis=1), np.inf)
-    order = np.lexsort((np.where(is_first, shown, by_score), ~is_first | (picks < 0)))
+    order = exploration.order_picks(picks, candidates, values, pinned)
     picks, propensities = (np.take_along_axis(part, order, axis=1) for part in (picks, propensities))
     shown = np.maximum(picks, 0)
     lists = {"user_index": rows, "item": np.where(picks >= 0, np.take_along_axis(candidates, shown, axis=1), -1)}

@@ -121,6 +121,19 @@ def pick_items(
     return np.where(is_shown, positions, -1), np.where(is_shown, np.minimum(of_shown, 1.0), 0.0)
 
 
+def order_picks(picks: np.ndarray, candidates: np.ndarray, scores: np.ndarray, pinned: np.ndarray) -> np.ndarray:
+    """Return in which order a list shows its picks: pinned items first, then by score; padding last.
+
+    Args:
+        picks: of `pick_items`, (block, n).
+        scores: of the candidates, (block, N).
+    """
+    is_pick, places = picks >= 0, np.maximum(picks, 0)
+    is_pinned = is_pick & np.isin(np.take_along_axis(candidates, places, axis=1), pinned)
+    by_score = np.where(is_pick, -np.take_along_axis(scores, places, axis=1), np.inf)
+    return np.lexsort((np.where(is_pinned, places, by_score), ~is_pinned))
+
+
 def _mark_largest(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Mark in each row so many of the largest values, NaN aside; of equal values the first, bool like `values`."""
     order = np.argsort(np.where(np.isnan(values), np.inf, -values), axis=1, kind="stable")

@@ -71,7 +71,7 @@ class Metrics:
 
 
 class PublicationAge(Collector):
-    """The age of the publication that this process serves, when it is asked; absent without a publication."""
+    """The age of the publication in service at the time of the scrape; absent without a publication."""
 
     def __init__(self, watcher: PublicationWatcher) -> None:
         self._watcher = watcher

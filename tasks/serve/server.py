@@ -69,7 +69,7 @@ def run_workers(
     certificate: str | None = None,
     private_key: str | None = None,
 ) -> None:
-    """Run several processes that answer on one socket, until this one is told to end; one that dies is replaced.
+    """Run several processes on one socket until SIGTERM or SIGINT; one that dies is replaced.
 
     Args:
         build_app: called in each process; it is pickled.

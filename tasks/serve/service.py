@@ -1,4 +1,4 @@
-"""Serve a data set's publications until the process is told to end."""
+"""Serve a data set's publications until SIGTERM or SIGINT."""
 
 import contextlib
 import functools

@@ -180,7 +180,7 @@ def test_a_likely_mistake_is_refused_with_what_to_do(mistake):
 
 
 def test_counts_of_two_items_are_no_pairs_of_ids():
-    Popularity().fit(csr_matrix(RNG.integers(1, 8, (40, 2))))
+    assert Popularity().fit(csr_matrix(RNG.integers(1, 8, (40, 2)))).item_count == 2
 
 
 def test_anything_else_is_refused():

@@ -92,7 +92,9 @@ def test_targets_by_the_popularity_of_their_items(one_out):
 def test_users_by_attributes(one_out):
     seen, run = one_out
     country = {user: COUNTRIES[user % 4] if user < 140 else None for user in range(150)}
-    check(run("country").strata, {user: [of] for user, of in country.items()}, seen)
+    table = run("country").strata
+    check(table, {user: [of] for user, of in country.items()}, seen)
+    assert set(table["stratum"]) == {*COUNTRIES, None}
     tags = {user: (["a"] * (user % 2) + ["b"] * (user % 3 == 0) if user < 140 else []) for user in range(150)}
     check(run("tags").strata, {user: of or [None] for user, of in tags.items()}, seen)
     ages = naive_thirds({user.user_id: user.user_id for user in seen if user.user_id < 140})

@@ -16,7 +16,7 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.recommend.exploration import OPTIMISM, Exploration, find_candidates, pick_items
+from oneclass.tasks.recommend.exploration import OPTIMISM, Exploration, find_candidates, order_picks, pick_items
 from oneclass.tasks.rules.selection import Selection
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.split.stage import store_all_edges
@@ -76,6 +76,14 @@ def test_pinned_items_stay_and_short_lists_are_padded():
     assert (propensities[0, 8:] < 1).all()
     picks, propensities = pick_items(POLICY, ids[:, :5], tuple(part[:, :5] for part in like), np.arange(4), N, NOBODY)
     assert (picks[:, :5] == np.arange(5)).all() and (propensities[:, :5] == 1).all()
+
+
+def test_a_list_shows_pinned_items_first_then_the_highest_scores_and_padding_last():
+    picks, candidates = np.array([[0, 1, 3, -1, -1]]), np.array([[7, 4, 9, 5]], dtype=np.int32)
+    scores = np.array([[-3.0, -5.0, -1.0, -2.0]])
+    order = order_picks(picks, candidates, scores, np.array([7], dtype=np.int32))
+    assert order.tolist() == [[0, 2, 1, 3, 4]]
+    assert order_picks(picks, candidates, scores, NOBODY).tolist() == [[2, 0, 1, 3, 4]]
 
 
 def test_candidates_are_the_best_then_in_turn_the_next_and_the_promising_within_limits():
