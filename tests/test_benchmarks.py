@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 GROUPS = ("accuracy", "speed", "scale", "reliability")
 HELPERS = {
     "accuracy/competitors",
+    "accuracy/paper_table",
     "reliability/fuzzing",
     "reliability/rule_oracle",
     "reliability/year",

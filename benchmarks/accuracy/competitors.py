@@ -1,28 +1,17 @@
-"""Other libraries' models and their searches, and ours on the same split; used by `benchmarks.accuracy.libraries`."""
+"""Other libraries' models behind one interface, with the spaces in which their settings are searched."""
 
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import date
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from scipy.sparse import coo_array, csr_matrix
 from threadpoolctl import threadpool_limits
 
-from oneclass.flows.settings import RunSettings
-from oneclass.models.base import Model
-from oneclass.tasks.blend import choose_components
 from oneclass.tasks.evaluate.ranking import rank_part_targets
-from oneclass.tasks.stores import fits, matrices
-from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from oneclass.tasks.train import train
-from oneclass.tasks.tuning import record_pending_trial
-from oneclass.tasks.tuning.auto import SearchData, SearchRequest, choose_settings
+from oneclass.tasks.stores.matrices import Part
 
 Scorer = Callable[[csr_matrix], np.ndarray]  # (users, items) histories to scores of the same shape
 
@@ -39,6 +28,10 @@ class Fit:
     def scores(self, histories: csr_matrix, *, users: None, score: str) -> np.ndarray:
         """float32 (block, items); the history's own items are left out by `rank`, whatever their scores."""
         return np.ascontiguousarray(self.scorer(histories), dtype=np.float32)
+
+    def iterate_scores(self, histories: csr_matrix, *, users: None) -> Iterator[tuple[str, np.ndarray]]:
+        """Its only score."""
+        yield "score", self.scores(histories, users=users, score="score")
 
 
 def implicit_als(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
@@ -138,22 +131,98 @@ def kindling(train: csr_matrix, threads: int, seed: int, *, ridge: float, **sett
     return lambda histories: np.stack([of_user(row.indices) for row in histories])
 
 
+def implicit_bm25(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+    """The nearest items by BM25."""
+    from implicit.nearest_neighbours import BM25Recommender
+
+    model = BM25Recommender(num_threads=threads, **settings)
+    model.fit(train, show_progress=False)
+    return lambda histories: (histories @ model.similarity).toarray()
+
+
+def irspack_rp3beta(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+    """Random walks of three steps, popular items discounted."""
+    from irspack import RP3betaRecommender
+
+    return RP3betaRecommender(train, n_threads=threads, **settings).learn().get_score_cold_user
+
+
+def rectools_dataset(train: csr_matrix) -> Any:
+    """A data set whose internal ids are the rows and columns of the matrix; an item without an edge comes last."""
+    import pandas as pd
+    from rectools import Columns
+    from rectools.dataset import Dataset, IdMap, Interactions
+
+    edges = train.tocoo()
+    frame = pd.DataFrame({Columns.User: edges.row, Columns.Item: edges.col, Columns.Weight: 1.0})
+    frame[Columns.Datetime] = pd.Timestamp(0)
+    users, items = (IdMap.from_values(np.arange(size)) for size in train.shape)
+    return Dataset(users, items, Interactions(frame))
+
+
+def rectools_ease(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+    """The ridge regression of each item on the others."""
+    from rectools.models import EASEModel
+
+    model = EASEModel(recommend_n_threads=threads, recommend_use_gpu_ranking=False, **settings)
+    model.fit(rectools_dataset(train))
+    return lambda histories: histories @ model.weight
+
+
+def rectools_pure_svd(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+    """The truncated singular value decomposition; an unseen history is projected on the items' singular vectors."""
+    from rectools.models import PureSVDModel
+
+    model = PureSVDModel(random_state=seed, **settings)
+    model.fit(rectools_dataset(train))
+    vectors = model.item_factors / np.linalg.norm(model.item_factors, axis=0)
+    return lambda histories: (histories @ vectors) @ vectors.T
+
+
+def lenskit_scorer(model: Any, train: csr_matrix) -> Scorer:
+    """Train a LensKit component; its answers are asked for a history at a time."""
+    import pandas as pd
+    from lenskit.data import ItemList, RecQuery, from_interactions_df
+
+    edges = train.tocoo()
+    model.train(from_interactions_df(pd.DataFrame({"user_id": edges.row, "item_id": edges.col})))
+    every = ItemList(item_ids=np.arange(train.shape[1]))
+
+    def of_user(history: np.ndarray) -> np.ndarray:
+        found = model(RecQuery(user_items=ItemList(item_ids=history)), every).scores()
+        return np.nan_to_num(found, nan=-1e9)  # an item without an edge or a neighbour has no score
+
+    return lambda histories: np.stack([of_user(row.indices) for row in histories])
+
+
+def lenskit_als(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+    """Hu, Koren and Volinsky's loss."""
+    from lenskit.als import ImplicitMFScorer
+
+    return lenskit_scorer(ImplicitMFScorer(**settings), train)
+
+
+def lenskit_item_knn(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+    """The nearest items by cosine."""
+    from lenskit.knn import ItemKNNScorer
+
+    return lenskit_scorer(ItemKNNScorer(feedback="implicit", **settings), train)
+
+
 class Library(NamedTuple):
     """A library's model.
 
     Attributes:
         ours: the model of ours that it is held beside.
         fit: how it is fitted.
-        settings: the tuned ones.
-        space: where they are sought.
-        start: at which a search begins, if not at `settings`.
+        settings: those of a fit without a search, and of a search's first trial.
+        space: where they are searched.
     """
 
     ours: str
     fit: Callable[..., Scorer]
     settings: dict[str, Any]
     space: dict[str, BaseDistribution]
-    start: dict[str, Any] | None = None
 
 
 # Chosen by nDCG@100 of the validation users of ml-1m, seed 1, where they reach the figure beside each, S after it; N is
@@ -198,7 +267,6 @@ LIBRARIES = {
         irspack_edlae,
         {"reg": 244.9, "dropout_p": 0.4553},
         {"reg": FloatDistribution(1, 5000, log=True), "dropout_p": FloatDistribution(0.0, 0.9)},
-        start={"reg": 300.0, "dropout_p": 0.3},
     ),
     "irspack_slim": Library(  # .4160, .9284, N = 18
         "slim",
@@ -227,7 +295,52 @@ LIBRARIES = {
             "last_item_alpha": FloatDistribution(0, 0.5),
             "cold_user_pop_prior": FloatDistribution(0, 20),
         },
-        start={"ridge": 1.0, "ease_denoise": 0.0, "last_item_alpha": 0.25, "cold_user_pop_prior": 8.0},  # its own
+    ),
+    "implicit_bm25": Library(  # not chosen
+        "item_knn",
+        implicit_bm25,
+        {"K": 200, "K1": 1.2, "B": 0.75},
+        {
+            "K": IntDistribution(20, 1000, log=True),
+            "K1": FloatDistribution(0.1, 100, log=True),
+            "B": FloatDistribution(0.0, 1.0),
+        },
+    ),
+    "irspack_rp3beta": Library(  # not chosen
+        "item_knn",
+        irspack_rp3beta,
+        {"alpha": 1.0, "beta": 0.6, "top_k": 200},
+        {
+            "alpha": FloatDistribution(0.3, 2.0),
+            "beta": FloatDistribution(0.0, 1.2),
+            "top_k": IntDistribution(20, 1000, log=True),
+        },
+    ),
+    "rectools_ease": Library(  # not chosen: irspack's setting of the same model
+        "mrf_dense",
+        rectools_ease,
+        {"regularization": 700.0},
+        {"regularization": FloatDistribution(20, 5000, log=True)},
+    ),
+    "rectools_pure_svd": Library(  # not chosen
+        "wmf", rectools_pure_svd, {"factors": 64}, {"factors": IntDistribution(8, 256, log=True)}
+    ),
+    "lenskit_als": Library(  # not chosen: its own settings
+        "wmf",
+        lenskit_als,
+        {"embedding_size": 64, "epochs": 10, "regularization": 0.1, "weight": 40.0},
+        {
+            "embedding_size": CategoricalDistribution((32, 64, 128, 256)),
+            "epochs": IntDistribution(5, 20),
+            "regularization": FloatDistribution(0.01, 300, log=True),
+            "weight": FloatDistribution(1, 100, log=True),
+        },
+    ),
+    "lenskit_item_knn": Library(  # not chosen
+        "item_knn",
+        lenskit_item_knn,
+        {"max_nbrs": 100, "save_nbrs": None},
+        {"max_nbrs": IntDistribution(10, 1000, log=True)},
     ),
     "hpfrec": Library(  # .3594, .9275, N = 3
         "hpf",
@@ -245,71 +358,12 @@ LIBRARIES = {
 }
 
 
-STARTUP = 5  # trials before the sampler proposes any
-
-
-def library_fit(name: str, settings: dict[str, Any], split: SplitMatrices, threads: int, seed: int) -> Fit:
-    """One library's fit on the training users."""
+def library_fit(name: str, settings: dict[str, Any], train: csr_matrix, threads: int, seed: int) -> Fit:
+    """One library's fit on the training edges."""
     with threadpool_limits(threads):
-        return Fit(name, threads, LIBRARIES[name].fit(split.train, threads, seed, **settings))
+        return Fit(name, threads, LIBRARIES[name].fit(train, threads, seed, **settings))
 
 
 def evaluate_users(model: Any, part: Part, score: str = "score") -> dict[str, np.ndarray]:
     """Compute `metrics.user_metrics` for the users of a part."""
     return rank_part_targets(model, score, part).of_users
-
-
-def search(name: str, split: SplitMatrices, trials: int, threads: int, seed: int) -> dict[str, Any]:
-    """The best settings of some by the validation users' nDCG@100; the first are `Library.start`. Prints every
-    trial.
-    """
-    library, tried = LIBRARIES[name], []
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-    study.enqueue_trial(library.start or library.settings)
-    for number in range(1, trials + 1):
-        trial, began = study.ask(library.space), time.process_time()
-        settings = library.settings | trial.params
-        of_users = evaluate_users(library_fit(name, settings, split, threads, seed), split.parts["validation"])
-        value = of_users["ndcg@100"].mean()
-        study.tell(trial, value)
-        tried.append((value, settings))
-        shown = ", ".join(
-            f"{key}={one:.4g}" if isinstance(one, float) else f"{key}={one}" for key, one in settings.items()
-        )
-        print(
-            f"{name} {number:3} {value:.4f}, S {of_users['mean_rank'].mean():.4f} ({shown}), "
-            f"{time.process_time() - began:.1f} s CPU; best {study.best_value:.4f}",
-            flush=True,
-        )
-    return max(tried, key=lambda one: one[0])[1]
-
-
-RUN = "benchmark"
-
-
-def fitted(run: RunSettings, names: Sequence[str], split: SplitMatrices) -> dict[str, Model]:
-    """Each model, and `blend` of them where one is better than its best member on validation users; prints settings.
-
-    A model has the settings that the data set's file has for it, or those of the search that a run makes.
-    """
-    home, digest, day = run.home, matrices.store_split(run.home, split), date.today()
-    log = SearchData(home, split.protocol, digest, split.train, day, run.seed, trial=record_pending_trial)
-    settings, digests = {}, {}
-    keep = partial(train, home, RUN, protocol=split.protocol, matrices_digest=digest, seed=run.seed)
-    for name in names:
-        settled = choose_settings(log, name, run.models[name], SearchRequest("auto", tuned=run.dataset.models))()
-        print(f"{name}: {settled.origin}, {settled.reason}", flush=True)
-        settings[name] = settled.settings
-        digests[name] = keep(model=name, settings=settled.settings).digest
-    found = choose_components(
-        home, RUN, protocol=split.protocol, judged=[(digest, digests)], settings=settings,
-        seed=run.seed, day=day,
-    )  # fmt: skip
-    if found is None:
-        print("blend: not better than its best member on validation users", flush=True)
-    else:
-        print("blend: " + " + ".join(f"{one.weight:g} {one.model}" for one in found.components), flush=True)
-        digests["blend"] = keep(model="blend", settings=found).digest
-    return {name: fits.load_fit(home, name, one) for name, one in digests.items()}

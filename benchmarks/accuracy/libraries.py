@@ -1,125 +1,338 @@
-"""Our models beside other libraries', each tuned, on the same split and the same unseen users, in one run.
+"""Our models beside other libraries', each tuned with the same budget, on the same splits of several logs: one table.
 
-    python -m benchmarks.accuracy.libraries --dataset ml-1m --source ratings.csv [--seed 1] [--libraries NAME ...]
-    python -m benchmarks.accuracy.libraries --dataset lastfm --source user_artists.dat --search 12
-    python -m benchmarks.accuracy.libraries --dataset ml-1m --source ratings.csv --tune irspack_ials --trials 30
+    python -m benchmarks.accuracy.libraries --out FOLDER --log demo --log ml-1m=ratings.csv [--trials 10]
+    python -m benchmarks.accuracy.libraries --out FOLDER --log lastfm=user_artists.dat --libraries implicit_als
 
-Run by an interpreter that also has `pip install implicit irspack fastslim kindling-rec hpfrec`. The split is
-strong_generalization as the pipeline makes it: users for validation and for the test, none of them in training; 500
-each by the scheme of Liang et al. 2018 where the data set's file says so, else a tenth of the users each. Our models
-have the settings of `tasks/datasets/`, or those that a run finds by itself before its fits, and `blend` is theirs, as a
-run makes it. The libraries have the settings of `LIBRARIES` (`benchmarks/accuracy/competitors.py`), which were chosen
-on ml-1m, or with `--search` the best of so many. All were chosen on the validation users (how, both files say), and are
-judged here on the test users. Each library folds the unseen users in by its own means. S is the mean rank with strict
-inequality. A difference is ours minus the library's, paired over users, with its standard error and the p-value of the
-paired t-test; in the last rows ours is the model that is best on the validation users.
+Run by an interpreter that also has the libraries, of which one that is missing is left out:
 
-`--tune` searches one library's settings on the validation users and judges nothing more; both begin at `Library.start`;
-`--part validation` judges on them.
+    pip install implicit irspack rectools lenskit
+    pip install --no-deps -c constraints.txt numpy attrs
+
+the second since RecTools 0.19 asks for older versions of these two than it needs. `kindling-rec`, `hpfrec` and
+`fastslim` have rows if `--libraries` names them.
+
+The split is that of `--protocol` as the pipeline makes it, strong_generalization by default and with one draw: users
+for validation and for the test, none of them in training; 500 each by the scheme of Liang et al. 2018 where the data
+set's file says so, else a tenth each. Each library folds a history in by its own means, also that of a known user.
+Each row is searched by the same function: the first trial has the initial settings (ours: the defaults; the libraries':
+those of `competitors.LIBRARIES`, some of which were tuned on ml-1m), the others are drawn by Optuna's TPE from the
+row's space, until `--trials` are made or, after the first, `--seconds` of processor time are spent. Every trial is
+fitted on all training edges and valued by the protocol's metric on the validation part; where a model has several
+scores, by its best. `blend` adds our tuned models as a run does, weighed on validation users; not under leave_one_out.
+The test part is read once, at the end.
+
+FOLDER gets one file per log, with every row's space, settings, trials, processor seconds and the test users' values,
+and `table.md` and `table.tex`. A log that has its file there is not computed again, so that the command prints the
+table of an earlier call to the digit. The best row of a log is bold; underlined are those that a paired t-test over
+users, corrected for the choice of the best (`oneclass.models.evaluation.multiple_tests`), does not call worse.
 """
 
 import argparse
+import importlib.metadata
+import importlib.util
+import json
 import logging
+import platform
 import tempfile
+import time
 import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from scipy.sparse import csr_matrix
 
-from benchmarks.accuracy import competitors
 from benchmarks.accuracy.bayesian_models import prepared
-from benchmarks.accuracy.competitors import LIBRARIES, evaluate_users, library_fit, search
+from benchmarks.accuracy.competitors import LIBRARIES, library_fit
+from benchmarks.accuracy.paper_table import format_latex, format_markdown
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import RunSettings, resolve_settings
-from oneclass.models.evaluation import metrics
+from oneclass.models.registry import MODELS
+from oneclass.models.settings import ModelSettings
 from oneclass.tasks import datasets
-from oneclass.tasks.stores.home import resolve_root
+from oneclass.tasks.blend import choose_components
+from oneclass.tasks.evaluate.ranking import rank_targets_by_score
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.stores import fits, matrices
+from oneclass.tasks.stores.home import Home, resolve_root
+from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from oneclass.tasks.train import train
+from oneclass.tasks.tuning.sampler import to_distribution
+from oneclass.tasks.tuning.search import ValidationData, load_validation
 
-COLUMNS = {"nDCG@100": "ndcg@100", "recall@20": "recall@20", "recall@50": "recall@50", "S": "mean_rank"}
-JUDGED = ("ndcg@100", "mean_rank")  # metrics of which differences are printed
-MODELS = ["wmf", "mrf_dense", "mrf_sparse", "slim", "graph_filter", "hpf"]
+RUN = "benchmark"
+PROTOCOLS_OF_TABLES = ("strong_generalization", "leave_one_out")
+STARTUP = 4  # drawn at random before the sampler learns from them
+MODELS_OF_OURS = ["popularity", "item_knn", "sansa", "slim", "mrf_dense", "mrf_sparse", "wmf", "graph_filter"]
+BESIDE = [
+    "implicit_bm25", "implicit_als", "irspack_ials", "irspack_ease", "irspack_slim", "irspack_rp3beta",
+    "rectools_ease", "rectools_pure_svd", "lenskit_als", "lenskit_item_knn",
+]  # fmt: skip
+
+FitFunction = Callable[[dict[str, Any]], Any]  # drawn values of the space, none for the initial settings, to a model
+
+
+@dataclass
+class Problem:
+    """A split log: what rows are tuned on, fitted on and tested on.
+
+    Attributes:
+        digest: of the stored split.
+        validation: its edges to fit trials on, and the part that values them.
+        metrics: of the tables.
+    """
+
+    home: Home
+    protocol: str
+    digest: str
+    split: SplitMatrices
+    validation: ValidationData
+    metrics: tuple[str, ...]
+
+    @property
+    def test(self) -> Part:
+        return self.split.parts["test"]
+
+
+@dataclass
+class Found:
+    """The result of a search: the best drawn values, the best score by them, and what it took."""
+
+    values: dict[str, Any]
+    score: str
+    value: float
+    trials: int
+    seconds: float
+
+
+@dataclass
+class Row:
+    """One row of the table, as its log's file keeps it.
+
+    Attributes:
+        origin: `oneclass` or the library, with its version.
+        score: the model's score that is best on validation users.
+        validation: the protocol's metric there.
+        trials: the number of trials made.
+        search_seconds, fit_seconds: of processor time, all threads together.
+        of_users: by metric, the values of the test users.
+    """
+
+    name: str
+    origin: str
+    space: dict[str, str]
+    settings: dict[str, Any]
+    score: str
+    validation: float
+    trials: int
+    search_seconds: float
+    fit_seconds: float
+    of_users: dict[str, list[float]]
 
 
 def read_arguments() -> argparse.Namespace:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("--dataset", required=True)
-    parser.add_argument("--source", action="append", required=True, help="a log; may be repeated")
-    parser.add_argument("--models", nargs="+", default=MODELS, metavar="NAME", help="ours, of which blend is made")
-    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES), metavar="NAME")
-    parser.add_argument("--part", choices=("test", "validation"), default="test")
-    parser.add_argument("--search", type=int, metavar="N", help="search each library's settings first, N of them")
-    parser.add_argument("--tune", choices=LIBRARIES, help="search this library's settings instead")
-    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--log", action="append", required=True, metavar="NAME[=FILE,...]", help="may be repeated")
+    parser.add_argument("--protocol", choices=PROTOCOLS_OF_TABLES, default=PROTOCOLS_OF_TABLES[0])
+    parser.add_argument("--models", nargs="+", default=MODELS_OF_OURS, metavar="NAME", help="ours, also in the blend")
+    parser.add_argument("--libraries", nargs="*", choices=LIBRARIES, default=BESIDE, metavar="NAME")
+    parser.add_argument("--trials", type=int, default=10, help="of each row; 1 takes the initial settings")
+    parser.add_argument("--seconds", type=float, default=600.0, help="of processor time for the search of a row")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
 
-def settled(given: argparse.Namespace, folder: str) -> RunSettings:
-    """The settings of a run with our models, at home in the folder."""
-    own = datasets.load_dataset(given.dataset, resolve_root(folder), with_logs=True).split
+def settle_run(options: argparse.Namespace, name: str, files: list[str], folder: str) -> RunSettings:
+    """The settings of a run on the log, at home in the folder, with one split of users."""
+    own = datasets.load_dataset(name, resolve_root(folder), with_logs=bool(files)).split
     return resolve_settings(
         BackfillParameters(
-            dataset=given.dataset,
+            dataset=name,
             home=folder,
-            source=given.source,
-            models=given.models,
-            seed=given.seed,
-            protocols=["strong_generalization"],
-            threads=given.threads,
+            source=files,
+            models=options.models,
+            seed=options.seed,
+            protocols=[options.protocol],
+            threads=options.threads,
             settings={"split.scheme": "liang2018"} if "held_out_users" in own else {"split.min_validation_users": 0},
         )
     )
 
 
-def print_values(found: dict[str, dict[str, np.ndarray]]) -> None:
-    print(f"\n| model | {' | '.join(COLUMNS)} |\n|---|{'---|' * len(COLUMNS)}")
-    for name, of_users in found.items():
-        means = (metrics.mean_and_error(of_users[metric]) for metric in COLUMNS.values())
-        print(f"| {name} | {' | '.join(f'{mean.value:.4f} ± {mean.standard_error:.4f}' for mean in means)} |")
+def evaluate_best_score(model: Any, part: Part, metric: str) -> tuple[str, float]:
+    """Return the score of a model that is best on a part, and its mean over users."""
+    found = rank_targets_by_score(model, part, on_progress=False)
+    means = {name: float(ranks.of_users[metric].mean()) for name, ranks in found.items()}
+    score = max(means, key=lambda name: means[name])
+    return score, means[score]
 
 
-def print_differences(found: dict[str, dict[str, np.ndarray]], pairs: list[tuple[str, str]]) -> None:
-    print("\n| ours | beside | nDCG@100 | p | S | p |\n|---|---|---|---|---|---|")
-    for own, other in pairs:
-        compared = (metrics.compare_paired(found[own][metric], found[other][metric]) for metric in JUDGED)
-        cells = [f"{one.difference:+.4f} ± {one.standard_error:.4f} | {one.p_value:.2g}" for one in compared]
-        print(f"| {own} | {other} | {' | '.join(cells)} |")
+def search_settings(
+    fit: FitFunction, space: Mapping[str, BaseDistribution], options: argparse.Namespace, validation: ValidationData
+) -> Found:
+    """Search the settings of one row; `fit` fits on the edges of `validation.train`."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.TPESampler(seed=options.seed, n_startup_trials=STARTUP)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    began, best, made = time.process_time(), Found({}, "", -np.inf, 0, 0), 0
+    while made < options.trials and (made == 0 or (space and time.process_time() - began < options.seconds)):
+        trial = study.ask(dict(space)) if made else None
+        values = trial.params if trial else {}
+        try:
+            score, value = evaluate_best_score(fit(values), validation.part, validation.metric)
+        except ValueError as error:  # such as settings that contradict each other
+            print(f"  {values}: {error}", flush=True)
+            score, value = "", 0.0
+        made += 1
+        if trial:
+            study.tell(trial, value)
+        if value > best.value:
+            best = Found(values, score, value, 0, 0)
+    return replace(best, trials=made, seconds=time.process_time() - began)
+
+
+def tune_own(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
+    """Search, fit and evaluate our models, and the blend of them."""
+    digests, chosen = {}, {}
+    keep = partial(
+        train, problem.home, RUN, protocol=problem.protocol, matrices_digest=problem.digest, seed=options.seed
+    )
+    for name in options.models:
+        kind = MODELS[name]
+        ranges = {key: of for key, of in kind.Settings.search_space.items() if not of.manual_only}
+        space = {key: to_distribution(of) for key, of in ranges.items()}
+
+        def settings_of(values: dict[str, Any], kind: Any = kind) -> ModelSettings:
+            initial, on = kind.Settings(), problem.validation.train
+            return initial.tried(values, on) if values else initial
+
+        def fit(values: dict[str, Any], kind: Any = kind, settings: Any = settings_of) -> Any:
+            return kind(settings(values), seed=options.seed, threads=options.threads).fit(problem.validation.train)
+
+        found = search_settings(fit, space, options, problem.validation)
+        chosen[name], began = settings_of(found.values), time.process_time()
+        digests[name] = keep(model=name, settings=chosen[name]).digest
+        took = time.process_time() - began
+        model = fits.load_fit(problem.home, name, digests[name])
+        yield make_row(name, "oneclass", space, chosen[name].model_dump(mode="json"), found, model, took, problem)
+    if problem.protocol != "strong_generalization":
+        return
+    began = time.process_time()
+    components = choose_components(
+        problem.home, RUN, protocol=problem.protocol, judged=[(problem.digest, digests)], settings=chosen,
+        seed=options.seed, day=date.today(),
+    )  # fmt: skip
+    if components is not None:
+        digests["blend"] = keep(model="blend", settings=components).digest
+        model = fits.load_fit(problem.home, "blend", digests["blend"])
+        score, value = evaluate_best_score(model, problem.validation.part, problem.validation.metric)
+        took = time.process_time() - began
+        weights = {component.model: component.weight for component in components.components}
+        yield make_row("blend", "oneclass", {}, weights, Found({}, score, value, 1, took), model, took, problem)
+
+
+def tune_libraries(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
+    """Search, fit and evaluate the libraries' models that are installed."""
+    for name in options.libraries:
+        of, library = LIBRARIES[name], name.split("_")[0]
+        if importlib.util.find_spec(library) is None:
+            print(f"{name}: left out, {library} is not installed", flush=True)
+            continue
+
+        def fit(values: dict[str, Any], edges: csr_matrix, name: str = name) -> Any:
+            settings = {**LIBRARIES[name].settings, **values}
+            return library_fit(name, settings, edges, options.threads, options.seed)
+
+        found = search_settings(partial(fit, edges=problem.validation.train), of.space, options, problem.validation)
+        began = time.process_time()
+        model = fit(found.values, problem.split.train)
+        took = time.process_time() - began
+        yield make_row(name, library, of.space, {**of.settings, **found.values}, found, model, took, problem)
+
+
+def make_row(
+    name: str,
+    library: str,
+    space: Mapping[str, BaseDistribution],
+    settings: dict[str, Any],
+    found: Found,
+    model: Any,
+    fit_seconds: float,
+    problem: Problem,
+) -> Row:
+    """Evaluate a fit on the test users by the score that the search chose."""
+    of_users = rank_targets_by_score(model, problem.test, on_progress=False)[found.score].of_users
+    row = Row(
+        name,
+        f"{library} {importlib.metadata.version(library)}",
+        {key: str(distribution) for key, distribution in space.items()},
+        settings,
+        found.score,
+        found.value,
+        found.trials,
+        round(found.seconds, 1),
+        round(fit_seconds, 2),
+        {metric: of_users[metric].tolist() for metric in problem.metrics},
+    )
+    print(
+        f"{name}: validation {found.value:.4f}, test {np.mean(row.of_users[problem.metrics[0]]):.4f}, {found.trials} "
+        f"trials in {found.seconds:.0f} s CPU, fit {fit_seconds:.1f} s",
+        flush=True,
+    )
+    return row
+
+
+def compute_log(options: argparse.Namespace, name: str, files: list[str]) -> dict[str, Any]:
+    """Return the rows of one log and what they were computed with."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = settle_run(options, name, files, folder)
+        split = prepared(run)[options.protocol]
+        digest = matrices.store_split(run.home, split)
+        validation = load_validation(run.home, options.protocol, digest, options.seed)
+        metrics_of = PROTOCOLS[options.protocol].main_metrics[:2]
+        problem = Problem(run.home, options.protocol, digest, split, validation, metrics_of)
+        size = {"training users": split.train.shape[0], "items": split.train.shape[1], "edges": split.train.nnz}
+        size["test users"] = problem.test.targets.shape[0]
+        print(f"\n{name}: {', '.join(f'{number:,} {what}' for what, number in size.items())}", flush=True)
+        rows = [*tune_own(options, problem), *tune_libraries(options, problem)]
+    keys = ("protocol", "trials", "seconds", "seed", "threads")
+    return {
+        "log": name,
+        **size,
+        "split": digest,
+        **{key: getattr(options, key) for key in keys},
+        "machine": f"{platform.processor() or platform.machine()}, Python {platform.python_version()}",
+        "rows": [asdict(row) for row in rows],
+    }
 
 
 def main() -> None:
-    given = read_arguments()
-    warnings.filterwarnings("ignore", module="irspack|hpfrec|implicit|fastslim")
+    options = read_arguments()
+    warnings.filterwarnings("ignore")
     logging.basicConfig(format="%(message)s")
-    logging.getLogger("oneclass.tasks.blend").setLevel(logging.INFO)
-    with tempfile.TemporaryDirectory() as folder:
-        run = settled(given, folder)
-        split = prepared(run)["strong_generalization"]
-        print(
-            f"{run.dataset.name}: {split.train.shape[0]} training users x {split.train.shape[1]} items, "
-            f"{split.train.nnz} edges, {split.parts[given.part].targets.shape[0]} users of the {given.part} part, "
-            f"seed {given.seed}\n",
-            flush=True,
-        )
-        if given.tune:
-            search(given.tune, split, given.trials, given.threads, given.seed)
-            return
-        models = competitors.fitted(run, given.models, split)
-        on_validation = {
-            name: evaluate_users(model, split.parts["validation"])["ndcg@100"] for name, model in models.items()
-        }
-        best = max(on_validation, key=lambda name: on_validation[name].mean())
-        found = {name: evaluate_users(model, split.parts[given.part]) for name, model in models.items()}
-        for name in given.libraries:
-            settings = LIBRARIES[name].settings
-            if given.search:
-                settings = search(name, split, given.search, given.threads, given.seed)
-            found[name] = evaluate_users(
-                library_fit(name, settings, split, given.threads, given.seed), split.parts[given.part]
-            )
-    print_values(found)
-    alike = [(LIBRARIES[name].ours, name) for name in given.libraries if LIBRARIES[name].ours in models]
-    print_differences(found, [*alike, *((best, name) for name in found if name != best)])
+    options.out.mkdir(parents=True, exist_ok=True)
+    logs = []
+    for given in options.log:
+        name, _, files = given.partition("=")
+        file = options.out / f"{name}.json"
+        if not file.exists():
+            found = compute_log(options, name, files.split(",") if files else [])
+            file.write_text(json.dumps(found, indent=1))
+        logs.append(json.loads(file.read_text()))
+    if len({(log["protocol"], log["trials"]) for log in logs}) > 1:
+        raise SystemExit(f"{options.out}: its files are of several protocols or budgets; take another folder")
+    (options.out / "table.tex").write_text(format_latex(logs))
+    (options.out / "table.md").write_text(format_markdown(logs))
+    print("\n" + format_markdown(logs))
 
 
 if __name__ == "__main__":

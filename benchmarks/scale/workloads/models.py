@@ -97,6 +97,6 @@ def beside(given: BackfillParameters, name: str, digest: str) -> list[Took]:
     fit, scores = Took(f"{name}: fit"), Took(f"{name}: scores and ranks")
     importlib.import_module(name.split("_")[0])
     with clock(fit):
-        fitted = library_fit(name, LIBRARIES[name].settings, split, threads, run.seed)
+        fitted = library_fit(name, LIBRARIES[name].settings, split.train, threads, run.seed)
     fit.ndcg = _ranked(scores, fitted, split.parts["test"])
     return [fit, scores]
