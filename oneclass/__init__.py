@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from oneclass.models.evaluation.off_policy import OffPolicyEstimate, OverlapTooSmallError, off_policy
     from oneclass.models.graph_filter.model import GraphFilter
     from oneclass.models.hpf.model import HPF
-    from oneclass.models.item_knn.model import ItemKNN
-    from oneclass.models.mrf.dense import MRFDense
+    from oneclass.models.item_knn.model import ItemKNN, RP3beta
+    from oneclass.models.mrf.dense import EASE, MRFDense
     from oneclass.models.mrf.sparse import MRFSparse
     from oneclass.models.paired_symbols.model import PairedSymbols
     from oneclass.models.popularity import Popularity
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __version__ = version("oneclass")
 __all__ = [
     "CDAE",
+    "EASE",
     "HPF",
     "SANSA",
     "SLIM",
@@ -69,6 +70,7 @@ __all__ = [
     "OverlapTooSmallError",
     "PairedSymbols",
     "Popularity",
+    "RP3beta",
     "RandomGraph",
     "Recommender",
     "Repeat",
@@ -95,8 +97,8 @@ MODULES = {
     "oneclass.models.evaluation.off_policy": ["OffPolicyEstimate", "OverlapTooSmallError", "off_policy"],
     "oneclass.models.graph_filter.model": ["GraphFilter"],
     "oneclass.models.hpf.model": ["HPF"],
-    "oneclass.models.item_knn.model": ["ItemKNN"],
-    "oneclass.models.mrf.dense": ["MRFDense"],
+    "oneclass.models.item_knn.model": ["ItemKNN", "RP3beta"],
+    "oneclass.models.mrf.dense": ["EASE", "MRFDense"],
     "oneclass.models.mrf.sparse": ["MRFSparse"],
     "oneclass.models.paired_symbols.model": ["PairedSymbols"],
     "oneclass.models.popularity": ["Popularity"],

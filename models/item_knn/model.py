@@ -174,3 +174,32 @@ class ItemKNN(Model[ItemKNNSettings]):
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         parts = arrays["values"], arrays["indices"], arrays["indptr"]
         self.similarities = csr_matrix(parts, shape=(self.item_count, self.item_count), copy=False)
+
+
+class RP3betaSettings(ItemKNNSettings):
+    """Settings of `item_knn` with the similarity `rp3beta`, which is not searched."""
+
+    search_space: ClassVar[SearchSpace] = {
+        name: ItemKNNSettings.search_space[name] for name in ("neighbours", "alpha", "beta")
+    }
+    initial_trials: ClassVar = ()
+
+
+class RP3beta(ItemKNN):
+    """Score by random walks of three steps, divided by a power of the popularity: `item_knn` with `rp3beta`.
+
+    Christoffel, Paudel, Newell and Bernstein (2015).
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import RP3beta
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = RP3beta().fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
+    """
+
+    name = "rp3beta"
+    Settings = RP3betaSettings

@@ -27,12 +27,16 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
 
 INVERSE_SECONDS = 1e-11  # of an entry of the Gram matrix and an item
-RIDGE = 6.0  # times `mean_over_edges`
 
 
 class MRFSettings(RecencySettings):
-    """Settings of both Markov random fields, dense and sparse."""
+    """Settings of both Markov random fields, dense and sparse.
 
+    Attributes:
+        l2_ratio: the default of l2 over `mean_over_edges`.
+    """
+
+    l2_ratio: ClassVar[float] = 6.0
     search_space: ClassVar[SearchSpace] = {
         "l2": RelativeRange(16),
         "alpha": NumericRange(0.0, 1.0),
@@ -84,7 +88,7 @@ class MRFSettings(RecencySettings):
         if self.l2 is not None:
             return self
         typical = mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
-        return self.model_copy(update={"l2": RIDGE * typical})
+        return self.model_copy(update={"l2": self.l2_ratio * typical})
 
 
 class MRFDenseSettings(MRFSettings):
@@ -203,3 +207,39 @@ def _to_weights(inverse: np.ndarray, rescaled: Rescaling, threads: int) -> None:
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(fill, [(rows, others) for rows in blocks for others in blocks if others.start <= rows.start]))
     np.fill_diagonal(inverse, 0.0)
+
+
+class EASESettings(MRFDenseSettings):
+    """Settings of `mrf_dense` at which it is EASE; only l2 is searched."""
+
+    l2_ratio: ClassVar[float] = 2.0
+    search_space: ClassVar[SearchSpace] = {"l2": RelativeRange(16)}
+    initial_trials: ClassVar = ()
+
+    l2: float | None = Field(
+        None,
+        gt=0,
+        description="Ridge penalty lambda. By default twice the mean over the edges of their items' numbers of likes.",
+    )
+    alpha: float = Field(0.0, ge=0, le=1, description="As of `mrf_dense`; 0 leaves the columns as they are.")
+    user_weight_exponent: float = Field(0.0, ge=0, le=2, description="As of `mrf_dense`; 0 for equal weights.")
+
+
+class EASE(MRFDense):
+    """Score by ridge regressions of every item on all others: `mrf_dense` without its weights and rescaling.
+
+    Steck, "Embarrassingly shallow autoencoders for sparse data", 2019.
+
+    Example:
+        >>> import numpy as np
+        >>> from scipy.sparse import csr_matrix
+        >>> from oneclass import EASE
+        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
+        >>> model = EASE().fit(csr_matrix(taste))
+        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
+        >>> ids.tolist()
+        [[4]]
+    """
+
+    name = "ease"
+    Settings = EASESettings

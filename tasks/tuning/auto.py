@@ -2,7 +2,8 @@
 
 A search has at most NUM_TRIALS fits, on a sample of the users or items of a large log, evaluated on validation users.
 The best settings of a sample need not be the best on the log, so they are compared with the initial settings on a
-larger sample (MAX_CHECK_EDGES, MAX_CHECK_ITEMS). Settings given by the user and `manual_only` ones are not searched. A
+larger sample (MAX_CHECK_EDGES, MAX_CHECK_ITEMS). A fit that takes many times as long as that of the initial settings is
+stopped (`limit_seconds`). Settings given by the user and `manual_only` ones are not searched. A
 result is valid for MAX_AGE_DAYS days, or until the log has grown or shrunk by more than MAX_GROWTH.
 """
 
@@ -24,7 +25,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import describe_folds
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, best_outcome
+from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, best_outcome, limit_seconds
 from oneclass.tasks.tuning.study import Study, format_setting
 from oneclass.tasks.tuning.trial import MIN_USERS, log_outcome, record_pending_trial, submit_trial, trial_task
 
@@ -222,7 +223,8 @@ def _confirm_on_larger_sample(home: Home, search: Search, best: TrialOutcome | N
         return []
     outcomes: list[TrialOutcome] = []
     for number, values in enumerate(({}, best.values), NUM_TRIALS + 1):
-        outcomes.append(submit_trial(LOCAL, home, larger, Trial(number, {}, values, {})).result().outcome)
+        trial = Trial(number, {}, values, {}, limit_seconds(outcomes[0] if outcomes else None))
+        outcomes.append(submit_trial(LOCAL, home, larger, trial).result().outcome)
         log_outcome(larger, outcomes[-1], best_outcome(outcomes))
     return outcomes
 

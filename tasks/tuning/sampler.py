@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 from scipy.sparse import csr_matrix
 
 from oneclass.models.settings import Choice, ParameterRange, RelativeRange
-from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, best_outcome
+from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, best_outcome, limit_seconds
 
 
 def to_distribution(range_: ParameterRange) -> BaseDistribution:
@@ -78,7 +78,8 @@ def suggest(search: Search, number: int, earlier: EndedTrials, initial_interacti
         study.enqueue_trial(_interpolate_best(search, earlier, np.random.default_rng(draw)))
     params = study.ask({name: to_distribution(range_) for name, range_ in search.space.items()}).params
     values = {**_fixed_settings(search, number, earlier), **params} if initial_interactions is None else {}
-    return Trial(number, params, values, median_values([trial for _, trial in earlier]))
+    limit = limit_seconds(earlier[0][0]) if search.quick and earlier else math.inf
+    return Trial(number, params, values, median_values([trial for _, trial in earlier]), limit)
 
 
 def median_values(earlier: Sequence[FrozenTrial]) -> dict[int, float]:

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
 GIVEN_SHARE = 0.2  # share of a user's training edges in the validation part of `given`
 MAX_VALIDATION_USERS = 1000  # of a sample
+MAX_COST_RATIO, MIN_LIMIT_SECONDS = 8, 20.0  # of a fit in an automatic search, over that of the initial settings
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,8 @@ class TrialOutcome:
         number: number of the trial among those that ended, from 1.
         settings: all settings of the model.
         values: the tried values of the search space, multiples as such; empty for the initial settings.
-        value: the validation metric; for a pruned trial that of its last checkpoint, for a failed one None.
+        value: the validation metric; for a pruned trial that of its last checkpoint, None if it was pruned for its time
+            or failed.
         score: the model's score that reached the value.
         seconds: wall time of the fit, checkpoints included.
         checkpoint_seconds: wall time of the checkpoints.
@@ -241,12 +244,14 @@ class Trial:
         params: values of the search space, in Optuna's form.
         values: the values to try, multiples as such; empty for the initial settings.
         medians: by percent of the epochs, the value below which the fit is stopped.
+        max_seconds: wall time after which the fit is stopped.
     """
 
     number: int
     params: dict[str, Any]
     values: dict[str, Any]
     medians: dict[int, float]
+    max_seconds: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -260,6 +265,17 @@ class TrialResult:
     trial: Trial
     outcome: TrialOutcome
     checkpoints: dict[int, float]
+
+
+def limit_seconds(initial: TrialOutcome | None) -> float:
+    """Return the wall time that a fit may take in an automatic search, given the trial of the initial settings.
+
+    Such a trial costs more than its gain is worth: the run would fit these settings on the whole log as well. Where
+    fits are short, the limit does not bind, so that a search is the same on every machine.
+    """
+    if initial is None or initial.state != "done":
+        return math.inf
+    return max(MIN_LIMIT_SECONDS, MAX_COST_RATIO * (initial.seconds - initial.checkpoint_seconds))
 
 
 def best_outcome(outcomes: Iterable[TrialOutcome]) -> TrialOutcome | None:

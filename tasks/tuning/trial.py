@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from prefect import Task
@@ -68,7 +69,7 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
                 user_features=data.user_features,
                 scratch=home.absolute().spill,
             )
-            options = replace(options, on_epoch=checkpoints) if checkpoints else options
+            options = replace(options, on_epoch=partial(_watch_fit, started, trial.max_seconds, checkpoints))
             needed = model.fit_bytes(chosen, LogSize.of(data.train))
             with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
                 model.fit(data.train, options)
@@ -76,7 +77,7 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
         mean, score = evaluate_model(models, [data.part for data in folds], search.metric)
         ended |= {"state": "done", "value": mean.value, "standard_error": mean.standard_error, "score": score}
     except _TrialPruned as pruned:
-        ended = {"state": "pruned", "value": pruned.value, "note": f"stopped at {pruned.percent} %"}
+        ended = {"state": "pruned", "value": pruned.value, "note": str(pruned)}
     except (ValueError, ArithmeticError, MemoryError, OneclassError) as error:
         ended = {"state": "failed", "note": " ".join(f"{error or type(error).__name__}".split())}
     common = {
@@ -119,11 +120,20 @@ def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) 
 
 
 class _TrialPruned(Exception):
-    """Raised to stop a fit that is worse than earlier trials."""
+    """Raised to stop a fit that is worse, or takes far longer, than earlier trials."""
 
-    def __init__(self, percent: int, value: float) -> None:
-        super().__init__(percent, value)
-        self.percent, self.value = percent, value
+    def __init__(self, note: str, value: float | None = None) -> None:
+        super().__init__(note)
+        self.value = value
+
+
+def _watch_fit(started: float, limit: float, checkpoints: "_Checkpoints | None", epoch: Epoch) -> None:
+    """Evaluate a running fit after an epoch, or stop it if it has passed its limit, in seconds without evaluations."""
+    spent = time.perf_counter() - started - (checkpoints.seconds if checkpoints else 0.0)
+    if spent > limit and epoch.number < epoch.of:
+        raise _TrialPruned(f"stopped after {spent:.0f} s, at epoch {epoch.number} of {epoch.of}")
+    if checkpoints:
+        checkpoints(epoch)
 
 
 @dataclass
@@ -156,7 +166,7 @@ class _Checkpoints:
         percent = int(100 * reached[-1])
         self.values[percent] = mean.value
         if max(self.values.values()) < self.medians.get(percent, -np.inf):
-            raise _TrialPruned(percent, mean.value)
+            raise _TrialPruned(f"stopped at {percent} %", mean.value)
 
     def _affordable_users(self, epochs: int) -> int:
         """Return the number of users to rank at each checkpoint so that all checkpoints cost about a third of the
@@ -183,7 +193,7 @@ def log_outcome(search: Search, outcome: TrialOutcome, best: TrialOutcome | None
     if outcome.state == "done":
         end = f"{search.metric} {outcome.value:.4f} by {outcome.score}"
     elif outcome.state == "pruned":
-        end = f"{outcome.note}, where {search.metric} was {outcome.value:.4f}"
+        end = outcome.note + ("" if outcome.value is None else f", where {search.metric} was {outcome.value:.4f}")
     else:
         end = f"failed: {outcome.note}"
     so_far = f"; best so far {best.value:.4f}, trial {best.number}" if best else ""

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.item_knn import ItemKNN
 from oneclass.models.item_knn import model as item_knn
+from oneclass.models.item_knn.model import ItemKNN, RP3beta
 
 
 def dense_similarities(likes, kind, shrinkage, alpha=0.5, beta=0.2, k1=100.0, b=0.8):
@@ -68,6 +68,14 @@ def test_similarities_are_those_of_the_formula(kind, shrinkage, neighbours, like
     sums = likes[:9] @ expected
     np.testing.assert_allclose(scores[sums > 0], sums[sums > 0], rtol=1e-5)
     assert (scores[sums == 0] < 0).sum() == (sums == 0)[np.arange(9) != 3].sum()
+
+
+def test_rp3beta_is_that_similarity(likes):
+    settings = {"neighbours": 9, "alpha": 0.7, "beta": 0.3}
+    matrix = csr_matrix(likes)
+    own = RP3beta(**settings).fit(matrix)
+    same = ItemKNN(similarity="rp3beta", **settings).fit(matrix)
+    assert own.similarities.nnz and (own.similarities != same.similarities).nnz == 0
 
 
 def test_rows_that_are_found_in_pieces_are_the_same(likes, monkeypatch):

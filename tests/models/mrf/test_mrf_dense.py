@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.mrf import dense_blocks
-from oneclass.models.mrf.dense import MRFDense, MRFDenseSettings
+from oneclass.models.mrf.dense import EASE, MRFDense, MRFDenseSettings
 from oneclass.models.numerics import gram_inverse
 from oneclass.models.numerics.column_scaling import column_moments
 from oneclass.models.numerics.gram import gram_stripe, lower_gram
@@ -52,6 +52,20 @@ def test_weights_and_scores_agree_with_eq_4(settings, long_tailed):
     np.testing.assert_allclose(model.weights, weights, atol=1e-5)
     np.testing.assert_allclose(model.scores(long_tailed), likes @ weights + offset, atol=1e-4)
     assert (model.weights.diagonal() == 0).all() and (model.weights < 0).any()
+
+
+def test_ease_is_the_ridge_regression_of_each_item_on_the_others(long_tailed):
+    """Column by column by the normal equations; the default penalty is twice the edges' mean item degree."""
+    likes = long_tailed.toarray().astype(float)
+    degrees = likes.sum(axis=0)
+    gram, l2 = likes.T @ likes, 2 * (degrees**2).sum() / degrees.sum()
+    model = EASE().fit(long_tailed)
+    assert model.params.l2 == pytest.approx(l2)
+    for item in range(0, len(gram), 7):
+        others = np.delete(np.arange(len(gram)), item)
+        system = gram[np.ix_(others, others)] + l2 * np.eye(len(others))
+        weights = np.linalg.solve(system, gram[others, item])
+        np.testing.assert_allclose(model.weights[others, item], weights, atol=1e-5)
 
 
 def test_agrees_with_eq_4_on_ml_100k():

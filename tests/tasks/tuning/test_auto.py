@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import time
 from datetime import date, timedelta
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
+from oneclass.models.fit_options import Epoch
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
@@ -169,6 +171,42 @@ def test_where_more_edges_tell_nothing_the_sample_decides(home, log, dial, monke
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
     found, row = settled(home, log(300))
     assert 0.15 < found.dial / row["edges"] < 0.6 and row["reached"] > row["at_start"]
+
+
+@pytest.mark.parametrize("on", ["sample", "larger sample"])
+def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, log, dial, monkeypatch, on):
+    """The best dials are made slow: on the sample or where they are confirmed, in eight epochs."""
+    ended = []
+
+    class Slow(dial):
+        def _fit(self, interactions, options):
+            super()._fit(interactions, options)
+            slow = self.settings != DialSettings() and self.params.dial < interactions.nnz
+            if slow and (interactions.nnz > 1000) == (on == "larger sample"):
+                for number in range(1, 9):
+                    time.sleep(0.1)
+                    options.on_epoch(Epoch(number, 8, 0.1))
+                ended.append(self.settings)
+
+    monkeypatch.setitem(MODELS, "dial", Slow)
+    monkeypatch.setattr(search, "MIN_LIMIT_SECONDS", 0.25)
+    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
+    found, row = settled(home, log(300))
+    assert not ended
+    if on == "sample":
+        assert found.dial is None or found.dial > row["edges"]
+    else:
+        assert found == DialSettings() and "on the larger sample" in row["reason"]
+
+
+def test_a_limit_follows_the_initial_fit_and_binds_no_short_one():
+    fitted = functools.partial(search.TrialOutcome, 1, "done", {})
+    limits = [
+        search.limit_seconds(of)
+        for of in (None, fitted(seconds=0.1), fitted(seconds=60.0, checkpoint_seconds=10.0), fitted(seconds=2.0))
+    ]
+    assert limits == [np.inf, 20.0, 400.0, 20.0]
+    assert search.limit_seconds(search.TrialOutcome(1, "failed", {}, seconds=9.0)) == np.inf
 
 
 def test_no_more_edges_than_a_stated_number_are_asked(home, log, dial, monkeypatch):
