@@ -2,7 +2,8 @@
 
 Leave one out holds out one edge of every user with two or more: the one with the lowest MD5 of
 `<seed>:leave_one_out:<user_id>:<item_id>`, as DuckDB's `md5_number`, by which the contract repeats the draw. The kernel
-hashes every edge in a seventh of DuckDB's time.
+hashes every edge in a seventh of DuckDB's time. Of more than `split.max_left_out_users` such users, those with the
+lowest MD5 of `<seed>:leave_one_out:<user_id>` are taken.
 """
 
 import logging
@@ -127,16 +128,19 @@ def _order_clause(ids_are_numbers: bool) -> str:
 
 
 def make_leave_one_out(
-    connection: duckdb.DuckDBPyConnection, everything: SplitMatrices, seed: int, threads: int
+    connection: duckdb.DuckDBPyConnection, everything: SplitMatrices, seed: int, max_users: int, threads: int
 ) -> SplitMatrices:
     """Fill `indexed.leave_one_out` and return its matrices; test users are training users.
 
     Args:
         everything: all edges, users and items by their indices.
+        max_users: number of test users at most.
     """
     edges, users = everything.train, everything.users
-    drawn = draw_held_out_items(connection, edges, users, seed, threads)
+    drawn = draw_held_out_items(connection, edges, seed, threads)
+    draw_test_users(connection, drawn, seed, max_users)
     rows = np.flatnonzero(drawn >= 0).astype(np.int32)
+    insert_table(connection, "left_out", pl.DataFrame({"user_index": users[rows], "item_index": drawn[rows]}))
     connection.execute(sql.statement("split/leave_one_out"))
     store_roles(connection, "leave_one_out", "leave_one_out_roles")
 
@@ -171,10 +175,23 @@ def make_cold_items(connection: duckdb.DuckDBPyConnection, everything: SplitMatr
     return SplitMatrices("cold_items", train, everyone, everything.items, {"test": part})
 
 
+def draw_test_users(connection: duckdb.DuckDBPyConnection, drawn: np.ndarray, seed: int, max_users: int) -> None:
+    """Set the held-out item to -1 of all but `max_users` users, in place; `drawn` is of `draw_held_out_items`."""
+    rows = np.flatnonzero(drawn >= 0)
+    if len(rows) > max_users:
+        # one row per user, in the order of their indices: the place of the user in a random order
+        places = (
+            "select row_number() over (order by md5_number($seed || ':leave_one_out:' || user_id)) as place "
+            "from indexed.users order by user_index"
+        )
+        order = query(connection, places, seed=str(seed))["place"].to_numpy()
+        drawn[rows[np.argsort(order[rows])[max_users:]]] = -1
+
+
 def draw_held_out_items(
-    connection: duckdb.DuckDBPyConnection, edges: csr_matrix, users: np.ndarray, seed: int, threads: int
+    connection: duckdb.DuckDBPyConnection, edges: csr_matrix, seed: int, threads: int
 ) -> np.ndarray:
-    """Return the held-out item of each user, int32 (users,), -1 for users with one edge; creates the table `left_out`.
+    """Return the item to hold out of each user, int32 (users,), -1 for users with one edge.
 
     Args:
         edges: one row per user of `indexed.users` and one column per item, in the order of their indices.
@@ -200,8 +217,6 @@ def draw_held_out_items(
     with ThreadPoolExecutor(threads) as workers:
         drawn = np.concatenate(list(workers.map(of_block, partition_by_edges(starts, threads))))
     drawn[np.diff(starts) < 2] = -1
-    left_out = {"user_index": users[drawn >= 0], "item_index": drawn[drawn >= 0]}
-    insert_table(connection, "left_out", pl.DataFrame(left_out))
     return drawn
 
 

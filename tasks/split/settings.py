@@ -34,6 +34,12 @@ class SplitSettings(Settings):
     )
     folds: int = Field(5, ge=2, description="hashed: folds of logs below split.min_validation_users.")
     held_out_users: int | None = Field(None, ge=1, description="liang2018: users in each of validation and test.")
+    max_left_out_users: int = Field(
+        50_000,
+        ge=1,
+        description="leave_one_out: where more users than this have two edges, so many of them, drawn by the seed, "
+        "have one held out; all edges of the others train.",
+    )
     min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")
     next_share: float = Field(

@@ -267,7 +267,9 @@ def _rewrite_splits(
         warehouse.drop_temporary(connection)
     if "leave_one_out" in arguments.protocols:
         assert everything is not None  # only a run of `given` alone leaves it out
-        split_matrices = protocols.make_leave_one_out(connection, everything, arguments.seed, home.limits.threads)
+        split_matrices = protocols.make_leave_one_out(
+            connection, everything, arguments.seed, settings.max_left_out_users, home.limits.threads
+        )
         # one row: a digest of the edges that were drawn to be left out
         digest = "select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from left_out"
         drawn["drawn_left_out"] = query(connection, digest).item()

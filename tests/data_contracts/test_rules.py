@@ -733,6 +733,20 @@ def test_an_edge_that_comes_again_is_found_again_only_where_seen_items_are(good,
         assert broken(good, "indexed.next_events", values).keys() == rules
 
 
+def test_of_more_users_than_the_setting_those_with_the_lowest_hashes_have_an_edge_held_out(good, parameters):
+    few = {**parameters, "max_left_out_users": 1}
+    users = "select user_index, user_id from indexed.leave_one_out join indexed.users using (user_index)"
+    order = f"md5_number('{parameters['seed']}:leave_one_out:' || user_id)"
+    found = good.execute(f"{users} group by user_index, user_id having count(*) > 1 order by {order}").fetchall()
+    (first, _), *others = found
+    assert others and set(broken(good, "indexed.leave_one_out", few)) >= {"one_held_out"}
+    changed = {**few, "drawn_left_out": None}
+    good.execute(f"update indexed.leave_one_out set role = 'train' where user_index <> {first}")
+    assert broken(good, "indexed.leave_one_out", changed) == {}
+    good.execute("update indexed.leave_one_out set role = 'train'")
+    assert set(broken(good, "indexed.leave_one_out", changed)) == {"one_held_out"}
+
+
 def test_one_edge_in_place_of_another_is_seen(good, parameters):
     """As many edges as there should be: counts alone would not tell."""
     good.execute("update indexed.leave_one_out set item_index = 2 where user_index = 1 and item_index = 1")

@@ -1,5 +1,6 @@
 """Splits against their definitions: properties on small logs, and liang2018 against a plain transcription."""
 
+import hashlib
 from collections import Counter, defaultdict
 
 import duckdb
@@ -248,6 +249,23 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
     assert ALL_EDGES not in made.digests
     stored = matrices.load_split(home, made.digests["given"])
     assert ids(home, stored.parts["test"].targets, stored.parts["test"].users, stored.items) == {("a", "z"), ("b", "y")}
+
+
+def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home, log):
+    def leave_out(seed, most):
+        settings = SplitSettings(max_left_out_users=most)
+        digest = split(home, settings, "run", protocols=["leave_one_out"], seed=seed).digests["leave_one_out"]
+        table = dict(rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'"))
+        stored = matrices.load_split(home, digest)
+        part = stored.parts["test"]
+        assert stored.train.nnz + len(table) == len(log) and stored.train.shape[0] == 80
+        assert len(part.users) == part.targets.nnz == len(table)
+        return table
+
+    everybody, sample = leave_out(1, 1000), leave_out(1, 9)
+    by_hash = sorted(everybody, key=lambda user: hashlib.md5(f"1:leave_one_out:{user}".encode()).digest()[::-1])
+    assert sample == {user: everybody[user] for user in by_hash[:9]}
+    assert len(leave_out(2, 9)) == 9 and leave_out(2, 9).keys() != sample.keys()
 
 
 def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, log_events, caplog):
