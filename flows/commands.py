@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from oneclass.flows import cli
 from oneclass.flows.parameters import (
+    CiteParameters,
     DatasetParameters,
     DeployParameters,
     ExplainParameters,
@@ -282,6 +283,23 @@ def _explain(given: ExplainParameters) -> str:
     )
 
 
+def _cite(given: CiteParameters) -> str:
+    """The table of a run for a paper, with all that a reader needs to judge it and make it again.
+
+    One folder: the table in Markdown, LaTeX and CSV, all metrics and paired comparisons, settings, search spaces and
+    times of every row, digests of files and splits, a checklist, and the script that makes the table again.
+    """
+    from oneclass.tasks import datasets
+    from oneclass.tasks.citation.folder import write_citation
+    from oneclass.tasks.stores import home
+
+    root = home.resolve_root(given.home)
+    dataset = datasets.load_dataset(given.dataset, root)
+    folder = write_citation(home.Home(root, dataset.name), given.run, Path(given.out) if given.out else None)
+    checklist = (folder / "checklist.md").read_text(encoding="utf-8")
+    return f"{checklist}\nFolder: {folder}\nMake the table again: sh {folder / 'reprint.sh'}"
+
+
 def _serve(given: ServeParameters) -> str:
     """What is published, over HTTP, by default on the loopback; /docs lists the addresses."""
     from oneclass.tasks import datasets
@@ -333,6 +351,7 @@ COMMANDS = {
     "explain": Command(
         "a user's history and recommendations, with reasons", ExplainParameters, _explain, needs_prefect=False
     ),
+    "cite": Command("a run's table for a paper, with all it was made of", CiteParameters, _cite, needs_prefect=False),
     "forget": Command("remove users and what was learned from them", ForgetParameters, _forget, _prepare_forget),
     "promote": Command("show the publications, publish another model, or roll back", PromoteParameters, _promote),
     "tune": Command("search a model's settings", TuneParameters, _tune, _prepare_tune),

@@ -17,6 +17,7 @@ EXAMPLES = {
     "recommend": "--dataset mine --user 42",
     "serve": "--dataset mine --port 8765",
     "explain": "--dataset mine --user 42",
+    "cite": "--dataset mine",
     "forget": "--dataset mine --user 42",
     "promote": "--dataset mine --rollback",
     "tune": "--dataset mine --model wmf",

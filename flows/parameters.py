@@ -267,6 +267,17 @@ class ForgetParameters(_ClusterParameters):
     )
 
 
+class CiteParameters(DatasetParameters):
+    """Parameters of `flows.cite`, which is not a flow."""
+
+    run: Annotated[str | None, Flag("RUN")] = Field(
+        None, description="the evaluated run whose table is cited; by default the latest"
+    )
+    out: Annotated[str | None, Flag("DIR")] = Field(
+        None, description="the folder to write; by default HOME/NAME/citations/RUN"
+    )
+
+
 class ExplainParameters(DatasetParameters):
     """Parameters of `flows.explain`, which is not a flow."""
 

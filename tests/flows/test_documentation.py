@@ -156,6 +156,7 @@ GUIDES = [
     "how-to/lists",
     "how-to/arrivals",
     "explanation/pipeline",
+    "how-to/cite",
     "explanation/evaluation",
     "explanation/scaling",
     "how-to/tuning",

@@ -93,6 +93,8 @@ FULL = {
     "timezone": "Europe/Paris",
     "pool": "nights",
     "rollback": "a-run",
+    "run": "a-run",
+    "out": "a b",
 }
 
 

@@ -1,0 +1,130 @@
+"""Write the folder that a paper cites a run by."""
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from oneclass.models.registry import MODELS
+from oneclass.tasks.citation.checklist import build_checklist, format_checklist
+from oneclass.tasks.citation.environment import describe_hardware, format_lock
+from oneclass.tasks.citation.record import RunRecord, load_run, load_split_hashes
+from oneclass.tasks.citation.rerun import format_script, format_settings
+from oneclass.tasks.citation.tables import format_csv, format_latex
+from oneclass.tasks.datasets import load_dataset
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.leaderboard import format_markdown
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.stores import durable, fits, runs
+from oneclass.tasks.stores.home import Home
+
+
+def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
+    """Write the folder of an evaluated run, by default the latest, and return its path.
+
+    Args:
+        target: by default `<home>/<dataset>/citations/<run>`; files of the same names are replaced.
+
+    Raises:
+        InputError: there is no such run.
+        OneclassError: the folder cannot be written.
+    """
+    record = load_run(home, load_dataset(home.dataset, home.root), run_id)
+    target = home.folder / "citations" / record.run_id if target is None else target
+    try:
+        with home.writing():
+            durable.make_folder(target.absolute())
+            for name, text in _format_files(home, record).items():
+                durable.write_text(target / f".{name}", target / name, text)
+    except OSError as error:
+        raise OneclassError(f"{target}: cannot be written ({error.strerror}). Choose another --out.") from error
+    return target
+
+
+def _format_files(home: Home, record: RunRecord) -> dict[str, str]:
+    """Return the text of each file by its name."""
+    title, code_version = record.dataset.title, runs.get_code_version()
+    split_hashes = {protocol: load_split_hashes(home, digest) for protocol, digest in record.splits.items()}
+    checklist = build_checklist(record, code_version, split_hashes)
+    own_file = home.root / "datasets" / f"{record.dataset.name}.toml"
+    found = {
+        "table.md": format_markdown(record.leaderboard, title),
+        "table.tex": format_latex(record.leaderboard, title),
+        "table.csv": format_csv(record.leaderboard),
+        "metrics.csv": record.metrics.write_csv(),
+        "comparisons.csv": record.comparisons.write_csv(),
+        "run.toml": format_settings(record),
+        "run.json": _format_json(_describe_run(record, split_hashes)),
+        "rows.json": _format_json([_describe_row(home, record, model) for model in record.models]),
+        "checklist.md": format_checklist(checklist),
+        "environment.lock": format_lock(),
+        "CITATION.cff": _format_cff(record),
+        "reprint.sh": format_script(record, has_own_file=own_file.is_file()),
+    }
+    if own_file.is_file():
+        found["dataset.toml"] = own_file.read_text(encoding="utf-8")
+    return found
+
+
+def _format_json(value: Any) -> str:
+    return json.dumps(value, indent=2, default=str) + "\n"
+
+
+def _describe_run(record: RunRecord, split_hashes: dict[str, dict[str, str]]) -> dict[str, Any]:
+    return {
+        "run": record.run_id,
+        "dataset": record.dataset.model_dump(mode="json", include={"name", "title", "urls", "licence"}),
+        "files": record.files.to_dicts(),
+        "interactions": record.interactions,
+        "protocols": {
+            name: {"meaning": PROTOCOLS[name].meaning, "tuned_by": PROTOCOLS[name].tuned_by}
+            for name in record.protocols
+        },
+        "splits": {name: {"digest": of, "sha256": split_hashes[name]} for name, of in record.splits.items()},
+        "seed": record.settings["seed"],
+        "code_version": record.code_version,
+        "limits": record.settings.get("limits"),
+        "hardware_of_this_folder": describe_hardware(),
+    }
+
+
+def _describe_row(home: Home, record: RunRecord, model: str) -> dict[str, Any]:
+    of_model = record.fits.filter(model=model).drop("model").to_dicts()
+    return {
+        "model": model,
+        "title": (MODELS[model].__doc__ or model).splitlines()[0],
+        "seed": record.settings["seed"],
+        "settings": record.effective_settings(model),
+        "search": record.describe_search(model),
+        "fits": [fit | {"effective": _load_effective(home, model, fit["digest"])} for fit in of_model],
+    }
+
+
+def _load_effective(home: Home, model: str, digest: str) -> dict[str, Any] | None:
+    """Load the settings of a fit with those that were derived from its data; None if it is no longer stored."""
+    file = fits.fit_folder(home, model, digest) / "settings.json"
+    return json.loads(file.read_text(encoding="utf-8"))["resolved"] if file.is_file() else None
+
+
+def _format_cff(record: RunRecord) -> str:
+    """Return how to cite the program and the data, in the Citation File Format 1.2."""
+    text = json.dumps  # a JSON string is a YAML string
+    urls = [f"    url: {text(url)}" for url in record.dataset.urls[:1]]
+    return "\n".join(
+        [
+            "cff-version: 1.2.0",
+            "message: If you use this table, please cite the program, the data set and the papers of the models.",
+            "title: Oneclass",
+            "type: software",
+            f"version: {version('oneclass')}",
+            "authors:",
+            "  - name: The Oneclass authors",
+            "references:",
+            "  - type: data",
+            f"    title: {text(record.dataset.title)}",
+            "    authors:",
+            "      - name: The authors of the data set",
+            *urls,
+            "",
+        ]
+    )

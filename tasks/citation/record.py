@@ -1,0 +1,167 @@
+"""Load what a run recorded of itself, as far as a reader needs it to judge and repeat the run's table."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from oneclass.models.registry import MODELS
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.leaderboard import LeaderboardRow, load_leaderboard
+from oneclass.tasks.stores import checksums, fits, matrices, warehouse
+from oneclass.tasks.stores.home import Home
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One evaluated run.
+
+    Attributes:
+        settings: all settings that decide the run's numbers, from `operations.runs`.
+        leaderboard: the rows of the table, with the marks of corrected tests.
+        metrics, comparisons: all metrics and paired comparisons.
+        fits: `protocol` (a fold by its name), `model`, `digest`, `seconds`, `peak_bytes`.
+        model_settings: the rows of `operations.model_settings`, settings decoded, by model.
+        splits: digest of the matrices by protocol or fold.
+        files: `path`, `sha256`, `bytes`, `events` of each log file that the warehouse had when the run ended.
+        interactions: users, items and edges of the curated table; empty if a later run has replaced it.
+    """
+
+    run_id: str
+    dataset: Dataset
+    code_version: str
+    settings: dict[str, Any]
+    leaderboard: list[LeaderboardRow]
+    metrics: pl.DataFrame
+    comparisons: pl.DataFrame
+    fits: pl.DataFrame
+    model_settings: dict[str, dict[str, Any]]
+    splits: dict[str, str]
+    files: pl.DataFrame
+    interactions: dict[str, int]
+
+    @property
+    def models(self) -> list[str]:
+        """The models of the table, in the order in which they were fitted."""
+        of_table = set(self.metrics["model"])
+        return [model for model in self.fits["model"].unique(maintain_order=True) if model in of_table]
+
+    @property
+    def protocols(self) -> list[str]:
+        """The protocols of the table."""
+        return list(dict.fromkeys(row.protocol for row in self.leaderboard))
+
+    def effective_settings(self, model: str) -> dict[str, Any]:
+        """Return the settings that every fit of a model was given: the searched ones, else those of the run."""
+        return self.model_settings.get(model, {}).get("settings") or self.settings["models"][model]
+
+    def describe_search(self, model: str) -> dict[str, Any]:
+        """Return where a model's settings come from: origin, searched ranges, trials and what they found."""
+        chosen = self.model_settings.get(model)
+        if chosen is None:
+            return {"origin": "none to search", "trials": 0, "space": {}}
+        space = {name: repr(range_) for name, range_ in MODELS[model].Settings.search_space.items()}
+        names = ("origin", "reason", "protocol", "metric", "trials", "seconds", "at_start", "reached", "standard_error")
+        return {**{name: chosen[name] for name in names}, "space": space}
+
+
+def load_run(home: Home, dataset: Dataset, run_id: str | None) -> RunRecord:
+    """Load an evaluated run, by default the latest.
+
+    Raises:
+        InputError: the data set has no such run; the error lists those that there are.
+    """
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        # one row per evaluated run, the last first
+        runs = warehouse.query(
+            connection,
+            "select run_id, settings, code_version, ended_at from operations.evaluated_runs order by place desc",
+        )
+        chosen = runs if run_id is None else runs.filter(run_id=run_id)
+        if chosen.is_empty():
+            known = ", ".join(runs["run_id"].head(5)) or "none"
+            raise InputError(f"--run {run_id or ''}: {dataset.name} has no such evaluated run. The latest: {known}.")
+        run, settings, code_version, ended_at = chosen.row(0)
+        # one row per protocol or fold and model
+        fitted = warehouse.query(
+            connection,
+            "select protocol, model, digest, seconds, peak_bytes from operations.model_fits where run_id = $run_id "
+            "order by rowid",
+            run_id=run,
+        )
+        return RunRecord(
+            run,
+            dataset,
+            code_version,
+            json.loads(settings),
+            load_leaderboard(connection, run),
+            _load_metrics(connection, run),
+            _load_comparisons(connection, run),
+            fitted,
+            _load_model_settings(connection, run),
+            _load_splits(home, fitted),
+            _load_files(connection, ended_at),
+            _count_interactions(connection) if run == runs["run_id"][0] else {},
+        )
+
+
+def load_split_hashes(home: Home, digest: str) -> dict[str, str]:
+    """Return the sha256 of each stored array of a split; empty if the store has it no longer."""
+    if not matrices.has_split(home, digest):
+        return {}
+    return checksums.load_file_hashes(home.matrices / digest, matrices.RECORD_FILE)
+
+
+def _load_metrics(connection: duckdb.DuckDBPyConnection, run_id: str) -> pl.DataFrame:
+    columns = "protocol, model, score, metric, value, standard_error, users"
+    # one row per protocol, model, score and metric
+    text = (
+        f"select {columns} from evaluation.metrics where run_id = $run_id "
+        f"union all select {columns} from evaluation.beyond_accuracy where run_id = $run_id "
+        "order by protocol, model, score, metric"
+    )
+    return warehouse.query(connection, text, run_id=run_id)
+
+
+def _load_comparisons(connection: duckdb.DuckDBPyConnection, run_id: str) -> pl.DataFrame:
+    # one row per protocol, metric and pair of ranked lists
+    text = (
+        "select * exclude (run_id) from evaluation.comparisons where run_id = $run_id "
+        "order by protocol, metric, model, score, other_model, other_score"
+    )
+    return warehouse.query(connection, text, run_id=run_id)
+
+
+def _load_files(connection: duckdb.DuckDBPyConnection, until: datetime) -> pl.DataFrame:
+    # one row per log file
+    text = "select path, sha256, bytes, events from operations.log_files where ingested_at <= $until order by path"
+    return warehouse.query(connection, text, until=until)
+
+
+def _load_model_settings(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, dict[str, Any]]:
+    # one row per model that has settings to search
+    rows = warehouse.query(
+        connection, "select * from operations.model_settings where run_id = $run_id order by model", run_id=run_id
+    )
+    return {row["model"]: row | {"settings": json.loads(row["settings"])} for row in rows.iter_rows(named=True)}
+
+
+def _load_splits(home: Home, fitted: pl.DataFrame) -> dict[str, str]:
+    found = {}
+    for protocol, model, digest in fitted.select("protocol", "model", "digest").iter_rows():
+        if protocol not in found and (of_fit := fits.find_matrices_digest(home, model, digest)) is not None:
+            found[protocol] = of_fit
+    return found
+
+
+def _count_interactions(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    # one row
+    text = (
+        "select count(distinct user_index) as users, count(distinct item_index) as items, count(*) as edges "
+        "from curated.interactions"
+    )
+    return warehouse.query(connection, text).row(0, named=True)

@@ -1,0 +1,137 @@
+"""The folder of `flows.cite`: exact values, marks, settings, checklist, and the script that makes the table again."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from oneclass.flows import commands
+from oneclass.models.evaluation.metrics import Comparison
+from oneclass.tasks.citation.record import load_run
+from oneclass.tasks.citation.rerun import format_settings, list_arguments
+from oneclass.tasks.citation.tables import format_csv, format_latex
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.leaderboard import LeaderboardRow
+from oneclass.tasks.stores.home import Home
+from tests.flows.conftest import ML
+
+BEST = LeaderboardRow("leave_one_out", "a_b", "score", 9, {"mean_rank": (1 / 3, 0.1), "ndcg@100": (0.5, None)}, "best")
+LEVEL = LeaderboardRow(
+    "leave_one_out", "c", "like", 9, {"mean_rank": (0.25, 0.1)}, "level", against_best=Comparison(-1 / 12, 0.2, 0.7, 9)
+)
+
+
+def cite(home, *arguments, status=0):
+    assert commands.main("cite", [*ML, "--home", str(home), *arguments]) == status
+
+
+@pytest.fixture(scope="module")
+def cited(first, tmp_path_factory):
+    """The folder of the first run."""
+    folder = tmp_path_factory.mktemp("cited") / "table"
+    cite(first[0], "--out", str(folder))
+    return folder
+
+
+def test_latex_marks_the_best_and_those_level_with_it():
+    text = format_latex([BEST, LEVEL], "Fish & chips")
+    assert r"a\_b & score & \textbf{0.3333} $\pm$ 0.1000 & 0.5000 \\" in text
+    assert r"c & like & 0.2500$^{=}$ $\pm$ 0.1000 & -- \\" in text
+    assert r"\caption{Fish \& chips: " in text and text.count("{") == text.count("}")
+
+
+def test_csv_has_exact_values():
+    frame = pl.read_csv(format_csv([BEST, LEVEL]).encode())
+    assert frame["value"].to_list() == [1 / 3, 0.5, 0.25]
+    assert frame["standing"].to_list() == ["best", None, "level"]
+    assert frame["difference_from_best"].to_list() == [None, None, -1 / 12]
+
+
+def test_tables_are_those_of_the_warehouse(first, cited):
+    with duckdb.connect(str(first[0] / "ml-latest-small" / "warehouse.duckdb"), read_only=True) as connection:
+        stored = connection.execute("select protocol, model, score, metric, value from evaluation.metrics").fetchall()
+        pairs = connection.execute("select count(*) from evaluation.comparisons").fetchone()[0]
+        fits = connection.execute("select distinct digest from operations.model_fits").fetchall()
+    values = {tuple(row[:4]): row[4] for row in stored}
+    metrics = pl.read_csv(cited / "metrics.csv")
+    found = {tuple(row[:4]): row[4] for row in metrics.iter_rows()}
+    assert values.items() <= found.items()
+    assert ("leave_one_out", "popularity", "score", "coverage@20") in found
+    assert pl.read_csv(cited / "comparisons.csv").height == pairs
+    rows = json.loads((cited / "rows.json").read_text())
+    assert [row["model"] for row in rows] == ["popularity", "mrf_dense", "bpr_uniform"]
+    assert {fit["digest"] for row in rows for fit in row["fits"]} <= {digest for (digest,) in fits}
+    bpr = rows[2]
+    assert bpr["settings"]["epochs"] == 2 and bpr["search"]["origin"] == "given" and "factors" in bpr["search"]["space"]
+
+
+def test_a_blend_that_the_run_weighed_is_weighed_again(first):
+    record = load_run(Home(first[0], "ml-latest-small"), Dataset(name="ml-latest-small"), None)
+    chosen = {"blend": {"origin": "search", "settings": {"components": [{"model": "mrf_dense", "weight": 0.5}]}}}
+    fits = pl.concat([record.fits, record.fits[-1:].with_columns(model=pl.lit("blend"))])
+    metrics = pl.concat([record.metrics, record.metrics[-1:].with_columns(model=pl.lit("blend"))])
+    blended = replace(record, fits=fits, metrics=metrics, model_settings=chosen)
+    assert "blend" in list_arguments(blended)[5] and "blend" not in tomllib.loads(format_settings(blended))
+    chosen["blend"]["origin"] = "given"
+    assert tomllib.loads(format_settings(blended))["blend"] == chosen["blend"]["settings"]
+
+
+def answers(folder):
+    rows = re.findall(r"^\| \w+ \| (.+?) \| (yes|no) \| (.*) \|$", (folder / "checklist.md").read_text(), re.MULTILINE)
+    return {question: (answer, evidence) for question, answer, evidence in rows}
+
+
+def test_the_checklist_says_no_with_the_reason(cited):
+    found = answers(cited)
+    assert found["Does one command make the table again?"] == ("yes", "sh reprint.sh")
+    assert found["Are the splits identified?"][0] == "yes"
+    answer, evidence = found["Are all models tuned on these data?"]
+    assert answer == "no" and "bpr_uniform 0" in evidence
+    assert found["Are results repeated over several seeds?"] == ("no", "one seed, 0, for splits and draws")
+
+
+def test_a_log_that_has_changed_cannot_be_cited_as_repeatable(after_first, ratings, tmp_path):
+    text = ratings.read_text()
+    try:
+        ratings.write_text(text + "121,1,5,1000000121\n")
+        cite(after_first, "--out", str(tmp_path / "table"))
+    finally:
+        ratings.write_text(text)
+    answer, evidence = answers(tmp_path / "table")["Does one command make the table again?"]
+    assert answer == "no" and str(ratings) in evidence
+
+
+def test_an_unknown_run_is_refused_with_those_there_are(first, capsys):
+    cite(first[0], "--run", "nothing", status=2)
+    assert re.search(r"--run nothing: .* The latest: [0-9a-f-]{36}", capsys.readouterr().err)
+
+
+@pytest.mark.slow
+def test_the_script_makes_the_same_table(cited, prefect_server, tmp_path):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PREFECT_API_URL": prefect_server}
+    command = ["sh", str(cited / "reprint.sh"), str(tmp_path / "home")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("The table is the same, bit for bit.\n")
+
+
+@pytest.mark.slow
+def test_the_script_fails_if_the_table_differs(cited, prefect_server, tmp_path):
+    changed = shutil.copytree(cited, tmp_path / "changed")
+    settings = (changed / "run.toml").read_text()
+    (changed / "run.toml").write_text(settings.replace("epochs = 2", "epochs = 3"))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PREFECT_API_URL": prefect_server}
+    command = ["sh", str(changed / "reprint.sh"), str(tmp_path / "home")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "differ" in done.stdout
