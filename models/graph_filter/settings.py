@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
+from oneclass.models.numerics.history_length import interpolate_by_items
 from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
 
@@ -12,6 +13,8 @@ VECTORS = 2.0  # times the square root of the number of items, where a mean user
 ENOUGH = 25.0  # the vectors of shorter histories are mostly noise: a share (likes / ENOUGH)^1.5 of them is taken
 SHORT, LONG = 5.0, 12.0  # likes of a mean user, between which the settings below go from the first to the second
 FROM_HISTORIES = {"low_pass": (3.0, 1.0), "low_pass_exponent": (0.4, 0.1), "sharpening": (0.0, 0.4)}
+# Of short histories over few and over many items; the vectors are so many times those of the rule.
+FROM_ITEMS = {"low_pass": (1.0, 3.0), "vectors": (2.0, 1.0)}
 
 
 def default_vectors(items: int, likes: float) -> int:
@@ -63,13 +66,14 @@ class GraphFilterSettings(RecencySettings):
         None,
         ge=0,
         description="alpha, the weight of the ideal low-pass; 0 to leave it out. By default 1 where a mean user has 12 "
-        "likes or more, 3 where 5 or fewer, and between these between.",
+        "likes or more, or where there are 300 items or fewer; 3 where 5 likes or fewer and 3,000 items or more; and "
+        "between these between.",
     )
     vectors: int | None = Field(
         None,
         ge=1,
         description="Singular vectors of the low-pass. By default 2 sqrt(items), rounded; where a mean user has fewer "
-        "than 25 likes, (likes / 25)^1.5 of that.",
+        "than 25 likes, (likes / 25)^1.5 of that, and up to twice as many where there are few items.",
     )
     low_pass_exponent: float | None = Field(
         None,
@@ -99,8 +103,10 @@ class GraphFilterSettings(RecencySettings):
 
     def resolve(self, interactions: csr_matrix) -> Self:
         """The settings with the low-pass and the sharpening for a (users, items) log, by the likes of a mean user."""
-        likes = mean_degree(interactions)
+        likes, items = mean_degree(interactions), interactions.shape[1]
         long = min(max((likes - SHORT) / (LONG - SHORT), 0.0), 1.0)
-        by_rule: dict[str, float] = {name: (1 - long) * a + long * b for name, (a, b) in FROM_HISTORIES.items()}
-        by_rule["vectors"] = default_vectors(interactions.shape[1], likes)
+        of_items = {name: interpolate_by_items(items, few, many) for name, (few, many) in FROM_ITEMS.items()}
+        ends = FROM_HISTORIES | {"low_pass": (of_items["low_pass"], FROM_HISTORIES["low_pass"][1])}
+        by_rule: dict[str, float] = {name: (1 - long) * a + long * b for name, (a, b) in ends.items()}
+        by_rule["vectors"] = round(default_vectors(items, likes) * of_items["vectors"] ** (1 - long))
         return self.model_copy(update={name: value for name, value in by_rule.items() if getattr(self, name) is None})

@@ -22,18 +22,20 @@ from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.column_scaling import ColumnMoments, column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
+from oneclass.models.numerics.history_length import interpolate_by_history
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
 from oneclass.models.slim.columns import ColumnWeights, Gram, RegressionSettings, iterate_batches, solve_columns_from
 from oneclass.models.slim.kernels import count_pairs, fill_pairs
 
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 PAIR_BYTES = 16  # of a pair of items that share a user: in the Gram matrix and, for some, in the weights
-L1, L2 = 0.05, 5.0  # times `mean_over_edges`
+L1, L2 = (0.015, 0.05), (15.0, 5.0)  # times `mean_over_edges`, of short and of long histories
 
 
 class SLIMSettings(RecencySettings):
@@ -55,12 +57,14 @@ class SLIMSettings(RecencySettings):
         None,
         ge=0,
         description="Penalty on the sum of the weights: with alpha = 0, items that share at most so many users get no "
-        "weight. By default .05 times the mean diagonal of the Gram matrix over the edges.",
+        "weight. By default .05 times the mean diagonal of the Gram matrix over the edges where a mean user has 35 "
+        "likes or more, .015 times where 12 or fewer, and between these between.",
     )
     l2: float | None = Field(
         None,
         ge=0,
-        description="Penalty l2 / 2 on the squares of the weights. By default 5 times the same mean.",
+        description="Penalty l2 / 2 on the squares of the weights. By default 5 times the same mean, 15 times for "
+        "short histories.",
     )
     alpha: float = Field(
         0.5, ge=0, le=1, description="Columns are divided by their norm to this power; 0 leaves them as they are."
@@ -90,7 +94,9 @@ class SLIMSettings(RecencySettings):
         if self.l1 is not None and self.l2 is not None:
             return self
         typical = mean_over_edges(column_moments(interactions, self.user_weight_exponent), self.alpha)
-        l1, l2 = L1 * typical if self.l1 is None else self.l1, L2 * typical if self.l2 is None else self.l2
+        likes = mean_degree(interactions)
+        l1 = interpolate_by_history(likes, *L1) * typical if self.l1 is None else self.l1
+        l2 = interpolate_by_history(likes, *L2) * typical if self.l2 is None else self.l2
         return self.model_copy(update={"l1": l1, "l2": l2})
 
 

@@ -18,12 +18,11 @@ rest.
 A good alpha0 and lambda depend on the density of the log; their ratios do not. Settings that are left out come from
 
     alpha0 users items = UNOBSERVED |S|              the pairs together weigh so many times what the edges weigh
-    lambda (1 + alpha0 users items / |S|) = max(SHRINKAGE, LEAST / d)
+    lambda (1 + alpha0 users items / |S|) = SHRINKAGE max(1, LONG / d)^GROWTH
 
-for users with d edges on average, so that the penalty of a mean user's row is a share of these edges, and never below
-LEAST. The first two were learned over seven logs, the last over short histories of four
-(docs/benchmarks/accuracy.md). With nu = 1 a row's penalty is lambda (d + alpha0 others), on average
-lambda d (1 + alpha0 users items / |S|).
+for users with d edges on average: the penalty of a mean user's row is a share of these edges, which is larger for short
+histories, most of all over many items. UNOBSERVED is half as large for these (`benchmarks.accuracy.default_rules`).
+With nu = 1 a row's penalty is lambda (d + alpha0 others), on average lambda d (1 + alpha0 users items / |S|).
 
 With attributes, the f of a user and the g of an item (`models.attributes.encoder`), the rows have prior means,
 x_u ~ N(A'f, .) and y_i ~ N(B'g, .): the penalty of a user's row becomes that of |u - A'f|^2, the penalty of an item's
@@ -51,6 +50,7 @@ from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, copy_rows, has_converged
 from oneclass.models.numerics.exact_weights import degree_weights_or_ones
+from oneclass.models.numerics.history_length import LONG, interpolate_by_history, interpolate_by_items
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.numerics.threads import kernel_threads
@@ -67,7 +67,9 @@ from oneclass.models.wmf.normal_equations import (
     merge_explicit_negatives,
 )
 
-UNOBSERVED, SHRINKAGE, LEAST = 12.0, 0.08, 2.8  # of the default loss; the last in edges
+UNOBSERVED = 6.0, 12.0  # of short and of long histories, for the default loss
+SHRINKAGE = 0.08
+GROWTH = 0.75, 1.0  # with few and with many items
 HU_REGULARIZATION, HU_ALPHA = 0.007, 5.0  # of hu2008, which no rule has been learned for
 EXACT = SolverSettings(0, 1 << 16)  # one block of all factors
 
@@ -91,13 +93,15 @@ class WMFSettings(ModelSettings):
         gt=0,
         le=100,
         description="Weight alpha0 of all pairs, in addition to 1 for the observed ones; for rendle2021. By default 12 "
-        "times the density of the log.",
+        "times the density of the log where a mean user has 35 likes or more, 6 times where 12 or fewer, and between "
+        "these between.",
     )
     regularization: float | None = Field(
         None,
         gt=0,
         description="Penalty lambda on the squares of the factors. By default .08 / (1 + alpha0 / density), times "
-        "35 / d where users have d < 35 edges on average; and .007 for hu2008, where some tens are usual.",
+        "35 / d where users have d < 35 edges on average, or (35 / d)^.75 with 300 items or fewer; and .007 for "
+        "hu2008, where some tens are usual.",
     )
     regularization_exponent: float = Field(
         1.0,
@@ -180,12 +184,16 @@ class WMFSettings(ModelSettings):
         """Derive alpha0, lambda and alpha from the data."""
         users, items = interactions.shape
         density = interactions.nnz / (users * items)
-        weight = UNOBSERVED * density if self.unobserved_weight is None else self.unobserved_weight
+        likes = mean_degree(interactions)
+        weight = self.unobserved_weight
+        if weight is None:
+            weight = interpolate_by_history(likes, *UNOBSERVED) * density
         penalty = self.regularization
         if penalty is None and self.loss == "hu2008":
             penalty = HU_REGULARIZATION
         elif penalty is None:
-            penalty = max(SHRINKAGE, LEAST / mean_degree(interactions)) / (1 + weight / density)
+            growth = max(1, LONG / likes) ** interpolate_by_items(items, *GROWTH)
+            penalty = SHRINKAGE * growth / (1 + weight / density)
         alpha = self.alpha
         if alpha is None and self.loss == "hu2008":
             alpha = HU_ALPHA

@@ -127,7 +127,10 @@ def test_penalties_left_to_the_log_are_multiples_of_what_a_like_meets_on_the_dia
     norms = problem(likes, user_weight_exponent=chosen.user_weight_exponent)[0].diagonal()
     typical = sum(norms[item] * gram[item, item] for item in range(120)) / norms.sum()
     resolved = chosen.resolve(long_tailed)
-    assert resolved.l1 == pytest.approx(0.05 * typical) and resolved.l2 == pytest.approx(5 * typical)
+    likes_of_a_user = likes.sum() / np.count_nonzero(likes.sum(axis=1))
+    share = np.clip(np.log(likes_of_a_user / 12) / np.log(35 / 12), 0, 1)
+    assert resolved.l1 == pytest.approx(0.015 * (0.05 / 0.015) ** share * typical)
+    assert resolved.l2 == pytest.approx(15 * (5 / 15) ** share * typical)
     given = SLIMSettings(l1=2.0).resolve(long_tailed)
     assert given.l1 == 2.0 and given.l2 == resolved.l2
     by_rule, by_number = (SLIM(settings).fit(long_tailed).weights for settings in (chosen, resolved))

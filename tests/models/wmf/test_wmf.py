@@ -229,10 +229,11 @@ def test_tables_are_padded_with_zeros():
 def test_settings_left_to_the_log_follow_its_density(long_tailed):
     density = long_tailed.nnz / (300 * 120)
     resolved = WMFSettings().resolve(long_tailed)
-    assert resolved.unobserved_weight == pytest.approx(12 * density)
     degree = long_tailed.nnz / np.count_nonzero(long_tailed.getnnz(axis=1))
     assert degree < 35
-    assert resolved.regularization * (1 + resolved.unobserved_weight / density) == pytest.approx(0.08 * 35 / degree)
+    ratio = 6 * 2 ** np.clip(np.log(degree / 12) / np.log(35 / 12), 0, 1)
+    assert resolved.unobserved_weight == pytest.approx(ratio * density)
+    assert resolved.regularization * (1 + ratio) == pytest.approx(0.08 * (35 / degree) ** 0.75)  # 120 items are few
     twice = csr_matrix(np.hstack([long_tailed.toarray(), np.zeros((300, 120))]))
     of_twice = WMFSettings().resolve(twice)
     assert of_twice.unobserved_weight == pytest.approx(resolved.unobserved_weight / 2)
@@ -245,13 +246,22 @@ def test_long_histories_have_a_penalty_of_their_length():
     assert WMFSettings().resolve(likes).regularization == pytest.approx(0.08 / 13)
 
 
+def test_short_histories_have_half_the_unobserved_weight_and_a_larger_penalty():
+    likes = csr_matrix(np.eye(90, 200) + np.eye(90, 200, k=1) + np.eye(90, 200, k=2), dtype=np.float32)
+    resolved = WMFSettings().resolve(likes)
+    assert resolved.unobserved_weight == pytest.approx(6 * 3 / 200)
+    assert resolved.regularization == pytest.approx(0.08 * (35 / 3) ** 0.75 / 7)
+    wide = csr_matrix(np.hstack([likes.toarray(), np.zeros((90, 2900))]))
+    assert WMFSettings().resolve(wide).regularization == pytest.approx(0.08 * (35 / 3) / 7)
+
+
 def test_given_numbers_stay_and_each_rule_stands_by_itself(long_tailed):
     given = WMFSettings(unobserved_weight=0.2, regularization=0.007)
     assert given.resolve(long_tailed) == given
     density = long_tailed.nnz / (300 * 120)
     half = WMFSettings(unobserved_weight=0.2).resolve(long_tailed)
     assert half.unobserved_weight == 0.2 and half.regularization == pytest.approx(
-        0.08 / (1 + 0.2 / density) * 35 * 300 / long_tailed.nnz
+        0.08 / (1 + 0.2 / density) * (35 * 300 / long_tailed.nnz) ** 0.75
     )
     assert WMFSettings(loss="hu2008").resolve(long_tailed).regularization == 0.007
 
