@@ -44,6 +44,7 @@ TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
         "run_diff",
         "secrets",
         "stores",
+        "terminal",
     },
 }
 

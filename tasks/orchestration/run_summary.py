@@ -16,6 +16,7 @@ from oneclass.tasks.promotion_log import Decision, load_decisions
 from oneclass.tasks.run_diff import RunDiff, diff_with_previous
 from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.terminal import count_things
 
 MIN_VISIBLE_CHANGE = 5e-5  # smallest change of a metric that four digits show
 LONG_DECIMAL = re.compile(r"-?\d+\.\d{5,}(e-?\d+)?")
@@ -98,14 +99,18 @@ def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, home: Ho
 def _format_facts(facts: dict[str, Any], unusual: list[str], decisions: list[Decision]) -> str:
     settings = json.loads(facts["settings"])
     lines = [
-        f"{facts['new_log_files']:,} new log files with {facts['new_events']:,} events",
+        f"{count_things(facts['new_log_files'], 'new log file')} with {count_things(facts['new_events'], 'event')}",
         *_describe_unusual_files(facts),
         *(f"**unusual**: {figure}" for figure in unusual),
-        f"in all {facts['log_files']:,} files, {facts['events']:,} events, {facts['rejects']:,} rejected lines",
-        f"{facts['edges']:,} edges of {facts['users']:,} users and {facts['items']:,} items",
-        f"{facts['rules']:,} rules of contracts checked, "
+        "in all "
+        + ", ".join(
+            count_things(facts[key], noun)
+            for key, noun in (("log_files", "file"), ("events", "event"), ("rejects", "rejected line"))
+        ),
+        "{} of {} and {}".format(*(count_things(facts[f"{noun}s"], noun) for noun in ("edge", "user", "item"))),
+        f"{count_things(facts['rules'], 'rule')} of contracts checked, "
         + (f"**{facts['not_met']:,} of them not met**" if facts["not_met"] else "all of them met"),
-        f"{facts['fits']:,} fits that took {facts['fit_seconds']:,.0f} s together",
+        f"{count_things(facts['fits'], 'fit')}, {facts['fit_seconds']:,.0f} s in all",
         decisions[0].sentence if decisions else "no recommendations were made",
         *([f"seen items: {facts['seen_items']}; {facts['seen_items_reason']}"] if facts["seen_items"] else []),
         *(f"**{model} left out**: {reason}" for model, reason in settings.get("left_out", {}).items()),
