@@ -109,3 +109,29 @@ order by item_index
 select user_id
 from indexed.users
 order by user_index
+
+-- name: named_lists
+-- One row per row of `{lists}`, as it is and in its order, with the title of the item and those of the items that explain it;
+-- null where an item has none.
+with reasons as (
+    select
+        rowid as place_of_row,
+        unnest(because) as because_id,
+        generate_subscripts(because, 1) as place
+    from {lists}
+), named as (
+    select
+        place_of_row,
+        list(title order by place) as because_titles
+    from reasons
+    left join item_titles on item_id = because_id
+    group by place_of_row
+)
+select
+    lists.*,
+    title,
+    because_titles
+from {lists} as lists
+left join item_titles using (item_id)
+left join named on lists.rowid = place_of_row
+order by lists.rowid

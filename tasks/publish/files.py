@@ -1,5 +1,6 @@
 """The files of a publication: its tables as a database, Parquet, CSV and Markdown, and the published model."""
 
+import contextlib
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,6 +27,13 @@ PUBLISHED_TABLES = (
 )
 
 
+# Files of lists with the titles of items, and the tables that they are made of.
+NAMED_LISTS = {
+    publications.RECOMMENDATIONS_FILE: "published.recommendations",
+    publications.PLACEMENTS_FILE: "published.placements",
+}
+
+
 def write_publication_tables(
     connection: duckdb.DuckDBPyConnection,
     home: Home,
@@ -33,13 +41,16 @@ def write_publication_tables(
     table: list[leaderboard.LeaderboardRow],
     folder: Path,
     reusable: Path | None,
+    titles: dict[str, str],
 ) -> None:
     """Write the database for readers, and the files of recommendations and of the evaluation.
 
     Args:
         run_ids: `run_id`, and `evaluated`, the run whose evaluation is published.
         table: the leaderboard of the evaluated run.
-        reusable: a publication of the same recommendations and logs, whose large tables are copied, if there is one.
+        reusable: a publication of the same recommendations, logs and titles, whose large tables are copied, if there is
+            one.
+        titles: of items by id, which the Parquet files of lists have too.
     """
     if reusable:
         for name in publications.REUSABLE_FILES:
@@ -54,14 +65,15 @@ def write_publication_tables(
     copied = {"evaluation.parquet": "evaluation_of_run", "evaluation.csv": "evaluation_of_run"}
     copied |= {published_model.LISTS_FILE: "published.lists"}
     if not reusable:
-        copied[publications.RECOMMENDATIONS_FILE] = "published.recommendations"
-        if _has_rows(connection, "published.placements"):
-            copied[publications.PLACEMENTS_FILE] = "published.placements"
+        for name, rows in NAMED_LISTS.items():
+            if rows == "published.recommendations" or _has_rows(connection, rows):
+                copied[name] = f"({sql.statement('published/named_lists', lists=rows)})"
         if explores:
             copied[publications.EXPLORATION_FILE] = "published.exploration"
-    for name, rows in copied.items():
-        form = "header" if name.endswith(".csv") else "format parquet"
-        connection.execute(f"copy {rows} to '{publications.quote_path(folder / name)}' ({form})")
+    with _register_titles(connection, titles):
+        for name, rows in copied.items():
+            form = "header" if name.endswith(".csv") else "format parquet"
+            connection.execute(f"copy {rows} to '{publications.quote_path(folder / name)}' ({form})")
     (folder / "evaluation.md").write_text(
         leaderboard.format_markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8"
     )
@@ -74,28 +86,42 @@ def write_publication_model(
     recommends: dict[str, str],
     companion: tuple[str, str] | None,
     matrices_digest: str,
-    titles: str | None,
+    titles: dict[str, str],
     attributes: Attributes,
 ) -> None:
     """Write the published fit, with the ids and titles of its columns and the histories that it was fitted on."""
-    item_titles_by_id: dict[str, str] = {}
-    if titles:
-        dataset = datasets.load_dataset(home.dataset, home.root, with_logs=True)
-        item_titles_by_id = item_titles.read_titles(Path(titles), dataset)
-    pairs = {"item_id": list(item_titles_by_id), "title": list(item_titles_by_id.values())}
-    connection.register("item_titles", pl.DataFrame(pairs, schema={"item_id": pl.String, "title": pl.String}))
-    published_model.write_published_model(
-        folder,
-        recommends=recommends,
-        fit=fits.fit_folder(home, recommends["model"], recommends["digest"]),
-        matrices=home.matrices / matrices_digest,
-        items=warehouse.select(connection, "published/model_items"),
-        users=warehouse.select(connection, "published/model_users"),
-        attributes=attributes,
-    )
-    connection.unregister("item_titles")
+    with _register_titles(connection, titles):
+        published_model.write_published_model(
+            folder,
+            recommends=recommends,
+            fit=fits.fit_folder(home, recommends["model"], recommends["digest"]),
+            matrices=home.matrices / matrices_digest,
+            items=warehouse.select(connection, "published/model_items"),
+            users=warehouse.select(connection, "published/model_users"),
+            attributes=attributes,
+        )
     if companion:
         published_model.write_companion(folder, companion[0], fits.fit_folder(home, *companion))
+
+
+def read_titles(home: Home, file: str | None) -> dict[str, str]:
+    """Return the titles of items by id; none without a file."""
+    if not file:
+        return {}
+    return item_titles.read_titles(Path(file), datasets.load_dataset(home.dataset, home.root, with_logs=True))
+
+
+@contextlib.contextmanager
+def _register_titles(connection: duckdb.DuckDBPyConnection, titles: dict[str, str]) -> Iterator[None]:
+    """Make the titles the table `item_titles`."""
+    pairs = {"item_id": list(titles), "title": list(titles.values())}
+    connection.complete()
+    connection.register("item_titles", pl.DataFrame(pairs, schema={"item_id": pl.String, "title": pl.String}))
+    try:
+        yield
+    finally:
+        connection.complete()
+        connection.unregister("item_titles")
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:

@@ -8,6 +8,8 @@ A publication also has `published.duckdb`, the same tables and the data of expla
 If the champion is kept (`tasks/publish/promotion/`), neither the link nor the recommendations change.
 """
 
+import hashlib
+import json
 import logging
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
@@ -127,9 +129,11 @@ def publish(
         parameters["lists_made"] = decision is None or decision.promoted
         if parameters["lists_made"]:
             lists.store_lists(connection, settings, declared, attributes)
+            titles = files.read_titles(home, settings.titles)
+            sources["titles"] = hashlib.sha256(json.dumps(titles).encode()).hexdigest()
             reusable = publications.find_reusable_publication(home, **sources)
-            files.write_publication_tables(connection, home, run_ids, table, folder, reusable)
-            _write_model(connection, home, folder, spec, settings.titles, attributes)
+            files.write_publication_tables(connection, home, run_ids, table, folder, reusable, titles)
+            _write_model(connection, home, folder, spec, titles, attributes)
             if calibrations and spec:
                 published_model.write_like_calibrations(folder, calibrations.dump())
             if selections:
@@ -167,7 +171,7 @@ def _write_model(
     home: Home,
     folder: Path,
     spec: RecommendationSpec | None,
-    titles: str | None,
+    titles: dict[str, str],
     attributes: Attributes,
 ) -> None:
     """Write the model that recommends; that of the current publication if this run made no recommendations."""

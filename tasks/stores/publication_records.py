@@ -81,7 +81,9 @@ def restore_lists(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         connection.execute(f"delete from published.{table}")
         if (folder / file).exists():
             path = publications.quote_path(folder / file)
-            connection.execute(f"insert into published.{table} by name from read_parquet('{path}')")
+            # the files of lists have titles too, which the tables do not
+            own = "columns(lambda name: name not in ('title', 'because_titles'))"
+            connection.execute(f"insert into published.{table} by name select {own} from read_parquet('{path}')")
 
 
 def _restore_manifests(connection: duckdb.DuckDBPyConnection, home: Home) -> list[str]:

@@ -40,14 +40,14 @@ def create_publication(home: Home, run_id: str) -> Path:
     return folder
 
 
-def find_reusable_publication(home: Home, lists: str | None, logs: str | None) -> Path | None:
-    """Return the current publication if its lists and logs have these digests and its files are undamaged, else None.
+def find_reusable_publication(home: Home, **sources: str | None) -> Path | None:
+    """Return the current publication if it was made of the same sources and its files are undamaged, else None.
 
     Args:
-        lists, logs: digests, stored among its facts; None if unknown.
+        sources: digests of its lists, logs and titles, stored among its facts; None if unknown.
     """
     facts = load_current(home)
-    if None in (lists, logs) or (facts.get("lists"), facts.get("logs")) != (lists, logs):
+    if any(digest is None or facts.get(name) != digest for name, digest in sources.items()):
         return None
     folder = home.published.resolve()
     try:

@@ -195,3 +195,13 @@ def test_a_trend_grows_with_its_evidence():
     assert rated["p_value"][0] is None and rated["trend"][0] is None
     assert (np.diff(rated["trend"][1:]) > 0).all() and rated["trend"][3] == pytest.approx(4, rel=0.1)
     assert (np.diff(rated["p_value"][1:]) < 0).all()
+
+
+def test_lists_have_the_titles_of_their_items_and_of_those_that_explain_them(by_model):
+    titles = {f"i{item}": f"Item, the {item}th" for item in range(30)}
+    lists = pl.read_parquet(by_model[0].published / "recommendations.parquet")
+    explained = lists.filter(pl.col("because").list.len() > 0)
+    assert len(explained)
+    for row in lists.iter_rows(named=True):
+        assert row["title"] == titles.get(row["item_id"])
+        assert (row["because_titles"] or []) == [titles.get(item) for item in row["because"] or []]

@@ -292,7 +292,8 @@ def test_a_damaged_publication_gives_way_to_the_one_before(home, digests, file):
     assert home.published.resolve().name == "first" and contents(home) == before
     with warehouse.open_warehouse(home, read_only=True) as connection:
         path = home.published / "recommendations.parquet"
-        differing = f"from published.recommendations except from read_parquet('{path}')"
+        as_published = f"select * exclude (title, because_titles) from read_parquet('{path}')"
+        differing = f"from published.recommendations except {as_published}"
         assert connection.execute(differing).fetchall() == []
         assert connection.execute("select run_id from operations.publications where is_current").fetchall() == [
             ("first",)
