@@ -115,7 +115,9 @@ class _SplitFilesParameters(DatasetParameters):
 
 class _ModelsParameters(DatasetParameters):
     models: Annotated[list[Annotated[str, AllowedValues("models")]], Flag("A,B,...", comma_separated=True)] = Field(
-        [], description="the models to train; by default the data set's list"
+        [],
+        description="the models to train; by default the data set's list. A class of another package is "
+        "package.module:Class",
     )
     protocols: Annotated[list[Annotated[str, AllowedValues("protocols")]], Flag("P,Q", comma_separated=True)] = Field(
         [],

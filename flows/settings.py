@@ -294,11 +294,12 @@ def _read_config(path: str) -> dict[str, Any]:
 
 
 def nest_keys(dotted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return dotted settings, such as those of `--set`, as sections."""
+    """Return dotted settings, such as those of `--set`, as sections; that of `package.module:Class` has dots itself."""
     sections: dict[str, Any] = {}
     for key, value in dotted.items():
-        section, _, name = key.partition(".")
-        sections.setdefault(section, {})[name] = value
+        module, colon, rest = key.rpartition(":")
+        section, _, name = rest.partition(".")
+        sections.setdefault(f"{module}{colon}{section}", {})[name] = value
     return sections
 
 

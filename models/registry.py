@@ -1,9 +1,11 @@
 """The registry of models by name, those of other packages among them. A model's module is imported on first access.
 
-A package declares its models as entry points of the group `oneclass.models`; none replaces a model of this one.
+A package declares its models as entry points of the group `oneclass.models`; none replaces a model of this one. A model
+of any importable module is also known by its location, `module:Class`, which is then its name.
 """
 
 from collections.abc import Iterator, MutableMapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -24,6 +26,15 @@ class ModelRegistry(MutableMapping[str, type[Model]]):
         self._known: dict[str, str | type[Model]] = dict(locations)
 
     def __getitem__(self, name: str) -> type[Model]:
+        """Return the class; one that is named by its location has this name.
+
+        Raises:
+            KeyError: the name is unknown.
+            ImportError: there is no such module.
+            TypeError: the location is not that of a model.
+        """
+        if ":" in name and name not in self._known:
+            return _load_class(name)
         model = self._known[name]
         if isinstance(model, str):
             module, _, kind = model.partition(":")
@@ -43,7 +54,17 @@ class ModelRegistry(MutableMapping[str, type[Model]]):
         return len(self._known)
 
     def __contains__(self, name: object) -> bool:  # without an import
-        return name in self._known
+        return name in self._known or (isinstance(name, str) and ":" in name)
+
+
+@cache
+def _load_class(location: str) -> type[Model]:
+    module, _, kind = location.partition(":")
+    found = getattr(import_module(module), kind, None)
+    if not (isinstance(found, type) and issubclass(found, Model)):
+        raise TypeError(f"{location}: {module} has no subclass of oneclass.Model with the name {kind}")
+    # The same class under this name: its source, by which fits are known, is that of the module.
+    return type(kind, (found,), {"name": location, "__module__": found.__module__, "__doc__": found.__doc__})
 
 
 _OTHERS = {point.name: f"{point.module}:{point.attr}" for point in entry_points(group=GROUP)}

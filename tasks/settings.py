@@ -100,9 +100,20 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
 
 
 def _settings_class(name: str) -> type[BaseModel]:
+    _import_model(name)
     if name not in STAGE_SETTINGS and name not in MODELS:
         raise InputError(_unknown_name_error("setting", name, [*STAGE_SETTINGS, *MODELS]))
     return STAGE_SETTINGS[name] if name in STAGE_SETTINGS else MODELS[name].Settings
+
+
+def _import_model(name: str) -> None:
+    """Import a model that is named by its location, `module:Class`; other names are left alone."""
+    if ":" not in name:
+        return
+    try:
+        MODELS[name]
+    except (ImportError, TypeError, ValueError) as error:
+        raise InputError(f"model {name}: {error}. Write module:Class of an installed module.") from error
 
 
 def check_model(name: str) -> None:
@@ -111,6 +122,7 @@ def check_model(name: str) -> None:
     Raises:
         InputError: naming it.
     """
+    _import_model(name)
     if name not in MODELS:
         raise InputError(_unknown_name_error("model", name, MODELS))
     extra = MODELS[name].extra
