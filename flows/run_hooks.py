@@ -38,12 +38,22 @@ def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[Non
         yield
     except ModelsFailed as error:
         notify_outcome(
-            run, run_id, "partly failed", partial(run_summary.summarize_success, run.home, run_id, url, error), url
+            run,
+            run_id,
+            "partly failed",
+            partial(run_summary.summarize_success, run.home, run_id, url, error),
+            url,
+            str(error),
         )
         raise
     except Exception as error:
         notify_outcome(
-            run, run_id, "failed", partial(run_summary.summarize_failure, run.home, run_id, flow_name, error), None
+            run,
+            run_id,
+            "failed",
+            partial(run_summary.summarize_failure, run.home, run_id, flow_name, error),
+            None,
+            str(error) or type(error).__name__,
         )
         raise
     completed = partial(run_summary.summarize_success, run.home, run_id, url, late=late)
@@ -67,8 +77,10 @@ def _describe_delay(due: datetime) -> str:
     return format_duration(delay.total_seconds()) if delay > MAX_DELAY else ""
 
 
-def notify_outcome(run: RunSettings, run_id: str, state: str, summary: Callable[[], str], url: str | None) -> None:
-    """Publish and send how the run ended. If the summary cannot be built, the notification says so."""
+def notify_outcome(
+    run: RunSettings, run_id: str, state: str, summary: Callable[[], str], url: str | None, reason: str = ""
+) -> None:
+    """Publish and send how the run ended, and why. If the summary cannot be built, the notification says so."""
     try:
         text = summary()
     except Exception as error:  # noqa: BLE001  (a failing summary must not change the outcome of the run)
@@ -77,5 +89,6 @@ def notify_outcome(run: RunSettings, run_id: str, state: str, summary: Callable[
     artifacts.publish_summary(run.dataset.name, text, url)
     artifacts.tag_flow_run(run.dataset.name, state)
     # During shutdown errors count as cancellation. Record it now, because the process may die first.
-    home_page.record_outcome(run.home, run_id, "cancelled" if signals.is_terminating() else state)
+    ended = ("cancelled", "") if signals.is_terminating() else (state, reason)
+    home_page.record_outcome(run.home, run_id, *ended)
     send_notifications(run.notify, dataset=run.dataset.name, run_id=run_id, state=state, text=text)

@@ -1,4 +1,4 @@
-"""Write the overview of a home's data sets, `<home>/index.html`: a row each, with state, age, champion and trend.
+"""Write the overview of a home's data sets, `<home>/index.html`: a row each, with state, dates, champion and trend.
 
 It is built from each data set's `report/summary.json` and `published/`, never from a warehouse, which a run may lock.
 """
@@ -22,6 +22,7 @@ from oneclass.tasks.html.sparkline import draw_sparkline
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.stores import durable, publications
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.terminal import truncate
 
 logger = logging.getLogger(__name__)
 # A run that is terminated has two threads that record it, which would write the same temporary file.
@@ -29,6 +30,7 @@ _write_lock = threading.Lock()
 
 SUMMARY_FILE = "summary.json"
 MAX_NAMES = 3  # of files that were not read
+MAX_REASON_LENGTH = 240  # characters
 STATE_MOODS = {
     "completed": "good",
     "late": "good",
@@ -44,9 +46,10 @@ class DatasetRow:
 
     Attributes:
         report: relative URL of its report; None without one.
-        state, ended_at, age: of the last run; the age at the time of writing.
+        state, ended_at: of the last run.
+        reason: why it failed, its first line; empty if it did not.
         champion: the published model.
-        published_at, published_age: time of the publication, and its age at the time of writing.
+        published_at: time of the publication.
         quality: main metric of the published model in the last evaluated run.
         metric: name of that metric.
         trend: sparkline of the metric over the last nights.
@@ -59,10 +62,9 @@ class DatasetRow:
     report: str | None = None
     state: str = "never ended"
     ended_at: str = ""
-    age: str = ""
+    reason: str = ""
     champion: str = ""
     published_at: str = ""
-    published_age: str = ""
     quality: str = ""
     metric: str = ""
     trend: Markup = field(default_factory=Markup)
@@ -87,14 +89,15 @@ def store_run_facts(home: Home, **facts: Any) -> None:
     _replace_file(home, file, json.dumps(stored | facts, indent=1, sort_keys=True) + "\n")
 
 
-def record_outcome(home: Home, run_id: str, state: str) -> None:
-    """Store how a run ended, and rewrite the page of its home."""
+def record_outcome(home: Home, run_id: str, state: str, reason: str = "") -> None:
+    """Store how a run ended, with the first line of the reason if it failed, and rewrite the page of its home."""
+    ended = {"run_id": run_id, "state": state, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+    if reason:
+        ended["reason"] = truncate(reason.strip().split("\n")[0], MAX_REASON_LENGTH)
     if home.folder.is_dir():  # it does not exist if the run was refused at its start
         with _write_lock:
             with _log_errors(home), home.writing():
-                store_run_facts(
-                    home, ended={"run_id": run_id, "state": state, "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
-                )
+                store_run_facts(home, ended=ended)
             write_home_page(home)
 
 
@@ -102,7 +105,7 @@ def write_home_page(home: Home) -> None:
     """Write `<root>/index.html` atomically."""
     with _log_errors(home), home.writing():
         now = datetime.now(UTC)
-        rows = [load_dataset_row(home.root, name, now) for name in list_used_datasets(home.root)]
+        rows = [load_dataset_row(home.root, name) for name in list_used_datasets(home.root)]
         page = load_template("oneclass.tasks.home_page", "page.html").render(rows=rows, now=now)
         _replace_file(home, home.root / "index.html", page)
 
@@ -122,16 +125,16 @@ def list_used_datasets(root: Path) -> list[str]:
     return sorted(folder.name for folder in root.iterdir() if any(os.path.lexists(folder / name) for name in traces))
 
 
-def load_dataset_row(root: Path, name: str, now: datetime) -> DatasetRow:
+def load_dataset_row(root: Path, name: str) -> DatasetRow:
     """Load the row of a data set; if its files are damaged, a row with the error."""
     report = f"{quote(name)}/report/index.html" if (root / name / "report" / "index.html").is_file() else None
     try:
-        return _build_dataset_row(Home(root, name), now, report)
+        return _build_dataset_row(Home(root, name), report)
     except Exception as error:  # noqa: BLE001  (a damaged data set must not hide the others)
         return DatasetRow(name, report, error=f"{type(error).__name__}: {error}")
 
 
-def _build_dataset_row(home: Home, now: datetime, report: str | None) -> DatasetRow:
+def _build_dataset_row(home: Home, report: str | None) -> DatasetRow:
     file = home.report / SUMMARY_FILE
     facts = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     publication = publications.load_current(home)
@@ -139,8 +142,7 @@ def _build_dataset_row(home: Home, now: datetime, report: str | None) -> Dataset
     ended_at = datetime.fromisoformat(ended["at"]) if ended else None
     trend = shown.get("trend") or []
     value, error = shown.get("value"), shown.get("standard_error")
-    quality = "" if value is None else numbers.format_fixed(value, 4)
-    quality += f" ± {numbers.format_fixed(error, 4)}" if quality and error else ""
+    quality = "" if value is None else " ".join(filter(None, numbers.format_with_error(value, error)))
     label = f"{shown.get('metric')} of {len(trend)} nights"
     published_at = datetime.fromisoformat(publication["published_at"]) if publication else None
     return DatasetRow(
@@ -148,10 +150,9 @@ def _build_dataset_row(home: Home, now: datetime, report: str | None) -> Dataset
         report,
         state=ended.get("state", DatasetRow.state),
         ended_at=numbers.format_minute(ended_at) if ended_at else "",
-        age=numbers.format_time_span(now - ended_at) if ended_at else "",
+        reason=ended.get("reason", ""),
         champion=_format_champion(publication.get("recommended") or {}),
         published_at=numbers.format_minute(published_at) if published_at else "",
-        published_age=numbers.format_time_span(now - published_at) if published_at else "",
         quality=quality,
         metric=shown.get("metric") or "",
         trend=draw_sparkline([night[1] for night in trend], label, [night[2] for night in trend]),

@@ -16,6 +16,17 @@ def format_fixed(value: float, digits: int = 0, *, signed: bool = False) -> str:
     return text.replace("-", MINUS)
 
 
+def format_with_error(value: float, error: float | None) -> tuple[str, str]:
+    """Format a value and its standard error, the error with two digits and the value with as many decimals as that.
+
+    The error is empty if there is none or it is zero; the value then has four decimals.
+    """
+    if not error or not isfinite(error):
+        return format_fixed(value, 4), ""
+    digits = min(4, max(0, 1 - floor(log10(error))))
+    return format_fixed(value, digits), f"±{NO_BREAK_SPACE}{format_fixed(error, digits)}"
+
+
 def format_significant(value: float, digits: int = 3, *, zeros: bool = False) -> str:
     """Format a number with `digits` significant digits, trailing `zeros` on request; whole numbers keep all digits."""
     if not isfinite(value):

@@ -1,6 +1,6 @@
 """Draw sparklines: a series with its error band and its last value, without axes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from itertools import groupby
 
@@ -10,7 +10,12 @@ WIDTH, HEIGHT, MARGIN = 240.0, 48.0, 4.0
 
 
 def draw_sparkline(
-    values: Sequence[float | None], label: str, errors: Sequence[float | None] = (), *, from_zero: bool = False
+    values: Sequence[float | None],
+    label: str,
+    errors: Sequence[float | None] = (),
+    *,
+    from_zero: bool = False,
+    marks: Collection[int] = (),
 ) -> Markup:
     """Draw the values as an `<svg>`, the first at the left, with a gap for each None; empty for fewer than two values.
 
@@ -18,6 +23,7 @@ def draw_sparkline(
         label: description for screen readers.
         errors: standard error of each value, drawn as a band of one error to each side.
         from_zero: the axis begins at zero, as for counts, instead of at the smallest value.
+        marks: positions marked by a vertical line.
     """
     spread = [error or 0.0 for error in errors] or [0.0] * len(values)
     known = [(value, error) for value, error in zip(values, spread, strict=True) if value is not None]
@@ -33,7 +39,8 @@ def draw_sparkline(
         share = (value - low) / (high - low) if high > low else 0.5
         return f"{HEIGHT - MARGIN - share * (HEIGHT - 2 * MARGIN):.1f}"
 
-    parts, heights = [], {i: value for i, value in enumerate(values) if value is not None}
+    parts = [f'<line class="mark" x1="{x(i)}" x2="{x(i)}" y1="0" y2="{HEIGHT:g}"/>' for i in marks]
+    heights = {i: value for i, value in enumerate(values) if value is not None}
     for has_value, group in groupby(range(len(values)), heights.__contains__):
         if has_value:
             segment = list(group)

@@ -9,11 +9,14 @@ from oneclass.tasks import home_page
 from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home
 
+MAX_EARLIER = 30  # pages of runs that are kept
+
 
 def report(home: Home, run_id: str) -> None:
-    """Write `<home>/<dataset>/report/` from the warehouse: `index.html` and `figures/<name>.svg`.
+    """Write `<home>/<dataset>/report/` from the warehouse: `index.html`, `figures/<name>.svg` and `runs/<time>.html`.
 
-    The page contains its style, script and figures. Figures of earlier runs that this one lacks are deleted.
+    The page contains its style, script and figures. A copy in `runs/` stays when later runs replace `index.html`; the
+    last `MAX_EARLIER` are kept. Figures of earlier runs that this one lacks are deleted.
     """
     # Imported late, since matplotlib takes a second to load.
     from oneclass.tasks.report import plotting
@@ -21,16 +24,25 @@ def report(home: Home, run_id: str) -> None:
     from oneclass.tasks.report.run_tables import RunTables
 
     with warehouse.open_warehouse(home, read_only=True) as connection, plotting.plot_style():
-        page = build_page(RunTables(connection, run_id), home)
+        page = build_page(RunTables(connection, run_id), home, list_earlier_runs(home))
     figures = home.report / "figures"
     durable.make_folder(figures)
     for name, element in page.panels.items():
         _write(figures / f"{name}.svg", plotting.render_svg_file(element))
     _write(home.report / "index.html", page.text)
+    durable.make_folder(home.report / "runs")
+    _write(home.report / "runs" / f"{page.name}.html", page.text.replace('href="runs/', 'href="'))
+    for name in list_earlier_runs(home)[MAX_EARLIER:]:
+        (home.report / "runs" / f"{name}.html").unlink()
     home_page.store_run_facts(home, shown=page.shown)
     for file in figures.glob("*.svg"):
         if file.stem not in page.panels:
             file.unlink()
+
+
+def list_earlier_runs(home: Home) -> list[str]:
+    """List the names of the pages of earlier runs that are kept, the newest first."""
+    return sorted((file.stem for file in (home.report / "runs").glob("[0-9]*.html")), reverse=True)
 
 
 def _write(path: Path, text: str) -> None:

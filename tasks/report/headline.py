@@ -31,6 +31,7 @@ class Headline:
         lead: by how much it leads, and over which lists.
         why: whether it was promoted or kept, and the reason.
         since: since when it is published.
+        gain: how much better than popularity by the main metric, such as `+48 %`; empty if that is unknown.
     """
 
     label: str
@@ -39,6 +40,7 @@ class Headline:
     lead: str
     why: str = ""
     since: str = ""
+    gain: str = ""
 
 
 def describe_ranked_list(model: str, score: str) -> str:
@@ -69,7 +71,8 @@ def build_headline(
         if not rows:
             return Headline("Published", "nothing", None, "No user had anything held out, so nothing was evaluated.")
         best = describe_ranked_list(rows[0].model, rows[0].score)
-        return Headline("Best", best, rows[0], describe_lead(rows, 0), "This run recommends nothing to anybody.")
+        why = "This run recommends nothing to anybody."
+        return Headline("Best", best, rows[0], describe_lead(rows, 0), why, gain=_format_gain(rows, rows[0]))
     index = next((i for i, row in enumerate(rows) if f"{row.model}/{row.score}" == standing["list"]), None)
     lead = describe_lead(rows, index) if index is not None else "This run did not evaluate it."
     row = None if index is None else rows[index]
@@ -80,7 +83,18 @@ def build_headline(
         lead,
         _promotion_reason(decision),
         _published_since(standing, started_at),
+        _format_gain(rows, row),
     )
+
+
+def _format_gain(rows: list[LeaderboardRow], row: LeaderboardRow | None) -> str:
+    """Format by how much a row's main metric is above popularity's, in per cent of that."""
+    baseline = next((other for other in rows if other.model == "popularity"), None)
+    if row is None or baseline is None or row.model == "popularity":
+        return ""
+    value, popularity = (next(iter(of.cells.values()))[0] for of in (row, baseline))
+    percent = numbers.format_fixed(100 * (value / popularity - 1), signed=True) if popularity else ""
+    return percent and f"{percent}{NO_BREAK_SPACE}%"
 
 
 def describe_lead(rows: list[LeaderboardRow], index: int) -> str:
@@ -116,7 +130,7 @@ def find_tied_models(rows: list[LeaderboardRow]) -> list[str]:
 def describe_best(rows: list[LeaderboardRow]) -> str:
     """Describe the best model by a protocol's main metric, with its value and the models level with it."""
     metric, (value, error) = next(iter(rows[0].cells.items()))
-    sure = "" if error is None else f"{NO_BREAK_SPACE}±{NO_BREAK_SPACE}{numbers.format_fixed(error, 4)}"
+    shown = NO_BREAK_SPACE.join(filter(None, numbers.format_with_error(value, error)))
     level = find_tied_models(rows)
     others = (
         f"; {join_words(level)} cannot be told from it"
@@ -124,7 +138,7 @@ def describe_best(rows: list[LeaderboardRow]) -> str:
         else "; no other model is level with it" * (len(rows) > 1)
     )
     best = describe_ranked_list(rows[0].model, rows[0].score)
-    return f"{best}, by {metric}: {numbers.format_fixed(value, 4)}{sure}{others}."
+    return f"{best}, by {metric}: {shown}{others}."
 
 
 def _describe_difference(compared: Comparison, words: str) -> str:
@@ -184,13 +198,16 @@ def build_quality_card(row: LeaderboardRow, nights: pl.DataFrame) -> KpiCard:
     """Build the card of the published model's main metric, with its sparkline over the last nights."""
     metric, (value, error) = next(iter(row.cells.items()))
     note = f"{metric} on test users; 1 would be perfect."
+    lists = nights["list"].to_list()
+    promotions = [night for night in range(1, len(lists)) if lists[night] != lists[night - 1]]
     if len(nights) > 1:
         when = numbers.format_day_range(nights["night"][0], nights["night"][-1])
         gap = " A gap: a night that did not evaluate it." if nights["value"].null_count() else ""
         note = f"{metric} of what stood, {len(nights)} nights, {when}; the band is one standard error.{gap}"
+        note += " An upright line: another model was promoted." if promotions else ""
     label = f"{metric} of {len(nights)} nights{_format_first_and_last(nights['value'].drop_nulls().to_list(), 4)}"
-    line = draw_sparkline(nights["value"].to_list(), label, nights["standard_error"].to_list())
-    return KpiCard("Quality", numbers.format_fixed(value, 4), _format_error(error), note, f"main-{row.protocol}", line)
+    line = draw_sparkline(nights["value"].to_list(), label, nights["standard_error"].to_list(), marks=promotions)
+    return KpiCard("Quality", *numbers.format_with_error(value, error), note, f"main-{row.protocol}", line)
 
 
 def build_change_card(headline: Headline, changed: RunDiffSection, decision: Decision | None) -> KpiCard:
@@ -211,9 +228,10 @@ def build_change_card(headline: Headline, changed: RunDiffSection, decision: Dec
     )
     if own is None or own["change"] is None:
         return KpiCard("Since last night", "new", "", sentence, "changes")
-    figure = numbers.format_fixed(own["change"], 4, signed=True)
+    figure, error = numbers.format_with_error(own["change"], own["standard_error"])
+    figure = f"+{figure}" if own["change"] > 0 else figure
     note = f"{own['verdict'].capitalize()}. {sentence}"
-    return KpiCard("Since last night", figure, _format_error(own["standard_error"]), note, "changes")
+    return KpiCard("Since last night", figure, error, note, "changes")
 
 
 def build_contracts_card(contracts: pl.DataFrame) -> KpiCard:
@@ -246,10 +264,6 @@ def build_volume_card(overview: Row, nights: pl.DataFrame, days: pl.DataFrame) -
     )
     note = f"Of {overview['users']:,} users and {overview['items']:,} items. {per_day}".strip()
     return KpiCard("Volume", f"{overview['edges']:,}", "likes", note, "log", line)
-
-
-def _format_error(error: float | None) -> str:
-    return "" if error is None else f"± {numbers.format_fixed(error, 4)}"
 
 
 def _format_first_and_last(values: list[float], digits: int = 0) -> str:

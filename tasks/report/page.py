@@ -80,25 +80,29 @@ class Page:
     """The rendered report.
 
     Attributes:
+        name: when the run began, which names its page among those of earlier runs: `2026-11-20T030000`.
         panels: every drawing as an `<svg>` element, by its name.
         shown: plain data for the home page.
     """
 
+    name: str
     text: str
     panels: dict[str, str]
     shown: dict[str, Any]
 
 
-def build_page(tables: RunTables, home: Home) -> Page:
-    """Build the page of a run; call it under `plotting.plot_style`."""
+def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
+    """Build the page of a run, with links to `earlier` runs' pages; call it under `plotting.plot_style`."""
     main = leaderboard.group_by_protocol(leaderboard.load_leaderboard(tables.connection, tables.run_id))
     overview = tables("overview").row(0, named=True)
     by_section = draw_figures(tables, main)
     figures = [figure for section_figures in by_section.values() for figure in section_figures]
     panels = {panel.name: render_svg(panel) for figure in figures for panel in figure.panels}
     headline, first_screen = _build_first_screen(tables, home, main, overview)
+    name = f"{overview['started_at']:%Y-%m-%dT%H%M%S}"
     text = load_template("oneclass.tasks.report", "page.html").render(
         dataset=home.dataset,
+        earlier=[run for run in earlier if run != name],
         overview=overview,
         panels={name: Markup(element) for name, element in panels.items()},
         absent=_group_missing_figures([figure for figure in figures if not figure.panels]),
@@ -107,7 +111,7 @@ def build_page(tables: RunTables, home: Home) -> Page:
         **_build_tables(tables, main, overview),
         **_template_constants(),
     )
-    return Page(text, panels, build_summary(headline, first_screen))
+    return Page(name, text, panels, build_summary(headline, first_screen))
 
 
 def _build_first_screen(
@@ -228,7 +232,8 @@ def build_summary(headline: Headline, first_screen: dict[str, Any]) -> dict[str,
 
 
 def _template_constants() -> dict[str, Any]:
-    script = files("oneclass.tasks.report").joinpath("sort.js").read_text(encoding="utf-8")
+    folder = files("oneclass.tasks.report")
+    script = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("sort.js", "downloads.js"))
     return {
         "cell": render_cell,
         "protocols": PROTOCOLS,

@@ -17,14 +17,23 @@ from oneclass.tasks.report.plotting import Row
 MIN_REJECT_SHARE = 0.001  # of all lines; below it a sentence in the text is enough
 MAX_EXAMPLES = 3
 
+# What the reader can do about a warning of each kind.
+WEAK_ACTION = "Leave the model out (--models) or search its settings (flows.tune)."
+RULE_ACTION = "Look at the rows that break the rule, below."
+UNREAD_ACTION = "Mend the file and put it into the landing folder again."
+UNUSUAL_ACTION = "If the shop had no reason for it, check the export of that day."
+KEPT_ACTION = "The lists of the model before stay published; flows.promote publishes another."
+REJECTS_ACTION = "The commonest reasons are below; mend the export or the data set's file."
+
 
 @dataclass(frozen=True)
 class RunWarning:
-    """A warning, with the anchor of its section."""
+    """A warning: what happened, without a full stop; the anchor of its section; and what to do, as a sentence."""
 
     text: str
     section: str
     severe: bool = False
+    action: str = ""
 
 
 def collect_warnings(
@@ -45,20 +54,30 @@ def collect_warnings(
         alarms: what the run found damaged or wrong in the home.
     """
     weak = {sentence: rows[0].protocol for rows in main.values() for sentence in list_weaknesses(rows)}
-    warnings = [RunWarning(text, f"main-{protocol}", severe="guessing" in text) for text, protocol in weak.items()]
+    warnings = [
+        RunWarning(text, f"main-{protocol}", severe="guessing" in text, action=WEAK_ACTION)
+        for text, protocol in weak.items()
+    ]
     for row in (row for row in broken if not _is_anomaly(row)):
         samples = [sample for sample in json.loads(row["samples"]) if not _is_covered(sample, weak)]
         if samples or row["samples"] == "[]":
-            warnings.append(RunWarning(_describe_rule(row, samples), "soundness", row["severity"] == "error"))
-    warnings += [RunWarning(alarm, "soundness", severe=True) for alarm in alarms]
-    warnings += [RunWarning(f"{file['name']} was not read: {file['reason']}", "log", severe=True) for file in unread]
-    warnings += [RunWarning(f"An unusual night: {text}", "soundness") for text in unusual]
+            action = WEAK_ACTION if row["rule"] == "not_worse_than_popularity" else RULE_ACTION
+            warnings.append(RunWarning(_describe_rule(row, samples), "soundness", row["severity"] == "error", action))
+    warnings += [RunWarning(alarm.removesuffix("."), "soundness", severe=True) for alarm in alarms]
+    warnings += [
+        RunWarning(f"{file['name']} was not read: {file['reason'].removesuffix('.')}", "log", True, UNREAD_ACTION)
+        for file in unread
+    ]
+    warnings += [
+        RunWarning(f"An unusual night: {text.removesuffix('.')}", "soundness", action=UNUSUAL_ACTION)
+        for text in unusual
+    ]
     if decision and not decision.promoted:
         text = f"{describe_configuration(decision.challenger)} was not promoted"
-        warnings.append(RunWarning(text, "models", severe=True))
+        warnings.append(RunWarning(text, "models", severe=True, action=KEPT_ACTION))
     if (share := compute_reject_share(overview)) > MIN_REJECT_SHARE:
         text = f"{overview['rejects']:,} lines, {numbers.format_percent(share)} of all, could not be read"
-        warnings.append(RunWarning(text, "log", severe=share > 10 * MIN_REJECT_SHARE))
+        warnings.append(RunWarning(text, "log", share > 10 * MIN_REJECT_SHARE, REJECTS_ACTION))
     return sorted(warnings, key=lambda warning: not warning.severe)
 
 
@@ -82,11 +101,22 @@ def _is_covered(sample: Any, sentences: Iterable[str]) -> bool:
 
 def _describe_rule(row: Row, samples: list[Any]) -> str:
     """Describe the rows that broke a rule, and the rule."""
+    if row["rule"] == "not_worse_than_popularity" and samples:
+        more = f"; and {len(samples) - MAX_EXAMPLES:,} more" if len(samples) > MAX_EXAMPLES else ""
+        return "; ".join(map(_describe_weak_model, samples[:MAX_EXAMPLES])) + more
     contracts = (contract for contract in for_stage(row["stage"]) if contract.table == row["contract"])
     descriptions = {rule.name: rule.description for contract in contracts for rule in contract.rules}
     holds = descriptions.get(row["rule"], row["rule"].replace("_", " "))
     broken = describe_examples(samples) or row["observed"] or row["rule"]
     return f"{broken}. In {row['contract']} it should hold that {holds}"
+
+
+def _describe_weak_model(sample: dict[str, Any]) -> str:
+    value, popularity = (numbers.format_significant(sample[name], 3) for name in ("value", "popularity"))
+    return (
+        f"{sample['model']} is worse than popularity on {sample['protocol']}: {sample['metric']} {value} against "
+        f"{popularity}"
+    )
 
 
 def describe_broken_rules(broken: pl.DataFrame) -> pl.DataFrame:

@@ -84,7 +84,7 @@ def test_the_summary_says_what_changed_since_the_last_run(two_runs):
     assert f"{line}| {now - before:+.4f} ± {math.hypot(error_before, error_now):.4f} |" in second
     popularity = next(line for line in second.splitlines() if "| popularity/score | ndcg@100 |" in line)
     assert popularity.endswith("| +0.0000 |  |")
-    assert "120 users" in second and "1,680 events" in second and "1 files" in second
+    assert "120 users" in second and "1,680 events" in second and "in all 1 file, " in second
 
 
 def test_the_summary_says_where_the_pages_are_and_links_to_what_is_served(two_runs, first):

@@ -41,16 +41,21 @@ def rows(root):
     return re.findall(r'<tr role="row">\s*<td role="cell" class="text name">(.*?)</tr>', text, flags=re.DOTALL)
 
 
-def test_a_line_has_state_age_champion_and_trend(tmp_path):
+def test_a_line_has_state_dates_champion_and_trend(tmp_path):
     data_set(tmp_path, "shop")
-    line = home_page.load_dataset_row(tmp_path, "shop", NOW)
+    line = home_page.load_dataset_row(tmp_path, "shop")
     home_page.write_home_page(Home(tmp_path, "shop", Limits(threads=1, memory=1 << 30)))
     assert "not read: a.csv, b.csv, c.csv and 2 more" in rows(tmp_path)[0]
-    assert (line.state, line.age.replace("\N{NO-BREAK SPACE}", " "), line.champion) == ("completed", "5 h", "wmf")
-    assert line.quality == "0.4321 ± 0.0123" and line.warnings == 2 and line.report == "shop/report/index.html"
+    assert (line.state, line.champion, line.reason) == ("completed", "wmf", "")
+    assert line.ended_at.replace("\N{NO-BREAK SPACE}", " ") == "21 November 2026, 22:00 UTC"
+    assert (
+        line.quality.replace("\N{NO-BREAK SPACE}", " ") == "0.432 ± 0.012"
+        and line.warnings == 2
+        and line.report == "shop/report/index.html"
+    )
     assert line.unread == "a.csv, b.csv, c.csv and 2 more"
-    line = home_page.load_dataset_row(tmp_path, "shop", datetime.now(UTC) + timedelta(hours=2, seconds=5))
-    assert line.published_age.replace("\N{NO-BREAK SPACE}", " ") == "2 h"
+    assert f"{datetime.now(UTC):%Y}" in line.published_at and " ago" not in rows(tmp_path)[0]
+    assert 'href="shop/report/index.html#look">2' in rows(tmp_path)[0]
     assert line.trend.count(",") >= 3 and "ndcg@100 of 3 nights" in line.trend
 
 
@@ -72,13 +77,14 @@ def test_one_bad_data_set_does_not_break_the_others(tmp_path):
 @pytest.mark.parametrize(("state", "mood"), [("completed", "good"), ("partly failed", "fair"), ("failed", "bad")])
 def test_the_end_of_a_run_is_noted_and_keeps_what_was_shown(tmp_path, state, mood):
     home = data_set(tmp_path, "shop", "running")
-    home_page.record_outcome(home, "next", state)
+    home_page.record_outcome(home, "next", state, "wmf: <no> memory\nTry fewer factors." if state == "failed" else "")
     facts = json.loads((home.report / home_page.SUMMARY_FILE).read_text())
     assert facts["ended"]["run_id"] == "next" and facts["ended"]["state"] == state and facts["shown"] == SHOWN
     assert (
-        home_page.load_dataset_row(tmp_path, "shop", NOW).mood == mood
+        home_page.load_dataset_row(tmp_path, "shop").mood == mood
         and f'class="state {mood}">{state}' in rows(tmp_path)[0]
     )
+    assert ("wmf: &lt;no&gt; memory<" in rows(tmp_path)[0]) == (state == "failed") and "Try" not in rows(tmp_path)[0]
 
 
 def test_threads_that_end_the_same_run_leave_a_whole_page(tmp_path, caplog):

@@ -69,3 +69,13 @@ def test_a_night_without_a_value_is_a_gap_that_keeps_its_place():
 
 def test_fewer_than_two_values_are_no_line():
     assert not draw_sparkline([], "none") and not draw_sparkline([None, 1.0, None], "one")
+
+
+def test_a_value_has_the_decimals_that_its_error_allows():
+    def plain(value, error):
+        return " ".join(numbers.format_with_error(value, error)).replace("\N{NO-BREAK SPACE}", " ")
+
+    assert plain(0.45123, 0.01504) == "0.451 ± 0.015"
+    assert plain(0.94137, 0.00198) == "0.9414 ± 0.0020"
+    assert plain(12.345, 1.7) == "12.3 ± 1.7" and plain(1234.5, 170) == "1,234 ± 170"
+    assert plain(0.5, None) == plain(0.5, 0.0) == "0.5000 "

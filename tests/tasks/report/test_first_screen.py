@@ -20,7 +20,7 @@ from oneclass.tasks.report.tables import Column, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from tests.report_rows import MAIN, RUN, USERS, WORSE, asked, fill
+from tests.report_rows import BEGAN, MAIN, RUN, USERS, WORSE, asked, fill
 
 
 @pytest.fixture
@@ -41,8 +41,14 @@ def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, p
         f"where run_id = '{RUN}' and protocol = 'strong_generalization' and metric = 'ndcg@100' "
         "and score = 'popularity_x_odds'",
     )
-    assert "Published</span> random_graph (popularity_x_odds)" in said
-    assert f"<b>{best:.4f}</b> <span>± {error:.4f}</span>" in said
+    ((popularity,),) = asked(
+        home,
+        f"select value from evaluation.metrics where run_id = '{RUN}' and protocol = 'strong_generalization' "
+        "and metric = 'ndcg@100' and model = 'popularity'",
+    )
+    assert f"Published</span> +{100 * (best / popularity - 1):.0f} % over popularity" in said
+    assert "<b>random_graph (popularity_x_odds)</b>, by ndcg@100 on test users" in said
+    assert f"<b>{best:.3f}</b> <span>± {error:.3f}</span>" in said
     assert f"The best of 4 lists over {USERS:,} test users (users never seen)." in said
     # Of the others the one that is not level with the best; both, and by how much, stand in evaluation.comparisons.
     assert "It leads mrf_dense, the first that it can be told from, by 0.1000 ± 0.0200 (p < 0.001)." in said
@@ -50,7 +56,7 @@ def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, p
     assert "Its recommendations were made on 20 November 2026, 03:01 UTC." in said
     change = 0.02 * 3 - 0.0
     assert (
-        f"<b>+{change:.4f}</b> <span>± {np.hypot(error, error):.4f}</span>" in said
+        f"<b>+{change:.3f}</b> <span>± {np.hypot(error, error):.3f}</span>" in said
         and "Better. It took the place of popularity. New: mrf_dense." in said
     )
     assert "<b>1 of 2</b> <span>rules met</span>" in said and "1 warning" in said
@@ -110,7 +116,14 @@ def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
         f"{MODEL_CHOICE_NOTE}"
     )
     found = build_headline({"strong_generalization": rows}, None, None, datetime(2026, 11, 20, 3))
-    assert (found.label, found.name, found.row) == ("Best", "a", rows[0])
+    assert (found.label, found.name, found.row, found.gain) == ("Best", "a", rows[0], "")
+    rows.append(
+        leaderboard.LeaderboardRow("strong_generalization", "popularity", "score", 40, {"ndcg@100": (0.4, 0.01)}, "")
+    )
+    found = build_headline({"strong_generalization": rows}, None, None, datetime(2026, 11, 20, 3))
+    assert found.gain == "+25\N{NO-BREAK SPACE}%"
+    rows[-1].cells["ndcg@100"] = (0.0, 0.0)
+    assert not build_headline({"strong_generalization": rows}, None, None, datetime(2026, 11, 20, 3)).gain
 
 
 def test_alarms_are_in_proportion():
@@ -122,10 +135,14 @@ def test_alarms_are_in_proportion():
     warned = {"stage": "evaluate", "contract": "evaluation.metrics", "rule": "not_worse_than_popularity",
               "severity": "warning", "observed": "1 row", "samples": WORSE}  # fmt: skip
     (alarm,) = collect_warnings({"events": 1, "rejects": 0}, [warned], [], {}, None)
-    assert alarm.text.startswith(
-        "mrf_dense, leave_one_out, mean_rank: value 0.5123, popularity 0.6200. In evaluation.metrics"
+    assert alarm.text == "mrf_dense is worse than popularity on leave_one_out: mean_rank 0.512 against 0.62"
+    assert alarm.action.startswith("Leave the model out") and not alarm.severe
+    (alarm,) = collect_warnings({"events": 1, "rejects": 0}, [warned | {"rule": "another"}], [], {}, None)
+    assert alarm.text.startswith("mrf_dense, leave_one_out, mean_rank: value 0.5123, popularity 0.6200. In evaluation")
+    alarms = collect_warnings(
+        {"events": 100, "rejects": 9}, [], ["No user came."], {}, None, [{"name": "a.csv", "reason": "is empty."}]
     )
-    assert "no model's best score is surely below popularity's" in alarm.text and not alarm.severe
+    assert all(alarm.action.endswith(".") and not alarm.text.endswith(".") for alarm in alarms) and len(alarms) == 3
 
 
 @pytest.mark.slow
@@ -137,7 +154,17 @@ def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
         fill(connection)
         connection.execute("update operations.contract_results set success = true")
         connection.execute("delete from operations.arrivals")
+    runs = home.report / "runs"
+    runs.mkdir(parents=True)
+    names = [f"2026-10-{day:02}T030000" for day in range(1, 32)]
+    for name in names:
+        (runs / f"{name}.html").write_text(name)
     report(home, RUN)
+    page = (home.report / "index.html").read_text()
+    assert re.findall(r'href="runs/(.*?)\.html"', page) == names[::-1]
+    own = f"{BEGAN:%Y-%m-%dT%H%M%S}"
+    assert sorted(file.stem for file in runs.iterdir()) == [*names[2:], own]
+    assert (runs / f"{own}.html").read_text() == page.replace('href="runs/', 'href="')
     sound = (home.report / "index.html").read_text()
     assert 'id="look"' not in sound and "<b>all 2</b>" in sound and "Rules that were not met" not in sound
 
@@ -186,7 +213,8 @@ def test_a_run_that_recommends_nothing_has_no_sample_users(undrawn, tmp_path):
     report(home, RUN)
     page = (home.report / "index.html").read_text()
     assert "<article" not in page and 'class="samples"' not in page
-    assert "Best</span> random_graph (popularity_x_odds)" in page and "recommends nothing to anybody" in page
+    assert re.search(r"Best</span> \+\d+\s% over popularity", page) and "<b>random_graph (popularity_x_odds)" in page
+    assert "recommends nothing to anybody" in page
 
 
 def test_ties_with_the_best_are_shaded_and_every_list_has_a_dot_on_one_scale(page):

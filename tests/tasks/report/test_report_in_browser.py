@@ -1,7 +1,12 @@
 """The report as a reader has it: in Chromium, from a copied folder, with no network."""
 
+import base64
+import csv
+import io
 import re
 import shutil
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 
@@ -133,6 +138,29 @@ def test_it_prints_in_ink_on_white_with_its_details_open(page, file):
     assert luminance(page.js("getComputedStyle(document.querySelector('svg text')).fill")) < 0.2
     assert page.js("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert page.js("document.querySelector('#contracts').getBoundingClientRect().height") > 0
+
+
+def test_tables_and_drawings_can_be_saved(page, file):
+    page.open(file)
+    page.js("HTMLAnchorElement.prototype.click = () => {}")
+    text = page.js(
+        "new Promise(done => { URL.createObjectURL = blob => { blob.text().then(done); return '#'; }; "
+        "document.querySelector('[aria-label=\"Save log_files as CSV\"]').click(); })"
+    )
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["events"] for row in rows] == ["12345", "900"] and rows[1]["file"] == "<first>.csv"
+    for form in ("SVG", "PNG"):
+        name, address = page.js(
+            "new Promise(done => { HTMLAnchorElement.prototype.click = "
+            "function () { done([this.download, this.href]); };"
+            f"document.querySelector('[aria-label$=\"as {form}\"]').click(); }})"
+        )
+        assert name.endswith(f".{form.lower()}")
+        if form == "SVG":
+            ElementTree.fromstring(unquote(address.partition(",")[2]))
+        else:
+            image = base64.b64decode(address.partition("base64,")[2])
+            assert image.startswith(b"\x89PNG") and int.from_bytes(image[16:20], "big") > 600 and len(image) > 5_000
 
 
 def luminance(colour: str) -> float:

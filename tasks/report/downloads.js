@@ -1,0 +1,62 @@
+"use strict";
+// Each table can be saved as CSV, each drawing as SVG and PNG, from the page itself: no server or other file is needed.
+function save(name, address) {
+  const link = document.createElement("a");
+  link.download = name;
+  link.href = address;
+  link.click();
+}
+function addButtons(after, name, makers) {
+  const line = document.createElement("p");
+  line.className = "get";
+  for (const [format, make] of Object.entries(makers)) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = format;
+    button.setAttribute("aria-label", `Save ${name} as ${format}`);
+    button.addEventListener("click", make);
+    line.append(button);
+  }
+  after.after(line);
+}
+for (const table of document.querySelectorAll("main table[id]")) {
+  const quote = (text) => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  addButtons(table.parentElement, table.id, {
+    CSV() {
+      const header = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.key);
+      const rows = [...table.tBodies[0].rows].map(
+        (row) => [...row.cells].map((cell) => cell.dataset.value ?? cell.textContent.trim()));
+      const text = [header, ...rows].map((row) => row.map(quote).join(",")).join("\n") + "\n";
+      save(`${table.id}.csv`, URL.createObjectURL(new Blob([text], {type: "text/csv"})));
+    },
+  });
+}
+for (const svg of document.querySelectorAll(".panels svg")) {
+  const name = svg.getAttribute("aria-labelledby").replace(/-title$/, "");
+  const {width, height} = svg.viewBox.baseVal;
+  const source = () => {
+    const copy = svg.cloneNode(true);  // outside the page, its colours are those of the light theme
+    copy.setAttribute("width", width);
+    copy.setAttribute("height", height);
+    return `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
+  };
+  const holder = document.createElement("div");
+  svg.replaceWith(holder);
+  holder.append(svg);
+  addButtons(svg, name, {
+    SVG: () => save(`${name}.svg`, source()),
+    PNG() {
+      const image = new Image();
+      image.addEventListener("load", () => {
+        const canvas = document.createElement("canvas");
+        [canvas.width, canvas.height] = [3 * width, 3 * height];  // 216 dots an inch
+        const context = canvas.getContext("2d");
+        context.fillStyle = "#fff";
+        context.fillRect(0, 0, canvas.width, canvas.height);
+        context.drawImage(image, 0, 0, canvas.width, canvas.height);
+        save(`${name}.png`, canvas.toDataURL("image/png"));
+      });
+      image.src = source();
+    },
+  });
+}
