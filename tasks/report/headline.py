@@ -31,7 +31,7 @@ class Headline:
         lead: by how much it leads, and over which lists.
         why: whether it was promoted or kept, and the reason.
         since: since when it is published.
-        gain: how much better than popularity by the main metric, such as `+48 %`; empty if that is unknown.
+        gain: how much better than popularity by the main metric, such as `+48 % over popularity`; empty if that is unknown.
     """
 
     label: str
@@ -88,13 +88,17 @@ def build_headline(
 
 
 def _format_gain(rows: list[LeaderboardRow], row: LeaderboardRow | None) -> str:
-    """Format by how much a row's main metric is above popularity's, in per cent of that."""
+    """Format by how much a row's main metric is above or below popularity's, in per cent of that."""
     baseline = next((other for other in rows if other.model == "popularity"), None)
     if row is None or baseline is None or row.model == "popularity":
         return ""
     value, popularity = (next(iter(of.cells.values()))[0] for of in (row, baseline))
-    percent = numbers.format_fixed(100 * (value / popularity - 1), signed=True) if popularity else ""
-    return percent and f"{percent}{NO_BREAK_SPACE}%"
+    if not popularity:
+        return ""
+    percent = 100 * (value / popularity - 1)
+    if percent < 0:
+        return f"{numbers.format_fixed(-percent)}{NO_BREAK_SPACE}% below popularity"
+    return f"{numbers.format_fixed(percent, signed=True)}{NO_BREAK_SPACE}% over popularity"
 
 
 def describe_lead(rows: list[LeaderboardRow], index: int) -> str:

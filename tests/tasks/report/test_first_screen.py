@@ -121,7 +121,10 @@ def test_a_list_that_is_not_the_best_is_said_to_be_level_or_worse():
         leaderboard.LeaderboardRow("strong_generalization", "popularity", "score", 40, {"ndcg@100": (0.4, 0.01)}, "")
     )
     found = build_headline({"strong_generalization": rows}, None, None, datetime(2026, 11, 20, 3))
-    assert found.gain == "+25\N{NO-BREAK SPACE}%"
+    assert found.gain == "+25\N{NO-BREAK SPACE}% over popularity"
+    rows[-1].cells["ndcg@100"] = (0.625, 0.01)
+    found = build_headline({"strong_generalization": rows}, None, None, datetime(2026, 11, 20, 3))
+    assert found.gain == "20\N{NO-BREAK SPACE}% below popularity"
     rows[-1].cells["ndcg@100"] = (0.0, 0.0)
     assert not build_headline({"strong_generalization": rows}, None, None, datetime(2026, 11, 20, 3)).gain
 
