@@ -31,7 +31,7 @@ class Headline:
         lead: by how much it leads, and over which lists.
         why: whether it was promoted or kept, and the reason.
         since: since when it is published.
-        gain: how much better than popularity by the main metric, such as `+48 % over popularity`; empty if that is unknown.
+        gain: the main metric against popularity, such as `+48 % over popularity`; empty if that is unknown.
     """
 
     label: str
