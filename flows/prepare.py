@@ -106,6 +106,10 @@ def check_home(run: "RunSettings") -> None:
         raise InputError(describe_expected_sources(run.home, run.dataset))
     if run.publish.titles:
         item_titles.read_titles(Path(run.publish.titles), run.dataset)
+    if run.publish.copies_to_postgres:
+        from oneclass.tasks.publish.postgres import check_database
+
+        check_database(run.publish)
     declared_tables: dict[Side, AttributeTable | None] = {"item": run.dataset.items, "user": run.dataset.users}
     attributes: Attributes = {
         side: read_attributes(side, table, run.dataset).frame for side, table in declared_tables.items() if table

@@ -1,8 +1,8 @@
 """The settings of the stage `publish`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class PromotionLimits(BaseModel):
@@ -94,4 +94,26 @@ class PublishSettings(PromotionLimits):
         description="Days after which published recommendations are stale: a run that leaves older ones ends as "
         "`stale`, and /health says so. By default never.",
     )
+    postgres_env: str | None = Field(
+        None, description="The environment variable that holds the URL of a PostgreSQL database to copy the lists to."
+    )
+    postgres_file: str | None = Field(None, description="The whole path of the file that holds it.", pattern="^/")
+    postgres_block: str | None = Field(None, description="The Secret block on the Prefect server that holds it.")
+    postgres_schema: str | None = Field(
+        None,
+        pattern="^[a-z_][a-z0-9_]*$",
+        description="The schema of the copied tables there; by default the data set's name in small letters, with `_` "
+        "for other signs.",
+    )
     keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")
+
+    @property
+    def copies_to_postgres(self) -> bool:
+        """Whether one of the settings says where the database's URL is."""
+        return any((self.postgres_env, self.postgres_file, self.postgres_block))
+
+    @model_validator(mode="after")
+    def _check_places(self) -> Self:
+        if sum(place is not None for place in (self.postgres_env, self.postgres_file, self.postgres_block)) > 1:
+            raise ValueError("give one of postgres_env, postgres_file, postgres_block")
+        return self

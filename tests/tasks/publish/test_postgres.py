@@ -1,0 +1,124 @@
+"""The publication in a real PostgreSQL: readers see one publication or the other, and what fails leaves the earlier."""
+
+import threading
+
+import polars as pl
+import pytest
+
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.publish.postgres import copy_to_postgres
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.stores import warehouse
+from tests import postgres_server
+from tests.tasks.conftest import publish_model
+
+dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra `sql` is not installed")
+SETTINGS = PublishSettings(postgres_env="SHOP_LISTS", postgres_schema="shop")
+BY_RUN = (
+    "select run_id, (select count(*) from shop.recommendations), (select min(score) from shop.recommendations) "
+    "from shop.publication"
+)
+
+
+@pytest.fixture(scope="module")
+def url():
+    with postgres_server.started() as address:
+        yield address
+
+
+@pytest.fixture
+def server(url, monkeypatch):
+    """Ask the database, in which no schema `shop` is yet."""
+    monkeypatch.setenv("SHOP_LISTS", url)
+    postgres_server.execute(url, "drop schema if exists shop cascade")
+
+    def ask(query):
+        with dbapi.connect(url) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetch_arrow_table()
+
+    return ask
+
+
+def alarms(home):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return [text for (text,) in connection.execute("select alarm from operations.alarms").fetchall()]
+
+
+def test_the_tables_are_those_of_the_publication_and_are_replaced_by_the_next(copied, split_once, server, url):
+    copy_to_postgres(copied, "night", SETTINGS)
+    published = pl.read_parquet(copied.published / "recommendations.parquet")
+    assert pl.from_arrow(server("select * from shop.recommendations order by user_id, rank")).equals(
+        published.sort("user_id", "rank")
+    )
+    postgres_server.execute(url, "create role app", "grant usage on schema shop to app")
+    postgres_server.execute(url, "grant select on shop.recommendations to app")
+    first = server("select copied_at from shop.publication")
+    copy_to_postgres(copied, "night", SETTINGS)
+    assert server("select copied_at from shop.publication") == first
+    publish_model(copied, split_once[1], "wmf", "second")
+    copy_to_postgres(copied, "night", SETTINGS)
+    assert server("select run_id from shop.publication").to_pydict() == {"run_id": ["second"]}
+    scores = pl.read_parquet(copied.published / "recommendations.parquet")["score"].sum()
+    copied_scores = server("select sum(score) as total from shop.recommendations")["total"][0].as_py()
+    assert copied_scores == pytest.approx(scores)
+    grants = server("select grantee from information_schema.table_privileges where table_name = 'recommendations'")
+    assert "app" in grants["grantee"].to_pylist()
+    assert alarms(copied) == []
+
+
+def test_a_reader_sees_one_publication_or_the_other(copied, split_once, server, url):
+    copy_to_postgres(copied, "night", SETTINGS)
+    seen, done = set(), threading.Event()
+
+    def read():
+        with dbapi.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+            while not done.is_set():
+                cursor.execute(BY_RUN)
+                seen.update(cursor.fetchall())
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for model, run in (("wmf", "a"), ("mrf_dense", "b"), ("slim", "c")):
+        publish_model(copied, split_once[1], model, run)
+        copy_to_postgres(copied, "night", SETTINGS)
+    done.set()
+    for reader in readers:
+        reader.join()
+    by_run = {run for run, *_ in seen}
+    assert len(seen) == len(by_run) >= 2  # each run with one number of rows and one least score
+
+
+def test_what_fails_on_the_way_leaves_the_earlier_publication_and_is_an_alarm(copied, split_once, server, url):
+    copy_to_postgres(copied, "night", SETTINGS)
+    before = server(BY_RUN).to_pydict()
+    publish_model(copied, split_once[1], "wmf", "second")
+    postgres_server.execute(
+        url, "alter table shop.lists add constraint nothing check (rank < 0) not valid"
+    )  # the third table refuses, after the recommendations were replaced
+    copy_to_postgres(copied, "night", SETTINGS)
+    assert server(BY_RUN).to_pydict() == before
+    [alarm] = alarms(copied)
+    assert "could not be copied" in alarm and "s3cret" not in alarm
+    postgres_server.execute(url, "alter table shop.lists drop constraint nothing")
+    copy_to_postgres(copied, "next night", SETTINGS)
+    assert server("select run_id from shop.publication").to_pydict() == {"run_id": ["second"]}
+
+
+def test_an_unreachable_server_is_an_alarm_without_the_password(copied, monkeypatch):
+    monkeypatch.setenv("SHOP_LISTS", "postgresql://shop:s3cret%2Fpass@127.0.0.1:1/postgres")
+    copy_to_postgres(copied, "night", SETTINGS)
+    [alarm] = alarms(copied)
+    assert "could not be copied" in alarm and "s3cret" not in alarm and "pass@" not in alarm
+
+
+def test_an_absent_or_wrong_url_is_refused(copied, monkeypatch):
+    monkeypatch.delenv("SHOP_LISTS", raising=False)
+    with pytest.raises(InputError, match="the environment variable SHOP_LISTS is not set"):
+        copy_to_postgres(copied, "night", SETTINGS)
+    monkeypatch.setenv("SHOP_LISTS", "mysql://shop")
+    with pytest.raises(InputError, match="does not begin with postgresql://"):
+        copy_to_postgres(copied, "night", SETTINGS)
+    with pytest.raises(ValueError, match="give one of postgres_env"):
+        PublishSettings(postgres_env="A", postgres_block="b")
