@@ -242,6 +242,11 @@ def _read_matrix(data: Any) -> tuple[pl.DataFrame, tuple[pl.Series, pl.Series]]:
     """Return the entries of a matrix as events, and the numbers of its rows and columns as ids."""
     if data.ndim != 2:
         raise ValueError(f"interactions: an array of {data.ndim} dimensions; give a users x items matrix")
+    if isinstance(data, np.ndarray) and data.dtype.kind in "iu" and data.shape[1] in (2, 3) and (data > 1).any():
+        raise ValueError(
+            f"interactions: an array of {data.shape[1]} columns with whole numbers above 1 may be pairs of ids or a "
+            "matrix of counts; give list(map(tuple, array)) for pairs, or csr_matrix(array) for counts"
+        )
     matrix = csr_matrix(data, dtype=np.float32)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()

@@ -71,9 +71,11 @@ def check_matrix_type(matrix: csr_matrix, name: str) -> None:
         TypeError: as there.
     """
     if not isinstance(matrix, csr_matrix):
+        narrow = getattr(matrix, "ndim", 0) == 2 and matrix.shape[1] in (2, 3)  # as rows of ids are
+        advice = "" if narrow else f"csr_matrix({name}), or "
         raise TypeError(
             f"{name}: a {type(matrix).__name__} where a scipy.sparse.csr_matrix of users x items belongs; give "
-            f"csr_matrix({name}), or oneclass.Interactions of pairs of ids"
+            f"{advice}oneclass.Interactions of pairs of ids"
         )
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"{name}: its values are of type {matrix.dtype}; give counts, such as {name}.astype('float32')")

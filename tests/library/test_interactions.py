@@ -150,7 +150,11 @@ def test_attributes_are_features_in_the_order_of_the_ids():
 MISTAKES = {
     "no such columns": (lambda: Interactions({"a": [1], "b": [2]}), "no column of users among a, b; name it"),
     "a wrong name": (lambda: Interactions(FRAME, user="usr"), "user='usr': no such column; the table has user_id"),
-    "pairs": (lambda: Interactions(np.stack([np.arange(1, 31), np.arange(30, 0, -1)], 1)), "look like pairs of ids"),
+    "pairs": (
+        lambda: Interactions(csr_matrix(np.stack([np.arange(1, 31), np.arange(30, 0, -1)], 1))),
+        "look like pairs of ids",
+    ),
+    "a few pairs": (lambda: Interactions(np.array([[0, 5], [1, 7], [2, 5]])), "may be pairs of ids or a matrix of"),
     "a model on pairs": (
         lambda: Popularity().fit(csr_matrix(np.stack([np.arange(1, 31), np.arange(30, 0, -1)], 1))),
         "look like pairs of ids",
@@ -193,3 +197,11 @@ def test_the_example_of_the_class_runs():
     failures = []
     doctest.DocTestRunner(verbose=False).run(example, out=failures.append)
     assert not failures, "".join(failures)
+
+
+def test_a_small_array_of_ones_is_a_matrix_and_counts_are_one_as_csr():
+    ones, counts = np.array([[0, 1], [1, 1], [1, 0]]), np.array([[0, 5], [1, 7], [2, 5]])
+    assert Interactions(ones).matrix.shape == (3, 2)
+    assert Interactions(csr_matrix(counts)).matrix.sum() == counts.sum()
+    with pytest.raises(TypeError, match="a ndarray .* give oneclass.Interactions of pairs of ids"):
+        Popularity().fit(counts.astype(np.float32))
