@@ -5,9 +5,9 @@ would cost more than it gains.
 """
 
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Path, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -90,6 +90,14 @@ def _add_pages(app: FastAPI, watcher: PublicationWatcher, home: Home) -> None:
         page = home.report / "index.html"
         if not page.exists():
             raise InputError(f"{page}: does not exist; any run writes it.")
+        return page
+
+    @app.get("/report/runs/{name}.html", response_class=FileResponse, include_in_schema=False)
+    async def earlier_report(name: Annotated[str, Path(pattern=r"^[\w-]+$")]) -> Any:
+        """The report of an earlier run, to which that of the last links."""
+        page = home.report / "runs" / f"{name}.html"
+        if not page.exists():
+            raise InputError(f"{page.name}: there is no report of that run; those of the last 30 are kept.")
         return page
 
     @app.get("/", include_in_schema=False)

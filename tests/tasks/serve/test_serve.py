@@ -101,6 +101,12 @@ def test_the_report_of_the_last_run_is_served(served):
         (home.report / "index.html").write_text(f"<p>{text}")
         with urllib.request.urlopen(f"{address}/report") as page:
             assert page.read().decode() == f"<p>{text}" and page.headers.get_content_type() == "text/html"
+    (home.report / "runs").mkdir()
+    (home.report / "runs" / "2026-11-26_0300.html").write_text("<p>earlier")
+    with urllib.request.urlopen(f"{address}/report/runs/2026-11-26_0300.html") as page:
+        assert page.read().decode() == "<p>earlier"
+    assert get(address, "/report/runs/2026-11-25_0300.html")[0] == 404
+    assert get(address, "/report/runs/..%2F..%2Findex.html")[0] in (404, 422)
 
 
 def test_answers_are_those_of_python(served):
