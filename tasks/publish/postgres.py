@@ -24,12 +24,15 @@ from oneclass.tasks.stores.published_model import LISTS_FILE
 
 logger = logging.getLogger(__name__)
 
-FILES = {
-    "recommendations": publications.RECOMMENDATIONS_FILE,
-    "placements": publications.PLACEMENTS_FILE,
-    "exploration": publications.EXPLORATION_FILE,
-    "lists": LISTS_FILE,
+# By table, its file and the columns that readers look its rows up by.
+TABLES = {
+    "recommendations": (publications.RECOMMENDATIONS_FILE, "user_id"),
+    "placements": (publications.PLACEMENTS_FILE, "user_id"),
+    "exploration": (publications.EXPLORATION_FILE, "user_id"),
+    "lists": (LISTS_FILE, "list, window_days, category"),
 }
+# Without these limits of libpq (seconds, milliseconds) a server that answers nothing holds up the night for minutes.
+CONNECTION_LIMITS = {"connect_timeout": 30, "tcp_user_timeout": 60_000}
 
 
 def copy_to_postgres(home: Home, run_id: str, settings: PublishSettings) -> None:
@@ -48,7 +51,7 @@ def copy_to_postgres(home: Home, run_id: str, settings: PublishSettings) -> None
     schema = settings.postgres_schema or re.sub(r"\W", "_", home.dataset.lower())
     facts = publications.load_current(home)
     try:
-        with driver.connect(url) as connection, connection.cursor() as cursor:
+        with driver.connect(_limit_waiting(url)) as connection, connection.cursor() as cursor:
             copied = _replace_tables(cursor, schema, home.published.resolve(), facts)
             connection.commit()
     except driver.Error as error:
@@ -97,9 +100,17 @@ def _load_driver() -> Any:
     return dbapi
 
 
+def _limit_waiting(url: str) -> str:
+    """Return the URL with the limits of waiting that it does not set itself."""
+    limits = "&".join(f"{name}={value}" for name, value in CONNECTION_LIMITS.items() if f"{name}=" not in url)
+    return f"{url}{'&' if '?' in url else '?'}{limits}" if limits else url
+
+
 def _replace_tables(cursor: Any, schema: str, folder: Path, facts: dict[str, Any]) -> int | None:
     """Replace the rows of all tables and return their number; None if they are of this publication already."""
-    cursor.execute(f'create schema if not exists "{schema}"')
+    cursor.execute("select 1 from pg_namespace where nspname = $1", (schema,))
+    if not cursor.fetchall():  # `if not exists` would ask for the right to create schemas where there is one, too
+        cursor.execute(f'create schema "{schema}"')
     cursor.execute(f"select pg_advisory_xact_lock(hashtext('oneclass {schema}'))")
     cursor.execute(
         f'create table if not exists "{schema}".publication '
@@ -108,14 +119,18 @@ def _replace_tables(cursor: Any, schema: str, folder: Path, facts: dict[str, Any
     cursor.execute(f'select run_id from "{schema}".publication')
     if cursor.fetchall() == [(facts["run_id"],)]:
         return None
-    rows = sum(_replace_rows(cursor, schema, table, folder / file) for table, file in FILES.items())
+    rows = sum(_replace_rows(cursor, schema, table, folder / file, key) for table, (file, key) in TABLES.items())
     cursor.execute(f'delete from "{schema}".publication')
     cursor.execute(f'insert into "{schema}".publication (run_id) values ($1)', (facts["run_id"],))
     return rows
 
 
-def _replace_rows(cursor: Any, schema: str, table: str, file: Path) -> int:
-    """Replace the rows of one table by those of a Parquet file, by none without it; returns their number."""
+def _replace_rows(cursor: Any, schema: str, table: str, file: Path, key: str) -> int:
+    """Replace the rows of one table by those of a Parquet file, by none without it; returns their number.
+
+    Args:
+        key: the columns of the index that a new table gets.
+    """
     cursor.execute(
         "select column_name from information_schema.columns where table_schema = $1 and table_name = $2 "
         "order by ordinal_position",
@@ -134,7 +149,10 @@ def _replace_rows(cursor: Any, schema: str, table: str, file: Path) -> int:
             cursor.execute(f'delete from "{schema}"."{table}"')
         reader = pa.RecordBatchReader.from_batches(source.schema_arrow, source.iter_batches())
         mode = "append" if columns == names else "create"
-        return cursor.adbc_ingest(table, reader, mode=mode, db_schema_name=schema)
+        rows = cursor.adbc_ingest(table, reader, mode=mode, db_schema_name=schema)
+    if mode == "create":
+        cursor.execute(f'create index on "{schema}"."{table}" ({key})')
+    return rows
 
 
 copy_to_postgres_task = stage_task(copy_to_postgres)

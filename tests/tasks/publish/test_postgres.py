@@ -1,6 +1,11 @@
 """The publication in a real PostgreSQL: readers see one publication or the other, and what fails leaves the earlier."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import polars as pl
 import pytest
@@ -18,6 +23,16 @@ BY_RUN = (
     "select run_id, (select count(*) from shop.recommendations), (select min(score) from shop.recommendations) "
     "from shop.publication"
 )
+
+COPY = """
+import sys
+from pathlib import Path
+from oneclass.tasks.publish.postgres import copy_to_postgres
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.stores.home import Home
+settings = PublishSettings(postgres_env="SHOP_LISTS", postgres_schema="shop")
+copy_to_postgres(Home(Path(sys.argv[1]), sys.argv[2]), "night", settings)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +118,53 @@ def test_what_fails_on_the_way_leaves_the_earlier_publication_and_is_an_alarm(co
     assert "could not be copied" in alarm and "s3cret" not in alarm
     postgres_server.execute(url, "alter table shop.lists drop constraint nothing")
     copy_to_postgres(copied, "next night", SETTINGS)
+    assert server("select run_id from shop.publication").to_pydict() == {"run_id": ["second"]}
+
+
+def test_a_role_without_rights_beyond_its_schema_copies(copied, server, url, monkeypatch):
+    postgres_server.execute(
+        url, "drop role if exists copier", "create role copier login password 'x'", "create schema shop"
+    )
+    postgres_server.execute(url, "grant usage, create on schema shop to copier")
+    monkeypatch.setenv("SHOP_LISTS", f"postgresql://copier:x@{url.partition('@')[2]}")
+    copy_to_postgres(copied, "night", SETTINGS)
+    assert alarms(copied) == []
+    indexes = server("select indexdef from pg_indexes where schemaname = 'shop'")["indexdef"].to_pylist()
+    assert any(index.endswith("recommendations USING btree (user_id)") for index in indexes)
+    postgres_server.execute(url, "drop owned by copier cascade", "drop role copier")
+
+
+def test_a_snapshot_that_began_before_sees_the_earlier_publication(copied, split_once, server, url):
+    copy_to_postgres(copied, "night", SETTINGS)
+    publish_model(copied, split_once[1], "wmf", "second")
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute("set transaction isolation level repeatable read")
+        cursor.execute(BY_RUN)
+        before = cursor.fetchall()
+        copy_to_postgres(copied, "night", SETTINGS)
+        cursor.execute(BY_RUN)
+        assert cursor.fetchall() == before
+        connection.rollback()
+        cursor.execute(BY_RUN)
+        assert cursor.fetchall() != before
+
+
+def test_a_copy_that_is_killed_leaves_the_earlier_publication(copied, split_once, server):
+    copy_to_postgres(copied, "night", SETTINGS)
+    before = server(BY_RUN)
+    publish_model(copied, split_once[1], "wmf", "second")
+    recommendations = copied.published.resolve() / "recommendations.parquet"
+    rows = pl.read_parquet(recommendations)
+    recommendations.unlink()
+    pl.concat([rows] * 2000).write_parquet(recommendations)  # a copy of seconds
+    copier = subprocess.Popen([sys.executable, "-c", COPY, str(copied.root), copied.dataset], env=os.environ)
+    until = time.monotonic() + 60
+    while not len(server("select 1 as at_work from pg_stat_progress_copy where tuples_processed > 0")):
+        assert time.monotonic() < until and copier.poll() is None
+    copier.send_signal(signal.SIGKILL)
+    assert copier.wait() == -signal.SIGKILL
+    assert server(BY_RUN) == before
+    copy_to_postgres(copied, "night", SETTINGS)
     assert server("select run_id from shop.publication").to_pydict() == {"run_id": ["second"]}
 
 
