@@ -68,7 +68,8 @@ def write_publication_tables(
     if not reusable:
         for name, rows in NAMED_LISTS.items():
             if rows == "published.recommendations" or _has_rows(connection, rows):
-                copied[name] = f"({sql.statement('published/named_lists', lists=rows)})"
+                query = sql.statement("published/named_lists", lists=rows)
+                copied[name] = f"({query})"
         if explores:
             copied[publications.EXPLORATION_FILE] = "published.exploration"
     with _register_titles(connection, titles):
