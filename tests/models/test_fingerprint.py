@@ -25,7 +25,7 @@ def package(tmp_path):
     [
         ("slim/kernels.py", {"slim"}),
         ("popularity.py", {"popularity"}),
-        ("mrf/sparse_kernels.py", {"mrf_dense", "mrf_sparse"}),
+        ("mrf/sparse_kernels.py", {"mrf_dense", "ease", "mrf_sparse"}),
         ("autoencoders/training.py", {"cdae", "mult_dae", "mult_vae"}),
         ("generator/story.py", set()),
         ("catalogue.py", set()),

@@ -347,8 +347,9 @@ def test_a_multiple_rests_on_the_values_before_it():
     likes = csr_matrix(np.eye(20, 10, dtype=np.float32) + np.eye(20, 10, -3, dtype=np.float32))
     density = likes.nnz / 200
     found = settings.tried({"unobserved_weight": 2.0, "regularization": 3.0, "factors": 64}, likes)
-    assert found.unobserved_weight == pytest.approx(24 * density)
-    assert found.regularization == pytest.approx(3 * 2.8 / (likes.nnz / 13) / (1 + 24)) and found.factors == 64
+    assert found.unobserved_weight == pytest.approx(12 * density)
+    by_rule = 0.08 * (35 / (likes.nnz / 13)) ** 0.75 / (1 + 12)
+    assert found.regularization == pytest.approx(3 * by_rule) and found.factors == 64
     assert settings.tried({}, likes) == settings
     with pytest.raises(ValueError, match="unobserved_weight"):
         settings.tried({"unobserved_weight": 1e6}, likes)
