@@ -17,12 +17,15 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.models import registry
+from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.calibration import HISTOGRAM_BINS, bin_likes_by_degree
 from oneclass.models.evaluation.metrics import Mean
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.cluster import Executor, PendingCall
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate.calibration import sample_likes
 from oneclass.tasks.evaluate.ranking import group_ranks_by_degree, rank_targets_by_score, target_degrees
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import fits, matrices, warehouse
@@ -41,12 +44,14 @@ class SweepPlan:
 
     Attributes:
         each_epoch: an attribute of the fitted model with one number per pass, to be stored too.
+        like_shares: whether the distribution of `like` of held-out edges is stored too, by user degree.
     """
 
     model: str
     protocol: str
     settings: tuple[dict[str, Any], ...]
     each_epoch: str | None = None
+    like_shares: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,14 @@ def _expand_grid(**values: Sequence[Any]) -> tuple[dict[str, Any], ...]:
 
 
 SWEEPS = {
-    # Figure 3 of Paquet, Koenigstein and Winther (2014): mean rank as r in D' = rD varies.
-    "paired_symbols_r": SweepPlan("paired_symbols", "leave_one_out", _expand_grid(r=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0))),
+    # Figures 3 and 4 of Paquet, Koenigstein and Winther (2014): mean rank, and the density of `like`, as r in D' = rD
+    # varies; like_r would state `like` against one r.
+    "paired_symbols_r": SweepPlan(
+        "paired_symbols",
+        "leave_one_out",
+        _expand_grid(r=(0.25, 0.5, 1.0, 2.0, 4.0, 8.0), like_r=(None,)),
+        like_shares=True,
+    ),
     # Its section 5: a slight benefit of K = 30, 40 and 50 over K = 20.
     "paired_symbols_factors": SweepPlan("paired_symbols", "leave_one_out", _expand_grid(factors=(20, 30, 40, 50))),
     # Figures 6 and 7 of Paquet and Koenigstein (2013); a power of the histogram, gamma, would overrule r.
@@ -155,6 +166,8 @@ def _fit_and_evaluate(
             rows += _evaluate_each_epoch(sweep.each_epoch, getattr(model, sweep.each_epoch), users=split.train.shape[0])
         if sweep.protocol == "leave_one_out":
             rows += _mean_rank_by_degree(split, ranks.edge_ranks)
+        if sweep.like_shares and score == "like":
+            rows += _like_shares_by_degree(model, split)
         results += [
             SweepResult(
                 described, score, side, low, high, metric, mean.value, mean.standard_error, mean.users, fit.seconds
@@ -228,6 +241,26 @@ def _mean_rank_by_degree(split: SplitMatrices, edge_ranks: np.ndarray) -> list[M
         values = {"mean_rank": cell.mean, **dict(zip(metrics.PERCENTILES, cell.percentiles, strict=True))}
         rows += [(side, cell.low, cell.high, name, Mean(value, None, cell.edges)) for name, value in values.items()]
     return rows
+
+
+def _like_shares_by_degree(model: Model, split: SplitMatrices) -> list[MetricRow]:
+    """Return the share of held-out edges in each bin of `like`, by user degree, as metrics `like_share@<lower end>`."""
+    part = split.parts["test"]
+    sample = sample_likes(model, None, split.train, part, None, np.zeros(len(part.users), dtype=bool))
+    if sample is None:
+        return []
+    return [
+        (
+            "user",
+            bin_.low,
+            bin_.high,
+            f"like_share@{place / HISTOGRAM_BINS:.2f}",
+            Mean(count / bin_.edges, None, bin_.edges),
+        )
+        for bin_ in bin_likes_by_degree(sample.like[:, 0], sample.degrees)
+        for place, count in enumerate(bin_.histogram)
+        if count
+    ]
 
 
 refit_task = stage_task(refit, "refit {name} {place}")

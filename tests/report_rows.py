@@ -181,12 +181,17 @@ def _sweeps() -> dict[str, list[tuple]]:
          0.9 - 0.01 * abs(r - 1) + 0.01 * at, 0.002, 100, 1.0, "user")
         for r in (0.5, 1.0, 4.0) for at, (low, high) in enumerate(BINS)
     ]  # fmt: skip
+    shares = [
+        ("r", BEGAN, "leave_one_out", "paired_symbols", json.dumps({"r": r}), "like", degree, degree,
+         f"like_share@{place / 20:.2f}", share, None, 100, 1.0, "user")
+        for r in (0.5, 1.0, 4.0) for degree in (1, 2, 40) for place, share in ((5, 0.25), (15, 0.75))
+    ]  # fmt: skip
     costs = [
         ("sparsity", BEGAN, "strong_generalization", "mrf_sparse", json.dumps({"density": density, "r": r}), "score",
          None, None, "ndcg@100", 0.3 + 10 * density - 0.01 * r, 0.004, USERS, 1000 * density / (0.1 + r), None)
         for density in (0.001, 0.005) for r in (0.0, 0.5)
     ]  # fmt: skip
-    return {"evaluation.sweeps": rates + costs + _papers()}
+    return {"evaluation.sweeps": rates + shares + costs + _papers()}
 
 
 def _papers() -> list[tuple]:

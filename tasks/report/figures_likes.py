@@ -1,11 +1,15 @@
 """Figures of `like`: its errors, its certainty, and its calibration."""
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
 
+from oneclass.models.evaluation.calibration import HISTOGRAM_BINS
 from oneclass.tasks.html.numbers import format_percent
 from oneclass.tasks.recommend.like_calibration import LIKE_MEANING
+from oneclass.tasks.report.figures_ranks import set_degree_axis
+from oneclass.tasks.report.figures_sweeps import NO_SWEEP
 from oneclass.tasks.report.plotting import (
     LIGHT_COLOURS,
     Figure,
@@ -20,7 +24,6 @@ from oneclass.tasks.report.plotting import (
     limit_ticks,
     model_style,
     new_panel,
-    set_log_axis,
     weighted_mean,
 )
 
@@ -28,6 +31,9 @@ NO_LIKE_PROBABILITY = (
     "No model of this run says how likely a like is; random_graph and paired_symbols do: name them with --models."
 )
 NUM_SLICES = 40
+OF_ALL_ENTRIES = "binary_matrix"  # its `like` is the probability of a one among all entries, not given h = 1
+CENSORED, CENSORED_RATES = "paired_symbols", {0.5: "r = 1/2", 1.0: "r = 1", 2.0: "r = 2"}
+SHARE_PREFIX = "like_share@"  # of the metrics of `evaluation.sweeps`, before the lower end of the bin of `like`
 REFERENCES = {
     "coin": "the true coin is the probability that a user who considers the item likes it; only the demo knows it, and "
     "a model that learns from drawn negatives does not tend to it, for some of those would be liked",
@@ -57,7 +63,7 @@ DISLIKE_CLASS = LikeClass("dislike", "like", "one half or more", "None of them w
 
 def draw_errors(rows: list[Row], of: LikeClass = LIKE_CLASS) -> Figure:
     """Draw Figure 4 of Paquet and Koenigstein (2014): held-out likes with `like` below one half, or dislikes above."""
-    by_model = group_rows(rows, "model")
+    by_model, left_out = group_considered(rows)
     return Figure(
         f"{of.name}_errors",
         f"How often a held-out {of.name} is taken for a {of.other}",
@@ -65,11 +71,23 @@ def draw_errors(rows: list[Row], of: LikeClass = LIKE_CLASS) -> Figure:
         + join_sentences([_describe_errors(model, of_model) for model, of_model in by_model.items()]),
         how=f"Across, the likes that a user has in training; upwards, the share of held-out {of.name}s whose like "
         f"probability is {of.wrong}: the pale dots for each number of likes up to 40, the line for bins that double "
-        "in width. Lower is better; guessing would give 0.5.",
+        f"in width. Lower is better; guessing would give 0.5.{left_out}",
         table=f"evaluation.{of.name}_by_degree",
         absent=NO_LIKE_PROBABILITY,
-        panels=[_draw_error_curves(by_model, of)] if rows else [],
+        panels=[_draw_error_curves(by_model, of)] if by_model else [],
     )
+
+
+def group_considered(rows: list[Row]) -> tuple[dict[str, list[Row]], str]:
+    """Group rows by models whose `like` is p(g = 1 | h = 1), and say which model is left out because its is not.
+
+    Figures 4 and 5 of the paper are of that probability. One over all entries of the matrix is below one half for
+    nearly every held-out like.
+    """
+    by_model = group_rows(rows, "model")
+    if by_model.pop(OF_ALL_ENTRIES, None) is None:
+        return by_model, ""
+    return by_model, f" {OF_ALL_ENTRIES} is left out: its probability is of a one among all entries, considered or not."
 
 
 def _describe_errors(model: str, rows: list[Row]) -> str:
@@ -109,7 +127,7 @@ def _draw_error_curves(by_model: dict[str, list[Row]], of: LikeClass) -> Panel:
         axes.plot(bin_centres(rows), column_values(rows, "error"), ".", color=looks.colour, alpha=0.35, markersize=3)
         axes.plot(bin_centres(bins), column_values(bins, "error"), label=model, **looks.line)
     every = [row for rows in by_model.values() for row in rows]
-    set_log_axis(axes, "x", bin_centres(every).min(), max(2, bin_centres(every).max()))
+    set_degree_axis(axes, every)
     axes.set(xlabel="likes of a user in training", ylabel=f"share taken for {of.other}s")
     axes.set_ylim(0, max(0.5, column_values(every, "error").max()) * 1.05)
     limit_ticks(axes, "y")
@@ -119,9 +137,10 @@ def _draw_error_curves(by_model: dict[str, list[Row]], of: LikeClass) -> Panel:
 
 def draw_histograms(rows: list[Row], of: LikeClass = LIKE_CLASS) -> Figure:
     """Draw Figure 5 of Paquet and Koenigstein (2014), Figure 4 of the paired-symbols paper: p(g = 1 | h = 1)."""
+    considered, left_out = group_considered(rows)
     by_model = {
         model: [row for row in of_model if 1 <= row["degree_low"] == row["degree_high"] <= NUM_SLICES]
-        for model, of_model in group_rows(rows, "model").items()
+        for model, of_model in considered.items()
     }
     by_model = {model: of_model for model, of_model in by_model.items() if of_model}
     return Figure(
@@ -131,10 +150,18 @@ def draw_histograms(rows: list[Row], of: LikeClass = LIKE_CLASS) -> Figure:
         + join_sentences([_describe_confidence(model, of_model) for model, of_model in by_model.items()]),
         how="A column is all users with that many likes in training, 1 to 40; in it, the shades show how the like "
         f"probabilities p(g = 1 | h = 1) of their held-out {of.name}s are spread: the stronger, the larger the share. "
-        f"{of.rises} as more is known of a user.",
+        f"{of.rises} as more is known of a user.{left_out}",
         table=f"evaluation.{of.name}_by_degree",
-        absent=NO_LIKE_PROBABILITY if not rows else "No test user has between 1 and 40 likes in training.",
-        panels=[_draw_histogram(model, of_model, of) for model, of_model in by_model.items()],
+        absent=NO_LIKE_PROBABILITY if not considered else "No test user has between 1 and 40 likes in training.",
+        panels=[
+            _draw_histogram(
+                f"{of.name}_histograms-{model}",
+                f"{model}: spread of like probabilities of {of.name}s, users with 1 to {NUM_SLICES} likes",
+                model,
+                of_model,
+            )
+            for model, of_model in by_model.items()
+        ],
         size="medium",
     )
 
@@ -160,19 +187,71 @@ def _describe_confidence(model: str, rows: list[Row]) -> str:
     return f"by {model} {join_words(phrases)}" if phrases else f"by {model} too few to say"
 
 
-def _draw_histogram(model: str, rows: list[Row], of: LikeClass) -> Panel:
-    title = f"{model}: spread of like probabilities of {of.name}s, users with 1 to {NUM_SLICES} likes"
-    panel = new_panel(f"{of.name}_histograms-{model}", title)
+def _draw_histogram(name: str, title: str, heading: str, rows: list[Row]) -> Panel:
+    panel = new_panel(name, title)
     axes, share = panel.axes, slice_shares(rows)
     height = 1 / len(share)
     tall, wide = np.nonzero(share > 0)
     draw_cells(axes, wide + 0.5, tall * height, (1.0, height), share[tall, wide] / np.nanmax(share))
     axes.axhline(0.5, color=LIGHT_COLOURS["ink"], linestyle=(0, (4, 3)), linewidth=0.8)
-    axes.set(title=model, xlabel="likes of a user in training", ylabel="like probability",
+    axes.set(title=heading, xlabel="likes of a user in training", ylabel="like probability",
              xlim=(0.5, NUM_SLICES + 0.5), ylim=(0, 1))  # fmt: skip
     axes.grid(visible=False)
     limit_ticks(axes, "y")
     return panel
+
+
+def draw_censored_histograms(refits: list[Row]) -> Figure:
+    """Draw Figure 4 of the paired-symbols paper: the density of sigma(x) on held-out pairs, for several r.
+
+    Args:
+        refits: rows of `evaluation.sweeps`.
+    """
+    by_rate: dict[float, list[Row]] = {}
+    for row in refits:
+        rate = json.loads(row["settings"]).get("r") if row["model"] == CENSORED else None
+        if rate in CENSORED_RATES and row["metric"].startswith(SHARE_PREFIX):
+            by_rate.setdefault(rate, []).append(row)
+    bins = {rate: _count_likes(by_rate[rate]) for rate in sorted(by_rate)}
+    phrases = []
+    for rate, of_rate in bins.items():
+        counts = np.sum([row["histogram"] for row in of_rate], axis=0)
+        above = counts[len(counts) // 2 :].sum() / counts.sum()
+        phrases.append(f"{format_percent(above)} with {CENSORED_RATES[rate]}")
+    return Figure(
+        "paper_censoring",
+        "The paired-symbols paper's Figure 4: how like is spread as r grows",
+        see=f"Held-out likes given one half or more: {join_words(phrases)}." if phrases else "",
+        how="The model assumes r pairs that were not shown for each that was, D' = r D. A column is all users with "
+        "that many likes in training, 1 to 40; in it, the shades show how sigma(x) of their held-out likes is spread: "
+        "the stronger, the larger the share.",
+        table="evaluation.sweeps",
+        absent=NO_SWEEP,
+        panels=[
+            _draw_histogram(
+                f"paper_censoring-{rate:g}",
+                f"{CENSORED}, {CENSORED_RATES[rate]}: spread of like probabilities of held-out likes",
+                CENSORED_RATES[rate],
+                of_rate,
+            )
+            for rate, of_rate in bins.items()
+        ],
+        size="medium",
+    )
+
+
+def _count_likes(rows: list[Row]) -> list[Row]:
+    """Return one row per number of likes from 1 to `NUM_SLICES`, with the histogram of `like` as counts."""
+    found = []
+    for degree, of_degree in group_rows(sorted(rows, key=lambda row: row["degree_low"]), "degree_low").items():
+        if not 1 <= degree == of_degree[0]["degree_high"] <= NUM_SLICES:
+            continue
+        histogram = np.zeros(HISTOGRAM_BINS)
+        for row in of_degree:
+            place = round(float(row["metric"].removeprefix(SHARE_PREFIX)) * HISTOGRAM_BINS)
+            histogram[place] = row["value"] * row["users"]
+        found.append({"degree_low": degree, "degree_high": degree, "histogram": histogram})
+    return found
 
 
 def draw_calibration(rows: list[Row]) -> Figure:

@@ -6,7 +6,7 @@ from typing import Any
 
 from oneclass.models.evaluation.metrics import PERCENTILES
 from oneclass.tasks.html import numbers
-from oneclass.tasks.report import figures_ranks
+from oneclass.tasks.report import figures_likes, figures_ranks
 from oneclass.tasks.report.figures_sweeps import NO_SWEEP
 from oneclass.tasks.report.plotting import (
     HUES,
@@ -31,6 +31,12 @@ GRAPH, SYMBOLS, ENTRIES = "random_graph", "paired_symbols", "binary_matrix"
 RATES = {0.5: "r = 1/2", 1.0: "r = 1"}
 SCORES = {"like": "like", "popularity_x_like": "popularity × like"}
 STRATEGY_COLOURS = {"uniform": "blue", "balanced": "orange", "biased": "green"}
+PAIRED_LINES = {
+    (SYMBOLS, "popularity_x_like"): SYMBOLS,
+    (GRAPH, "like"): f"{GRAPH}: like",
+    (GRAPH, "popularity_x_like"): f"{GRAPH}: popularity × like",
+    **{(model, "score"): model for model in ("bpr_uniform", "bpr_popularity", "popularity")},
+}
 BASELINE_MODELS = ("bpr_uniform", "bpr_popularity", "popularity")
 # The columns of `evaluation.ranks_by_degree` by metric.
 PERCENTILE_COLUMNS = {name: f"p{percentile:02}" for name, percentile in PERCENTILES.items()}
@@ -50,6 +56,8 @@ def draw_paper_figures(refits: list[Row], ranks: list[Row]) -> list[Figure]:
     return [
         draw_ranks_by_degree(of_graph, ranks),
         draw_rank_spread(of_graph),
+        draw_paired_ranks(ranks),
+        figures_likes.draw_censored_histograms(refits),
         draw_factors([_unpack_settings(row) for row in refits if row["model"] == SYMBOLS]),
         draw_minibatches([_unpack_settings(row) for row in refits if row["model"] == ENTRIES]),
     ]
@@ -63,16 +71,14 @@ def _unpack_settings(row: Row) -> Row:
 def draw_ranks_by_degree(rows: list[Row], ranks: list[Row]) -> Figure:
     """Draw Figure 6 of Paquet and Koenigstein (2013): its two scores at its two r, against BPR and popularity."""
     means = [row for row in rows if row["metric"] == "mean_rank"]
-    whole = {(row["score"], row["r"]): row["value"] for row in means if row["side"] is None}
-    best = max(whole, key=lambda key: whole[key], default=None)
-    phrases = (
-        f"Over all held-out likes {SCORES[best[0]]} with {RATES[best[1]]} is best, {whole[best]:.4f}." if best else ""
-    )
+    own = {f"{SCORES[row['score']]} with {RATES[row['r']]}": row["value"] for row in means if row["side"] is None}
+    baselines = {(model, "score"): model for model in BASELINE_MODELS}
     return Figure(
         "paper_ranks",
         "The random-graph paper's Figure 6: its scores at its own settings",
-        see=phrases,
-        how="Mean rank of held-out likes by the likes in training of their user (left) and of their item (right). The "
+        see=_describe_best(own, own | _mean_ranks(ranks, baselines)) if own else "",
+        how="Mean rank of held-out likes by the likes in training of their user (left) and of their item (right); "
+        "items without any have no place on the logarithmic axis, and count in the sentence above alone. The "
         "paper ranks by the like probability, alone and times popularity, at two settings of r, which tempers how "
         "popular the negatives are. The baselines are the run's own models of the same names.",
         table="evaluation.sweeps",
@@ -81,14 +87,32 @@ def draw_ranks_by_degree(rows: list[Row], ranks: list[Row]) -> Figure:
     )
 
 
+def _mean_ranks(ranks: list[Row], names: dict[tuple[str, str], str]) -> dict[str, float]:
+    """Return the mean rank over all held-out likes of some of the run's lists.
+
+    Args:
+        ranks: rows of `evaluation.ranks_by_degree`.
+        names: what each pair of model and score is called.
+    """
+    by_list = group_rows([row for row in ranks if row["side"] == "user"], "model", "score")
+    return {name: weighted_mean(by_list[key], "mean_rank") for key, name in names.items() if key in by_list}
+
+
+def _describe_best(own: dict[str, float], every: dict[str, float]) -> str:
+    """Describe the best of all lines drawn, and where another is better, the best of the paper's own."""
+    best, ours = (max(means, key=lambda name: means[name]) for means in (every, own))
+    text = f"Over all held-out likes {best} is best, {every[best]:.4f}"
+    return f"{text}." if best == ours else f"{text}; of the paper's own scores {ours}, {own[ours]:.4f}."
+
+
 def _draw_side(side: str, rows: list[Row], ranks: list[Row]) -> Panel:
     panel = new_panel(f"paper_ranks-{side}", f"Mean rank by {side} degree: the paper's scores, BPR and popularity")
     for model in BASELINE_MODELS:
-        of_model = [row for row in ranks if row["model"] == model and row["side"] == side]
+        of_model = [row for row in ranks if row["model"] == model and row["side"] == side and row["degree_high"]]
         if of_model:
             looks: dict[str, Any] = model_style(model).line | {"linewidth": 1.0}
             panel.axes.plot(bin_centres(of_model), column_values(of_model, "mean_rank"), label=model, **looks)
-    on_side = [row for row in rows if row["side"] == side]
+    on_side = [row for row in rows if row["side"] == side and row["degree_high"]]
     for (score, rate), of_line in sorted(group_rows(on_side, "score", "r").items()):
         panel.axes.plot(
             bin_centres(of_line), column_values(of_line, "value"), label=f"{SCORES[score]}, {RATES[rate]}", marker="o",
@@ -100,10 +124,50 @@ def _draw_side(side: str, rows: list[Row], ranks: list[Row]) -> Panel:
     return panel
 
 
+def draw_paired_ranks(ranks: list[Row]) -> Figure:
+    """Draw Figure 2 of the paired-symbols paper: its model, the random graph, BPR and popularity by user degree.
+
+    Args:
+        ranks: rows of `evaluation.ranks_by_degree`, for the run's own models.
+    """
+    by_list = group_rows([row for row in ranks if row["side"] == "user" and row["degree_high"]], "model", "score")
+    lines = {name: by_list[key] for key, name in PAIRED_LINES.items() if key in by_list}
+    means = _mean_ranks(ranks, PAIRED_LINES)
+    own = {SYMBOLS: means[SYMBOLS]} if SYMBOLS in lines else {}
+    return Figure(
+        "paper_paired_ranks",
+        "The paired-symbols paper's Figure 2: its model beside the random graph and BPR",
+        see=_describe_best(own, means) if own else "",
+        how="Mean rank of held-out likes by the likes in training of their user. paired_symbols ranks by its eq. 11, "
+        "like times popularity; the random graph by like, alone and times popularity. All are the run's own models, "
+        "at the run's settings.",
+        table="evaluation.ranks_by_degree",
+        absent="It needs paired_symbols and leave_one_out: name them with --models and --protocols.",
+        panels=[_draw_paired_lines(lines)] if own else [],
+    )
+
+
+def _draw_paired_lines(lines: dict[str, list[Row]]) -> Panel:
+    panel = new_panel(
+        "paper_paired_ranks-user", "Mean rank by user degree: paired symbols, random graph, BPR", height=3.3
+    )
+    for name, of_line in lines.items():
+        model = name.partition(":")[0]
+        looks = model_style(model).line
+        if name.endswith("× like"):
+            looks |= {"linestyle": (0, (4, 1.6))}
+        panel.axes.plot(bin_centres(of_line), column_values(of_line, "mean_rank"), label=name, **looks)
+    figures_ranks.set_rank_axes(panel, [row for of_line in lines.values() for row in of_line], "user")
+    add_legend_below(panel)
+    return panel
+
+
 def draw_rank_spread(rows: list[Row]) -> Figure:
     """Draw Figure 7 of Paquet and Koenigstein (2013): percentiles of the ranks at r = 1/2."""
     chosen = group_rows(
-        sorted((row for row in rows if row["r"] == 0.5 and row["side"]), key=_sort_key), "side", "score"
+        sorted((row for row in rows if row["r"] == 0.5 and row["side"] and row["degree_high"]), key=_sort_key),
+        "side",
+        "score",
     )
     bins = {key: _pivot_bins(of_list) for key, of_list in chosen.items()}
     phrases = [

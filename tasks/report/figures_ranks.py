@@ -3,6 +3,8 @@
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.report.plotting import (
@@ -27,6 +29,7 @@ from oneclass.tasks.report.plotting import (
 BASELINE = "popularity"
 MAX_HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 7, 3, 4
 MIN_EDGES = 10
+ZERO_POSITION = 0.5  # where `bin_centres` puts vertices without likes, for which a logarithmic axis has no place
 FAINT: dict[str, Any] = {"color": LIGHT_COLOURS["faint"], "linewidth": 0.9}
 NO_RANKS = "Ranks by degree are those of the protocol leave_one_out, which this run has none of: add it to --protocols."
 SIDES = ("user", "item")
@@ -129,10 +132,22 @@ def _draw_others(side: str, chosen: str, by_panel: dict[tuple[str, str], list[Ro
 
 def set_rank_axes(panel: Panel, rows: list[Row], side: str) -> None:
     """Label the axes and set the range of degrees."""
-    axes, degrees = panel.axes, bin_centres(rows)
-    set_log_axis(axes, "x", degrees.min(), max(degrees.max(), degrees.min() * 2))
+    axes = panel.axes
+    set_degree_axis(axes, rows)
     axes.set(xlabel=f"likes of the {side} in training", ylabel="mean rank")
     limit_ticks(axes, "y")
+
+
+def set_degree_axis(axes: Axes, rows: list[Row]) -> None:
+    """Set a logarithmic axis over the bins of degrees; the bin of vertices without likes is labelled 0."""
+    degrees = bin_centres(rows)
+    set_log_axis(axes, "x", degrees.min(), max(2.0, degrees.max(), degrees.min() * 2))
+    if any(row["degree_high"] == 0 for row in rows):
+        ticks = [tick for tick in axes.get_xticks() if tick >= 1]
+        axes.xaxis.set_major_locator(FixedLocator([ZERO_POSITION, *ticks]))
+        axes.xaxis.set_major_formatter(
+            FuncFormatter(lambda value, position: format_tick(0 if value == ZERO_POSITION else value, position))
+        )
 
 
 def draw_score_variants(rows: list[Row], scores: dict[str, str]) -> Figure:

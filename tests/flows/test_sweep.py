@@ -114,6 +114,30 @@ def test_a_sweep_can_keep_what_each_pass_left(tmp_path, ratings, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_sweep_can_keep_how_like_is_spread(tmp_path, ratings, monkeypatch):
+    plan = SweepPlan("paired_symbols", "leave_one_out", ({"factors": 2, "iterations": 2, "r": 2.0},), like_shares=True)
+    monkeypatch.setattr(sweeps, "SWEEPS", {"spread": plan})
+    monkeypatch.setattr(sweep_flow, "SWEEPS", {"spread": plan})
+    assert swept(tmp_path, ratings) == 0
+    home = Home(tmp_path, "ml-latest-small")
+    [folder] = (home.models / "paired_symbols").iterdir()
+    split = matrices.load_split(home, json.loads((folder / "fit.json").read_text())["facts"]["matrices"])
+    model, part, expected = registry.load_model("paired_symbols", folder), split.parts["test"], {}
+    for row, target in zip(*part.targets.nonzero(), strict=True):
+        history = part.histories[row]
+        like = model.like(history, users=part.rows[[row]], items=np.array([target]))
+        degree = history.nnz
+        low = degree if degree <= 40 else max(41, 1 << (degree.bit_length() - 1))
+        expected.setdefault(low, []).append(min(int(like[0][0, 0] * 20), 19))
+    kept = query(tmp_path, "select score, side, degree_low, metric, value, users from evaluation.sweeps "
+                 "where metric like 'like_share@%' order by all")  # fmt: skip
+    assert kept == sorted(
+        ("like", "user", low, f"like_share@{place / 20:.2f}", places.count(place) / len(places), len(places))
+        for low, places in expected.items() for place in set(places)
+    )  # fmt: skip
+
+
+@pytest.mark.slow
 def test_a_sweep_goes_on_where_it_stopped_and_takes_the_place_of_the_last(after_penalties, ratings):
     home = after_penalties
     before = query(home, "select * exclude swept_at from evaluation.sweeps order by all")
