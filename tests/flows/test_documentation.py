@@ -1,6 +1,8 @@
 """Every documented command parses, every named file exists, and the pages keep to their limits."""
 
+import functools
 import gzip
+import importlib
 import io
 import re
 import shlex
@@ -126,6 +128,36 @@ def test_every_file_that_a_page_names_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:flows|tasks|models|sql|data_contracts|tests|benchmarks|docs)/[\w/.-]*)", text))
     assert not [name for name in named if not (ROOT / name).exists() and name != f"models/{ADDED}.py"]
+
+
+PAPERS = [page for page in PAGES if page.parent.name == "papers"]
+TEST_NAMES = {
+    name
+    for file in (ROOT / "tests").rglob("test_*.py")
+    for name in re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+}
+
+
+def resolve(dotted: str) -> object:
+    """The object of a dotted name, such as `models.hpf.ascent.Prior`."""
+    names = dotted.split(".") if dotted.startswith("benchmarks.") else ["oneclass", *dotted.split(".")]
+    for end in range(len(names), 0, -1):
+        try:
+            found = importlib.import_module(".".join(names[:end]))
+        except ModuleNotFoundError:
+            continue
+        return functools.reduce(getattr, names[end:], found)
+    raise ModuleNotFoundError(dotted)
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=lambda page: page.stem)
+def test_everything_that_a_papers_page_names_exists(page):
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:models|tasks|benchmarks)\.[\w.]+)`", text))
+    tests = set(re.findall(r"`(test_\w+)`", text))
+    assert min(len(named), len(tests)) >= 5 and tests <= TEST_NAMES
+    for dotted in sorted(named):
+        resolve(dotted)
 
 
 def test_the_readme_and_the_docs_are_short():
