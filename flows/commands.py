@@ -284,18 +284,14 @@ def _explain(given: ExplainParameters) -> str:
 
 
 def _cite(given: CiteParameters) -> str:
-    """The table of a run for a paper, with all that a reader needs to judge it and make it again.
-
-    One folder: the table in Markdown, LaTeX and CSV, all metrics and paired comparisons, settings, search spaces and
-    times of every row, digests of files and splits, a checklist, and the script that makes the table again.
-    """
+    """A folder for a paper: a run's table and metrics, all they were made of, and the script that makes them again."""
     from oneclass.tasks import datasets
     from oneclass.tasks.citation.folder import write_citation
     from oneclass.tasks.stores import home
 
     root = home.resolve_root(given.home)
-    dataset = datasets.load_dataset(given.dataset, root)
-    folder = write_citation(home.Home(root, dataset.name), given.run, Path(given.out) if given.out else None)
+    of_data_set = home.Home(root, datasets.load_dataset(given.dataset, root).name)
+    folder = write_citation(of_data_set, given.run, Path(given.out) if given.out else None)
     checklist = (folder / "checklist.md").read_text(encoding="utf-8")
     return f"{checklist}\nFolder: {folder}\nMake the table again: sh {folder / 'reprint.sh'}"
 

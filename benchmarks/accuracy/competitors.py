@@ -180,7 +180,7 @@ def rectools_pure_svd(train: csr_matrix, threads: int, seed: int, **settings: An
 
 
 def lenskit_scorer(model: Any, train: csr_matrix) -> Scorer:
-    """Train a LensKit component; its answers are asked for a history at a time."""
+    """Train a LensKit component, which scores one history at a time."""
     import pandas as pd
     from lenskit.data import ItemList, RecQuery, from_interactions_df
 
