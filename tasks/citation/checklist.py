@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oneclass.models.registry import MODELS
-from oneclass.tasks.citation.environment import read_energy_counter
 from oneclass.tasks.citation.record import RunRecord
 from oneclass.tasks.citation.rerun import find_obstacle
 from oneclass.tasks.leaderboard import FOLDS_NOTE
+from oneclass.tasks.stores.resources import format_size
 
 SIMPLE_MODELS = ("popularity", "item_knn", "rp3beta")
 
@@ -111,11 +111,16 @@ def _check_environment(record: RunRecord, code_version: str) -> Iterator[Item]:
     yield Item("environment", "Is the code that ran identified?", clean, record.code_version)
     yield Item("environment", "Is it the code that wrote this folder?", same, versions)
     yield Item("environment", "Are all packages pinned?", True, "environment.lock")
-    hardware = "the run did not record it; run.json has that of the machine that wrote this folder"
-    yield Item("environment", "Is the hardware of the run stated?", False, hardware)
+    machine = record.machine or {}
+    hardware = "run.json, machine: {processor}, {used_cores} of {cores} cores, {memory}, {system}, Python {python}"
+    stated = hardware.format(memory=format_size(machine["memory_bytes"]), **machine) if machine else ""
+    yield Item(
+        "environment", "Is the hardware of the run stated?", bool(machine), stated or "run.json, machine is null"
+    )
     yield Item("environment", "Are times and memory stated?", not record.fits.is_empty(), "rows.json, for each fit")
-    readable = "readable" if read_energy_counter() is not None else "not readable"
-    yield Item("environment", "Is the energy stated?", False, f"the run did not measure it; RAPL is {readable} here")
+    joules = machine.get("energy_joules")
+    energy = "is null: RAPL was not readable" if joules is None else f"= {joules:.0f}, by RAPL"
+    yield Item("environment", "Is the energy stated?", joules is not None, f"run.json, machine.energy_joules {energy}")
     obstacle = find_obstacle(record)
     yield Item("environment", "Does one command make the table again?", obstacle is None, obstacle or "sh reprint.sh")
 

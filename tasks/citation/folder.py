@@ -1,13 +1,13 @@
 """Write the folder that a paper cites a run by."""
 
 import json
-from importlib.metadata import version
+import platform
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
 from oneclass.models.registry import MODELS
 from oneclass.tasks.citation.checklist import build_checklist, format_checklist
-from oneclass.tasks.citation.environment import describe_hardware, format_lock
 from oneclass.tasks.citation.record import RunRecord, load_run, load_split_hashes
 from oneclass.tasks.citation.rerun import format_script, format_settings
 from oneclass.tasks.citation.tables import format_csv, format_latex
@@ -57,7 +57,7 @@ def _format_files(home: Home, record: RunRecord) -> dict[str, str]:
         "run.json": _format_json(_describe_run(record, split_hashes)),
         "rows.json": _format_json([_describe_row(home, record, model) for model in record.models]),
         "checklist.md": format_checklist(checklist),
-        "environment.lock": format_lock(),
+        "environment.lock": _format_lock(),
         "CITATION.cff": _format_cff(record),
         "reprint.sh": format_script(record, has_own_file=own_file.is_file()),
     }
@@ -84,7 +84,8 @@ def _describe_run(record: RunRecord, split_hashes: dict[str, dict[str, str]]) ->
         "seed": record.settings["seed"],
         "code_version": record.code_version,
         "limits": record.settings.get("limits"),
-        "hardware_of_this_folder": describe_hardware(),
+        "machine": record.machine,  # with the energy that it drew in the run
+        "fit_cpu_seconds": record.fit_cpu_seconds,
     }
 
 
@@ -104,6 +105,12 @@ def _load_effective(home: Home, model: str, digest: str) -> dict[str, Any] | Non
     """Load the settings of a fit with those that were derived from its data; None if it is no longer stored."""
     file = fits.fit_folder(home, model, digest) / "settings.json"
     return json.loads(file.read_text(encoding="utf-8"))["resolved"] if file.is_file() else None
+
+
+def _format_lock() -> str:
+    """Return a requirements file that pins every installed package, oneclass itself aside."""
+    pins = {f"{of.metadata['Name']}=={of.version}" for of in distributions() if of.metadata["Name"] != "oneclass"}
+    return "\n".join([f"# Python {platform.python_version()}", *sorted(pins, key=str.lower), ""])
 
 
 def _format_cff(record: RunRecord) -> str:

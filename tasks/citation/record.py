@@ -24,7 +24,9 @@ class RunRecord:
         settings: all settings that decide the run's numbers, from `operations.runs`.
         leaderboard: the rows of the table, with the marks of corrected tests.
         metrics, comparisons: all metrics and paired comparisons.
-        fits: `protocol` (a fold by its name), `model`, `digest`, `seconds`, `peak_bytes`.
+        machine: the row of `operations.run_machines`, with `energy_joules`; None if an earlier version ran.
+        fits: `protocol` (a fold by its name), `model`, `digest`, `seconds`, `peak_bytes` and `cpu_seconds`, which is
+            null for a fit by several processes or one that is no longer stored.
         model_settings: the rows of `operations.model_settings`, settings decoded, by model.
         splits: digest of the matrices by protocol or fold.
         files: `path`, `sha256`, `bytes`, `events` of each log file that the warehouse had when the run ended.
@@ -34,6 +36,7 @@ class RunRecord:
     run_id: str
     dataset: Dataset
     code_version: str
+    machine: dict[str, Any] | None
     settings: dict[str, Any]
     leaderboard: list[LeaderboardRow]
     metrics: pl.DataFrame
@@ -54,6 +57,12 @@ class RunRecord:
     def protocols(self) -> list[str]:
         """The protocols of the table."""
         return list(dict.fromkeys(row.protocol for row in self.leaderboard))
+
+    @property
+    def fit_cpu_seconds(self) -> float | None:
+        """The processor time of all fits; None if that of one is unknown."""
+        known = self.fits.drop_nulls("cpu_seconds")
+        return float(known["cpu_seconds"].sum()) if known.height == self.fits.height else None
 
     def effective_settings(self, model: str) -> dict[str, Any]:
         """Return the settings that every fit of a model was given: the searched ones, else those of the run."""
@@ -97,11 +106,12 @@ def load_run(home: Home, dataset: Dataset, run_id: str | None) -> RunRecord:
             run,
             dataset,
             code_version,
+            _load_machine(connection, run),
             json.loads(settings),
             load_leaderboard(connection, run),
             _load_metrics(connection, run),
             _load_comparisons(connection, run),
-            fitted,
+            _add_cpu_seconds(home, fitted),
             _load_model_settings(connection, run),
             _load_splits(home, fitted),
             _load_files(connection, ended_at),
@@ -114,6 +124,18 @@ def load_split_hashes(home: Home, digest: str) -> dict[str, str]:
     if not matrices.has_split(home, digest):
         return {}
     return checksums.load_file_hashes(home.matrices / digest, matrices.RECORD_FILE)
+
+
+def _load_machine(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
+    # one row at most
+    text = "select * exclude (run_id) from operations.run_machines where run_id = $run_id"
+    rows = warehouse.query(connection, text, run_id=run_id).to_dicts()
+    return rows[0] if rows else None
+
+
+def _add_cpu_seconds(home: Home, fitted: pl.DataFrame) -> pl.DataFrame:
+    seconds = [fits.load_cpu_seconds(home, *fit) for fit in fitted.select("model", "digest").iter_rows()]
+    return fitted.with_columns(cpu_seconds=pl.Series(seconds, dtype=pl.Float64))
 
 
 def _load_metrics(connection: duckdb.DuckDBPyConnection, run_id: str) -> pl.DataFrame:

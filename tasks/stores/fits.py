@@ -46,6 +46,8 @@ class Fit:
         seconds: wall time of the fit.
         peak_bytes: the process's peak resident memory during it.
         saved_bytes: size of the saved form.
+        cpu_seconds: processor time of the fit, all threads together; None if other processes fitted its blocks, or if
+            an earlier version stored it.
     """
 
     model: str
@@ -55,6 +57,7 @@ class Fit:
     seconds: float
     peak_bytes: int
     saved_bytes: int
+    cpu_seconds: float | None = None
 
 
 def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: int) -> str:
@@ -104,20 +107,35 @@ def load_saved_bytes(home: Home, model: str, digest: str) -> int:
     return fit.saved_bytes if fit else 0
 
 
+def load_cpu_seconds(home: Home, model: str, digest: str) -> float | None:
+    """Return the processor time of a saved fit, from its record only; None if it is unknown, absent or damaged."""
+    fit = _load_record(home, model, digest)
+    return fit.cpu_seconds if fit else None
+
+
 def store_fit(
-    home: Home, estimator: Model, digest: str, *, key: str, matrices: str, seconds: float, peak_bytes: int
+    home: Home,
+    estimator: Model,
+    digest: str,
+    *,
+    key: str,
+    matrices: str,
+    seconds: float,
+    peak_bytes: int,
+    cpu_seconds: float | None = None,
 ) -> Fit:
     """Write a fitted model atomically, replacing a damaged one.
 
     Args:
-        digest, key, matrices, seconds, peak_bytes: as in `Fit`.
+        digest, key, matrices, seconds, peak_bytes, cpu_seconds: as in `Fit`.
     """
     folder = fit_folder(home, estimator.name, digest)
     partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
     durable.make_folder(partial)
     try:
         estimator.save(partial)
-        fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, _folder_bytes(partial))
+        size = _folder_bytes(partial)
+        fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, size, cpu_seconds)
         checksums.write_manifest(
             partial, RECORD_FILE, {name: value for name, value in asdict(fit).items() if name not in UNSTORED_FIELDS}
         )

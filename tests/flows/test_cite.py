@@ -21,6 +21,7 @@ from oneclass.tasks.citation.rerun import format_settings, list_arguments
 from oneclass.tasks.citation.tables import format_csv, format_latex
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.leaderboard import LeaderboardRow
+from oneclass.tasks.stores import checksums, fits
 from oneclass.tasks.stores.home import Home
 from tests.flows.conftest import ML
 
@@ -83,6 +84,41 @@ def test_a_blend_that_the_run_weighed_is_weighed_again(first):
     assert "blend" in list_arguments(blended)[5] and "blend" not in tomllib.loads(format_settings(blended))
     chosen["blend"]["origin"] = "given"
     assert tomllib.loads(format_settings(blended))["blend"] == chosen["blend"]["settings"]
+
+
+def test_the_machine_and_the_times_are_those_of_the_run(first, cited):
+    warehouse_file = str(first[0] / "ml-latest-small" / "warehouse.duckdb")
+    with duckdb.connect(warehouse_file, read_only=True) as connection:
+        [(processor, memory)] = connection.execute(
+            "select processor, memory_bytes from operations.run_machines"
+        ).fetchall()
+    described = json.loads((cited / "run.json").read_text())
+    assert described["machine"]["processor"] == processor and described["machine"]["memory_bytes"] == memory
+    assert described["machine"]["used_cores"] == 2
+    of_fits = [fit["cpu_seconds"] for row in json.loads((cited / "rows.json").read_text()) for fit in row["fits"]]
+    assert min(of_fits) > 0 and described["fit_cpu_seconds"] == pytest.approx(sum(of_fits))
+
+
+def test_a_run_of_an_earlier_version_has_no_machine(after_first, tmp_path):
+    with duckdb.connect(str(after_first / "ml-latest-small" / "warehouse.duckdb")) as connection:
+        connection.execute("delete from operations.run_machines")
+    for folder in (after_first / "ml-latest-small" / "models").glob("popularity/*"):
+        facts = checksums.load_facts(folder, fits.RECORD_FILE)
+        del facts["cpu_seconds"]
+        checksums.write_manifest(folder, fits.RECORD_FILE, facts)
+    cite(after_first, "--out", str(tmp_path / "table"))
+    described = json.loads((tmp_path / "table" / "run.json").read_text())
+    assert described["machine"] is None and described["fit_cpu_seconds"] is None
+    assert answers(tmp_path / "table")["Is the hardware of the run stated?"] == ("no", "run.json, machine is null")
+
+
+@pytest.mark.parametrize(("joules", "answer"), [(None, "no"), (12.5, "yes")])
+def test_energy_is_stated_if_the_run_measured_it(after_first, tmp_path, joules, answer):
+    with duckdb.connect(str(after_first / "ml-latest-small" / "warehouse.duckdb")) as connection:
+        connection.execute("update operations.run_machines set energy_joules = ?", [joules])
+    cite(after_first, "--out", str(tmp_path / "table"))
+    assert json.loads((tmp_path / "table" / "run.json").read_text())["machine"]["energy_joules"] == joules
+    assert answers(tmp_path / "table")["Is the energy stated?"][0] == answer
 
 
 def answers(folder):
