@@ -15,7 +15,9 @@ from typing import Any
 import polars as pl
 
 from oneclass.interactions import Interactions, attribute_kinds
+from oneclass.list_heads import HeadsOfLists, check_attributes
 from oneclass.models.base import Model
+from oneclass.models.evaluation.list_metrics import find_list_metric
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import SearchSpace
 from oneclass.strata import check_strata, evaluate_strata
@@ -115,6 +117,8 @@ def evaluate(
     chosen, table = name_metrics(metrics or (), protocol), _read_interactions(interactions)
     if strata is not None:
         check_strata(strata, table, chosen)
+    of_lists = [found for name in chosen if (found := find_list_metric(name))]
+    check_attributes(of_lists, table.items)
     with _split_log(named, table, protocol, folds, seed, threads, split_settings) as (home, digests):
         in_order = list_splits(protocol, digests)
         failed: dict[str, str] = {}
@@ -125,13 +129,16 @@ def evaluate(
         found = evaluate_stage.evaluate(home, RUN, protocol, digest, first, further=further)
         values, pairs, ids = _load_tables(home, table)
         of_tables = set(values["metric"])
-        candidates = {name: compile_metric(metric, ids) for name, metric in chosen.items() if name not in of_tables}
+        of_lists = [metric for metric in of_lists if metric.name not in of_tables]
+        others = {name: chosen[name] for name in chosen if name not in of_tables and not find_list_metric(name)}
+        candidates = {name: compile_metric(metric, ids) for name, metric in others.items()}
         if missing := [name for name, metric in candidates.items() if metric is None]:
             known = ", ".join(sorted(of_tables))
             raise ValueError(f"metrics {', '.join(missing)}: not of this protocol, whose tables have {known}")
         added, by_stratum = {name: metric for name, metric in candidates.items() if metric is not None}, None
-        if added or strata is not None:
-            lists = collect_ranks(home, splits, values["model"].unique(maintain_order=True).to_list())
+        if added or of_lists or strata is not None:
+            heads = HeadsOfLists(of_lists, home, [digest for digest, _ in splits], table.items, ids.items)
+            lists = collect_ranks(home, splits, values["model"].unique(maintain_order=True).to_list(), heads)
             values, pairs = evaluate_lists(lists, added, values, pairs)
             if strata is not None:
                 by_stratum = evaluate_strata(lists, chosen, strata, table, ids, home=home, splits=splits)

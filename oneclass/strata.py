@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from oneclass.interactions import Interactions, attribute_kinds
+from oneclass.list_heads import list_texts
 from oneclass.models.evaluation.definitions import USER_METRICS
 from oneclass.models.evaluation.metrics import mean_and_error
 from oneclass.models.evaluation.metrics_at_k import find_metric, select_targets
@@ -87,7 +88,7 @@ def evaluate_strata(
     computed = {name: found for name, metric in names.items() if (found := compile_metric(metric, ids)) is not None}
     of_items = _cut_thirds(_count_item_likes(home, splits, len(ids.items))) if strata == "popularity" else []
     rows = []
-    for model, score, targets in lists:
+    for model, score, targets, _ in lists:
         counts = np.diff(targets.ranks.indptr)
         for stratum in of_items or _divide_users(strata, targets, table, ids):
             chosen = stratum.members[targets.items] if of_items else np.repeat(stratum.members, counts)
@@ -150,14 +151,8 @@ def _divide_by_attribute(column: str, users: Sequence[Any], table: pl.DataFrame 
         numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
         found, is_missing = _cut_thirds(numbers), np.isnan(numbers)
     else:
-        texts = [_list_texts(value) for value in values]
+        texts = [list_texts(value) for value in values]
         names = sorted({text for row in texts for text in row})
         found = [Stratum(name, None, None, np.array([name in row for row in texts])) for name in names]
         is_missing = np.array([not row for row in texts])
     return [*found, Stratum(None, None, None, is_missing)]
-
-
-def _list_texts(value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [text for text in value if text is not None]
-    return [] if value is None else [str(value)]

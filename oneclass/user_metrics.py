@@ -1,4 +1,4 @@
-"""Metrics of users that a run's tables lack, at any k or as functions, from the ranks that the tables are made of."""
+"""Metrics that a run's tables lack, at any k or as functions, from the rankings that the tables are made of."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from oneclass.list_heads import HeadsOfLists
 from oneclass.models.evaluation.definitions import (
     LIST_METRICS,
+    LIST_METRICS_AT_K,
     METRICS_AT_K,
     NEW_ITEM_METRICS,
     SEEN_ITEM_METRICS,
     USER_METRICS,
 )
+from oneclass.models.evaluation.list_metrics import ListFigures, find_list_metric
 from oneclass.models.evaluation.metrics import mean_and_error
 from oneclass.models.evaluation.metrics_at_k import WITHOUT_K, find_metric
 from oneclass.tasks.evaluate.jobs import clear_caches, collect_test_ranks
@@ -53,11 +56,12 @@ class IdsByIndex(NamedTuple):
 
 
 class ListRanks(NamedTuple):
-    """The ranks of the targets of all test users by one score of one model."""
+    """The ranks of the targets of all test users by one score of one model, and metrics of the heads of the lists."""
 
     model: str
     score: str
     targets: RankedTargets
+    lists: ListFigures
 
 
 def name_metrics(metrics: Sequence[str | OwnMetric] | str | OwnMetric, protocol: str) -> dict[str, str | OwnMetric]:
@@ -92,10 +96,12 @@ def _list_table_metrics(protocol: str) -> list[str]:
 
 def _refuse_unknown(names: Sequence[str], protocol: str) -> None:
     of_tables = _list_table_metrics(protocol)
-    if unknown := [name for name in names if name not in of_tables and find_metric(name) is None]:
-        at_k = [name for name in METRICS_AT_K if name.endswith("@k")]
+    if unknown := [
+        name for name in names if name not in of_tables and not (find_metric(name) or find_list_metric(name))
+    ]:
+        at_k = [name for name in [*METRICS_AT_K, *LIST_METRICS_AT_K] if name.endswith("@k")]
         others = dict.fromkeys(name for name in [*WITHOUT_K, *of_tables] if "@" not in name)
-        fixed = [name for name in of_tables if "@" in name and find_metric(name) is None]
+        fixed = [name for name in of_tables if "@" in name and not (find_metric(name) or find_list_metric(name))]
         raise ValueError(
             f"metrics {', '.join(unknown)}: unknown. There are {', '.join(at_k)} with any whole number k from 1, "
             f"{', '.join([*others, *fixed])}, and functions of your own"
@@ -139,20 +145,24 @@ def _compute_own_metric(metric: OwnMetric, targets: RankedTargets, ids: IdsByInd
     return values
 
 
-def collect_ranks(home: Home, splits: Sequence[FittedSplit], models: Sequence[str]) -> list[ListRanks]:
+def collect_ranks(
+    home: Home, splits: Sequence[FittedSplit], models: Sequence[str], heads: HeadsOfLists
+) -> list[ListRanks]:
     """Rank the targets of the test users of a protocol's splits by every score of the models, in their order.
 
     Args:
         splits: the digests of the splits, those without a test part among them, and of the fits by model.
+        heads: computes metrics of the heads of the rankings.
     """
     tested = [(digest, fits) for digest, fits in splits if "test" in matrices.load_split(home, digest).parts]
     found = []
     for model in models:
         by_score: dict[str, list[RankedTargets]] = {}
         for digest, fits in tested:
-            for score, ranked in collect_test_ranks(home, digest, model, fits[model]).items():
+            for score, ranked in collect_test_ranks(home, digest, model, fits[model], heads.length).items():
                 by_score.setdefault(score, []).append(ranked)
-        found += [ListRanks(model, score, RankedTargets.concatenate(of)) for score, of in by_score.items()]
+        for score, of in by_score.items():
+            found.append(ListRanks(model, score, RankedTargets.concatenate(of), heads.compute(of)))
     clear_caches()
     return found
 
@@ -162,9 +172,10 @@ def evaluate_lists(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Add the rows of metrics to the tables of an evaluation, `Evaluation.metrics` and `Evaluation.comparisons`."""
     ranked = []
-    for model, score, targets in lists:
+    for model, score, targets, of_lists in lists:
         of_users = {name: metric(targets) for name, metric in metrics.items()}
         means = {name: mean_and_error(of) for name, of in of_users.items() if not np.isnan(of).all()}
+        of_users, means = of_users | of_lists.of_users, means | of_lists.means
         ranked.append(RankedList(model, score, of_users, means, {}, [], []))
     rows = [
         (one.model, one.score, metric, mean.value, mean.standard_error, mean.users)

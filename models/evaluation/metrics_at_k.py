@@ -43,13 +43,13 @@ def find_metric(name: str) -> UserMetric | None:
 
 
 def concatenate_ranks(blocks: Sequence[TargetRanks]) -> TargetRanks:
-    """Join the ranks of blocks of users, in their order, without the heads of their rankings."""
+    """Join the ranks of blocks of users, in their order."""
     counts = np.concatenate([np.diff(block.indptr) for block in blocks])
     joined = {
         name: np.concatenate([getattr(block, name) for block in blocks])
-        for name in ("worse", "tied", "position", "candidates")
+        for name in ("worse", "tied", "position", "candidates", "first")
     }
-    return TargetRanks(np.append(0, np.cumsum(counts)), **joined, first=np.empty((len(counts), 0), np.int32))
+    return TargetRanks(np.append(0, np.cumsum(counts)), **joined)
 
 
 def select_targets(ranks: TargetRanks, chosen: np.ndarray) -> tuple[np.ndarray, TargetRanks]:

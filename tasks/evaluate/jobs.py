@@ -102,8 +102,13 @@ def _batch_size(kind: type[Model], split: SplitMatrices) -> tuple[int, int]:
     return at_once, at_once * max(1, USERS_PER_BATCH // at_once)
 
 
-def collect_test_ranks(home: Home, matrices_digest: str, name: str, digest: str) -> dict[str, RankedTargets]:
+def collect_test_ranks(
+    home: Home, matrices_digest: str, name: str, digest: str, n: int = 0
+) -> dict[str, RankedTargets]:
     """Rank the targets of a split's test users by every score of a stored model, in the batches of the evaluation.
+
+    Args:
+        n: of each user's best items, in `ranks.first`, as columns of the split.
 
     Returns:
         by score, with `items` as curated `item_index`; empty if no user has a target.
@@ -117,7 +122,7 @@ def collect_test_ranks(home: Home, matrices_digest: str, name: str, digest: str)
     with memory_errors.guard_model_memory(f"evaluate: {name}"):
         model = fits.load_fit(home, name, digest)
         for first in range(0, len(split.parts["test"].users), step):
-            for score, found in collect_target_ranks(model, split.users_of("test", first, first + step)).items():
+            for score, found in collect_target_ranks(model, split.users_of("test", first, first + step), n).items():
                 batches.setdefault(score, []).append(found._replace(items=split.items[found.items]))
     return {score: RankedTargets.concatenate(of_score) for score, of_score in batches.items()}
 

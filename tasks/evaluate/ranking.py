@@ -98,8 +98,11 @@ class RankedTargets(NamedTuple):
         return cls(users, lengths, items, concatenate_ranks([block.ranks for block in blocks]))
 
 
-def collect_target_ranks(model: Model, part: Part) -> dict[str, RankedTargets]:
+def collect_target_ranks(model: Model, part: Part, n: int = 0) -> dict[str, RankedTargets]:
     """Rank the users' targets by every score of a model and return the ranks, where others return their metrics.
+
+    Args:
+        n: of the best items, in `ranks.first`.
 
     Returns:
         by score; empty if no user has a target.
@@ -110,18 +113,18 @@ def collect_target_ranks(model: Model, part: Part) -> dict[str, RankedTargets]:
     blocks: dict[str, list[RankedTargets]] = {}
     for block in _iterate_blocks(model, part, on_progress=False):
         for score, scores in model.iterate_scores(block.histories, users=block.rows):
-            blocks.setdefault(score, []).append(_collect_block(model, score, scores, block))
+            blocks.setdefault(score, []).append(_collect_block(model, score, scores, block, n))
     return {score: RankedTargets.concatenate(of_score) for score, of_score in blocks.items()}
 
 
-def _collect_block(model: Model, score: str, scores: np.ndarray, block: Part) -> RankedTargets:
+def _collect_block(model: Model, score: str, scores: np.ndarray, block: Part, n: int) -> RankedTargets:
     rows, items = np.arange(len(scores)), block.targets.indices
     try:
         with kernel_threads(model.threads):
             if block.new_items is None:
-                ranks = rank_targets(scores, block.excluded, block.targets)
+                ranks = rank_targets(scores, block.excluded, block.targets, n)
             else:
-                rows, ranks = rank_known_items(scores, block.excluded, block.targets, block.new_items, 0)
+                rows, ranks = rank_known_items(scores, block.excluded, block.targets, block.new_items, n)
                 items = items[~np.isin(items, block.new_items)]
     except CannotRank as error:
         raise _explain(model, score, block.users[error.row], error) from error

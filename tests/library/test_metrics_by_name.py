@@ -134,7 +134,41 @@ def test_wrong_functions_are_refused():
 
 
 def test_unknown_names_are_refused_before_a_fit_with_what_there_is():
-    for name in ("sharpness@7", "recall", "ndcg@0", "coverage@7"):
-        known = rf"metrics {name}: unknown\. There are precision@k, recall@k, .*, auc, .*, coverage@20"
+    for name in ("sharpness@7", "recall", "ndcg@0", "calibration@7"):
+        known = rf"metrics {name}: unknown\. There are precision@k, recall@k, .*, coverage@k, .*, auc, "
         with pytest.raises(ValueError, match=known):
             evaluate(Popularity(), LIKES, metrics=["ndcg@10", name], protocol="leave_one_out")
+
+
+KINDS = pl.DataFrame({"item_id": range(100, 170), "side": ["a"] * 30 + ["b"] * 10 + ["c"] * 30, "price": range(70)})
+
+
+@pytest.mark.parametrize("options", [{"protocol": "leave_one_out"}, {"folds": 2}], ids=["one split", "folds"])
+def test_metrics_of_lists_are_those_of_the_tables_at_any_k(options):
+    fixed = ["coverage@20", "novelty@20", "popularity_percentile@20", "popularity_lift@20", "gini@20"]
+    names = [*fixed, *(name.upper() for name in fixed), "coverage@5"]
+    found = evaluate(MODELS, LIKES, metrics=names, threads=2, **options)
+    assert found.metrics["metric"].to_list() == names * 2
+    for model in MODELS:
+        rows = found.metrics.filter(model=model).drop("model", "metric").rows()
+        assert rows[:5] == rows[5:10] and rows[10][1] < rows[0][1]
+    assert found.comparisons["metric"].to_list() == ["NOVELTY@20", "POPULARITY_PERCENTILE@20"]
+
+
+def test_metrics_of_lists_are_of_the_items_that_the_model_recommends():
+    """Popularity shows its own list: nothing of it surprises, and every list of a few items is nearly the same."""
+    names = ["serendipity@10", "coverage@10", "intra_list_similarity@10", "calibration[side]@10"]
+    found = evaluate(MODELS, Interactions(LIKES, items=KINDS), metrics=names, protocol="leave_one_out", threads=2)
+    strong, popular = (found.metrics.filter(model=model)["value"].to_list() for model in MODELS)
+    assert popular[0] == 0 < strong[0] and popular[1] < strong[1]
+    assert 0 < strong[2] < 1 and strong[3] < popular[3]  # users take one of two sides, or both kinds of one
+    assert set(found.comparisons["metric"]) == {names[0], names[2], names[3]}
+
+
+def test_calibration_needs_an_attribute_of_texts():
+    for name, items in {"genre": KINDS, "price": KINDS, "side": None}.items():
+        message = "take one of side" if items is not None else r"by Interactions\(items=\.\.\.\)"
+        with pytest.raises(
+            ValueError, match=rf"calibration\[{name}\]@3: the items have no attribute {name}; .*{message}"
+        ):
+            evaluate(Popularity(), Interactions(LIKES, items=items), metrics=[f"calibration[{name}]@3"])
