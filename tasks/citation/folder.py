@@ -6,6 +6,8 @@ from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from oneclass.models.registry import MODELS
 from oneclass.tasks.citation.checklist import build_checklist, format_checklist
 from oneclass.tasks.citation.record import RunRecord, load_run, load_split_hashes
@@ -53,6 +55,7 @@ def _format_files(home: Home, record: RunRecord) -> dict[str, str]:
         "table.csv": format_csv(record.leaderboard),
         "metrics.csv": record.metrics.write_csv(),
         "comparisons.csv": record.comparisons.write_csv(),
+        "trials.csv": _list_trials(record).write_csv(),
         "run.toml": format_settings(record),
         "run.json": _format_json(_describe_run(record, split_hashes)),
         "rows.json": _format_json([_describe_row(home, record, model) for model in record.models]),
@@ -99,6 +102,12 @@ def _describe_row(home: Home, record: RunRecord, model: str) -> dict[str, Any]:
         "search": record.describe_search(model),
         "fits": [fit | {"effective": _load_effective(home, model, fit["digest"])} for fit in of_model],
     }
+
+
+def _list_trials(record: RunRecord) -> pl.DataFrame:
+    """List a row per trial of the table's models: where it was made, what it found, and its settings as JSON."""
+    of_table = record.trials.filter(pl.col("model").is_in(record.models))
+    return of_table.select("model", pl.exclude("model", "settings"), "settings")
 
 
 def _load_effective(home: Home, model: str, digest: str) -> dict[str, Any] | None:

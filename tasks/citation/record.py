@@ -28,6 +28,8 @@ class RunRecord:
         fits: `protocol` (a fold by its name), `model`, `digest`, `seconds`, `peak_bytes` and `cpu_seconds`, which is
             null for a fit by several processes or one that is no longer stored.
         model_settings: the rows of `operations.model_settings`, settings decoded, by model.
+        trials: the rows of `operations.search_trials` of the searches, of this run or an earlier one, by which the
+            settings of its models were chosen.
         splits: digest of the matrices by protocol or fold.
         files: `path`, `sha256`, `bytes`, `events` of each log file that the warehouse had when the run ended.
         interactions: users, items and edges of the curated table; empty if a later run has replaced it.
@@ -43,6 +45,7 @@ class RunRecord:
     comparisons: pl.DataFrame
     fits: pl.DataFrame
     model_settings: dict[str, dict[str, Any]]
+    trials: pl.DataFrame
     splits: dict[str, str]
     files: pl.DataFrame
     interactions: dict[str, int]
@@ -113,6 +116,7 @@ def load_run(home: Home, dataset: Dataset, run_id: str | None) -> RunRecord:
             _load_comparisons(connection, run),
             _add_cpu_seconds(home, fitted),
             _load_model_settings(connection, run),
+            warehouse.select(connection, "tune/trials", run_id=run),
             _load_splits(home, fitted),
             _load_files(connection, ended_at),
             _count_interactions(connection) if run == runs["run_id"][0] else {},

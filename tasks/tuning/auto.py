@@ -39,6 +39,7 @@ class ChosenSettings:
     Attributes:
         settings: the settings of every fit of the run.
         searched: the columns of a search; None without one.
+        trials: those of a search of this run, each with its number of training edges.
     """
 
     model: str
@@ -46,6 +47,7 @@ class ChosenSettings:
     reason: str
     settings: ModelSettings
     searched: dict[str, Any] | None = None
+    trials: tuple[tuple[TrialOutcome, int], ...] = ()
 
     @property
     def row(self) -> dict[str, Any]:
@@ -53,14 +55,27 @@ class ChosenSettings:
         origin = {"model": self.model, "origin": self.origin, "reason": self.reason}
         return {**origin, **(self.searched or {}), "settings": self.settings.model_dump_json()}
 
+    @property
+    def trial_rows(self) -> list[dict[str, Any]]:
+        """Rows of `operations.search_trials`, without the run."""
+        names = ("number", "state", "value", "standard_error", "score", "seconds", "note")
+        return [
+            {"model": self.model, "edges": edges, "settings": json.dumps(outcome.settings)}
+            | {name: getattr(outcome, name) for name in names}
+            for outcome, edges in self.trials
+        ]
+
 
 def record_settings(home: Home, run_id: str, choices: Sequence[ChosenSettings]) -> None:
-    """Write the rows of these models for a run, under the contract of the stage `tune`."""
+    """Write the rows of these models for a run, with their trials, under the contract of the stage `tune`."""
     rows = pl.DataFrame([{"run_id": run_id, **choice.row} for choice in choices], infer_schema_length=None)
+    trials = [{"run_id": run_id, **row} for choice in choices for row in choice.trial_rows]
     with warehouse.run_stage(home, run_id, "tune") as connection:
         names = [choice.model for choice in choices]
-        connection.execute("delete from operations.model_settings where run_id = ? and model in ?", [run_id, names])
+        for table in ("operations.model_settings", "operations.search_trials"):
+            connection.execute(f"delete from {table} where run_id = ? and model in ?", [run_id, names])
         warehouse.insert(connection, "operations.model_settings", rows)
+        warehouse.insert(connection, "operations.search_trials", pl.DataFrame(trials, infer_schema_length=None))
 
 
 logger = logging.getLogger(__name__)
@@ -241,13 +256,16 @@ def _search_outcome(
     best: TrialOutcome | None,
     on_larger_sample: list[TrialOutcome],
 ) -> ChosenSettings:
-    if best is None:
-        return ChosenSettings(search.model, origin, f"every trial failed, the last: {outcomes[-1].note}", search.start)
-    first, reason = outcomes[0], "no trial improved on the initial settings"
     edges = [search.validation_data(log.home).train.nnz]
+    trials = tuple((outcome, edges[0]) for outcome in outcomes)
+    if best is None:
+        reason = f"every trial failed, the last: {outcomes[-1].note}"
+        return ChosenSettings(search.model, origin, reason, search.start, trials=trials)
+    first, reason = outcomes[0], "no trial improved on the initial settings"
     if confirmed := best_outcome(on_larger_sample):
         first, best = on_larger_sample[0], confirmed
         edges.append(_enlarge_search(search).validation_data(log.home).train.nnz)
+        trials += tuple((outcome, edges[1]) for outcome in on_larger_sample)
         reason = "no trial improved on the initial settings on the larger sample"
     settings = search.start.tried(best.values, log.train) if best.values else search.start
     if best.values:
@@ -278,7 +296,7 @@ def _search_outcome(
         **log.sizes,
         "key": _search_key(log, search),
     }
-    return ChosenSettings(search.model, "search", reason, settings, searched)
+    return ChosenSettings(search.model, "search", reason, settings, searched, trials)
 
 
 def _find_stored_settings(log: SearchData, search: Search) -> ChosenSettings | None:

@@ -23,7 +23,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.stores import checksums, fits
 from oneclass.tasks.stores.home import Home
-from tests.flows.conftest import ML
+from tests.flows.conftest import FAST, ML
 
 BEST = LeaderboardRow("leave_one_out", "a_b", "score", 9, {"mean_rank": (1 / 3, 0.1), "ndcg@100": (0.5, None)}, "best")
 LEVEL = LeaderboardRow(
@@ -41,6 +41,17 @@ def cited(first, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cited") / "table"
     cite(first[0], "--out", str(folder))
     return folder
+
+
+@pytest.fixture(scope="module")
+def searched(prefect_server, ratings, tmp_path_factory):
+    """The folder of a run that searched the settings of its models, and its home."""
+    home = tmp_path_factory.mktemp("searched")
+    models = ["--models", "popularity,item_knn,rp3beta,bpr_uniform", "--protocols", "leave_one_out"]
+    tuned = ["--set", "bpr_uniform.epochs=2", "train.tune=always"]
+    assert commands.main("backfill", [*FAST, "--home", str(home), "--source", str(ratings), *models, *tuned]) == 0
+    cite(home, "--out", str(home / "table"))
+    return home / "table", home
 
 
 def test_latex_marks_the_best_and_those_level_with_it():
@@ -73,6 +84,21 @@ def test_tables_are_those_of_the_warehouse(first, cited):
     assert {fit["digest"] for row in rows for fit in row["fits"]} <= {digest for (digest,) in fits}
     bpr = rows[2]
     assert bpr["settings"]["epochs"] == 2 and bpr["search"]["origin"] == "given" and "factors" in bpr["search"]["space"]
+
+
+def test_every_trial_of_a_search_is_listed(cited, searched):
+    trials = pl.read_csv(searched[0] / "trials.csv")
+    rows = {row["model"]: row for row in json.loads((searched[0] / "rows.json").read_text())}
+    run = json.loads((searched[0] / "run.json").read_text())["run"]
+    assert trials["model"].unique(maintain_order=True).to_list() == ["bpr_uniform", "item_knn", "rp3beta"]
+    for model, of_model in trials.group_by("model"):
+        search = rows[model[0]]["search"]
+        assert of_model["number"].to_list() == list(range(1, search["trials"] + 1))
+        best = of_model.filter(state="done").sort("value", descending=True, maintain_order=True).row(0, named=True)
+        assert (best["value"], best["standard_error"]) == (search["reached"], search["standard_error"])
+        assert {*of_model["run_id"]} == {run} and of_model["seconds"].sum() == pytest.approx(search["seconds"])
+        assert {*search["space"]} - {"epochs"} <= {*json.loads(best["settings"])}
+    assert pl.read_csv(cited / "trials.csv").is_empty()
 
 
 def test_a_blend_that_the_run_weighed_is_weighed_again(first):

@@ -138,6 +138,31 @@ def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, d
     assert row["reached"] > row["at_start"] and row["trials"] == auto.NUM_TRIALS
 
 
+def used_trials(home, run_id):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return warehouse.select(connection, "tune/trials", run_id=run_id)
+
+
+def test_the_trials_of_a_run_are_those_of_the_search_that_it_used(home, log, dial, monkeypatch):
+    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
+    digests = log(300)
+    _, row = settled(home, digests)
+    trials = used_trials(home, "run")
+    assert trials["number"].to_list() == list(range(1, auto.NUM_TRIALS + 3))
+    fitted = [(edges, settings.model_dump(mode="json")) for edges, settings in dial.fits]
+    assert list(zip(trials["edges"], map(json.loads, trials["settings"]), strict=True)) == fitted
+    assert trials["seconds"].sum() == pytest.approx(row["seconds"])
+    assert trials["value"][-2:].to_list() == [row["at_start"], row["reached"]]
+    assert trials["standard_error"][-1] == row["standard_error"] and set(trials["state"]) == {"done"}
+    assert settled(home, digests, "kept", day=DAY + timedelta(1))[1]["origin"] == "kept"
+    settled(home, digests, "anew", when="always", day=DAY)
+    settled(home, digests, "off", when="off")
+    assert used_trials(home, "kept").equals(trials)
+    assert used_trials(home, "run").equals(trials)
+    assert used_trials(home, "anew")["run_id"].unique().to_list() == ["anew"]
+    assert used_trials(home, "off").is_empty()
+
+
 @pytest.mark.parametrize("on_all", ["worse", "refused", "as good"])
 def test_what_a_sample_found_has_to_be_better_on_more_edges_too(home, log, dial, monkeypatch, on_all):
     class OfItsSize(dial):
