@@ -291,7 +291,8 @@ def _cite(given: CiteParameters) -> str:
 
     root = home.resolve_root(given.home)
     of_data_set = home.Home(root, datasets.load_dataset(given.dataset, root).name)
-    folder = write_citation(of_data_set, given.run, Path(given.out) if given.out else None)
+    out = Path(given.out) if given.out else None
+    folder = write_citation(of_data_set, given.run, out, [Path(file) for file in given.libraries])
     checklist = (folder / "checklist.md").read_text(encoding="utf-8")
     return f"{checklist}\nFolder: {folder}\nMake the table again: sh {folder / 'reprint.sh'}"
 

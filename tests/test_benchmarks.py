@@ -21,6 +21,7 @@ GROUPS = ("accuracy", "speed", "scale", "reliability")
 HELPERS = {
     "accuracy/competitors",
     "accuracy/paper_table",
+    "accuracy/split_logs",
     "reliability/fuzzing",
     "reliability/rule_oracle",
     "reliability/year",

@@ -2,6 +2,7 @@
 
     python -m benchmarks.accuracy.libraries --out FOLDER --log demo --log ml-1m=ratings.csv [--trials 10]
     python -m benchmarks.accuracy.libraries --out FOLDER --log lastfm=user_artists.dat --libraries implicit_als
+    python -m benchmarks.accuracy.libraries --out FOLDER --home HOME --run RUN --log ml-1m
 
 Run by an interpreter that also has the libraries, of which one that is missing is left out:
 
@@ -21,6 +22,9 @@ fitted on all training edges and valued by the protocol's metric on the validati
 scores, by its best. `blend` adds our tuned models as a run does, weighed on validation users; not under leave_one_out.
 The test part is read once, at the end.
 
+With `--home` the split is the one that a run stored, by default the latest of the data set, and only the libraries
+have rows: `oneclass cite --libraries FOLDER/NAME.json` adds them to the run's own table.
+
 FOLDER gets one file per log, with every row's space, settings, trials, processor seconds and the test users' values,
 and `table.md` and `table.tex`. A log that has its file there is not computed again, so that the command prints the
 table of an earlier call to the digit. The best row of a log is bold; underlined are those that a paired t-test over
@@ -32,12 +36,11 @@ import importlib.metadata
 import importlib.util
 import json
 import logging
-import platform
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -48,26 +51,25 @@ import optuna
 from optuna.distributions import BaseDistribution
 from scipy.sparse import csr_matrix
 
-from benchmarks.accuracy.bayesian_models import prepared
 from benchmarks.accuracy.competitors import LIBRARIES, library_fit
 from benchmarks.accuracy.paper_table import format_latex, format_markdown
-from oneclass.flows.parameters import BackfillParameters
-from oneclass.flows.settings import RunSettings, resolve_settings
+from benchmarks.accuracy.split_logs import PROTOCOLS_OF_TABLES, Problem, load_run_split, split_log
+from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.metrics import Mean
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
-from oneclass.tasks import datasets
 from oneclass.tasks.blend import choose_components
+from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.ranking import rank_targets_by_score
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.stores import fits, matrices
-from oneclass.tasks.stores.home import Home, resolve_root
-from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from oneclass.tasks.stores import fits
+from oneclass.tasks.stores.machine import describe_machine
+from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.train import train
 from oneclass.tasks.tuning.sampler import to_distribution
-from oneclass.tasks.tuning.search import ValidationData, load_validation
+from oneclass.tasks.tuning.search import ValidationData
 
 RUN = "benchmark"
-PROTOCOLS_OF_TABLES = ("strong_generalization", "leave_one_out")
 STARTUP = 4  # drawn at random before the sampler learns from them
 MODELS_OF_OURS = ["popularity", "item_knn", "sansa", "slim", "mrf_dense", "mrf_sparse", "wmf", "graph_filter"]
 BESIDE = [
@@ -79,36 +81,20 @@ FitFunction = Callable[[dict[str, Any]], Any]  # drawn values of the space, none
 
 
 @dataclass
-class Problem:
-    """A split log: what rows are tuned on, fitted on and tested on.
+class Found:
+    """The result of a search: the best drawn values, the best score by them, and what it took.
 
     Attributes:
-        digest: of the stored split.
-        validation: its edges to fit trials on, and the part that values them.
-        metrics: of the tables.
+        of_trials: of each trial its `number`, `state`, `value`, `standard_error`, `score`, processor `seconds`, drawn
+            `settings` and, if it failed, why (`note`).
     """
-
-    home: Home
-    protocol: str
-    digest: str
-    split: SplitMatrices
-    validation: ValidationData
-    metrics: tuple[str, ...]
-
-    @property
-    def test(self) -> Part:
-        return self.split.parts["test"]
-
-
-@dataclass
-class Found:
-    """The result of a search: the best drawn values, the best score by them, and what it took."""
 
     values: dict[str, Any]
     score: str
     value: float
     trials: int
     seconds: float
+    of_trials: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -117,15 +103,18 @@ class Row:
 
     Attributes:
         origin: `oneclass` or the library, with its version.
+        title: what the model is.
         score: the model's score that is best on validation users.
         validation: the protocol's metric there.
         trials: the number of trials made.
         search_seconds, fit_seconds: of processor time, all threads together.
-        of_users: by metric, the values of the test users.
+        of_trials: as in `Found`, with the settings of each trial's fit.
+        of_users: by metric, the values of the test users that have a target.
     """
 
     name: str
     origin: str
+    title: str
     space: dict[str, str]
     settings: dict[str, Any]
     score: str
@@ -133,14 +122,17 @@ class Row:
     trials: int
     search_seconds: float
     fit_seconds: float
+    of_trials: list[dict[str, Any]]
     of_users: dict[str, list[float]]
 
 
-def read_arguments() -> argparse.Namespace:
+def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--log", action="append", required=True, metavar="NAME[=FILE,...]", help="may be repeated")
+    parser.add_argument("--home", metavar="DIR", help="that of a run, with whose split libraries are fitted")
+    parser.add_argument("--run", metavar="RUN", help="of the home; by default the latest")
     parser.add_argument("--protocol", choices=PROTOCOLS_OF_TABLES, default=PROTOCOLS_OF_TABLES[0])
     parser.add_argument("--models", nargs="+", default=MODELS_OF_OURS, metavar="NAME", help="ours, also in the blend")
     parser.add_argument("--libraries", nargs="*", choices=LIBRARIES, default=BESIDE, metavar="NAME")
@@ -148,31 +140,17 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=600.0, help="of processor time for the search of a row")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
-    return parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.run and not options.home:
+        parser.error("--run needs --home")
+    return options
 
 
-def settle_run(options: argparse.Namespace, name: str, files: list[str], folder: str) -> RunSettings:
-    """The settings of a run on the log, at home in the folder, with one split of users."""
-    own = datasets.load_dataset(name, resolve_root(folder), with_logs=bool(files)).split
-    return resolve_settings(
-        BackfillParameters(
-            dataset=name,
-            home=folder,
-            source=files,
-            models=options.models,
-            seed=options.seed,
-            protocols=[options.protocol],
-            threads=options.threads,
-            settings={"split.scheme": "liang2018"} if "held_out_users" in own else {"split.min_validation_users": 0},
-        )
-    )
-
-
-def evaluate_best_score(model: Any, part: Part, metric: str) -> tuple[str, float]:
+def evaluate_best_score(model: Any, part: Part, metric: str) -> tuple[str, Mean]:
     """Return the score of a model that is best on a part, and its mean over users."""
     found = rank_targets_by_score(model, part, on_progress=False)
-    means = {name: float(ranks.of_users[metric].mean()) for name, ranks in found.items()}
-    score = max(means, key=lambda name: means[name])
+    means = {name: metrics.mean_and_error(ranks.of_users[metric]) for name, ranks in found.items()}
+    score = max(means, key=lambda name: means[name].value)
     return score, means[score]
 
 
@@ -183,21 +161,26 @@ def search_settings(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=options.seed, n_startup_trials=STARTUP)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    began, best, made = time.process_time(), Found({}, "", -np.inf, 0, 0), 0
-    while made < options.trials and (made == 0 or (space and time.process_time() - began < options.seconds)):
+    began, best = time.process_time(), Found({}, "", -np.inf, 0, 0)
+    made: list[dict[str, Any]] = []
+    while len(made) < options.trials and (not made or (space and time.process_time() - began < options.seconds)):
         trial = study.ask(dict(space)) if made else None
-        values = trial.params if trial else {}
+        values, started = trial.params if trial else {}, time.process_time()
+        ended = {"number": len(made) + 1, "state": "done", "settings": values, "note": ""}
         try:
-            score, value = evaluate_best_score(fit(values), validation.part, validation.metric)
+            score, mean = evaluate_best_score(fit(values), validation.part, validation.metric)
         except ValueError as error:  # such as settings that contradict each other
             print(f"  {values}: {error}", flush=True)
-            score, value = "", 0.0
-        made += 1
+            score, mean = "", Mean(0.0, None, 0)
+            ended |= {"state": "failed", "note": str(error)}
+        value = mean.value if ended["state"] == "done" else None
+        ended |= {"score": score, "value": value, "standard_error": mean.standard_error}
+        made.append(ended | {"seconds": round(time.process_time() - started, 3)})
         if trial:
-            study.tell(trial, value)
-        if value > best.value:
-            best = Found(values, score, value, 0, 0)
-    return replace(best, trials=made, seconds=time.process_time() - began)
+            study.tell(trial, mean.value)
+        if mean.value > best.value:
+            best = Found(values, score, mean.value, 0, 0)
+    return replace(best, trials=len(made), seconds=time.process_time() - began, of_trials=made)
 
 
 def tune_own(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
@@ -223,6 +206,8 @@ def tune_own(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
         digests[name] = keep(model=name, settings=chosen[name]).digest
         took = time.process_time() - began
         model = fits.load_fit(problem.home, name, digests[name])
+        for trial in found.of_trials:
+            trial["settings"] = settings_of(trial["settings"]).model_dump(mode="json")
         yield make_row(name, "oneclass", space, chosen[name].model_dump(mode="json"), found, model, took, problem)
     if problem.protocol != "strong_generalization":
         return
@@ -234,10 +219,10 @@ def tune_own(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
     if components is not None:
         digests["blend"] = keep(model="blend", settings=components).digest
         model = fits.load_fit(problem.home, "blend", digests["blend"])
-        score, value = evaluate_best_score(model, problem.validation.part, problem.validation.metric)
+        score, mean = evaluate_best_score(model, problem.validation.part, problem.validation.metric)
         took = time.process_time() - began
         weights = {component.model: component.weight for component in components.components}
-        yield make_row("blend", "oneclass", {}, weights, Found({}, score, value, 1, took), model, took, problem)
+        yield make_row("blend", "oneclass", {}, weights, Found({}, score, mean.value, 1, took), model, took, problem)
 
 
 def tune_libraries(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
@@ -256,6 +241,8 @@ def tune_libraries(options: argparse.Namespace, problem: Problem) -> Iterator[Ro
         began = time.process_time()
         model = fit(found.values, problem.split.train)
         took = time.process_time() - began
+        for trial in found.of_trials:
+            trial["settings"] = {**of.settings, **trial["settings"]}
         yield make_row(name, library, of.space, {**of.settings, **found.values}, found, model, took, problem)
 
 
@@ -271,9 +258,12 @@ def make_row(
 ) -> Row:
     """Evaluate a fit on the test users by the score that the search chose."""
     of_users = rank_targets_by_score(model, problem.test, on_progress=False)[found.score].of_users
+    names = PROTOCOLS[problem.protocol].main_metrics
+    described = MODELS[name] if library == "oneclass" else LIBRARIES[name].fit
     row = Row(
         name,
         f"{library} {importlib.metadata.version(library)}",
+        (described.__doc__ or name).splitlines()[0],
         {key: str(distribution) for key, distribution in space.items()},
         settings,
         found.score,
@@ -281,10 +271,11 @@ def make_row(
         found.trials,
         round(found.seconds, 1),
         round(fit_seconds, 2),
-        {metric: of_users[metric].tolist() for metric in problem.metrics},
+        found.of_trials,
+        {metric: of_users[metric].tolist() for metric in names if metric in of_users},
     )
     print(
-        f"{name}: validation {found.value:.4f}, test {np.mean(row.of_users[problem.metrics[0]]):.4f}, {found.trials} "
+        f"{name}: validation {found.value:.4f}, test {np.mean(row.of_users[names[0]]):.4f}, {found.trials} "
         f"trials in {found.seconds:.0f} s CPU, fit {fit_seconds:.1f} s",
         flush=True,
     )
@@ -294,29 +285,25 @@ def make_row(
 def compute_log(options: argparse.Namespace, name: str, files: list[str]) -> dict[str, Any]:
     """Return the rows of one log and what they were computed with."""
     with tempfile.TemporaryDirectory() as folder:
-        run = settle_run(options, name, files, folder)
-        split = prepared(run)[options.protocol]
-        digest = matrices.store_split(run.home, split)
-        validation = load_validation(run.home, options.protocol, digest, options.seed)
-        metrics_of = PROTOCOLS[options.protocol].main_metrics[:2]
-        problem = Problem(run.home, options.protocol, digest, split, validation, metrics_of)
-        size = {"training users": split.train.shape[0], "items": split.train.shape[1], "edges": split.train.nnz}
-        size["test users"] = problem.test.targets.shape[0]
-        print(f"\n{name}: {', '.join(f'{number:,} {what}' for what, number in size.items())}", flush=True)
-        rows = [*tune_own(options, problem), *tune_libraries(options, problem)]
+        problem = load_run_split(options, name) if options.home else split_log(options, name, files, folder)
+        print(f"\n{name}: {', '.join(f'{number:,} {what}' for what, number in problem.sizes.items())}", flush=True)
+        rows = [*([] if options.home else tune_own(options, problem)), *tune_libraries(options, problem)]
     keys = ("protocol", "trials", "seconds", "seed", "threads")
     return {
         "log": name,
-        **size,
-        "split": digest,
+        **problem.sizes,
+        "split": problem.digest,
+        "run": problem.run_id,
         **{key: getattr(options, key) for key in keys},
-        "machine": f"{platform.processor() or platform.machine()}, Python {platform.python_version()}",
+        "metric": problem.validation.metric,
+        "trial_edges": problem.validation.train.nnz,
+        "machine": describe_machine(options.threads),
         "rows": [asdict(row) for row in rows],
     }
 
 
-def main() -> None:
-    options = read_arguments()
+def main(arguments: list[str] | None = None) -> None:
+    options = read_arguments(arguments)
     warnings.filterwarnings("ignore")
     logging.basicConfig(format="%(message)s")
     options.out.mkdir(parents=True, exist_ok=True)
@@ -325,7 +312,12 @@ def main() -> None:
         name, _, files = given.partition("=")
         file = options.out / f"{name}.json"
         if not file.exists():
-            found = compute_log(options, name, files.split(",") if files else [])
+            try:
+                found = compute_log(options, name, files.split(",") if files else [])
+            except InputError as error:
+                raise SystemExit(str(error)) from error
+            if not found["rows"]:
+                raise SystemExit(f"{name}: no row; none of the libraries is installed")
             file.write_text(json.dumps(found, indent=1))
         logs.append(json.loads(file.read_text()))
     if len({(log["protocol"], log["trials"]) for log in logs}) > 1:

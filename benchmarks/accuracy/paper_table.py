@@ -36,8 +36,8 @@ def list_origins(logs: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def list_metrics(logs: list[dict[str, Any]]) -> list[str]:
-    """Return the metrics that the logs have."""
-    return list(logs[0]["rows"][0]["of_users"])
+    """Return the first two metrics of the logs' protocol."""
+    return list(logs[0]["rows"][0]["of_users"])[:2]
 
 
 def format_markdown(logs: list[dict[str, Any]]) -> str:

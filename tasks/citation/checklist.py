@@ -71,6 +71,7 @@ def _check_models(record: RunRecord) -> Iterator[Item]:
     yield Item("models", "Are there simple baselines?", len(simple) > 1, ", ".join(simple) or "none")
     searched = {name: record.describe_search(name) for name in record.models if MODELS[name].Settings.search_space}
     trials = {name: search.get("trials") or 0 for name, search in searched.items()}
+    trials |= {row.name: row.trials for file in record.libraries for row in file.table.library_rows}
     text = ", ".join(f"{name} {number}" for name, number in trials.items()) or "no model has settings to search"
     is_tuned = all(trials.values())
     yield Item("models", "Are all models tuned on these data?", is_tuned, f"trials of the run's search: {text}")

@@ -2,6 +2,7 @@
 
 import json
 import platform
+from collections.abc import Sequence
 from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import polars as pl
 
 from oneclass.models.registry import MODELS
 from oneclass.tasks.citation.checklist import build_checklist, format_checklist
+from oneclass.tasks.citation.libraries import add_libraries
+from oneclass.tasks.citation.library_files import load_library_file
 from oneclass.tasks.citation.record import RunRecord, load_run, load_split_hashes
 from oneclass.tasks.citation.rerun import format_script, format_settings
 from oneclass.tasks.citation.tables import format_csv, format_latex
@@ -21,17 +24,19 @@ from oneclass.tasks.stores import durable, fits, runs
 from oneclass.tasks.stores.home import Home
 
 
-def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
+def write_citation(home: Home, run_id: str | None, target: Path | None, libraries: Sequence[Path] = ()) -> Path:
     """Write the folder of an evaluated run, by default the latest, and return its path.
 
     Args:
         target: by default `<home>/<dataset>/citations/<run>`; files of the same names are replaced.
+        libraries: files of `benchmarks.accuracy.libraries`, whose rows are added to the tables.
 
     Raises:
-        InputError: there is no such run.
-        OneclassError: the folder cannot be written.
+        InputError: there is no such run, or the rows of libraries are not of its split and test users.
+        OneclassError: the folder cannot be written, or the run's fits are gone.
     """
     record = load_run(home, load_dataset(home.dataset, home.root), run_id)
+    record = add_libraries(home, record, list(map(load_library_file, libraries)))
     target = home.folder / "citations" / record.run_id if target is None else target
     try:
         with home.writing():
@@ -48,6 +53,7 @@ def _format_files(home: Home, record: RunRecord) -> dict[str, str]:
     title, code_version = record.dataset.title, runs.get_code_version()
     split_hashes = {protocol: load_split_hashes(home, digest) for protocol, digest in record.splits.items()}
     checklist = build_checklist(record, code_version, split_hashes)
+    of_libraries = [file.table.describe_row(row) for file in record.libraries for row in file.table.library_rows]
     own_file = home.root / "datasets" / f"{record.dataset.name}.toml"
     found = {
         "table.md": format_markdown(record.leaderboard, title),
@@ -58,12 +64,13 @@ def _format_files(home: Home, record: RunRecord) -> dict[str, str]:
         "trials.csv": _list_trials(record).write_csv(),
         "run.toml": format_settings(record),
         "run.json": _format_json(_describe_run(record, split_hashes)),
-        "rows.json": _format_json([_describe_row(home, record, model) for model in record.models]),
+        "rows.json": _format_json([*(_describe_row(home, record, model) for model in record.models), *of_libraries]),
         "checklist.md": format_checklist(checklist),
         "environment.lock": _format_lock(),
         "CITATION.cff": _format_cff(record),
         "reprint.sh": format_script(record, has_own_file=own_file.is_file()),
     }
+    found |= {file.name_in_citation: file.text for file in record.libraries}
     if own_file.is_file():
         found["dataset.toml"] = own_file.read_text(encoding="utf-8")
     return found
@@ -89,6 +96,10 @@ def _describe_run(record: RunRecord, split_hashes: dict[str, dict[str, str]]) ->
         "limits": record.settings.get("limits"),
         "machine": record.machine,  # with the energy that it drew in the run
         "fit_cpu_seconds": record.fit_cpu_seconds,
+        "libraries": [
+            file.table.model_dump(include={"protocol", "trials", "seconds", "seed", "threads", "machine"})
+            for file in record.libraries
+        ],
     }
 
 
@@ -106,7 +117,7 @@ def _describe_row(home: Home, record: RunRecord, model: str) -> dict[str, Any]:
 
 def _list_trials(record: RunRecord) -> pl.DataFrame:
     """List a row per trial of the table's models: where it was made, what it found, and its settings as JSON."""
-    of_table = record.trials.filter(pl.col("model").is_in(record.models))
+    of_table = record.trials.filter(pl.col("model").is_in(record.metrics["model"].unique().implode()))
     return of_table.select("model", pl.exclude("model", "settings"), "settings")
 
 

@@ -9,6 +9,7 @@ import duckdb
 import polars as pl
 
 from oneclass.models.registry import MODELS
+from oneclass.tasks.citation.library_files import LibraryFile
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.leaderboard import LeaderboardRow, load_leaderboard
@@ -30,6 +31,7 @@ class RunRecord:
         model_settings: the rows of `operations.model_settings`, settings decoded, by model.
         trials: the rows of `operations.search_trials` of the searches, of this run or an earlier one, by which the
             settings of its models were chosen.
+        libraries: files whose rows `tasks.citation.libraries` added to the tables.
         splits: digest of the matrices by protocol or fold.
         files: `path`, `sha256`, `bytes`, `events` of each log file that the warehouse had when the run ended.
         interactions: users, items and edges of the curated table; empty if a later run has replaced it.
@@ -49,6 +51,7 @@ class RunRecord:
     splits: dict[str, str]
     files: pl.DataFrame
     interactions: dict[str, int]
+    libraries: tuple[LibraryFile, ...] = ()
 
     @property
     def models(self) -> list[str]:

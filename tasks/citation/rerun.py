@@ -73,6 +73,8 @@ def format_script(record: RunRecord, *, has_own_file: bool) -> str:
         has_own_file: whether the folder has the data set's file, `dataset.toml`.
     """
     name = shlex.quote(record.dataset.name)
+    files = [f'"$folder/{file.name_in_citation}"' for file in record.libraries]
+    libraries = f" --libraries {' '.join(files)}" if files else ""
     own_file = [
         'mkdir -p "$home/datasets"',
         f'cp "$folder/dataset.toml" "$home/datasets/"{name}.toml',
@@ -86,7 +88,7 @@ def format_script(record: RunRecord, *, has_own_file: bool) -> str:
             "home=${1:-$(mktemp -d)}",
             *(own_file if has_own_file else []),
             f'oneclass backfill {shlex.join(list_arguments(record))} --config "$folder/run.toml" --home "$home"',
-            f'oneclass cite --dataset {name} --home "$home" --out "$home/citation"',
+            f'oneclass cite --dataset {name} --home "$home" --out "$home/citation"{libraries}',
             f'for file in {" ".join(COMPARED)}; do cmp "$folder/$file" "$home/citation/$file"; done',
             'echo "The table is the same, bit for bit."',
             "",

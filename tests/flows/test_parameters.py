@@ -38,6 +38,7 @@ FLOWS = {
     TuneParameters: tune_flow,
 }
 FULL = {
+    "libraries": ["libraries/ml-1m.json"],
     "dataset": "ml-1m",
     "home": "a b",
     "write": True,
