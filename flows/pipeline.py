@@ -235,7 +235,16 @@ def _evaluate_protocols(
         if tested := list_splits(protocol, fits):
             judged_on = dict.fromkeys([*tested, *find_validation_splits(protocol, fits)])
             (digest, of_split), *further = [(splits.digests[name], fits[name]) for name in judged_on]
-            evaluated = evaluate_task(run.home, run_id, protocol, digest, of_split, executor, further=further)
+            evaluated = evaluate_task(
+                run.home,
+                run_id,
+                protocol,
+                digest,
+                of_split,
+                executor,
+                further=further,
+                attributes=run.evaluate.attributes,
+            )
             failed |= evaluated.failed
     return failed
 

@@ -18,6 +18,7 @@ from oneclass.tasks.cluster import ClusterSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate.settings import EvaluateSettings
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.orchestration.notifications import NotifySettings
@@ -76,6 +77,7 @@ class RunSettings:
     binarize: BinarizeSettings
     split: SplitSettings
     train: TrainSettings
+    evaluate: EvaluateSettings
     demo: DemoSettings
     publish: PublishSettings
     files: FileSettings

@@ -20,7 +20,7 @@ from oneclass.models.evaluation.list_metrics import ListFigures, find_list_metri
 from oneclass.models.evaluation.metrics import mean_and_error
 from oneclass.models.evaluation.metrics_at_k import WITHOUT_K, find_metric
 from oneclass.tasks.evaluate.jobs import clear_caches, collect_test_ranks
-from oneclass.tasks.evaluate.ranking import RankedTargets
+from oneclass.tasks.evaluate.ranked_targets import ComputeMetric, RankedTargets, from_ranks
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit
 from oneclass.tasks.stores import matrices
@@ -45,7 +45,6 @@ class UserRanks:
 
 
 OwnMetric = Callable[[UserRanks], float]
-ComputeMetric = Callable[[RankedTargets], np.ndarray]  # to float64 (users,)
 
 
 class IdsByIndex(NamedTuple):
@@ -114,7 +113,7 @@ def compile_metric(metric: str | OwnMetric, ids: IdsByIndex) -> ComputeMetric | 
         return lambda targets: _compute_own_metric(metric, targets, ids)
     if (by_name := find_metric(metric)) is None:
         return None
-    return lambda targets: by_name(targets.ranks)
+    return from_ranks(by_name)
 
 
 def _compute_own_metric(metric: OwnMetric, targets: RankedTargets, ids: IdsByIndex) -> np.ndarray:

@@ -218,6 +218,30 @@ from evaluation.beyond_accuracy
 where run_id = $run_id
 order by protocol, model, score, metric
 
+-- name: strata
+-- One row per protocol, model, score, metric and stratum of users or items of one run.
+select
+    protocol,
+    model,
+    score,
+    metric,
+    strata,
+    stratum,
+    least,
+    most,
+    value,
+    standard_error,
+    users,
+    targets
+from evaluation.strata
+where run_id = $run_id
+order by
+    protocol,
+    list_position(['popularity', 'activity'], strata) desc nulls last,
+    strata,
+    list_position(['high', 'middle', 'low'], stratum) desc nulls last,
+    stratum nulls last
+
 -- name: considered
 -- One row per protocol and model of one run that held-out considered pairs were judged by, its metrics side by side.
 select

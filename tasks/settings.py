@@ -14,6 +14,7 @@ from oneclass.models.settings import SearchSpace, Settings
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate.settings import EvaluateSettings
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.protocols import PROTOCOLS
@@ -46,6 +47,7 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
     "binarize": BinarizeSettings,
     "split": SplitSettings,
     "train": TrainSettings,
+    "evaluate": EvaluateSettings,
     "demo": DemoSettings,
     "publish": PublishSettings,
     "files": FileSettings,

@@ -132,6 +132,14 @@ def _evaluation(random: np.random.Generator) -> dict[str, list[tuple]]:
             (RUN, protocol, names[0], *one, *other, -0.1, 0.02, 0.5 if one == LISTS[2] else 0.0001, USERS, None)
             for one, other in combinations(LISTS, 2)
         ]
+    parts = [
+        ("activity", "low", 2, 5, 30, 40), ("activity", "high", 6, 90, 10, 80), ("popularity", "high", 1, 50, 40, 120),
+        ("country", "no", None, None, 25, 60), ("country", None, None, None, 15, 60),
+    ]  # fmt: skip
+    strata = [
+        (RUN, protocol, *ranked, metric, *part[:4], 0.3 + 0.1 * random.random(), 0.02, *part[4:])
+        for protocol in MAIN for ranked in LISTS for metric in ("ndcg@100", "mean_rank") for part in reversed(parts)
+    ]  # fmt: skip
     by_degree = [
         (RUN, *ranked, side, low, high, 20, 0.6 + 0.05 * at, *np.linspace(0.1, 0.9, 5).tolist())
         for ranked in LISTS for side in ("user", "item") for at, (low, high) in enumerate(BINS)
@@ -144,6 +152,7 @@ def _evaluation(random: np.random.Generator) -> dict[str, list[tuple]]:
         "evaluation.metrics": metrics,
         "evaluation.comparisons": comparisons,
         "evaluation.beyond_accuracy": beyond,
+        "evaluation.strata": strata,
         "evaluation.ranks_by_degree": by_degree,
         "evaluation.ranks_by_both_degrees": by_both,
     }

@@ -78,7 +78,7 @@ def evaluate_settings(
     began = time.perf_counter()
     model = GraphFilter(GraphFilterSettings(**settings), seed=seed, threads=threads).fit(parts.train[:])
     fitted = time.perf_counter()
-    of_users, _ = rank_part_targets(model, "score", part)
+    of_users = rank_part_targets(model, "score", part).of_users
     spent = (time.perf_counter() - fitted) / len(of_users["ndcg@20"]) * 1000
     return of_users, fitted - began, spent
 

@@ -52,7 +52,7 @@ def evaluate(run: RunSettings, split: SplitMatrices, name: str, varied: dict, la
     settings = MODELS[name].Settings(**{**run.dataset.models.get(name, {}), **varied})
     fit(run, split, name, settings, COMPILE_USERS)
     model, seconds = fit(run, split, name, settings, split.train.shape[0])
-    of_users, _ = rank_part_targets(model, model.score_names[0], split.parts["test"])
+    of_users = rank_part_targets(model, model.score_names[0], split.parts["test"]).of_users
     means = metrics.average_over_users(of_users)
     cells = {shown: f"{means[key].value:.4f} ± {means[key].standard_error:.4f}" for key, shown in METRICS.items()}
     return {"model": label, **cells, "training, CPU s": f"{seconds:.2f}"}

@@ -117,6 +117,23 @@ create table if not exists evaluation.beyond_accuracy (
     standard_error double,
     users bigint not null
 );
+-- evaluation.strata: one row per run, protocol, model, score, metric, division of users or items (`strata`) and part of it
+-- (`stratum`; null for users without a value). `least` and `most` are the range of its values, if these are numbers.
+create table if not exists evaluation.strata (
+    run_id varchar not null,
+    protocol varchar not null,
+    model varchar not null,
+    score varchar not null,
+    metric varchar not null,
+    strata varchar not null,
+    stratum varchar,
+    least double,
+    most double,
+    value double not null,
+    standard_error double,
+    users bigint not null,
+    targets bigint not null
+);
 -- evaluation.sweeps: one row per sweep, refit (its settings as JSON), protocol, score, side (user or item), bin of that
 -- side's training degrees (null over all users) and metric. `seconds` is the wall time of the fit.
 create table if not exists evaluation.sweeps (

@@ -24,11 +24,14 @@ from oneclass.tasks.stores.stage_cache import LIBRARIES, table_digest
 logger = logging.getLogger(__name__)
 
 
-def evaluation_digest(home: Home, protocol: str, judged: Sequence[tuple[str, Mapping[str, str]]]) -> str:
+def evaluation_digest(
+    home: Home, protocol: str, judged: Sequence[tuple[str, Mapping[str, str]]], attributes: str
+) -> str:
     """Return the digest of all an evaluation depends on: the models in their order, and the demo's truth, too.
 
     Args:
         judged: the digests of the splits and of the fits on each.
+        attributes: the digest of the attributes that users are divided by.
     """
     source = [fingerprint.fingerprint_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
     versions = [importlib.metadata.version(name) for name in LIBRARIES]
@@ -37,6 +40,7 @@ def evaluation_digest(home: Home, protocol: str, judged: Sequence[tuple[str, Map
     parts = [
         protocol,
         [(digest, list(fits.items())) for digest, fits in judged],
+        attributes,
         source,
         sql.stage_digest("evaluate"),
         versions,
@@ -52,14 +56,15 @@ class CachedEvaluation(NamedTuple):
     result: dict[str, Any]
 
 
-def find_cached_evaluation(home: Home, run_id: str, protocol: str, digest: str) -> CachedEvaluation | None:
+def find_cached_evaluation(
+    connection: duckdb.DuckDBPyConnection, run_id: str, protocol: str, digest: str
+) -> CachedEvaluation | None:
     """Find the newest evaluation with this digest by another run whose rows are unchanged."""
-    with warehouse.open_warehouse(home) as connection:  # for writing: it migrates an older warehouse
-        earlier = warehouse.select(connection, "evaluate/earlier", made_from=digest, protocol=protocol, run_id=run_id)
-        for row in earlier.iter_rows(named=True):
-            if row["rows"] == _rows_digest(connection, row["run_id"], protocol):
-                return CachedEvaluation(row["run_id"], json.loads(row["result"]))
-            logger.warning("%s: the evaluation by run %s changed since; made anew", protocol, row["run_id"])
+    earlier = warehouse.select(connection, "evaluate/earlier", made_from=digest, protocol=protocol, run_id=run_id)
+    for row in earlier.iter_rows(named=True):
+        if row["rows"] == _rows_digest(connection, row["run_id"], protocol):
+            return CachedEvaluation(row["run_id"], json.loads(row["result"]))
+        logger.warning("%s: the evaluation by run %s changed since; made anew", protocol, row["run_id"])
     return None
 
 

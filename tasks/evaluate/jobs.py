@@ -7,6 +7,8 @@ order. So nothing depends on where batches are executed, or on how many at a tim
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from oneclass.models.base import Model
 from oneclass.models.evaluation.beyond_accuracy import Exposure, ExposureCounts
 from oneclass.models.generator.density_ratio import GroundTruth
@@ -16,8 +18,8 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.evaluate import calibration, explicit_negatives
+from oneclass.tasks.evaluate.ranked_targets import RankedTargets
 from oneclass.tasks.evaluate.ranking import (
-    RankedTargets,
     TargetRankMetrics,
     collect_target_ranks,
     rank_targets_by_score,
@@ -63,6 +65,7 @@ def submit_evaluation(
     name: str,
     digest: str,
     truth: GroundTruth | None,
+    item_strata: np.ndarray | None,
 ) -> PendingEvaluation:
     """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a
     target.
@@ -71,6 +74,7 @@ def submit_evaluation(
         split: the split with that digest; its parts may lack the histories.
         name, digest: of the fit.
         truth: of the rows of `train`, if known.
+        item_strata: int8 (items,), the stratum of each column of the split; needed for a test part.
     """
     kind, saved = MODELS[name], fits.load_saved_bytes(home, name, digest)
     items, scores = split.train.shape[1], len(kind.score_names)
@@ -86,7 +90,8 @@ def submit_evaluation(
         for first in range(0, users, step):
             end = min(first + step, users)
             batch_truth = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
-            calls.append((matrices_digest, name, digest, part, first, end, batch_truth))
+            strata = item_strata if part == "test" else None
+            calls.append((matrices_digest, name, digest, part, first, end, batch_truth, strata))
             parts.append((part, end - first))
             memory.append(scoring_bytes(min(end - first, at_once), items, scores, saved))
     label = f"{name}: evaluate on {split.protocol}"
@@ -139,12 +144,21 @@ def gather_batches(name: str, pending: PendingEvaluation) -> dict[str, list[Eval
 
 
 def evaluate_batch(
-    home: Home, matrices_digest: str, name: str, digest: str, part: str, first: int, end: int, truth: GroundTruth | None
+    home: Home,
+    matrices_digest: str,
+    name: str,
+    digest: str,
+    part: str,
+    first: int,
+    end: int,
+    truth: GroundTruth | None,
+    item_strata: np.ndarray | None,
 ) -> EvalBatch:
     """Evaluate one stored model for the users [first, end) of a part.
 
     Args:
         truth: of these users, if known.
+        item_strata: int8 (items,), the stratum of each column, to compute metrics by; of the test part.
 
     Raises:
         OneclassError: a user's items cannot be ranked, or memory is short.
@@ -157,7 +171,7 @@ def evaluate_batch(
             return EvalBatch(rank_targets_by_score(model, users, on_progress=False), {}, None, None)
         empty = Exposure(model.item_degrees, split.train.shape[0])
         exposures = {score: empty.copy_empty() for score in model.score_names}
-        ranks = rank_targets_by_score(model, users, exposures, on_progress=False)
+        ranks = rank_targets_by_score(model, users, exposures, item_strata, on_progress=False)
         sample = pairs = None
         if split.protocol == "leave_one_out":
             has_truth = calibration.select_truth_users(first, len(users.users), len(whole.users))

@@ -14,12 +14,13 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
-from oneclass.models.evaluation.metrics_at_k import concatenate_ranks
 from oneclass.models.evaluation.new_items import rank_known_items, rank_new_items
 from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets
 from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.evaluate.ranked_targets import RankedTargets
+from oneclass.tasks.evaluate.strata import StratumValues, evaluate_targets, join_values
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.stores.matrices import Part
 
@@ -33,16 +34,19 @@ class TargetRankMetrics(NamedTuple):
         of_users: values of `metrics.compute_user_metrics`, of `rank_new_and_repeated` if seen items are ranked, and of
             `rank_new_items` if these are ranked apart.
         edge_ranks: S of each of their targets.
+        of_strata: metrics over the targets in each stratum of items; empty unless strata were given.
     """
 
     of_users: dict[str, np.ndarray]
     edge_ranks: np.ndarray
+    of_strata: list[StratumValues]
 
     @classmethod
     def concatenate(cls, blocks: Sequence[Self]) -> Self:
         """Concatenate the blocks in their order."""
         of_users = {name: np.concatenate([block.of_users[name] for block in blocks]) for name in blocks[0].of_users}
-        return cls(of_users, np.concatenate([block.edge_ranks for block in blocks]))
+        edge_ranks = np.concatenate([block.edge_ranks for block in blocks])
+        return cls(of_users, edge_ranks, join_values([block.of_strata for block in blocks]))
 
 
 def rank_part_targets(model: Model, score: str, part: Part) -> TargetRankMetrics:
@@ -55,12 +59,18 @@ def rank_part_targets(model: Model, score: str, part: Part) -> TargetRankMetrics
 
 
 def rank_targets_by_score(
-    model: Model, part: Part, exposures: Mapping[str, Exposure] = MappingProxyType({}), *, on_progress: bool = True
+    model: Model,
+    part: Part,
+    exposures: Mapping[str, Exposure] = MappingProxyType({}),
+    item_strata: np.ndarray | None = None,
+    *,
+    on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
     """Rank the users' targets by every score of a model, in one pass over the users.
 
     Args:
         exposures: counters of these users' top recommendations, by score.
+        item_strata: int8 (items,), the stratum of each column, to compute metrics by.
         on_progress: report progress after every block.
 
     Returns:
@@ -69,33 +79,11 @@ def rank_targets_by_score(
     Raises:
         OneclassError: a user's items cannot be ranked; it names the model, the score and the user.
     """
-    return _rank_users(
-        model, lambda histories, users: model.iterate_scores(histories, users=users), part, exposures, on_progress
-    )
 
+    def scores(histories: csr_matrix, users: np.ndarray | None) -> Iterator[tuple[str, np.ndarray]]:
+        return model.iterate_scores(histories, users=users)
 
-class RankedTargets(NamedTuple):
-    """The ranks of the targets of some users by one score.
-
-    Attributes:
-        users: int32 (users,), the curated `user_index` of the users with a target that is ranked.
-        history_lengths: int64 (users,), the number of items in their histories.
-        items: int32 (targets,), the column of each target.
-        ranks: of these targets; if new items are ranked apart, those of the known items.
-    """
-
-    users: np.ndarray
-    history_lengths: np.ndarray
-    items: np.ndarray
-    ranks: TargetRanks
-
-    @classmethod
-    def concatenate(cls, blocks: Sequence[Self]) -> Self:
-        """Concatenate the blocks in their order."""
-        users, lengths, items = (
-            np.concatenate([getattr(block, name) for block in blocks]) for name in ("users", "history_lengths", "items")
-        )
-        return cls(users, lengths, items, concatenate_ranks([block.ranks for block in blocks]))
+    return _rank_users(model, scores, part, exposures, item_strata, on_progress)
 
 
 def collect_target_ranks(model: Model, part: Part, n: int = 0) -> dict[str, RankedTargets]:
@@ -118,17 +106,26 @@ def collect_target_ranks(model: Model, part: Part, n: int = 0) -> dict[str, Rank
 
 
 def _collect_block(model: Model, score: str, scores: np.ndarray, block: Part, n: int) -> RankedTargets:
-    rows, items = np.arange(len(scores)), block.targets.indices
     try:
         with kernel_threads(model.threads):
             if block.new_items is None:
-                ranks = rank_targets(scores, block.excluded, block.targets, n)
-            else:
-                rows, ranks = rank_known_items(scores, block.excluded, block.targets, block.new_items, n)
-                items = items[~np.isin(items, block.new_items)]
+                return _name_targets(block, rank_targets(scores, block.excluded, block.targets, n))
+            rows, ranks = rank_known_items(scores, block.excluded, block.targets, block.new_items, n)
+            return _name_targets(block, ranks, rows)
     except CannotRank as error:
         raise _explain(model, score, block.users[error.row], error) from error
-    return RankedTargets(block.users[rows], np.diff(block.histories.indptr)[rows], items, ranks)
+
+
+def _name_targets(block: Part, ranks: TargetRanks, rows: np.ndarray | None = None) -> RankedTargets:
+    """Return ranks with the users and items that they are of.
+
+    Args:
+        rows: those of the users with a known item to be found, if new items are ranked apart.
+    """
+    users, lengths, items = block.users, np.diff(block.histories.indptr), block.targets.indices
+    if rows is None or block.new_items is None:
+        return RankedTargets(users, lengths, items, ranks)
+    return RankedTargets(users[rows], lengths[rows], items[~np.isin(items, block.new_items)], ranks)
 
 
 def _rank_users(
@@ -136,12 +133,13 @@ def _rank_users(
     iterate_scores: ScoreIterator,
     part: Part,
     exposures: Mapping[str, Exposure] = MappingProxyType({}),
+    item_strata: np.ndarray | None = None,
     on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
     blocks: dict[str, list[TargetRankMetrics]] = {}
     for block in _iterate_blocks(model, part, on_progress):
         for score, scores in iterate_scores(block.histories, block.rows):
-            ranks = _rank_block(model, score, scores, block, exposures.get(score))
+            ranks = _rank_block(model, score, scores, block, exposures.get(score), item_strata)
             blocks.setdefault(score, []).append(ranks)
     return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
 
@@ -166,10 +164,15 @@ def _iterate_blocks(model: Model, part: Part, on_progress: bool) -> Iterator[Par
 
 
 def _rank_block(
-    model: Model, score: str, scores: np.ndarray, block: Part, exposure: Exposure | None
+    model: Model,
+    score: str,
+    scores: np.ndarray,
+    block: Part,
+    exposure: Exposure | None,
+    item_strata: np.ndarray | None,
 ) -> TargetRankMetrics:
     if block.new_items is not None:
-        return _rank_apart(model, score, scores, block, block.new_items, exposure)
+        return _rank_apart(model, score, scores, block, block.new_items, exposure, item_strata)
     try:
         with kernel_threads(model.threads):
             ranks = rank_targets(scores, block.excluded, block.targets, 0 if exposure is None else TOP_K)
@@ -178,11 +181,18 @@ def _rank_block(
             exposure.add(ranks.first, block.histories)
     except CannotRank as error:
         raise _explain(model, score, block.users[error.row], error) from error
-    return TargetRankMetrics(metrics.compute_user_metrics(ranks) | apart, metrics.compute_edge_ranks(ranks))
+    of_strata = [] if item_strata is None else evaluate_targets(_name_targets(block, ranks), item_strata)
+    return TargetRankMetrics(metrics.compute_user_metrics(ranks) | apart, metrics.compute_edge_ranks(ranks), of_strata)
 
 
 def _rank_apart(
-    model: Model, score: str, scores: np.ndarray, block: Part, new_items: np.ndarray, exposure: Exposure | None
+    model: Model,
+    score: str,
+    scores: np.ndarray,
+    block: Part,
+    new_items: np.ndarray,
+    exposure: Exposure | None,
+    item_strata: np.ndarray | None,
 ) -> TargetRankMetrics:
     """Rank known and new items apart; metrics are NaN for users without a target of their kind."""
     if np.isnan(scores).any():
@@ -198,7 +208,8 @@ def _rank_apart(
         of_users[name][rows] = values
     if exposure is not None:
         exposure.add(ranks.first, block.histories[rows])
-    return TargetRankMetrics(of_users, metrics.compute_edge_ranks(ranks))
+    of_strata = [] if item_strata is None else evaluate_targets(_name_targets(block, ranks, rows), item_strata)
+    return TargetRankMetrics(of_users, metrics.compute_edge_ranks(ranks), of_strata)
 
 
 def _explain(model: Model, score: str, user: int, error: CannotRank) -> OneclassError:

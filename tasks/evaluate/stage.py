@@ -16,10 +16,11 @@ from oneclass.models.evaluation.beyond_accuracy import Exposure
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
-from oneclass.tasks.evaluate import cache, calibration, explicit_negatives, jobs
+from oneclass.tasks.evaluate import cache, calibration, explicit_negatives, jobs, strata
 from oneclass.tasks.evaluate.jobs import EvalBatch
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, group_ranks_by_degree, target_degrees, users_with_targets
 from oneclass.tasks.evaluate.tables import RankedList, write_evaluation
+from oneclass.tasks.evaluate.user_attributes import UserAttributes, load_user_attributes
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, find_protocol, is_fold
 from oneclass.tasks.stores import warehouse
@@ -55,6 +56,7 @@ def evaluate(
     executor: Executor = LOCAL,
     *,
     further: Sequence[FittedSplit] = (),
+    attributes: Sequence[str] | None = None,
 ) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
@@ -63,7 +65,8 @@ def evaluate(
     test users' top recommendations. Of folds, each is over the users of all, and the catalogue is what any of them
     trains on. On leave_one_out, `ranks_by_degree` and `ranks_by_both_degrees` have the strict
     ranks by training degrees, `like_by_degree` and `calibration` the models' `like`. `considered` has the evaluation of
-    `like` on explicit feedback, if the split has explicit negatives.
+    `like` on explicit feedback, if the split has explicit negatives. `strata` has some metrics by strata of users and
+    of items (`tasks.evaluate.strata`).
 
     The rows of an earlier run with the same fits and split are copied (`tasks.evaluate.cache`). A model that cannot be
     evaluated, for example because of a NaN score, is left out. A model that is worse than random or than popularity is
@@ -74,17 +77,22 @@ def evaluate(
         fit_digests: digest of each fitted model, by the model's name.
         executor: runs the batches of users.
         further: the other splits of the protocol with their fits: that with its validation part, or the other folds.
+        attributes: those of users that `strata` divides them by (`EvaluateSettings`).
 
     Raises:
+        InputError: users have no such attribute.
         OneclassError: no model can be evaluated; the error of the last one.
         ContractBroken: a rule over the tables was broken; they are unchanged.
     """
     judged = [(matrices_digest, fit_digests), *further]
-    cache_key = cache.evaluation_digest(home, protocol, judged)
-    if earlier := cache.find_cached_evaluation(home, run_id, protocol, cache_key):
+    with warehouse.open_warehouse(home) as connection:  # for writing: it migrates an older warehouse
+        of_users = load_user_attributes(connection, attributes)
+        cache_key = cache.evaluation_digest(home, protocol, judged, of_users.digest)
+        earlier = cache.find_cached_evaluation(connection, run_id, protocol, cache_key)
+    if earlier:
         found = _Evaluation(Evaluated(**earlier.result))
     else:
-        found = _evaluate_models(home, judged, executor)
+        found = _evaluate_models(home, judged, executor, of_users)
     with warehouse.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
             cache.copy_cached_rows(connection, run_id, protocol, earlier.run_id)
@@ -108,7 +116,9 @@ class _Evaluation:
     explicit_feedback: list[explicit_negatives.ExplicitFeedbackResult] = field(default_factory=list)
 
 
-def _evaluate_models(home: Home, judged: Sequence[FittedSplit], executor: Executor) -> _Evaluation:
+def _evaluate_models(
+    home: Home, judged: Sequence[FittedSplit], executor: Executor, attributes: UserAttributes
+) -> _Evaluation:
     """Evaluate the ranked lists of every model that was fitted on all splits, and its `like` on leave_one_out.
 
     Args:
@@ -128,10 +138,12 @@ def _evaluate_models(home: Home, judged: Sequence[FittedSplit], executor: Execut
         )
         return found
     failed, degrees = found.evaluated.failed, _TrainingDegrees.of(tested)
+    divisions = _Divisions.of(tested, attributes)
     truth = calibration.load_truth(home, split) if protocol == "leave_one_out" else None
     pending = {
         name: [
-            jobs.submit_evaluation(executor, home, digest, of, name, fits[name], truth) for digest, of, fits in splits
+            jobs.submit_evaluation(executor, home, digest, of, name, fits[name], truth, divisions.number_columns(of))
+            for digest, of, fits in splits
         ]
         for name in names
     }
@@ -140,7 +152,9 @@ def _evaluate_models(home: Home, judged: Sequence[FittedSplit], executor: Execut
             started = perf_counter()
             gathered = [jobs.gather_batches(name, of_split) for of_split in pending.pop(name)]
             logger.info("%s %s: evaluated in %.1f s", protocol, name, perf_counter() - started)
-            ranked = list(_ranked_lists(name, protocol, degrees, gathered, is_folded=is_fold(split.protocol)))
+            ranked = list(
+                _ranked_lists(name, protocol, degrees, divisions, gathered, is_folded=is_fold(split.protocol))
+            )
             like, explicit_feedback = _evaluate_like(name, _of_part(gathered, "test"))
         except Exception as error:
             if not is_model_error(error) or len(failed) == len(names) - 1:
@@ -155,6 +169,45 @@ def _evaluate_models(home: Home, judged: Sequence[FittedSplit], executor: Execut
         found.explicit_feedback.append(baseline)
     jobs.clear_caches()
     return found
+
+
+@dataclass(frozen=True)
+class _Divisions:
+    """The strata of a protocol's test users and items, shared by the evaluations of its models.
+
+    Attributes:
+        targets: the users' targets.
+        of_users: strata of these users, by the attribute or kind.
+        of_items: strata of the items by popularity, each with its members by curated `item_index`.
+    """
+
+    targets: strata.UsersWithTargets
+    of_users: dict[str, list[strata.Stratum]]
+    of_items: list[strata.Stratum]
+
+    @classmethod
+    def of(cls, tested: Sequence[SplitMatrices], attributes: UserAttributes) -> "_Divisions":
+        targets = strata.UsersWithTargets.of(tested)
+        of_users = {strata.ACTIVITY: strata.cut_thirds(targets.history_lengths.astype(np.float64))}
+        of_users |= {name: strata.divide_by_attribute(of) for name, of in attributes.select(targets.users).items()}
+        return cls(targets, of_users, strata.cut_thirds(strata.count_item_likes(tested)))
+
+    def number_columns(self, split: SplitMatrices) -> np.ndarray | None:
+        """Return the number of the stratum of each of a split's items; None without a test part."""
+        if "test" not in split.parts:
+            return None
+        return strata.number_strata(
+            [of._replace(members=of.members[split.items]) for of in self.of_items], len(split.items)
+        )
+
+    def evaluate(self, ranks: TargetRankMetrics) -> Iterator[tuple[str, strata.StratumRow]]:
+        """Yield the rows of a list by strata."""
+        of_users = {name: ranks.of_users[name][self.targets.is_ranked] for name in strata.METRICS}
+        for name, of_name in self.of_users.items():
+            for row in strata.average_by_user_strata(of_name, of_users, self.targets.targets):
+                yield name, row
+        for row in strata.average_by_item_strata(self.of_items, ranks.of_strata):
+            yield strata.POPULARITY, row
 
 
 @dataclass(frozen=True)
@@ -201,6 +254,7 @@ def _ranked_lists(
     name: str,
     protocol: str,
     degrees: _TrainingDegrees,
+    divisions: _Divisions,
     gathered: Sequence[dict[str, list[EvalBatch]]],
     *,
     is_folded: bool,
@@ -213,7 +267,8 @@ def _ranked_lists(
     main, tuned_by = PROTOCOLS[protocol].main_metric, PROTOCOLS[protocol].tuned_by
     tested = _join_batches(_of_part(gathered, "test"))
     validation = tested if is_folded else _join_batches(_of_part(gathered, "validation"))
-    for score, (of_users, edge_ranks) in tested.items():
+    for score, ranks in tested.items():
+        of_users, edge_ranks, _ = ranks
         exposure = degrees.count_exposure(gathered, score)
         means = metrics.average_over_users(of_users)
         if validation:
@@ -227,7 +282,7 @@ def _ranked_lists(
         logger.info(
             "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
-        yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells)
+        yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells, list(divisions.evaluate(ranks)))
 
 
 def _of_part(gathered: Sequence[dict[str, list[EvalBatch]]], part: str) -> list[EvalBatch]:

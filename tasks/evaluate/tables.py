@@ -1,6 +1,6 @@
 """Write the result of an evaluation into the `evaluation` tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import duckdb
@@ -13,9 +13,10 @@ from oneclass.models.evaluation.metrics import DegreeBin, DegreeCell, Mean
 from oneclass.models.evaluation.multiple_tests import adjust_benjamini_hochberg
 from oneclass.tasks.evaluate.calibration import LikeCalibration
 from oneclass.tasks.evaluate.explicit_negatives import ExplicitFeedbackResult
+from oneclass.tasks.evaluate.strata import StratumRow
 from oneclass.tasks.stores import warehouse
 
-PROTOCOL_TABLES = ("metrics", "comparisons", "beyond_accuracy", "considered")
+PROTOCOL_TABLES = ("metrics", "comparisons", "beyond_accuracy", "considered", "strata")
 LEAVE_ONE_OUT_TABLES = (
     "ranks_by_degree",
     "ranks_by_both_degrees",
@@ -27,8 +28,8 @@ LEAVE_ONE_OUT_TABLES = (
 
 @dataclass(frozen=True)
 class RankedList:
-    """One ranked list: its metrics for each test or validation user, their means, its list metrics, and its ranks by
-    degree.
+    """One ranked list: its metrics for each test or validation user, their means, its list metrics, its ranks by
+    degree, and its metrics by strata, each with the name of what divides users or items.
     """
 
     model: str
@@ -38,6 +39,7 @@ class RankedList:
     beyond_accuracy: dict[str, Mean]
     bins: list[tuple[str, DegreeBin]]
     cells: list[DegreeCell]
+    strata: list[tuple[str, StratumRow]] = field(default_factory=list)
 
 
 def write_evaluation(
@@ -55,6 +57,7 @@ def write_evaluation(
     rows = [(run_id, protocol, *row) for row in compare_lists(ranked)]
     _append_rows(connection, "comparisons", rows)
     _append_rows(connection, "considered", _explicit_feedback_rows(run_id, protocol, explicit_feedback))
+    _append_rows(connection, "strata", _stratum_rows(run_id, protocol, ranked))
     if protocol == "leave_one_out":
         _append_rows(connection, "ranks_by_degree", _degree_bin_rows(run_id, ranked))
         _append_rows(connection, "ranks_by_both_degrees", _degree_cell_rows(run_id, ranked))
@@ -80,6 +83,14 @@ def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str
         (run_id, protocol, one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
         for one in ranked
         for metric, mean in getattr(one, kind).items()
+    ]
+
+
+def _stratum_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> list[tuple]:
+    return [
+        (run_id, protocol, one.model, one.score, row.metric, strata, *row[1:])
+        for one in ranked
+        for strata, row in one.strata
     ]
 
 

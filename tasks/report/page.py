@@ -21,6 +21,7 @@ from oneclass.tasks.report import (
     figures_ranks,
     figures_sweeps,
     model_tables,
+    strata_tables,
 )
 from oneclass.tasks.report.changes import build_diff_section
 from oneclass.tasks.report.headline import (
@@ -108,7 +109,7 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         absent=_group_missing_figures([figure for figure in figures if not figure.panels]),
         **{section: [figure for figure in drawn if figure.panels] for section, drawn in by_section.items()},
         **first_screen,
-        **_build_tables(tables, main, overview),
+        **_build_tables(tables, main, overview, headline.row),
         **_template_constants(),
     )
     return Page(name, text, panels, build_summary(headline, first_screen))
@@ -149,8 +150,11 @@ def _build_first_screen(
     }
 
 
-def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], overview: Row) -> dict[str, Any]:
+def _build_tables(
+    tables: RunTables, main: dict[str, list[LeaderboardRow]], overview: Row, published: LeaderboardRow | None
+) -> dict[str, Any]:
     contracts, fits, beyond = content.build_contract_tables(tables), tables("fits"), tables("beyond_accuracy")
+    strata = tables("strata")
     return {
         "facts": content.list_run_facts(overview),
         "input_summary": content.describe_input(overview),
@@ -168,6 +172,8 @@ def _build_tables(tables: RunTables, main: dict[str, list[LeaderboardRow]], over
             "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main
         ),
         "coverage_summary": model_tables.describe_coverage(beyond),
+        "strata": strata_tables.build_strata_tables(strata, main, published),
+        "strata_summary": strata_tables.describe_strata(strata, main, published),
         "leakage": content.build_leakage_table(tables("leakage")),
         "exploration": content.build_exploration_table(tables("exploring_list")),
         "considered": content.build_explicit_feedback_table(tables("considered")),

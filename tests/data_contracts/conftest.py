@@ -155,6 +155,19 @@ insert into evaluation.beyond_accuracy values
     ('ml-1m 10:02:03', 'leave_one_out', 'popularity', 'score', 'popularity_lift@20', 2.5, 0.1, 2),
     ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'coverage@20', 0.6, null, 3),
     ('ml-1m 10:02:03', 'leave_one_out', 'random_graph', 'like', 'novelty@20', 3.5, 0.2, 3);
+insert into evaluation.strata
+    select
+        'ml-1m 10:02:03', 'leave_one_out', model, score, 'mean_rank', strata, stratum, least, most, value, null, users,
+        users
+    from (
+        values ('popularity', 'score', 0.8), ('random_graph', 'like', 0.6), ('random_graph', 'popularity_x_like', 0.9)
+    ) as lists (model, score, value)
+    cross join (values
+        ('activity', 'low', 4, 4, 2), ('activity', 'high', 5, 5, 1), ('popularity', 'middle', 2, 2, 3),
+        ('country', 'no', null, null, 2), ('country', 'za', null, null, 1), ('country', null, null, null, 1)
+    ) as strata (strata, stratum, least, most, users);
+insert into evaluation.strata values
+    ('another', 'x', 'popularity', 'score', 'mean_rank', 'activity', 'low', 2, 1, 7, -1, 0, 0);
 insert into evaluation.sweeps values
     ('r', timestamp '2026-01-02', 'leave_one_out', 'paired_symbols', '{"r": 2}', 'like', null, null,
      'mean_rank', 0.9, 0.01, 3, 1.5, null),

@@ -18,6 +18,7 @@ DISLIKE = "update evaluation.dislike_by_degree set"
 TENTH = f"insert into evaluation.calibration values ({RUN}, 'random_graph',"
 LISTS = f"insert into evaluation.beyond_accuracy values ({RUN}, 'leave_one_out', 'random_graph', 'like',"
 SWEPT = "update evaluation.sweeps set"
+STRATA = "update evaluation.strata set"
 RATIOS = "update diagnostics.hidden_graph_ratios set"
 NIGHT = "update operations.nights set value ="
 SETTLED = "update operations.model_settings set "
@@ -459,6 +460,32 @@ BREACHES = {
         ("users_agree", f"{LISTS} 'popularity_lift@20', 0.5, null, 4)"),
         ("users_agree", "update TABLE set score = 'x'"),
         ("not_narrower_than_popularity", "update TABLE set value = 0.05 where model = 'random_graph'"),
+    ],
+    "evaluation.strata": [
+        ("values_in_range", f"{STRATA} protocol = 'x'"),
+        ("values_in_range", f"{STRATA} value = 1.1"),
+        ("values_in_range", f"{STRATA} value = 'nan'"),
+        ("values_in_range", f"{STRATA} standard_error = -0.1"),
+        ("values_in_range", f"{STRATA} standard_error = 0.6"),
+        ("values_in_range", f"{STRATA} least = 6 where stratum = 'high'"),
+        ("values_in_range", f"{STRATA} users = 0"),
+        ("values_in_range", f"{STRATA} targets = 0"),
+        ("strata_disjoint", "insert into TABLE from TABLE where stratum is null and run_id <> 'another'"),
+        ("strata_disjoint", f"{STRATA} stratum = 'tall' where stratum = 'low'"),
+        ("strata_disjoint", f"{STRATA} least = null where stratum = 'low'"),
+        ("strata_disjoint", f"{STRATA} most = 5 where stratum = 'low'"),
+        (
+            "strata_disjoint",
+            f"{STRATA} stratum = 'middle' where stratum = 'low'; {STRATA} least = 3 where stratum = 'high'",
+        ),
+        ("strata_add_up", f"{STRATA} value = value + 0.01 where stratum = 'low'"),
+        ("strata_add_up", f"{STRATA} users = 3 where stratum = 'low'"),
+        ("strata_add_up", "delete from TABLE where model = 'popularity'"),
+        ("strata_add_up", "delete from TABLE where strata = 'activity' and model = 'popularity'"),
+        ("strata_add_up", f"{STRATA} score = 'x' where model = 'popularity'"),
+        ("strata_add_up", f"{STRATA} targets = 4 where strata = 'popularity'"),
+        ("strata_add_up", f"{STRATA} targets = 2 where strata = 'popularity'"),
+        ("strata_add_up", "delete from TABLE where stratum = 'no'"),
     ],
     "evaluation.sweeps": [
         ("protocol_known", f"{SWEPT} protocol = 'x'"),

@@ -39,6 +39,7 @@ LATEST = {  # of the newest run, without the columns that no two runs have alike
     "evaluation.comparisons": "run_id",
     "evaluation.ranks_by_degree": "run_id",
     "evaluation.beyond_accuracy": "run_id",
+    "evaluation.strata": "run_id",
     "operations.model_settings": "run_id, origin, reason, searched_on, seconds",
 }
 OF_A_SWEEP = ("raw.events", "raw.rejects", "curated.interactions", "splits.strong_generalization")

@@ -216,7 +216,7 @@ def _evaluate_on_validation(
             ranked.append(rank_part_targets(model, candidate.score, part))
         except OneclassError as error:
             return _ValidationResult(fault=str(error))
-    of_users, _ = TargetRankMetrics.concatenate(ranked)
+    of_users = TargetRankMetrics.concatenate(ranked).of_users
     return _ValidationResult(
         of_users[PROMOTION_METRIC],
         mean_and_error(of_users[PROMOTION_METRIC]),

@@ -27,6 +27,7 @@ OF_RUN = (
     "metrics",
     "comparisons",
     "beyond_accuracy",
+    "strata",
     "ranks_by_degree",
     "ranks_by_both_degrees",
     "like_by_degree",

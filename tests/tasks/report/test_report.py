@@ -74,6 +74,16 @@ for _protocol, _metrics in MAIN.items():
         EXPECTED[f"{_name}-{_protocol}"] = f"""
             select model, score, {", ".join(f"any_value(value) filter (metric = '{m}')" for m in _shown)}
             from evaluation.{_table} where run_id = '{RUN}' and protocol = '{_protocol}' group by model, score"""
+    _shown = [("random_graph", "popularity_x_odds"), ("mrf_dense", "score"), ("popularity", "score")]
+    _lists = ", ".join(f"any_value(value) filter (model = '{model}' and score = '{score}')" for model, score in _shown)
+    EXPECTED[f"strata-{_protocol}"] = f"""
+        select
+            case strata when 'activity' then 'users by their history' when 'popularity' then 'items by their likes'
+                else strata end,
+            coalesce(stratum, 'no value'), coalesce(least::int || ' to ' || most::int, ''), any_value(users),
+            any_value(targets), {_lists}
+        from evaluation.strata
+        where protocol = '{_protocol}' and metric = '{_metrics[0]}' group by strata, stratum, least, most"""
 EXPECTED["exploration"] = """
     select rank, item_id, propensity, like_mean from published.exploration where list_id = '2026-11-20/u2'"""
 
@@ -157,6 +167,24 @@ def test_a_text_is_its_value_rounded_with_its_standard_error(home, tables):
                     assert text == f"{float(value):.4f}" + ("" if e is None else f" ± {e:.4f}")
                     checked += 1
     assert checked == 2 * 4 * 4 + 4 * (5 + 4)
+
+
+def test_parts_come_in_order_and_both_ends_are_described(home, page, tables):
+    for protocol in MAIN:
+        parts = [(row[0][1], row[1][1]) for row in tables.rows[f"strata-{protocol}"]]
+        history, likes, country = "users by their history", "items by their likes", "country"
+        assert parts == [
+            (history, "low"),
+            (history, "high"),
+            (likes, "high"),
+            (country, "no"),
+            (country, "no value"),
+        ]
+    ends = asked(home, "select value from evaluation.strata where (protocol, metric, score, strata) = "
+                 "('strong_generalization', 'ndcg@100', 'popularity_x_odds', 'activity') order by least")  # fmt: skip
+    (low,), (high,) = ends
+    sentence = f"On strong_generalization, ndcg@100 of random_graph (popularity_x_odds) is {low:.3f} and {high:.3f} for"
+    assert f"{sentence} the users with the shortest and with the longest histories." in page
 
 
 def test_the_best_come_first_and_names_are_escaped(page, tables):
