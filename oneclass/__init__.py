@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from oneclass.models.sansa.model import SANSA
     from oneclass.models.slim.model import SLIM
     from oneclass.models.wmf.model import WMF
+    from oneclass.splits import Split, split_last, split_share, split_times
     from oneclass.tasks.recommend import Recommender, load
     from oneclass.user_metrics import UserRanks
 
@@ -75,11 +76,15 @@ __all__ = [
     "Recommender",
     "Repeat",
     "RepeatMixture",
+    "Split",
     "Tuning",
     "UserRanks",
     "evaluate",
     "load",
     "off_policy",
+    "split_last",
+    "split_share",
+    "split_times",
     "tune",
 ]
 
@@ -108,6 +113,7 @@ MODULES = {
     "oneclass.models.sansa.model": ["SANSA"],
     "oneclass.models.slim.model": ["SLIM"],
     "oneclass.models.wmf.model": ["WMF"],
+    "oneclass.splits": ["Split", "split_last", "split_share", "split_times"],
     "oneclass.tasks.recommend": ["Recommender", "load"],
     "oneclass.user_metrics": ["UserRanks"],
 }

@@ -56,7 +56,7 @@ def granted_an_array_of_id_pairs_is_refused_with_advice():
         try:
             call()
         except (TypeError, ValueError) as error:
-            assert "oneclass.Interactions" in str(error)
+            assert "pairs of ids" in str(error) and "give" in str(error)
         else:
             raise AssertionError("took ids for a matrix")
 

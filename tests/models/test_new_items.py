@@ -7,7 +7,8 @@ from scipy.sparse import csr_matrix
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS, load_model
-from tests.models.test_contract import IMPERSONAL, all_scores, every_model, make
+from oneclass.testing import all_scores
+from tests.models.test_contract import IMPERSONAL, every_model, make
 
 COLOURS = csr_matrix(np.eye(2, dtype=np.float32)[np.arange(40) % 2])  # each item's own group
 COLD = np.array([36, 37, 38, 39])

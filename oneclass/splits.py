@@ -1,0 +1,149 @@
+"""Splits of interactions into training and test pairs, to be evaluated: each user's last, a random share, or by time.
+
+A pair of a user and an item is on one side only, with all its events.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from oneclass.interactions import Interactions
+
+PAIR = ["user_id", "item_id"]
+
+
+class Split:
+    """What models are fitted on and what they are to find; a pair in both counts as training.
+
+    Attributes:
+        name: of its rows in the tables of an evaluation.
+        train, test: the interactions.
+    """
+
+    def __init__(self, name: str, train: Any, test: Any) -> None:
+        """Name two sets of `Interactions`, or of what it reads.
+
+        Raises:
+            ValueError: ids are texts on one side and numbers on the other.
+        """
+        self.name, self.train, self.test = name, read_interactions(train), read_interactions(test)
+        kinds = [[str(of.events.schema[name]) for name in PAIR] for of in (self.train, self.test)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"split {name}: ids of train are {kinds[0]} and of test {kinds[1]}; give both alike")
+
+    def __repr__(self) -> str:
+        return f"Split({self.name!r}, train={self.train}, test={self.test})"
+
+
+def split_last(interactions: Any, n: int = 1) -> Split:
+    """Hold out the last n items of each user with more than n, by the time of the first event, else by order of rows.
+
+    Raises:
+        ValueError: n is not positive, or no user has more than n items.
+    """
+    _require(n >= 1, f"n = {n}: give a whole number from 1")
+    table = read_interactions(interactions)
+    is_test = (pl.col("newer") < n) & (pl.len().over("user_id") > n)
+    return _divide(table, f"last {n}", _rank_pairs(table).filter(is_test))
+
+
+def split_share(
+    interactions: Any, share: float = 0.2, *, latest: bool = False, seeds: Sequence[int] = (0,)
+) -> list[Split]:
+    """Hold out a share of each user's items, rounded down, at random or the latest ones.
+
+    Args:
+        latest: take those whose first event is the latest, else by order of rows; one split, whatever the seeds.
+        seeds: a split of each.
+
+    Raises:
+        ValueError: the share is not between 0 and 1, or so small that no user has an item held out.
+    """
+    _require(0 < share < 1, f"share = {share}: give a number between 0 and 1")
+    table = read_interactions(interactions)
+    pairs = _rank_pairs(table)
+    held_out = (pl.len().over("user_id") * share + 1e-9).floor()  # .2 of 5 is 1
+    if latest:
+        return [_divide(table, f"latest {share:g}", pairs.filter(pl.col("newer") < held_out))]
+    found = []
+    for seed in seeds:
+        draws = pl.Series("draw", np.random.default_rng(seed).permutation(len(pairs)))
+        is_test = pl.col("draw").rank("ordinal").over("user_id") <= held_out
+        found.append(_divide(table, f"seed {seed}", pairs.sort(PAIR).with_columns(draws).filter(is_test)))
+    return found
+
+
+def split_times(interactions: Any, cuts: Iterable[str | date | datetime]) -> list[Split]:
+    """Train on the events before each cut, and test on those from it until the next one, of pairs not seen before.
+
+    Args:
+        cuts: times in UTC or days, or texts such as `2026-01-31`.
+
+    Raises:
+        ValueError: the events have no times, or a cut has none on one of its sides.
+    """
+    table = read_interactions(interactions)
+    _require("time" in table.events.columns, "split_times needs times: name their column by Interactions(time=...)")
+    times = [_read_time(cut) for cut in cuts]
+    _require(bool(times) and times == sorted(set(times)), "cuts: give at least one, in ascending order")
+    events = table.events.with_columns(pl.col("time").fill_null(pl.col("time").min()))
+    found = []
+    for cut, end in zip(times, [*times[1:], None], strict=True):
+        train = events.filter(pl.col("time") < cut)
+        test = events.filter(pl.col("time") >= cut, True if end is None else pl.col("time") < end)
+        found.append(_make_split(table, f"from {cut:%Y-%m-%d %H:%M}".removesuffix(" 00:00"), train, test))
+    return found
+
+
+def as_splits(data: Any) -> list[Split]:
+    """Return the splits that `data` consists of, with names of their own; none if it is not of splits.
+
+    Raises:
+        ValueError: two have one name.
+    """
+    splits = [data] if isinstance(data, Split) else data if isinstance(data, list | tuple) else []
+    splits = [split for split in splits if isinstance(split, Split)]
+    _require(len({split.name for split in splits}) == len(splits), "splits: two have one name; give each its own")
+    return splits
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def read_interactions(data: Any) -> Interactions:
+    """Return `Interactions`, made of what else it reads."""
+    return data if isinstance(data, Interactions) else Interactions(data)
+
+
+def _read_time(cut: str | date | datetime) -> datetime:
+    if isinstance(cut, str):
+        cut = datetime.fromisoformat(cut)
+    return cut if isinstance(cut, datetime) else datetime(cut.year, cut.month, cut.day)
+
+
+def _rank_pairs(table: Interactions) -> pl.DataFrame:
+    """Return a row for each pair, with the number of the user's newer pairs in `newer`."""
+    events = table.events.with_row_index("position")
+    times = [pl.col("time").fill_null(pl.col("time").min())] if "time" in events.columns else []
+    order = [name for name in ("time", "position") if name in events.columns]
+    pairs = events.with_columns(times).group_by(PAIR).agg(pl.col(name).min() for name in order)
+    newer = pl.struct(order).rank("ordinal", descending=True).over("user_id") - 1
+    return pairs.with_columns(newer.cast(pl.Int64).alias("newer")).sort("position")
+
+
+def _divide(table: Interactions, name: str, test: pl.DataFrame) -> Split:
+    events = table.events
+    return _make_split(table, name, events.join(test, on=PAIR, how="anti"), events.join(test, on=PAIR, how="semi"))
+
+
+def _make_split(table: Interactions, name: str, train: pl.DataFrame, test: pl.DataFrame) -> Split:
+    test = test.join(train, on=PAIR, how="anti")
+    for side, events in (("training", train), ("test", test)):
+        _require(not events.is_empty(), f"split {name!r}: no {side} event is left; take another cut, share or number")
+    sides = (Interactions(events, users=table.users, items=table.items) for events in (train, test))
+    return Split(name, *sides)
