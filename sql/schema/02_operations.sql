@@ -32,6 +32,11 @@ create table if not exists operations.run_machines (
     python varchar not null, -- the version of Python
     energy_joules double -- by RAPL, of packages and memory, other processes included; null if it cannot be read
 );
+-- operations.run_packages: one row per run: the installed packages.
+create table if not exists operations.run_packages (
+    run_id varchar not null, -- the run in operations.runs
+    packages json not null -- the version of each by its name, oneclass aside
+);
 -- operations.contract_results: one row per rule of a contract checked in a run.
 create table if not exists operations.contract_results (
     run_id varchar not null, -- the run in operations.runs

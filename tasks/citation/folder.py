@@ -3,12 +3,13 @@
 import json
 import platform
 from collections.abc import Sequence
-from importlib.metadata import distributions, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from oneclass.models.evaluation.definitions import find_definition
 from oneclass.models.registry import MODELS
 from oneclass.tasks.citation.checklist import build_checklist, format_checklist
 from oneclass.tasks.citation.libraries import add_libraries
@@ -20,8 +21,9 @@ from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.leaderboard import format_markdown
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.stores import durable, fits, runs
+from oneclass.tasks.stores import durable, runs
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.machine import list_packages
 
 
 def write_citation(home: Home, run_id: str | None, target: Path | None, libraries: Sequence[Path] = ()) -> Path:
@@ -64,13 +66,15 @@ def _format_files(home: Home, record: RunRecord) -> dict[str, str]:
         "trials.csv": _list_trials(record).write_csv(),
         "run.toml": format_settings(record),
         "run.json": _format_json(_describe_run(record, split_hashes)),
-        "rows.json": _format_json([*(_describe_row(home, record, model) for model in record.models), *of_libraries]),
+        "rows.json": _format_json([*(_describe_row(record, model) for model in record.models), *of_libraries]),
         "checklist.md": format_checklist(checklist),
-        "environment.lock": _format_lock(),
+        "environment.lock": _format_lock(record),
         "CITATION.cff": _format_cff(record),
         "reprint.sh": format_script(record, has_own_file=own_file.is_file()),
     }
     found |= {file.name_in_citation: file.text for file in record.libraries}
+    if record.seeds["seed"].n_unique() > 1:
+        found["seeds.csv"] = record.seeds.write_csv()
     if own_file.is_file():
         found["dataset.toml"] = own_file.read_text(encoding="utf-8")
     return found
@@ -86,14 +90,17 @@ def _describe_run(record: RunRecord, split_hashes: dict[str, dict[str, str]]) ->
         "dataset": record.dataset.model_dump(mode="json", include={"name", "title", "urls", "licence"}),
         "files": record.files.to_dicts(),
         "interactions": record.interactions,
+        "preprocessing": record.steps.to_dicts(),
         "protocols": {
             name: {"meaning": PROTOCOLS[name].meaning, "tuned_by": PROTOCOLS[name].tuned_by}
             for name in record.protocols
         },
         "splits": {name: {"digest": of, "sha256": split_hashes[name]} for name, of in record.splits.items()},
+        "metrics": {name: vars(of) for name in record.metric_names if (of := find_definition(name))},
         "seed": record.settings["seed"],
         "code_version": record.code_version,
         "limits": record.settings.get("limits"),
+        "warm_start": bool(record.settings.get("train", {}).get("warm_start")),
         "machine": record.machine,  # with the energy that it drew in the run
         "fit_cpu_seconds": record.fit_cpu_seconds,
         "libraries": [
@@ -103,7 +110,7 @@ def _describe_run(record: RunRecord, split_hashes: dict[str, dict[str, str]]) ->
     }
 
 
-def _describe_row(home: Home, record: RunRecord, model: str) -> dict[str, Any]:
+def _describe_row(record: RunRecord, model: str) -> dict[str, Any]:
     of_model = record.fits.filter(model=model).drop("model").to_dicts()
     return {
         "model": model,
@@ -111,7 +118,7 @@ def _describe_row(home: Home, record: RunRecord, model: str) -> dict[str, Any]:
         "seed": record.settings["seed"],
         "settings": record.effective_settings(model),
         "search": record.describe_search(model),
-        "fits": [fit | {"effective": _load_effective(home, model, fit["digest"])} for fit in of_model],
+        "fits": [fit | {"effective": record.effective[fit["digest"]]} for fit in of_model],
     }
 
 
@@ -121,16 +128,13 @@ def _list_trials(record: RunRecord) -> pl.DataFrame:
     return of_table.select("model", pl.exclude("model", "settings"), "settings")
 
 
-def _load_effective(home: Home, model: str, digest: str) -> dict[str, Any] | None:
-    """Load the settings of a fit with those that were derived from its data; None if it is no longer stored."""
-    file = fits.fit_folder(home, model, digest) / "settings.json"
-    return json.loads(file.read_text(encoding="utf-8"))["resolved"] if file.is_file() else None
-
-
-def _format_lock() -> str:
-    """Return a requirements file that pins every installed package, oneclass itself aside."""
-    pins = {f"{of.metadata['Name']}=={of.version}" for of in distributions() if of.metadata["Name"] != "oneclass"}
-    return "\n".join([f"# Python {platform.python_version()}", *sorted(pins, key=str.lower), ""])
+def _format_lock(record: RunRecord) -> str:
+    """Return a requirements file that pins the packages of the run; of this program if the run did not record them."""
+    if record.packages is None:
+        head, packages = f"Python {platform.python_version()}, not recorded by the run", list_packages()
+    else:
+        head, packages = f"Python {record.machine['python'] if record.machine else ''}", record.packages
+    return "\n".join([f"# {head}", *(f"{name}=={of}" for name, of in packages.items()), ""])
 
 
 def _format_cff(record: RunRecord) -> str:

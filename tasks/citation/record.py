@@ -13,8 +13,12 @@ from oneclass.tasks.citation.library_files import LibraryFile
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.leaderboard import LeaderboardRow, load_leaderboard
+from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.stores import checksums, fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
+
+FIT = ("model", "digest")
+REPEATED = ("seed", "limits", "sources")  # settings in which runs of the same table may differ; files are compared
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,12 @@ class RunRecord:
         libraries: files whose rows `tasks.citation.libraries` added to the tables.
         splits: digest of the matrices by protocol or fold.
         files: `path`, `sha256`, `bytes`, `events` of each log file that the warehouse had when the run ended.
-        interactions: users, items and edges of the curated table; empty if a later run has replaced it.
+        steps: the rows of `operations.funnel`, from the lines of all logs to the curated edges.
+        packages: version of each installed package by its name; None if an earlier version ran.
+        effective: by digest of a fit, its settings with those that were derived from its data; None if it is no longer
+            stored.
+        seeds: `run_id`, `seed`, `protocol`, `model`, `score`, `metric` and `value` of the main metrics of this run and
+            of all that differ from it in the seed alone, the first run first.
     """
 
     run_id: str
@@ -50,7 +59,10 @@ class RunRecord:
     trials: pl.DataFrame
     splits: dict[str, str]
     files: pl.DataFrame
-    interactions: dict[str, int]
+    steps: pl.DataFrame
+    packages: dict[str, str] | None
+    effective: dict[str, dict[str, Any] | None]
+    seeds: pl.DataFrame
     libraries: tuple[LibraryFile, ...] = ()
 
     @property
@@ -60,9 +72,22 @@ class RunRecord:
         return [model for model in self.fits["model"].unique(maintain_order=True) if model in of_table]
 
     @property
+    def metric_names(self) -> list[str]:
+        """All metrics of the run."""
+        return self.metrics["metric"].unique().sort().to_list()
+
+    @property
     def protocols(self) -> list[str]:
         """The protocols of the table."""
         return list(dict.fromkeys(row.protocol for row in self.leaderboard))
+
+    @property
+    def interactions(self) -> dict[str, int]:
+        """Users, items and edges of the curated table; empty if the run did not record them."""
+        if self.steps.is_empty():
+            return {}
+        last = self.steps.row(-1, named=True)
+        return {"users": last["users"], "items": last["items"], "edges": last["remaining"]}
 
     @property
     def fit_cpu_seconds(self) -> float | None:
@@ -122,7 +147,10 @@ def load_run(home: Home, dataset: Dataset, run_id: str | None) -> RunRecord:
             warehouse.select(connection, "tune/trials", run_id=run),
             _load_splits(home, fitted),
             _load_files(connection, ended_at),
-            _count_interactions(connection) if run == runs["run_id"][0] else {},
+            warehouse.select(connection, "report/funnel", run_id=run),
+            _load_packages(connection, run),
+            {digest: _load_effective(home, model, digest) for model, digest in fitted.select(FIT).iter_rows()},
+            _load_seeds(connection, runs, run),
         )
 
 
@@ -141,7 +169,7 @@ def _load_machine(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[st
 
 
 def _add_cpu_seconds(home: Home, fitted: pl.DataFrame) -> pl.DataFrame:
-    seconds = [fits.load_cpu_seconds(home, *fit) for fit in fitted.select("model", "digest").iter_rows()]
+    seconds = [fits.load_cpu_seconds(home, *fit) for fit in fitted.select(FIT).iter_rows()]
     return fitted.with_columns(cpu_seconds=pl.Series(seconds, dtype=pl.Float64))
 
 
@@ -187,10 +215,44 @@ def _load_splits(home: Home, fitted: pl.DataFrame) -> dict[str, str]:
     return found
 
 
-def _count_interactions(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    # one row
-    text = (
-        "select count(distinct user_index) as users, count(distinct item_index) as items, count(*) as edges "
-        "from curated.interactions"
+def _load_packages(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, str] | None:
+    # one row at most
+    text = "select packages from operations.run_packages where run_id = $run_id"
+    rows = warehouse.query(connection, text, run_id=run_id)
+    return None if rows.is_empty() else json.loads(rows.item())
+
+
+def _load_effective(home: Home, model: str, digest: str) -> dict[str, Any] | None:
+    file = fits.fit_folder(home, model, digest) / "settings.json"
+    return json.loads(file.read_text(encoding="utf-8"))["resolved"] if file.is_file() else None
+
+
+def _load_seeds(connection: duckdb.DuckDBPyConnection, runs: pl.DataFrame, run_id: str) -> pl.DataFrame:
+    """Load the main metrics of a run and of those with its settings, code and log files, but for the seed."""
+
+    def describe_settings(run: dict[str, Any]) -> str:
+        settings = {name: of for name, of in json.loads(run["settings"]).items() if name not in REPEATED}
+        return json.dumps([settings, run["code_version"]], sort_keys=True)
+
+    def list_hashes(run: dict[str, Any]) -> list[str]:
+        return _load_files(connection, run["ended_at"])["sha256"].sort().to_list()
+
+    chosen = runs.row(by_predicate=pl.col("run_id") == run_id, named=True)
+    settings, hashes = describe_settings(chosen), list_hashes(chosen)
+    seeds = {
+        run["run_id"]: json.loads(run["settings"])["seed"]
+        for run in runs.reverse().iter_rows(named=True)
+        if describe_settings(run) == settings and list_hashes(run) == hashes
+    }
+    columns = "run_id, protocol, model, score, metric, value"
+    # one row per run, protocol, model, score and metric
+    text = f"select {columns} from evaluation.metrics where list_contains($run_ids, run_id)"
+    found = warehouse.query(connection, text, run_ids=list(seeds))
+    of_runs = pl.DataFrame({"run_id": list(seeds), "seed": list(seeds.values()), "order": range(len(seeds))})
+    main = [(name, metric) for name, protocol in PROTOCOLS.items() for metric in protocol.main_metrics]
+    return (
+        of_runs.join(found, on="run_id")
+        .join(pl.DataFrame(main, schema=["protocol", "metric"], orient="row"), on=["protocol", "metric"])
+        .sort("order", "protocol", "model", "score", "metric")
+        .select("run_id", "seed", "protocol", "model", "score", "metric", "value")
     )
-    return warehouse.query(connection, text).row(0, named=True)

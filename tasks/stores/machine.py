@@ -1,13 +1,15 @@
-"""The machine that a run uses, and the energy that it draws by the counters of RAPL.
+"""The machine and the packages that a run uses, and the energy that it draws by the counters of RAPL.
 
 Linux shows the counters of Intel's and AMD's processors as folders `intel-rapl:*` of `/sys/class/powercap`. Most
 systems let only root read them (`chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj` lets everybody).
 """
 
 import contextlib
+import functools
 import platform
 import threading
 from collections.abc import Iterator
+from importlib.metadata import distributions
 from pathlib import Path
 
 from oneclass.tasks.stores import resources
@@ -41,6 +43,13 @@ def _find_processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+@functools.lru_cache(maxsize=1)
+def list_packages() -> dict[str, str]:
+    """List the version of every installed package by its name, oneclass aside."""
+    found = {of.metadata["Name"]: of.version for of in distributions()}
+    return {name: found[name] for name in sorted(found, key=str.lower) if name != "oneclass"}
 
 
 class EnergyMeter:

@@ -87,9 +87,9 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
     """Lock the data set for one run and record it in `operations.runs`: running, then completed, partly_failed, failed
     or cancelled.
 
-    `operations.run_machines` gets its machine, and at the end the energy. A killed run leaves its row at `running`; the
-    next run marks it `crashed`. Starts in the future and damaged publications are corrected and repaired first; each is
-    a row in `operations.alarms`.
+    `operations.run_machines` gets its machine, and at the end the energy, `operations.run_packages` the installed
+    packages. A killed run leaves its row at `running`; the next run marks it `crashed`. Starts in the future and
+    damaged publications are corrected and repaired first; each is a row in `operations.alarms`.
 
     Yields:
         The state of each of the latest earlier runs, by id.
@@ -122,6 +122,8 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
                 "insert into operations.run_machines values (?, ?, ?, ?, ?, ?, ?, null)",
                 [run_id, *machine.describe_machine(home.limits.threads).values()],
             )
+            packages = [run_id, json.dumps(machine.list_packages())]
+            connection.execute("insert into operations.run_packages values (?, ?)", packages)
             for alarm in alarms:
                 logger.warning("%s: %s", home.dataset, alarm)
                 connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -135,7 +136,8 @@ def test_a_run_of_an_earlier_version_has_no_machine(after_first, tmp_path):
     cite(after_first, "--out", str(tmp_path / "table"))
     described = json.loads((tmp_path / "table" / "run.json").read_text())
     assert described["machine"] is None and described["fit_cpu_seconds"] is None
-    assert answers(tmp_path / "table")["Is the hardware of the run stated?"] == ("no", "run.json, machine is null")
+    evidence = "rows.json, fits.cpu_seconds is null: popularity (strong_generalization), popularity (leave_one_out)"
+    assert answers(tmp_path / "table")["Are times and memory stated?"] == ("no", evidence)
 
 
 @pytest.mark.parametrize(("joules", "answer"), [(None, "no"), (12.5, "yes")])
@@ -158,7 +160,146 @@ def test_the_checklist_says_no_with_the_reason(cited):
     assert found["Are the splits identified?"][0] == "yes"
     answer, evidence = found["Are all models tuned on these data?"]
     assert answer == "no" and "bpr_uniform 0" in evidence
-    assert found["Are results repeated over several seeds?"] == ("no", "one seed, 0, for splits and draws")
+    assert found["Are results repeated over several seeds?"] == ("no", "run.json, seed: one, 0, for splits and draws")
+
+
+COPIED = "insert into evaluation.metrics by name select * replace ('{}' as metric) from evaluation.metrics"
+UNTUNED = "update operations.model_settings set {} where model = 'item_knn'"
+CHANGES = {
+    "Is the preprocessing stated, with what it removed?": (
+        "delete from operations.funnel",
+        "run.json, preprocessing is empty",
+    ),
+    "Are metrics defined with their normalisation?": (COPIED.format("delight@5"), "run.json, metrics lacks delight@5"),
+    "Are all items ranked?": (COPIED.format("ndcg@100_new_items"), "ndcg@100_new_items rank new items among new ones"),
+    "Are there standard errors?": (
+        "update evaluation.metrics set standard_error = null where model = 'item_knn'",
+        "table.csv, standard_error is empty: item_knn/score (leave_one_out)",
+    ),
+    "Is every trial of a search stated?": (
+        "delete from operations.search_trials where model = 'rp3beta' and number = 2",
+        "trials.csv lacks those of rp3beta",
+    ),
+    "Are all packages of the run pinned?": ("delete from operations.run_packages", "the run recorded none"),
+    "Are the raw files identified?": ("delete from operations.log_files", "run.json, files is empty"),
+    "Are all models tuned on these data?": (
+        UNTUNED.format("trials = null, origin = 'default'"),
+        "rows.json, search.trials: item_knn 0",
+    ),
+    "Do all tuned models have equal budgets?": (UNTUNED.format("trials = 9"), "rows.json, search.trials: item_knn 9"),
+    "Are settings chosen without the test part?": (
+        "update operations.model_settings set origin = 'given' where model = 'item_knn'",
+        "rows.json, search.origin: the run does not know how of item_knn (given)",
+    ),
+    "Are there simple baselines?": (
+        "delete from operations.model_fits where model in ('item_knn', 'rp3beta')",
+        "table.csv, model: popularity, of popularity, item_knn, rp3beta",
+    ),
+    "Are differences tested, corrected for their number?": (
+        "delete from evaluation.comparisons",
+        "table.csv, corrected_p_value is empty",
+    ),
+    "Is the hardware of the run stated?": ("delete from operations.run_machines", "run.json, machine is null"),
+    "Is it the code that wrote this folder?": (
+        "update operations.runs set code_version = '0.0'",
+        "run.json, code_version: 0.0; this folder: ",
+    ),
+    "Does each fit start anew?": (
+        """update operations.runs set settings = json_merge_patch(settings, '{"train": {"warm_start": true}}')""",
+        "run.json, warm_start = true",
+    ),
+}
+
+
+@pytest.mark.parametrize("question", CHANGES)
+def test_each_answer_is_read_from_the_record(searched, tmp_path, question):
+    folder, home = searched
+    assert answers(folder)[question][0] == "yes"
+    changed = shutil.copytree(home, tmp_path / "home", symlinks=True)
+    statement, evidence = CHANGES[question]
+    with duckdb.connect(str(changed / "ml-latest-small" / "warehouse.duckdb")) as connection:
+        connection.execute(statement)
+    cite(changed, "--out", str(tmp_path / "table"))
+    answer, reason = answers(tmp_path / "table")[question]
+    assert answer == "no" and evidence in reason
+
+
+def test_a_data_set_without_licence_and_address_is_not_public(searched, tmp_path):
+    folder, home = searched
+    changed = shutil.copytree(home, tmp_path / "home", symlinks=True)
+    (changed / "datasets").mkdir()
+    (changed / "datasets" / "ml-latest-small.toml").write_text('title = "Mine"\n')
+    cite(changed, "--out", str(tmp_path / "table"))
+    for question in ("Is the data set named, with its licence?", "Can a reader get the raw data?"):
+        assert answers(folder)[question][0] == "yes"
+        answer, evidence = answers(tmp_path / "table")[question]
+        assert answer == "no" and evidence.startswith("run.json, dataset.")
+
+
+@pytest.mark.parametrize(("version", "answer"), [("0.2+abc", "yes"), ("0.2+abc-dirty", "no")])
+def test_a_commit_with_changes_does_not_identify_the_code(after_first, tmp_path, version, answer):
+    with duckdb.connect(str(after_first / "ml-latest-small" / "warehouse.duckdb")) as connection:
+        connection.execute("update operations.runs set code_version = ?", [version])
+    cite(after_first, "--out", str(tmp_path / "table"))
+    assert answers(tmp_path / "table")["Is the code that ran identified?"][0] == answer
+
+
+def test_splits_that_are_gone_are_not_identified(searched, tmp_path):
+    folder, home = searched
+    assert answers(folder)["Are the splits identified?"][0] == "yes"
+    changed = shutil.copytree(home, tmp_path / "home", symlinks=True)
+    shutil.rmtree(changed / "ml-latest-small" / "matrices")
+    cite(changed, "--out", str(tmp_path / "table"))
+    answer, evidence = answers(tmp_path / "table")["Are the splits identified?"]
+    assert answer == "no" and "no longer stored: " in evidence and "leave_one_out" in evidence
+
+
+def test_settings_of_a_fit_that_is_gone_are_not_stated(searched, tmp_path):
+    folder, home = searched
+    question = "Are search spaces and final settings stated?"
+    assert answers(folder)[question] == ("yes", "rows.json, search.space, fits.effective")
+    changed = shutil.copytree(home, tmp_path / "home", symlinks=True)
+    shutil.rmtree(changed / "ml-latest-small" / "models" / "rp3beta")
+    cite(changed, "--out", str(tmp_path / "table"))
+    evidence = "rows.json, fits.effective is null: rp3beta (leave_one_out)"
+    assert answers(tmp_path / "table")[question] == ("no", evidence)
+
+
+def test_the_lock_has_the_packages_of_the_run(after_first, tmp_path):
+    with duckdb.connect(str(after_first / "ml-latest-small" / "warehouse.duckdb")) as connection:
+        [(packages,)] = connection.execute("select packages from operations.run_packages").fetchall()
+        assert f'"duckdb": "{duckdb.__version__}"' in packages
+        connection.execute("""update operations.run_packages set packages = '{"numpy": "1.2.3"}'""")
+    cite(after_first, "--out", str(tmp_path / "table"))
+    lines = (tmp_path / "table" / "environment.lock").read_text().splitlines()
+    assert lines == [f"# Python {platform.python_version()}", "numpy==1.2.3"]
+
+
+def test_runs_that_differ_in_the_seed_alone_repeat_a_table(searched, tmp_path):
+    """A copy of the run with another seed does, one that differs in a setting too does not."""
+    folder, home = searched
+    assert not (folder / "seeds.csv").exists()
+    copied = shutil.copytree(home, tmp_path / "home", symlinks=True)
+    with duckdb.connect(str(copied / "ml-latest-small" / "warehouse.duckdb")) as connection:
+        for run_id, patch in (("again", '{"seed": 7}'), ("other", '{"seed": 8, "binarize": {"threshold": 1}}')):
+            connection.execute(
+                "insert into operations.runs by name select * replace (? as run_id, "
+                "json_merge_patch(settings, ?) as settings) from operations.runs where flow = 'backfill' limit 1",
+                [run_id, patch],
+            )
+            connection.execute(
+                "insert into evaluation.metrics by name select * replace (? as run_id, value / 2 as value) "
+                "from evaluation.metrics where run_id not in ('again', 'other')",
+                [run_id],
+            )
+    run_id = json.loads((folder / "run.json").read_text())["run"]
+    cite(copied, "--out", str(tmp_path / "table"), "--run", run_id)
+    seeds = pl.read_csv(tmp_path / "table" / "seeds.csv")
+    assert seeds["run_id"].unique(maintain_order=True).to_list() == [run_id, "again"]
+    of_best = seeds.filter(model="rp3beta", metric="mean_rank")
+    assert of_best["seed"].to_list() == [0, 7] and of_best["value"][1] == of_best["value"][0] / 2
+    answer = answers(tmp_path / "table")["Are results repeated over several seeds?"]
+    assert answer == ("yes", "seeds.csv: 0, 7, for splits and draws")
 
 
 def test_a_log_that_has_changed_cannot_be_cited_as_repeatable(after_first, ratings, tmp_path):
