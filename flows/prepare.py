@@ -110,6 +110,10 @@ def check_home(run: "RunSettings") -> None:
         from oneclass.tasks.publish.postgres import check_database
 
         check_database(run.publish)
+    if run.publish.object_store:
+        from oneclass.tasks.publish.object_store import check_object_store
+
+        check_object_store(run.publish)
     declared_tables: dict[Side, AttributeTable | None] = {"item": run.dataset.items, "user": run.dataset.users}
     attributes: Attributes = {
         side: read_attributes(side, table, run.dataset).frame for side, table in declared_tables.items() if table

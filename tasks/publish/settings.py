@@ -105,6 +105,18 @@ class PublishSettings(PromotionLimits):
         description="The schema of the copied tables there; by default the data set's name in small letters, with `_` "
         "for other signs.",
     )
+    object_store: str | None = Field(
+        None,
+        description="The URL below which the lists are copied as Parquet files, such as s3://BUCKET/PREFIX. By default "
+        "they are not.",
+    )
+    object_store_env: str | None = Field(
+        None,
+        description="The environment variable that holds the options of its file system, credentials among them, as a "
+        "JSON object. By default credentials are those that the environment has.",
+    )
+    object_store_file: str | None = Field(None, description="The whole path of the file that holds them.", pattern="^/")
+    object_store_block: str | None = Field(None, description="The Secret block on the Prefect server that holds them.")
     keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")
 
     @property
@@ -116,4 +128,9 @@ class PublishSettings(PromotionLimits):
     def _check_places(self) -> Self:
         if sum(place is not None for place in (self.postgres_env, self.postgres_file, self.postgres_block)) > 1:
             raise ValueError("give one of postgres_env, postgres_file, postgres_block")
+        places = [self.object_store_env, self.object_store_file, self.object_store_block]
+        if sum(place is not None for place in places) > 1:
+            raise ValueError("give one of object_store_env, object_store_file, object_store_block")
+        if any(places) and self.object_store is None:
+            raise ValueError("object_store is not set, whose options object_store_env, _file or _block holds")
         return self

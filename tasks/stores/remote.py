@@ -33,8 +33,11 @@ INSTALL_S3 = "python -m pip install -c constraints.txt -e '.[s3]'"
 _cache: Path | None = None  # a worker's, which has no other home
 
 
-def check_url(url: str) -> None:
-    """Check the form of a `--store` URL.
+def check_url(url: str, name: str = "--store") -> None:
+    """Check the form of a URL of files.
+
+    Args:
+        name: of the flag or setting, for messages.
 
     Raises:
         InputError: it is not a URL, or has a password or a query in it.
@@ -42,9 +45,9 @@ def check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.password is not None or parts.query:
         part = "query" if parts.password is None else "password"
-        raise InputError(f"--store: has a {part} in it, which Prefect would show; give credentials by the environment.")
+        raise InputError(f"{name}: has a {part} in it, which Prefect would show; give credentials by the environment.")
     if not parts.scheme or not (parts.netloc or parts.path.strip("/")):
-        raise InputError(f"--store {url}: write it as s3://BUCKET/PREFIX, or another URL that fsspec knows.")
+        raise InputError(f"{name} {url}: write it as s3://BUCKET/PREFIX, or another URL that fsspec knows.")
 
 
 def url_of(home: Home, path: Path | str) -> str:

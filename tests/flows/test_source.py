@@ -1,6 +1,9 @@
 """From what a shop has to recommendations: rows of a real PostgreSQL, and the orders of a German Excel."""
 
+import json
+
 import duckdb
+import polars as pl
 import pytest
 
 from oneclass.flows import commands
@@ -29,6 +32,7 @@ def test_a_backfill_and_a_night_take_all_rows_of_a_database(prefect_server, tmp_
     (tmp_path / "datasets" / "shop.toml").write_text(DECLARED)
     given = ["--dataset", "shop", "--home", str(tmp_path), "--models", "popularity,mrf_dense"]
     given += ["--set", "train.tune=off", "mrf_dense.l2=6", "publish.model=mrf_dense"]
+    given += [f"publish.object_store=file://{tmp_path}/store"]
     with postgres_server.started() as url, dbapi.connect(url, autocommit=True) as database, database.cursor() as cursor:
         monkeypatch.setenv("SHOP_DATABASE_URL", url)
         cursor.execute(
@@ -46,6 +50,10 @@ def test_a_backfill_and_a_night_take_all_rows_of_a_database(prefect_server, tmp_
             assert read == bought and counts == (12 * customers[1], 1 if command == "backfill" else 2)
             assert {user for user, _ in listed} == {user for user, _ in bought}
             assert not set(listed) & set(bought)
+            store = tmp_path / "store" / "shop"
+            current = json.loads((store / "current.json").read_text())
+            copied = pl.read_parquet(store / current["folder"] / "recommendations.parquet")
+            assert set(copied.select("user_id", "item_id").iter_rows()) == set(listed)
 
 
 @pytest.mark.slow
