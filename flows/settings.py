@@ -21,6 +21,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.settings import EvaluateSettings
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.orchestration.lineage import LineageSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like
@@ -82,6 +83,7 @@ class RunSettings:
     publish: PublishSettings
     files: FileSettings
     notify: NotifySettings
+    lineage: LineageSettings
     cluster: ClusterSettings
     seed: int = 0
     since: date | None = None
@@ -97,7 +99,7 @@ class RunSettings:
         stages = {
             name: getattr(self, name).model_dump(mode="json")
             for name in STAGE_SETTINGS
-            if name != "notify" and (name != "demo" or self.is_demo)
+            if name not in ("notify", "lineage") and (name != "demo" or self.is_demo)
         }
         fitted = {name: settings.model_dump(mode="json") for name, settings in self.models.items()}
         return {
