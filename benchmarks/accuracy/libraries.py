@@ -22,8 +22,8 @@ fitted on all training edges and valued by the protocol's metric on the validati
 scores, by its best. `blend` adds our tuned models as a run does, weighed on validation users; not under leave_one_out.
 The test part is read once, at the end.
 
-With `--home` the split is the one that a run stored, by default the latest of the data set, and only the libraries
-have rows: `oneclass cite --libraries FOLDER/NAME.json` adds them to the run's own table.
+With `--home` the split, or the folds, are those that a run stored, by default the latest of the data set, and only the
+libraries have rows: `oneclass cite --libraries FOLDER/NAME.json` adds them to the run's own table.
 
 FOLDER gets one file per log, with every row's space, settings, trials, processor seconds and the test users' values,
 and `table.md` and `table.tex`. A log that has its file there is not computed again, so that the command prints the
@@ -39,7 +39,7 @@ import logging
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
@@ -54,20 +54,19 @@ from scipy.sparse import csr_matrix
 from benchmarks.accuracy.competitors import LIBRARIES, library_fit
 from benchmarks.accuracy.paper_table import format_latex, format_markdown
 from benchmarks.accuracy.split_logs import PROTOCOLS_OF_TABLES, Problem, load_run_split, split_log
-from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Mean
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.blend import choose_components
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.evaluate.ranking import rank_targets_by_score
+from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.stores import fits
 from oneclass.tasks.stores.machine import describe_machine
-from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.train import train
 from oneclass.tasks.tuning.sampler import to_distribution
 from oneclass.tasks.tuning.search import ValidationData
+from oneclass.tasks.tuning.trial import evaluate_model
 
 RUN = "benchmark"
 STARTUP = 4  # drawn at random before the sampler learns from them
@@ -77,7 +76,8 @@ BESIDE = [
     "rectools_ease", "rectools_pure_svd", "lenskit_als", "lenskit_item_knn",
 ]  # fmt: skip
 
-FitFunction = Callable[[dict[str, Any]], Any]  # drawn values of the space, none for the initial settings, to a model
+# Drawn values of the space, none for the initial settings, and edges, to a model.
+FitFunction = Callable[[dict[str, Any], csr_matrix], Any]
 
 
 @dataclass
@@ -146,18 +146,14 @@ def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def evaluate_best_score(model: Any, part: Part, metric: str) -> tuple[str, Mean]:
-    """Return the score of a model that is best on a part, and its mean over users."""
-    found = rank_targets_by_score(model, part, on_progress=False)
-    means = {name: metrics.mean_and_error(ranks.of_users[metric]) for name, ranks in found.items()}
-    score = max(means, key=lambda name: means[name].value)
-    return score, means[score]
-
-
 def search_settings(
-    fit: FitFunction, space: Mapping[str, BaseDistribution], options: argparse.Namespace, validation: ValidationData
+    fit: FitFunction,
+    space: Mapping[str, BaseDistribution],
+    options: argparse.Namespace,
+    validations: Sequence[ValidationData],
 ) -> Found:
-    """Search the settings of one row; `fit` fits on the edges of `validation.train`."""
+    """Search the settings of one row: a trial is fitted on each split and valued by the users of all."""
+    parts, metric = [data.part for data in validations], validations[0].metric
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=options.seed, n_startup_trials=STARTUP)
     study = optuna.create_study(direction="maximize", sampler=sampler)
@@ -168,7 +164,7 @@ def search_settings(
         values, started = trial.params if trial else {}, time.process_time()
         ended = {"number": len(made) + 1, "state": "done", "settings": values, "note": ""}
         try:
-            score, mean = evaluate_best_score(fit(values), validation.part, validation.metric)
+            mean, score = evaluate_model([fit(values, data.train) for data in validations], parts, metric)
         except ValueError as error:  # such as settings that contradict each other
             print(f"  {values}: {error}", flush=True)
             score, mean = "", Mean(0.0, None, 0)
@@ -187,42 +183,43 @@ def tune_own(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
     """Search, fit and evaluate our models, and the blend of them."""
     digests, chosen = {}, {}
     keep = partial(
-        train, problem.home, RUN, protocol=problem.protocol, matrices_digest=problem.digest, seed=options.seed
+        train, problem.home, RUN, protocol=problem.protocol, matrices_digest=problem.digests[0], seed=options.seed
     )
+    [validation] = problem.validations
     for name in options.models:
         kind = MODELS[name]
         ranges = {key: of for key, of in kind.Settings.search_space.items() if not of.manual_only}
         space = {key: to_distribution(of) for key, of in ranges.items()}
 
         def settings_of(values: dict[str, Any], kind: Any = kind) -> ModelSettings:
-            initial, on = kind.Settings(), problem.validation.train
-            return initial.tried(values, on) if values else initial
+            return kind.Settings().tried(values, validation.train) if values else kind.Settings()
 
-        def fit(values: dict[str, Any], kind: Any = kind, settings: Any = settings_of) -> Any:
-            return kind(settings(values), seed=options.seed, threads=options.threads).fit(problem.validation.train)
+        def fit(values: dict[str, Any], edges: csr_matrix, kind: Any = kind, settings: Any = settings_of) -> Any:
+            return kind(settings(values), seed=options.seed, threads=options.threads).fit(edges)
 
-        found = search_settings(fit, space, options, problem.validation)
+        found = search_settings(fit, space, options, problem.validations)
         chosen[name], began = settings_of(found.values), time.process_time()
         digests[name] = keep(model=name, settings=chosen[name]).digest
         took = time.process_time() - began
         model = fits.load_fit(problem.home, name, digests[name])
         for trial in found.of_trials:
             trial["settings"] = settings_of(trial["settings"]).model_dump(mode="json")
-        yield make_row(name, "oneclass", space, chosen[name].model_dump(mode="json"), found, model, took, problem)
+        yield make_row(name, "oneclass", space, chosen[name].model_dump(mode="json"), found, [model], took, problem)
     if problem.protocol != "strong_generalization":
         return
     began = time.process_time()
     components = choose_components(
-        problem.home, RUN, protocol=problem.protocol, judged=[(problem.digest, digests)], settings=chosen,
+        problem.home, RUN, protocol=problem.protocol, judged=[(problem.digests[0], digests)], settings=chosen,
         seed=options.seed, day=date.today(),
     )  # fmt: skip
     if components is not None:
         digests["blend"] = keep(model="blend", settings=components).digest
         model = fits.load_fit(problem.home, "blend", digests["blend"])
-        score, mean = evaluate_best_score(model, problem.validation.part, problem.validation.metric)
+        mean, score = evaluate_model([model], [validation.part], validation.metric)
         took = time.process_time() - began
         weights = {component.model: component.weight for component in components.components}
-        yield make_row("blend", "oneclass", {}, weights, Found({}, score, mean.value, 1, took), model, took, problem)
+        found = Found({}, score, mean.value, 1, took)
+        yield make_row("blend", "oneclass", {}, weights, found, [model], took, problem)
 
 
 def tune_libraries(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
@@ -237,13 +234,13 @@ def tune_libraries(options: argparse.Namespace, problem: Problem) -> Iterator[Ro
             settings = {**LIBRARIES[name].settings, **values}
             return library_fit(name, settings, edges, options.threads, options.seed)
 
-        found = search_settings(partial(fit, edges=problem.validation.train), of.space, options, problem.validation)
+        found = search_settings(fit, of.space, options, problem.validations)
         began = time.process_time()
-        model = fit(found.values, problem.split.train)
+        models = [fit(found.values, split.train) for split in problem.splits]
         took = time.process_time() - began
         for trial in found.of_trials:
             trial["settings"] = {**of.settings, **trial["settings"]}
-        yield make_row(name, library, of.space, {**of.settings, **found.values}, found, model, took, problem)
+        yield make_row(name, library, of.space, {**of.settings, **found.values}, found, models, took, problem)
 
 
 def make_row(
@@ -252,12 +249,16 @@ def make_row(
     space: Mapping[str, BaseDistribution],
     settings: dict[str, Any],
     found: Found,
-    model: Any,
+    models: Sequence[Any],
     fit_seconds: float,
     problem: Problem,
 ) -> Row:
-    """Evaluate a fit on the test users by the score that the search chose."""
-    of_users = rank_targets_by_score(model, problem.test, on_progress=False)[found.score].of_users
+    """Evaluate the fit of each split on its test users by the score that the search chose."""
+    ranked = [
+        rank_targets_by_score(model, part, on_progress=False).get(found.score)
+        for model, part in zip(models, problem.parts, strict=True)
+    ]
+    of_users = TargetRankMetrics.concatenate([ranks for ranks in ranked if ranks]).of_users
     names = PROTOCOLS[problem.protocol].main_metrics
     described = MODELS[name] if library == "oneclass" else LIBRARIES[name].fit
     row = Row(
@@ -292,11 +293,11 @@ def compute_log(options: argparse.Namespace, name: str, files: list[str]) -> dic
     return {
         "log": name,
         **problem.sizes,
-        "split": problem.digest,
+        "splits": problem.digests,
         "run": problem.run_id,
         **{key: getattr(options, key) for key in keys},
-        "metric": problem.validation.metric,
-        "trial_edges": problem.validation.train.nnz,
+        "metric": problem.validations[0].metric,
+        "trial_edges": problem.validations[0].train.nnz,
         "machine": describe_machine(options.threads),
         "rows": [asdict(row) for row in rows],
     }

@@ -1,4 +1,4 @@
-"""The split logs of `benchmarks.accuracy.libraries`: made by the pipeline's own stages, or stored by a run."""
+"""The split logs of `benchmarks.accuracy.libraries`: made by the pipeline's stages, or those that a run stored."""
 
 import argparse
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from oneclass.flows.settings import RunSettings, resolve_limits, resolve_setting
 from oneclass.tasks import datasets
 from oneclass.tasks.citation.record import load_run
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home, resolve_root
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
@@ -23,27 +23,30 @@ class Problem:
     """A split log: what rows are tuned on, fitted on and tested on.
 
     Attributes:
-        digest: of the stored split.
-        validation: its edges to fit trials on, and the part that values them.
-        run_id: the run that stored the split; None if this program made it.
+        digests: of the stored splits: one, or the folds of a run.
+        splits, validations: of each the edges to fit on and the test part, and the edges to fit trials on with the part
+            that values them.
+        run_id: the run that stored the splits; None if this program made them.
     """
 
     home: Home
     protocol: str
-    digest: str
-    split: SplitMatrices
-    validation: ValidationData
+    digests: list[str]
+    splits: list[SplitMatrices]
+    validations: list[ValidationData]
     run_id: str | None = None
 
     @property
-    def test(self) -> Part:
-        return self.split.parts["test"]
+    def parts(self) -> list[Part]:
+        """The test users of each split."""
+        return [split.parts["test"] for split in self.splits]
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What the log's file says of the split."""
-        (users, items), edges = self.split.train.shape, self.split.train.nnz
-        return {"training users": users, "items": items, "edges": edges, "test users": self.test.targets.shape[0]}
+        """What the log's file says of the splits, training users and edges of the first."""
+        (users, items), edges = self.splits[0].train.shape, self.splits[0].train.nnz
+        tested = sum(part.targets.shape[0] for part in self.parts)
+        return {"training users": users, "items": items, "edges": edges, "test users": tested}
 
 
 def split_log(options: argparse.Namespace, name: str, files: list[str], folder: str) -> Problem:
@@ -52,7 +55,7 @@ def split_log(options: argparse.Namespace, name: str, files: list[str], folder: 
     split = prepared(run)[options.protocol]
     digest = matrices.store_split(run.home, split)
     validation = load_validation(run.home, options.protocol, digest, options.seed)
-    return Problem(run.home, options.protocol, digest, split, validation)
+    return Problem(run.home, options.protocol, [digest], [split], [validation])
 
 
 def settle_run(options: argparse.Namespace, name: str, files: list[str], folder: str) -> RunSettings:
@@ -73,21 +76,21 @@ def settle_run(options: argparse.Namespace, name: str, files: list[str], folder:
 
 
 def load_run_split(options: argparse.Namespace, name: str) -> Problem:
-    """Load the split that a run stored, with the validation edges that its own searches chose settings by.
+    """Load the split or folds that a run stored, with the validation edges that its own searches chose settings by.
 
     Raises:
-        InputError: there is no such run, or it has no single split of the protocol.
+        InputError: there is no such run, it lacks the protocol, or a split is gone.
     """
     root = resolve_root(options.home)
     home = Home(root, name, resolve_limits(options.threads, None))
     record = load_run(home, datasets.load_dataset(name, root), options.run)
-    if options.protocol not in record.splits:
-        known = ", ".join(split for split in record.splits if split in PROTOCOLS) or "none"
+    if not (names := list_splits(options.protocol, record.splits)):
         raise InputError(
-            f"--protocol {options.protocol}: run {record.run_id} of {name} has no single split of it; it has {known}."
+            f"--protocol {options.protocol}: run {record.run_id} of {name} has {', '.join(record.protocols) or 'none'}."
         )
-    digest = record.splits[options.protocol]
-    if not matrices.has_split(home, digest):
-        raise InputError(f"{name}: the split {digest} of run {record.run_id} is no longer stored; run it again.")
-    validation = load_validation(home, options.protocol, digest, record.settings["seed"])
-    return Problem(home, options.protocol, digest, matrices.load_split(home, digest), validation, record.run_id)
+    digests = [record.splits[split] for split in names]
+    if gone := [digest for digest in digests if not matrices.has_split(home, digest)]:
+        raise InputError(f"{name}: the split {gone[0]} of run {record.run_id} is no longer stored; run it again.")
+    validations = [load_validation(home, options.protocol, digest, record.settings["seed"]) for digest in digests]
+    splits = [matrices.load_split(home, digest) for digest in digests]
+    return Problem(home, options.protocol, digests, splits, validations, record.run_id)

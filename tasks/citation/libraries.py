@@ -11,15 +11,16 @@ from oneclass.models.evaluation import metrics
 from oneclass.tasks.citation.library_files import LibraryFile, LibraryRow, LibraryTable
 from oneclass.tasks.citation.record import RunRecord
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.evaluate.ranking import rank_targets_by_score, users_with_targets
+from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score, users_with_targets
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
 from oneclass.tasks.leaderboard import LeaderboardRow, add_weaknesses, group_by_protocol, mark_lists
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import PROTOCOLS, list_splits
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part
 
 TOLERANCE = 1e-6  # relative, of a metric that is computed again from a stored fit
+FIT = ["protocol", "model", "digest"]
 KEY = ["protocol", "model", "score", "metric"]  # of recorded metrics, in their order
 MAIN_TABLE = {
     "protocol": pl.String,
@@ -55,11 +56,11 @@ def add_libraries(home: Home, record: RunRecord, files: Sequence[LibraryFile]) -
 
 def _add_table(home: Home, record: RunRecord, file: LibraryFile) -> RunRecord:
     table, protocol = file.table, file.table.protocol
-    _check_split(home, record, file)
-    part = matrices.load_split(home, table.split, parts=("test",)).parts["test"]
-    of_run = _rank_run_lists(home, record, protocol, part)
+    _check_splits(home, record, file)
+    parts = [matrices.load_split(home, digest, parts=("test",)).parts["test"] for digest in table.splits]
+    of_run = _rank_run_lists(home, record, protocol, parts)
     names = [name for name in PROTOCOLS[protocol].main_metrics if name in of_run[0].of_users]
-    _check_rows(record, file, names, len(users_with_targets(part)))
+    _check_rows(record, file, names, sum(len(users_with_targets(part)) for part in parts))
     of_libraries = [
         _make_list(row.name, row.score, {name: np.array(row.of_users[name]) for name in names})
         for row in table.library_rows
@@ -80,26 +81,28 @@ def _add_table(home: Home, record: RunRecord, file: LibraryFile) -> RunRecord:
     )
 
 
-def _check_split(home: Home, record: RunRecord, file: LibraryFile) -> None:
+def _check_splits(home: Home, record: RunRecord, file: LibraryFile) -> None:
     table, path = file.table, file.path
     if table.log != record.dataset.name:
         raise InputError(f"--libraries {path}: is of the data set {table.log}, the run of {record.dataset.name}.")
-    if table.protocol not in record.splits:
-        known = ", ".join(name for name in record.protocols if name in record.splits) or "none"
+    digests = [record.splits[name] for name in list_splits(table.protocol, record.splits)]
+    if not digests:
         raise InputError(
-            f"--libraries {path}: is of {table.protocol}, and run {record.run_id} has no single split of it; it has "
-            f"{known}."
+            f"--libraries {path}: is of {table.protocol}, and run {record.run_id} has {', '.join(record.protocols)}."
         )
-    digest = record.splits[table.protocol]
-    if table.split != digest:
+    if table.splits != digests:
         raise InputError(
-            f"--libraries {path}: its rows are of the split {table.split} of {table.protocol} ({table.test_users:,} "
-            f"test users), and run {record.run_id} has the split {digest}. Fit the libraries on the run's split: "
-            f"python -m benchmarks.accuracy.libraries --home {home.root} --run {record.run_id} --log {table.log} "
-            f"--protocol {table.protocol} --out FOLDER"
+            f"--libraries {path}: its rows are of {_describe_splits(table.splits)} of {table.protocol} "
+            f"({table.test_users:,} test users), and run {record.run_id} has {_describe_splits(digests)}. Fit the "
+            f"libraries on the run's: python -m benchmarks.accuracy.libraries --home {home.root} --run {record.run_id} "
+            f"--log {table.log} --protocol {table.protocol} --out FOLDER"
         )
-    if not matrices.has_split(home, digest):
-        raise OneclassError(f"{home.matrices / digest}: the run's split is no longer stored. Run it again.")
+    if gone := [digest for digest in digests if not matrices.has_split(home, digest)]:
+        raise OneclassError(f"{home.matrices / gone[0]}: the run's split is no longer stored. Run it again.")
+
+
+def _describe_splits(digests: Sequence[str]) -> str:
+    return f"the {'split' if len(digests) == 1 else 'folds'} {', '.join(digests)}"
 
 
 def _check_rows(record: RunRecord, file: LibraryFile, names: Sequence[str], users: int) -> None:
@@ -126,18 +129,23 @@ def _check_rows(record: RunRecord, file: LibraryFile, names: Sequence[str], user
                 )
 
 
-def _rank_run_lists(home: Home, record: RunRecord, protocol: str, part: Part) -> list[RankedList]:
-    """Rank the test users' targets by every list of the run again, and check that the means are the run's."""
-    found = []
+def _rank_run_lists(home: Home, record: RunRecord, protocol: str, parts: Sequence[Part]) -> list[RankedList]:
+    """Rank the test users' targets by every list of the run again, and check that the means are the run's.
+
+    Args:
+        parts: the test users of the protocol's split, or of each fold.
+    """
+    found, metric = [], PROTOCOLS[protocol].main_metric
     recorded = {tuple(row): value for *row, value in record.metrics.select(KEY + ["value"]).iter_rows()}
-    for model, digest in record.fits.filter(protocol=protocol).select("model", "digest").iter_rows():
-        if model not in record.models:
-            continue
-        if fits.find_fit(home, model, digest) is None:
-            raise OneclassError(f"{home.models / model / digest}: the run's fit is no longer stored. Run it again.")
-        for score, ranks in rank_targets_by_score(fits.load_fit(home, model, digest), part, on_progress=False).items():
+    splits = list_splits(protocol, record.splits)
+    digests = {(split, model): digest for split, model, digest in record.fits.select(FIT).iter_rows()}
+    for model in dict.fromkeys(row.model for row in group_by_protocol(record.leaderboard)[protocol]):
+        fitted = [digests[split, model] for split in splits]
+        ranked = [_rank_fit(home, model, digest, part) for digest, part in zip(fitted, parts, strict=True)]
+        with_users = [ranks for ranks in ranked if ranks]
+        for score in with_users[0]:
+            ranks = TargetRankMetrics.concatenate([of_fold[score] for of_fold in with_users])
             one = _make_list(model, score, ranks.of_users)
-            metric = PROTOCOLS[protocol].main_metric
             before, now = recorded[protocol, model, score, metric], one.means[metric].value
             if not np.isclose(now, before, rtol=TOLERANCE):
                 raise OneclassError(
@@ -146,6 +154,12 @@ def _rank_run_lists(home: Home, record: RunRecord, protocol: str, part: Part) ->
                 )
             found.append(one)
     return found
+
+
+def _rank_fit(home: Home, model: str, digest: str, part: Part) -> dict[str, TargetRankMetrics]:
+    if fits.find_fit(home, model, digest) is None:
+        raise OneclassError(f"{home.models / model / digest}: the run's fit is no longer stored. Run it again.")
+    return rank_targets_by_score(fits.load_fit(home, model, digest), part, on_progress=False)
 
 
 def _make_list(model: str, score: str, of_users: dict[str, np.ndarray]) -> RankedList:
@@ -177,7 +191,7 @@ def _mark_rows(
     for name in order:
         users, of_list = cells[name]
         difference, error, p_value = tests.get((main.main_metric, name, order[0]), (None, None, None))
-        shared = (protocol, *name, users, 1, difference, error, p_value)
+        shared = (protocol, *name, users, of_run[0].folds, difference, error, p_value)
         rows += [(*shared, metric, *cell) for metric, cell in of_list.items()]
     marked = list(mark_lists(pl.DataFrame(rows, schema=MAIN_TABLE, orient="row")))
     popularity = next((name for name in order if name[0] == "popularity"), None)

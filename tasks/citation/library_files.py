@@ -26,7 +26,7 @@ class LibraryRow(BaseModel):
     trials: int
     search_seconds: float
     fit_seconds: float
-    of_trials: list[dict[str, Any]] = Field(min_length=1)
+    of_trials: list[dict[str, Any]]
     of_users: dict[str, list[float]]
 
 
@@ -37,7 +37,7 @@ class LibraryTable(BaseModel):
 
     log: str
     protocol: str
-    split: str
+    splits: list[str]
     test_users: int = Field(alias="test users")
     trial_edges: int
     metric: str
@@ -67,7 +67,7 @@ class LibraryTable(BaseModel):
                 "metric": self.metric,
                 "trials": row.trials,
                 "seconds": row.search_seconds,
-                "at_start": row.of_trials[0]["value"],
+                "at_start": row.of_trials[0]["value"] if row.of_trials else None,
                 "reached": row.validation,
                 "space": row.space,
             },

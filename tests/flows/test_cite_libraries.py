@@ -33,19 +33,22 @@ def fit_neighbours(train, threads, seed, *, power):
     return lambda histories: (histories @ similarity).toarray()
 
 
-@pytest.fixture(scope="module")
-def written(first, tmp_path_factory):
-    """The file of each protocol: two models, named by installed libraries that stand for those they come from."""
-    folder = tmp_path_factory.mktemp("libraries")
+def fit_libraries(home, protocol, folder):
+    """Write the benchmark's file for two models, named by installed libraries that stand for those they come from."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(LIBRARIES, "scipy_popularity", Library("popularity", fit_popularity, {}, {}))
         space = {"power": FloatDistribution(0, 2)}
         patch.setitem(LIBRARIES, "numpy_neighbours", Library("item_knn", fit_neighbours, {"power": 0.5}, space))
-        for protocol in PROTOCOLS:
-            options = ["--home", str(first[0]), "--log", "ml-latest-small", "--protocol", protocol, "--threads", "1"]
-            models = ["--libraries", "scipy_popularity", "numpy_neighbours", "--trials", "6"]
-            libraries.main(["--out", str(folder / protocol), *options, *models])
-    return [folder / protocol / "ml-latest-small.json" for protocol in PROTOCOLS]
+        options = ["--home", str(home), "--log", "ml-latest-small", "--protocol", protocol, "--threads", "1"]
+        models = ["--libraries", "scipy_popularity", "numpy_neighbours", "--trials", "6"]
+        libraries.main(["--out", str(folder), *options, *models])
+    return folder / "ml-latest-small.json"
+
+
+@pytest.fixture(scope="module")
+def written(first, tmp_path_factory):
+    """The file of each protocol."""
+    return [fit_libraries(first[0], protocol, tmp_path_factory.mktemp("libraries")) for protocol in PROTOCOLS]
 
 
 def cite(home, *arguments, status=0):
@@ -143,6 +146,25 @@ def test_the_folder_itself_has_what_prints_the_table_again(first, cited, tmp_pat
         assert (tmp_path / "again" / name).read_bytes() == (cited / name).read_bytes()
 
 
+def test_on_folds_a_row_is_over_the_users_of_all(prefect_server, ratings, tmp_path):
+    home, folded = str(tmp_path / "home"), ["--set", "split.min_validation_users=1000", "mrf_dense.l2=6.0"]
+    chosen = ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization", "--threads", "2"]
+    assert commands.main("backfill", [*ML, "--home", home, "--source", str(ratings), *chosen, *folded]) == 0
+    file = fit_libraries(home, "strong_generalization", tmp_path / "libraries")
+    assert len(json.loads(file.read_text())["splits"]) == 5
+    cite(home, "--out", str(tmp_path / "table"), "--libraries", str(file))
+    table = pl.read_csv(tmp_path / "table" / "table.csv").filter(metric="ndcg@100")
+    assert {*table["model"]} == {"popularity", "mrf_dense", "scipy_popularity", "numpy_neighbours"}
+    assert table["users"].n_unique() == 1 and table["users"][0] > 100
+    ours, same = (table.filter(model=name).row(0, named=True) for name in ("popularity", "scipy_popularity"))
+    assert (ours["value"], ours["standard_error"]) == pytest.approx((same["value"], same["standard_error"]))
+    pairs = pl.read_csv(tmp_path / "table" / "comparisons.csv").filter(
+        model="popularity", other_model="scipy_popularity"
+    )
+    assert {*pairs["p_value"]} == {1.0}
+    assert "users in 5 folds" in (tmp_path / "table" / "table.md").read_text()
+
+
 def shorten(table):
     for row in table["rows"]:
         row["of_users"] = {metric: values[1:] for metric, values in row["of_users"].items()}
@@ -150,7 +172,7 @@ def shorten(table):
 
 CHANGES = {
     "a split of other edges": (
-        lambda table: table.update(split="0123456789abcdef"),
+        lambda table: table.update(splits=["0123456789abcdef"]),
         r"of the split 0123456789abcdef of leave_one_out \(120 test users\), and run .* --home .* --log ml-latest",
     ),
     "other users": (shorten, r"scipy_popularity has mean_rank of 119 test users, and run .* has 120"),
@@ -165,7 +187,7 @@ CHANGES = {
     "another log": (lambda table: table.update(log="ml-1m"), "is of the data set ml-1m, the run of ml-latest-small"),
     "another protocol": (
         lambda table: table.update(protocol="next_events"),
-        "is of next_events, and run .* has no single split of it; it has .*leave_one_out",
+        "is of next_events, and run .* has strong_generalization, leave_one_out",
     ),
     "only our models": (
         lambda table: [row.update(origin="oneclass 0.2.0") for row in table["rows"]],
