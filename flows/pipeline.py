@@ -248,6 +248,7 @@ def _evaluate_protocols(
                 executor,
                 further=further,
                 attributes=run.evaluate.attributes,
+                metrics=run.evaluate.metrics,
             )
             failed |= evaluated.failed
     return failed

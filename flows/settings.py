@@ -18,15 +18,16 @@ from oneclass.tasks.cluster import ClusterSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.evaluate.settings import EvaluateSettings
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.orchestration.lineage import LineageSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.settings import (
     STAGE_SETTINGS,
+    EvaluateSettings,
     SearchSpace,
     TrainSettings,
     build_search_space,
@@ -158,6 +159,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
     }
     settings["split"].require_used(overrides.get("split", {}))
     _check_publish_settings(settings["publish"], declared, model_names)
+    choose_metrics(settings["evaluate"].metrics)
     if any(settings[name].reads_explicit_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     if any(settings[name].reads_order for name in [*model_names, *substitutes]):

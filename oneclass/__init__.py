@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from oneclass.models.slim.model import SLIM
     from oneclass.models.wmf.model import WMF
     from oneclass.splits import Split, split_last, split_share, split_times
+    from oneclass.tasks.metric_registry import UserRanks
     from oneclass.tasks.recommend import Recommender, load
-    from oneclass.user_metrics import UserRanks
 
 __version__ = version("oneclass")
 __all__ = [
@@ -114,8 +114,8 @@ MODULES = {
     "oneclass.models.slim.model": ["SLIM"],
     "oneclass.models.wmf.model": ["WMF"],
     "oneclass.splits": ["Split", "split_last", "split_share", "split_times"],
+    "oneclass.tasks.metric_registry": ["UserRanks"],
     "oneclass.tasks.recommend": ["Recommender", "load"],
-    "oneclass.user_metrics": ["UserRanks"],
 }
 
 

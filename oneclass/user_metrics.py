@@ -1,8 +1,7 @@
 """Metrics that a run's tables lack, at any k or as functions, from the rankings that the tables are made of."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,38 +19,13 @@ from oneclass.models.evaluation.list_metrics import ListFigures, find_list_metri
 from oneclass.models.evaluation.metrics import mean_and_error
 from oneclass.models.evaluation.metrics_at_k import WITHOUT_K, find_metric
 from oneclass.tasks.evaluate.jobs import clear_caches, collect_test_ranks
+from oneclass.tasks.evaluate.own_metrics import IdsByIndex, compute_own_metric
 from oneclass.tasks.evaluate.ranked_targets import ComputeMetric, RankedTargets, from_ranks
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
+from oneclass.tasks.metric_registry import OwnMetric
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
-
-
-@dataclass(frozen=True)
-class UserRanks:
-    """The ranks of one user's targets in one ranked list, as a metric of one's own gets them.
-
-    Attributes:
-        user_id: of the user.
-        targets: the ids of the items to be found, the best ranked first.
-        places: int64 (targets,), the place of each in the ranking of all candidates: 1 is the head.
-        candidates: the number of ranked items, targets included.
-    """
-
-    user_id: Any
-    targets: list
-    places: np.ndarray
-    candidates: int
-
-
-OwnMetric = Callable[[UserRanks], float]
-
-
-class IdsByIndex(NamedTuple):
-    """The ids of users and items by their curated indices."""
-
-    users: list
-    items: list
 
 
 class ListRanks(NamedTuple):
@@ -110,38 +84,10 @@ def _refuse_unknown(names: Sequence[str], protocol: str) -> None:
 def compile_metric(metric: str | OwnMetric, ids: IdsByIndex) -> ComputeMetric | None:
     """Return the function that computes a metric from ranks; None for a name that only the tables have."""
     if callable(metric):
-        return lambda targets: _compute_own_metric(metric, targets, ids)
+        return lambda targets: compute_own_metric(getattr(metric, "__name__", ""), metric, targets, ids)
     if (by_name := find_metric(metric)) is None:
         return None
     return from_ranks(by_name)
-
-
-def _compute_own_metric(metric: OwnMetric, targets: RankedTargets, ids: IdsByIndex) -> np.ndarray:
-    """Call a function for each user, float64 (users,).
-
-    Raises:
-        TypeError: it returns no number.
-        Exception: that of the function, with a note of the user.
-    """
-    name = getattr(metric, "__name__", "")
-    values, ranks = np.empty(len(targets.users)), targets.ranks
-    for row, user in enumerate(targets.users):
-        start, end = ranks.indptr[row], ranks.indptr[row + 1]
-        order = np.argsort(ranks.position[start:end])
-        items = [ids.items[item] for item in targets.items[start:end][order]]
-        places = ranks.position[start:end][order].astype(np.int64) + 1
-        try:
-            value = metric(UserRanks(ids.users[user], items, places, int(ranks.candidates[row])))
-        except Exception as error:
-            error.add_note(f"in the metric {name}, of user {ids.users[user]!r}")
-            raise
-        if not isinstance(value, int | float | np.number | np.bool_):
-            raise TypeError(
-                f"metric {name}: returns {value!r} for user {ids.users[user]!r}; return a number, "
-                "or NaN if it is not defined for this user"
-            )
-        values[row] = value
-    return values
 
 
 def collect_ranks(

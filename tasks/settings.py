@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import SearchSpace, Settings
+from oneclass.tasks.attributes import MAX_FEW_TEXTS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.evaluate.settings import EvaluateSettings
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.orchestration.lineage import LineageSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
@@ -40,6 +40,23 @@ class TrainSettings(BaseModel):
         False,
         description="Begin at the fit of the latest run where a model can; results then depend on it, and not on the "
         "log, the settings and the seed alone.",
+    )
+
+
+class EvaluateSettings(BaseModel):
+    """What the tables of an evaluation have beside every run's metrics."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    attributes: tuple[str, ...] | None = Field(
+        None,
+        description="Columns of the attributes of users that evaluation.strata divides users by, by default the "
+        f"features that are numbers or have at most {MAX_FEW_TEXTS} texts. [] for none.",
+    )
+    metrics: tuple[str, ...] = Field(
+        (),
+        description="Further metrics of users: names at any k, such as precision@7, names of entry points of the group "
+        "oneclass.metrics, or functions of UserRanks as package.module:function.",
     )
 
 

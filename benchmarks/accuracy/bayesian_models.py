@@ -77,7 +77,7 @@ def outside_head(train: csr_matrix) -> np.ndarray:
 def figures(model: Model, score: str, split_: SplitMatrices) -> tuple[dict[str, str], np.ndarray]:
     """Cells of the table for one score on the test part, and S of every held-out edge."""
     part = split_.parts["test"]
-    of_users, of_edges, _ = rank_part_targets(model, score, part)
+    of_users, of_edges, *_ = rank_part_targets(model, score, part)
     means = metrics.average_over_users(of_users)
 
     def cell(metric: str) -> str:

@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 
 def evaluation_digest(
-    home: Home, protocol: str, judged: Sequence[tuple[str, Mapping[str, str]]], attributes: str
+    home: Home, protocol: str, judged: Sequence[tuple[str, Mapping[str, str]]], chosen: Sequence[str]
 ) -> str:
     """Return the digest of all an evaluation depends on: the models in their order, and the demo's truth, too.
 
     Args:
         judged: the digests of the splits and of the fits on each.
-        attributes: the digest of the attributes that users are divided by.
+        chosen: the digests of the attributes that users are divided by, and of further metrics.
     """
     source = [fingerprint.fingerprint_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
     versions = [importlib.metadata.version(name) for name in LIBRARIES]
@@ -40,7 +40,7 @@ def evaluation_digest(
     parts = [
         protocol,
         [(digest, list(fits.items())) for digest, fits in judged],
-        attributes,
+        list(chosen),
         source,
         sql.stage_digest("evaluate"),
         versions,

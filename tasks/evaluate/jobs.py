@@ -7,8 +7,6 @@ order. So nothing depends on where batches are executed, or on how many at a tim
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from oneclass.models.base import Model
 from oneclass.models.evaluation.beyond_accuracy import Exposure, ExposureCounts
 from oneclass.models.generator.density_ratio import GroundTruth
@@ -20,6 +18,8 @@ from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.evaluate import calibration, explicit_negatives
 from oneclass.tasks.evaluate.ranked_targets import RankedTargets
 from oneclass.tasks.evaluate.ranking import (
+    NO_EXTRAS,
+    Extras,
     TargetRankMetrics,
     collect_target_ranks,
     rank_targets_by_score,
@@ -65,7 +65,7 @@ def submit_evaluation(
     name: str,
     digest: str,
     truth: GroundTruth | None,
-    item_strata: np.ndarray | None,
+    extras: Extras,
 ) -> PendingEvaluation:
     """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a
     target.
@@ -74,7 +74,7 @@ def submit_evaluation(
         split: the split with that digest; its parts may lack the histories.
         name, digest: of the fit.
         truth: of the rows of `train`, if known.
-        item_strata: int8 (items,), the stratum of each column of the split; needed for a test part.
+        extras: further metrics, of the test part.
     """
     kind, saved = MODELS[name], fits.load_saved_bytes(home, name, digest)
     items, scores = split.train.shape[1], len(kind.score_names)
@@ -90,8 +90,9 @@ def submit_evaluation(
         for first in range(0, users, step):
             end = min(first + step, users)
             batch_truth = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
-            strata = item_strata if part == "test" else None
-            calls.append((matrices_digest, name, digest, part, first, end, batch_truth, strata))
+            calls.append(
+                (matrices_digest, name, digest, part, first, end, batch_truth, extras if part == "test" else NO_EXTRAS)
+            )
             parts.append((part, end - first))
             memory.append(scoring_bytes(min(end - first, at_once), items, scores, saved))
     label = f"{name}: evaluate on {split.protocol}"
@@ -152,13 +153,13 @@ def evaluate_batch(
     first: int,
     end: int,
     truth: GroundTruth | None,
-    item_strata: np.ndarray | None,
+    extras: Extras,
 ) -> EvalBatch:
     """Evaluate one stored model for the users [first, end) of a part.
 
     Args:
         truth: of these users, if known.
-        item_strata: int8 (items,), the stratum of each column, to compute metrics by; of the test part.
+        extras: further metrics, of the test part; ranks of targets are returned with `items` as curated `item_index`.
 
     Raises:
         OneclassError: a user's items cannot be ranked, or memory is short.
@@ -171,7 +172,9 @@ def evaluate_batch(
             return EvalBatch(rank_targets_by_score(model, users, on_progress=False), {}, None, None)
         empty = Exposure(model.item_degrees, split.train.shape[0])
         exposures = {score: empty.copy_empty() for score in model.score_names}
-        ranks = rank_targets_by_score(model, users, exposures, item_strata, on_progress=False)
+        ranks = rank_targets_by_score(model, users, exposures, extras, on_progress=False)
+        if extras.keep_targets:
+            ranks = {score: _name_items(of_score, split) for score, of_score in ranks.items()}
         sample = pairs = None
         if split.protocol == "leave_one_out":
             has_truth = calibration.select_truth_users(first, len(users.users), len(whole.users))
@@ -179,6 +182,11 @@ def evaluate_batch(
         if explicit_negatives.has_both_classes(whole):
             pairs = explicit_negatives.score_explicit_pairs(model, users, truth)
         return EvalBatch(ranks, {score: exposure.shown for score, exposure in exposures.items()}, sample, pairs)
+
+
+def _name_items(ranks: TargetRankMetrics, split: SplitMatrices) -> TargetRankMetrics:
+    targets = ranks.targets
+    return ranks if targets is None else ranks._replace(targets=targets._replace(items=split.items[targets.items]))
 
 
 @lru_cache_last

@@ -14,6 +14,7 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
+from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.models.evaluation.new_items import rank_known_items, rank_new_items
 from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets
 from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
@@ -27,26 +28,51 @@ from oneclass.tasks.stores.matrices import Part
 ScoreIterator = Callable[[csr_matrix, np.ndarray | None], Iterator[tuple[str, np.ndarray]]]
 
 
+class Extras(NamedTuple):
+    """What is computed from ranks beside the metrics of every run.
+
+    Attributes:
+        item_strata: int8 (items,), the stratum of each column, to compute metrics by.
+        metrics: names of metrics at any k (`models.evaluation.metrics_at_k`).
+        keep_targets: whether to return the ranks themselves, for metrics of one's own.
+    """
+
+    item_strata: np.ndarray | None = None
+    metrics: tuple[str, ...] = ()
+    keep_targets: bool = False
+
+
+NO_EXTRAS = Extras()
+
+
 class TargetRankMetrics(NamedTuple):
     """One score's ranks for the users of a part that have a target.
 
     Attributes:
         of_users: values of `metrics.compute_user_metrics`, of `rank_new_and_repeated` if seen items are ranked, and of
-            `rank_new_items` if these are ranked apart.
+            `rank_new_items` if these are ranked apart, and of further metrics.
         edge_ranks: S of each of their targets.
         of_strata: metrics over the targets in each stratum of items; empty unless strata were given.
+        targets: their ranks; None unless they are kept.
     """
 
     of_users: dict[str, np.ndarray]
     edge_ranks: np.ndarray
     of_strata: list[StratumValues]
+    targets: RankedTargets | None = None
 
     @classmethod
     def concatenate(cls, blocks: Sequence[Self]) -> Self:
         """Concatenate the blocks in their order."""
         of_users = {name: np.concatenate([block.of_users[name] for block in blocks]) for name in blocks[0].of_users}
         edge_ranks = np.concatenate([block.edge_ranks for block in blocks])
-        return cls(of_users, edge_ranks, join_values([block.of_strata for block in blocks]))
+        targets = [block.targets for block in blocks if block.targets is not None]
+        return cls(
+            of_users,
+            edge_ranks,
+            join_values([block.of_strata for block in blocks]),
+            RankedTargets.concatenate(targets) if targets else None,
+        )
 
 
 def rank_part_targets(model: Model, score: str, part: Part) -> TargetRankMetrics:
@@ -62,7 +88,7 @@ def rank_targets_by_score(
     model: Model,
     part: Part,
     exposures: Mapping[str, Exposure] = MappingProxyType({}),
-    item_strata: np.ndarray | None = None,
+    extras: Extras = NO_EXTRAS,
     *,
     on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
@@ -70,7 +96,7 @@ def rank_targets_by_score(
 
     Args:
         exposures: counters of these users' top recommendations, by score.
-        item_strata: int8 (items,), the stratum of each column, to compute metrics by.
+        extras: further metrics.
         on_progress: report progress after every block.
 
     Returns:
@@ -83,7 +109,7 @@ def rank_targets_by_score(
     def scores(histories: csr_matrix, users: np.ndarray | None) -> Iterator[tuple[str, np.ndarray]]:
         return model.iterate_scores(histories, users=users)
 
-    return _rank_users(model, scores, part, exposures, item_strata, on_progress)
+    return _rank_users(model, scores, part, exposures, extras, on_progress)
 
 
 def collect_target_ranks(model: Model, part: Part, n: int = 0) -> dict[str, RankedTargets]:
@@ -133,13 +159,13 @@ def _rank_users(
     iterate_scores: ScoreIterator,
     part: Part,
     exposures: Mapping[str, Exposure] = MappingProxyType({}),
-    item_strata: np.ndarray | None = None,
+    extras: Extras = NO_EXTRAS,
     on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
     blocks: dict[str, list[TargetRankMetrics]] = {}
     for block in _iterate_blocks(model, part, on_progress):
         for score, scores in iterate_scores(block.histories, block.rows):
-            ranks = _rank_block(model, score, scores, block, exposures.get(score), item_strata)
+            ranks = _rank_block(model, score, scores, block, exposures.get(score), extras)
             blocks.setdefault(score, []).append(ranks)
     return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
 
@@ -169,10 +195,10 @@ def _rank_block(
     scores: np.ndarray,
     block: Part,
     exposure: Exposure | None,
-    item_strata: np.ndarray | None,
+    extras: Extras,
 ) -> TargetRankMetrics:
     if block.new_items is not None:
-        return _rank_apart(model, score, scores, block, block.new_items, exposure, item_strata)
+        return _rank_apart(model, score, scores, block, block.new_items, exposure, extras)
     try:
         with kernel_threads(model.threads):
             ranks = rank_targets(scores, block.excluded, block.targets, 0 if exposure is None else TOP_K)
@@ -181,8 +207,7 @@ def _rank_block(
             exposure.add(ranks.first, block.histories)
     except CannotRank as error:
         raise _explain(model, score, block.users[error.row], error) from error
-    of_strata = [] if item_strata is None else evaluate_targets(_name_targets(block, ranks), item_strata)
-    return TargetRankMetrics(metrics.compute_user_metrics(ranks) | apart, metrics.compute_edge_ranks(ranks), of_strata)
+    return _compute_metrics(_name_targets(block, ranks), extras, apart)
 
 
 def _rank_apart(
@@ -192,7 +217,7 @@ def _rank_apart(
     block: Part,
     new_items: np.ndarray,
     exposure: Exposure | None,
-    item_strata: np.ndarray | None,
+    extras: Extras,
 ) -> TargetRankMetrics:
     """Rank known and new items apart; metrics are NaN for users without a target of their kind."""
     if np.isnan(scores).any():
@@ -202,14 +227,31 @@ def _rank_apart(
         of_new = rank_new_items(scores, block.targets, new_items)
         length = 0 if exposure is None else TOP_K
         rows, ranks = rank_known_items(scores, block.excluded, block.targets, new_items, length)
-    of_users = of_new
-    for name, values in metrics.compute_user_metrics(ranks).items():
-        of_users[name] = np.full(len(scores), np.nan)
-        of_users[name][rows] = values
     if exposure is not None:
         exposure.add(ranks.first, block.histories[rows])
-    of_strata = [] if item_strata is None else evaluate_targets(_name_targets(block, ranks, rows), item_strata)
-    return TargetRankMetrics(of_users, metrics.compute_edge_ranks(ranks), of_strata)
+    found = _compute_metrics(_name_targets(block, ranks, rows), extras)
+    of_users = of_new
+    for name, values in found.of_users.items():
+        of_users[name] = np.full(len(scores), np.nan)
+        of_users[name][rows] = values
+    return found._replace(of_users=of_users)
+
+
+def _compute_metrics(
+    targets: RankedTargets, extras: Extras, others: Mapping[str, np.ndarray] = MappingProxyType({})
+) -> TargetRankMetrics:
+    """Compute the metrics of the ranks of a block of users.
+
+    Args:
+        others: further values of the users, by name.
+    """
+    further = {name: metric(targets.ranks) for name in extras.metrics if (metric := find_metric(name)) is not None}
+    return TargetRankMetrics(
+        metrics.compute_user_metrics(targets.ranks) | dict(others) | further,
+        metrics.compute_edge_ranks(targets.ranks),
+        [] if extras.item_strata is None else evaluate_targets(targets, extras.item_strata),
+        targets if extras.keep_targets else None,
+    )
 
 
 def _explain(model: Model, score: str, user: int, error: CannotRank) -> OneclassError:

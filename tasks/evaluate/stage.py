@@ -13,14 +13,23 @@ import numpy as np
 
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import Exposure
+from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.tasks import leaderboard
 from oneclass.tasks.cluster import LOCAL, Executor
-from oneclass.tasks.evaluate import cache, calibration, explicit_negatives, jobs, strata
+from oneclass.tasks.evaluate import cache, calibration, explicit_negatives, jobs, own_metrics, strata
 from oneclass.tasks.evaluate.jobs import EvalBatch
-from oneclass.tasks.evaluate.ranking import TargetRankMetrics, group_ranks_by_degree, target_degrees, users_with_targets
+from oneclass.tasks.evaluate.own_metrics import NO_IDS, IdsByIndex
+from oneclass.tasks.evaluate.ranking import (
+    Extras,
+    TargetRankMetrics,
+    group_ranks_by_degree,
+    target_degrees,
+    users_with_targets,
+)
 from oneclass.tasks.evaluate.tables import RankedList, write_evaluation
 from oneclass.tasks.evaluate.user_attributes import UserAttributes, load_user_attributes
+from oneclass.tasks.metric_registry import ChosenMetrics, choose_metrics
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, find_protocol, is_fold
 from oneclass.tasks.stores import warehouse
@@ -57,6 +66,7 @@ def evaluate(
     *,
     further: Sequence[FittedSplit] = (),
     attributes: Sequence[str] | None = None,
+    metrics: Sequence[str] = (),
 ) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
 
@@ -77,22 +87,23 @@ def evaluate(
         fit_digests: digest of each fitted model, by the model's name.
         executor: runs the batches of users.
         further: the other splits of the protocol with their fits: that with its validation part, or the other folds.
-        attributes: those of users that `strata` divides them by (`EvaluateSettings`).
+        attributes, metrics: of `EvaluateSettings`: those that `strata` divides users by, and further metrics of users.
 
     Raises:
-        InputError: users have no such attribute.
+        InputError: there is no such attribute or metric, or a metric of one's own failed.
         OneclassError: no model can be evaluated; the error of the last one.
         ContractBroken: a rule over the tables was broken; they are unchanged.
     """
-    judged = [(matrices_digest, fit_digests), *further]
+    judged, chosen = [(matrices_digest, fit_digests), *further], choose_metrics(metrics)
     with warehouse.open_warehouse(home) as connection:  # for writing: it migrates an older warehouse
         of_users = load_user_attributes(connection, attributes)
-        cache_key = cache.evaluation_digest(home, protocol, judged, of_users.digest)
+        cache_key = cache.evaluation_digest(home, protocol, judged, (of_users.digest, chosen.digest))
         earlier = cache.find_cached_evaluation(connection, run_id, protocol, cache_key)
+        ids = own_metrics.load_ids(connection) if chosen.own and not earlier else NO_IDS
     if earlier:
         found = _Evaluation(Evaluated(**earlier.result))
     else:
-        found = _evaluate_models(home, judged, executor, of_users)
+        found = _evaluate_models(home, judged, executor, of_users, chosen, ids)
     with warehouse.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
             cache.copy_cached_rows(connection, run_id, protocol, earlier.run_id)
@@ -117,12 +128,18 @@ class _Evaluation:
 
 
 def _evaluate_models(
-    home: Home, judged: Sequence[FittedSplit], executor: Executor, attributes: UserAttributes
+    home: Home,
+    judged: Sequence[FittedSplit],
+    executor: Executor,
+    attributes: UserAttributes,
+    chosen: ChosenMetrics,
+    ids: IdsByIndex,
 ) -> _Evaluation:
     """Evaluate the ranked lists of every model that was fitted on all splits, and its `like` on leave_one_out.
 
     Args:
         judged: the protocol's splits with the digests of their fits, those with a test part first.
+        ids: of all users and items, if there are metrics of one's own.
     """
     splits = [(digest, jobs.load_cached_split(home, digest), fits) for digest, fits in judged]
     (_, split, fit_digests) = splits[0]
@@ -142,7 +159,7 @@ def _evaluate_models(
     truth = calibration.load_truth(home, split) if protocol == "leave_one_out" else None
     pending = {
         name: [
-            jobs.submit_evaluation(executor, home, digest, of, name, fits[name], truth, divisions.number_columns(of))
+            _submit(executor, home, digest, of, name, fits[name], truth, divisions, chosen, ids)
             for digest, of, fits in splits
         ]
         for name in names
@@ -169,6 +186,26 @@ def _evaluate_models(
         found.explicit_feedback.append(baseline)
     jobs.clear_caches()
     return found
+
+
+def _submit(
+    executor: Executor,
+    home: Home,
+    matrices_digest: str,
+    split: SplitMatrices,
+    name: str,
+    digest: str,
+    truth: GroundTruth | None,
+    divisions: "_Divisions",
+    chosen: ChosenMetrics,
+    ids: IdsByIndex,
+) -> jobs.PendingEvaluation:
+    """Submit one model's evaluation on a split; metrics of one's own are computed here as its batches are gathered."""
+    extras = Extras(divisions.number_columns(split), chosen.by_rank, keep_targets=bool(chosen.own))
+    pending = jobs.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth, extras)
+    if not chosen.own:
+        return pending
+    return pending._replace(results=own_metrics.add_own_metrics(pending.results, chosen.own, ids))
 
 
 @dataclass(frozen=True)
@@ -268,7 +305,7 @@ def _ranked_lists(
     tested = _join_batches(_of_part(gathered, "test"))
     validation = tested if is_folded else _join_batches(_of_part(gathered, "validation"))
     for score, ranks in tested.items():
-        of_users, edge_ranks, _ = ranks
+        of_users, edge_ranks = ranks.of_users, ranks.edge_ranks
         exposure = degrees.count_exposure(gathered, score)
         means = metrics.average_over_users(of_users)
         if validation:

@@ -24,7 +24,6 @@ METRICS = ("ndcg@100", "recall@20", "mean_rank")  # of `evaluation.strata`; ever
 COMPUTE_METRICS: dict[str, ComputeMetric] = {
     name: from_ranks(metric) for name in METRICS if (metric := find_metric(name)) is not None
 }
-MAX_TEXTS = 20  # of an attribute that no setting names
 
 
 class Stratum(NamedTuple):

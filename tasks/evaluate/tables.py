@@ -99,17 +99,26 @@ def compare_lists(ranked: list[RankedList]) -> list[tuple]:
 
     Its values are those of the columns of `evaluation.comparisons` from `metric` on.
     """
-    rows, pairs = [], list(combinations(ranked, 2))
-    for metric in [name for name in ranked[0].of_users if name in ranked[0].means] if pairs else ():
-        compared = [metrics.compare_paired(one.of_users[metric], other.of_users[metric]) for one, other in pairs]
-        p_values = [found.p_value for found in compared]
-        adjusted = p_values if None in p_values else adjust_benjamini_hochberg(np.array(p_values)).tolist()
+    rows = []
+    for metric in [name for name in ranked[0].of_users if name in ranked[0].means] if len(ranked) > 1 else ():
+        compared = [
+            (one, other, metrics.compare_paired(one.of_users[metric], other.of_users[metric]))
+            for one, other in combinations(ranked, 2)
+            if _have_common_users(one.of_users[metric], other.of_users[metric])
+        ]
+        p_values = np.array([found.p_value for *_, found in compared if found.p_value is not None])
+        adjusted = iter(adjust_benjamini_hochberg(p_values).tolist())
         rows += [
-            (metric, one.model, one.score, other.model, other.score, found.difference,
-             found.standard_error, found.p_value, found.users, p_value)
-            for (one, other), found, p_value in zip(pairs, compared, adjusted, strict=True)
+            (metric, one.model, one.score, other.model, other.score, found.difference, found.standard_error,
+             found.p_value, found.users, None if found.p_value is None else next(adjusted))
+            for one, other, found in compared
         ]  # fmt: skip
     return rows
+
+
+def _have_common_users(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether a user has a value in both lists: metrics of one's own may leave out any."""
+    return not (np.isnan(one) | np.isnan(other)).all()
 
 
 def _degree_bin_rows(run_id: str, ranked: list[RankedList]) -> list[tuple]:

@@ -9,10 +9,10 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from oneclass.tasks.attributes import load_attributes, load_version
+from oneclass.tasks.attributes import MAX_FEW_TEXTS, load_attributes, load_version
 from oneclass.tasks.datasets.attributes import FeatureKind
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.evaluate.strata import ACTIVITY, MAX_TEXTS, POPULARITY
+from oneclass.tasks.evaluate.strata import ACTIVITY, POPULARITY
 from oneclass.tasks.stores import warehouse
 
 OTHER_STRATA = (ACTIVITY, POPULARITY)
@@ -39,7 +39,7 @@ def load_user_attributes(connection: duckdb.DuckDBPyConnection, columns: Sequenc
     """Load the columns that users are divided by.
 
     Args:
-        columns: by default the features that are numbers or have at most `MAX_TEXTS` texts.
+        columns: by default the features that are numbers or have at most `MAX_FEW_TEXTS` texts.
 
     Raises:
         InputError: users have no such attribute, or it has the name of other strata.
@@ -78,4 +78,4 @@ def _is_small(values: pl.Series) -> bool:
     if values.dtype.is_numeric():
         return True
     texts = values.explode() if isinstance(values.dtype, pl.List) else values
-    return texts.drop_nulls().n_unique() <= MAX_TEXTS
+    return texts.drop_nulls().n_unique() <= MAX_FEW_TEXTS

@@ -72,7 +72,7 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
         model = registry.load_model("mrf_dense", folder)
         varied = json.dumps({"alpha": 0.0} if model.settings.alpha == 0 else {"l2": model.settings.l2})
         split = matrices.load_split(home, json.loads((folder / "fit.json").read_text())["facts"]["matrices"])
-        of_users, edge_ranks, _ = rank_part_targets(model, "score", split.parts["test"])
+        of_users, edge_ranks, *_ = rank_part_targets(model, "score", split.parts["test"])
         kept = query(
             tmp_path,
             f"select metric, value, users from evaluation.sweeps where degree_low is null and settings = '{varied}'",

@@ -7,13 +7,14 @@ import polars as pl
 import pytest
 
 import oneclass
+from oneclass.tasks.attributes import MAX_FEW_TEXTS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.attributes import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate import evaluate
-from oneclass.tasks.evaluate.strata import MAX_TEXTS, METRICS, divide_by_attribute
+from oneclass.tasks.evaluate.strata import METRICS, divide_by_attribute
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
@@ -29,7 +30,7 @@ BY_USER = {
     "user_id": [f"u{user}" for user in range(USERS - 20)],  # the others have no attributes
     "country": [COUNTRIES[user % 3] for user in range(USERS - 20)],
     "tags": [["a"] * (user % 2) + ["b"] * (user % 3 == 0) for user in range(USERS - 20)],
-    "town": [f"t{user % (MAX_TEXTS + 1)}" for user in range(USERS - 20)],
+    "town": [f"t{user % (MAX_FEW_TEXTS + 1)}" for user in range(USERS - 20)],
     "age": [20.5 + user % 40 for user in range(USERS - 20)],
 }
 BY_ITEM = {"item_id": [f"i{item}" for item in range(ITEMS)], "genre": [f"g{item % 3}" for item in range(ITEMS)]}
@@ -125,7 +126,7 @@ def test_attributes_are_chosen_and_evaluations_of_other_attributes_are_not_copie
         found = {name for (name,) in load_rows(home, f"run_id = '{run_id}'", "distinct strata")}
         assert found == {"activity", "popularity", *attributes}
     rows = load_rows(home, "run_id = 'named' and strata = 'town'")
-    assert len({row[3] for row in rows}) == MAX_TEXTS + 2  # those without a town, too
+    assert len({row[3] for row in rows}) == MAX_FEW_TEXTS + 2  # those without a town, too
     write_table(tmp_path / "users.csv", BY_USER | {"town": ["here"] * (USERS - 20)})
     read("moved")
     run_stages(home, "leave_one_out", "moved", attributes=("town",))
