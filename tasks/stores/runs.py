@@ -211,7 +211,10 @@ def end_run(home: Home, run_id: str, state: str, joules: float | None = None) ->
         connection.execute(
             "update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _utc_now(), run_id]
         )
-        connection.execute("update operations.run_machines set energy_joules = ? where run_id = ?", [joules, run_id])
+        if joules is not None:
+            connection.execute(
+                "update operations.run_machines set energy_joules = ? where run_id = ?", [joules, run_id]
+            )
 
 
 def _utc_now() -> datetime:
