@@ -152,11 +152,12 @@ order by severity, stage, contract, rule
 with runs as (
     select
         run_id,
-        place,
         coalesce(try_cast(settings ->> 'until' as date), started_at::date) as night
-    from operations.evaluated_runs
-    where place <= (select rowid from operations.runs where run_id = $run_id)
-    qualify row_number() over (partition by night order by place desc) = 1
+    from operations.runs
+    where run_id = $run_id -- which is still running as its report is written
+        or rowid < (select rowid from operations.runs where run_id = $run_id)
+        and run_id in (select run_id from operations.evaluated_runs)
+    qualify row_number() over (partition by night order by runs.rowid desc) = 1
 ), stood as (
     select
         run_id,
@@ -528,3 +529,147 @@ select
 from operations.funnel
 where run_id = $run_id
 order by step
+
+-- name: surest_lists
+-- One row per published list of the four of which the companion is surest, and of the four of which it is least sure, in
+-- this order: the means of its probability of a like and of the standard deviation over the list's items.
+with lists as (
+    select
+        user_id,
+        avg(like_mean) as like_mean,
+        avg(like_sd) as like_sd,
+        count(*) as items
+    from published.recommendations
+    where like_sd is not null
+    group by user_id
+), ordered as (
+    select
+        *,
+        row_number() over (order by like_sd, user_id) as place,
+        count(*) over () as lists
+    from lists
+)
+select
+    case when place <= 4 then 'surest' else 'least sure' end as certainty,
+    user_id,
+    (select count(*) from curated.interactions where interactions.user_id = ordered.user_id) as likes,
+    items,
+    like_mean,
+    like_sd
+from ordered
+where place <= 4 or place > lists - 4
+order by place
+
+-- name: certainty_by_history
+-- One row at most: the correlation of ranks, over published lists, of the length of a history with the mean standard
+-- deviation of the list's likes, and the number of lists.
+with lists as (
+    select
+        avg(like_sd) as like_sd,
+        any_value(histories.likes) as likes
+    from published.recommendations
+    join (select user_id, count(*) as likes from curated.interactions group by user_id) as histories using (user_id)
+    where like_sd is not null
+    group by user_id
+), places as (
+    select
+        *,
+        row_number() over (order by like_sd) as place_by_sd,
+        row_number() over (order by likes) as place_by_likes
+    from lists
+), ranks as (
+    select
+        avg(place_by_sd) over (partition by like_sd) as of_sd,
+        avg(place_by_likes) over (partition by likes) as of_likes
+    from places
+)
+select
+    corr(of_sd, of_likes) as correlation,
+    count(*) as lists
+from ranks
+having count(*) > 2 and corr(of_sd, of_likes) is not null
+
+-- name: searched_users
+-- One row per user with a published list, those with the most likes first: the likes, and the first ten items.
+with listed as (
+    select
+        user_id,
+        list(item_id order by rank) filter (rank <= 10) as items
+    from published.recommendations
+    group by user_id
+), histories as (
+    select
+        user_id,
+        count(*) as likes
+    from curated.interactions
+    group by user_id
+)
+select
+    user_id,
+    coalesce(likes, 0) as likes,
+    items
+from listed
+left join histories using (user_id)
+order by likes desc, user_id
+limit $most
+
+-- name: searched_items
+-- One row per item that is liked or in a list, those with the most likes first: its likes, and the lists that have it.
+with liked as (
+    select
+        item_id,
+        count(*) as likes
+    from curated.interactions
+    group by item_id
+), listed as (
+    select
+        item_id,
+        count(*) as lists
+    from published.recommendations
+    group by item_id
+)
+select
+    item_id,
+    coalesce(likes, 0) as likes,
+    coalesce(lists, 0) as lists
+from liked
+full join listed using (item_id)
+order by likes desc, item_id
+limit $most
+
+-- name: compared_runs
+-- One row per run, this one and the 29 evaluated before it, the newest first, with the list that stood as published after
+-- it.
+select
+    run_id,
+    started_at,
+    flow,
+    code_version,
+    case when promoted then challenger else champion end as published
+from operations.runs
+left join operations.promotions using (run_id)
+where run_id = $run_id
+    or runs.rowid < (select rowid from operations.runs where run_id = $run_id)
+    and run_id in (select run_id from operations.evaluated_runs)
+order by runs.rowid desc
+limit 30
+
+-- name: compared_figures
+-- One row per run of `compared_runs` at least, protocol, model, score and main metric.
+select
+    run_id,
+    protocol,
+    model,
+    score,
+    metric,
+    value,
+    standard_error
+from evaluation.metrics
+join (
+    select
+        unnest($protocols) as protocol,
+        unnest($metrics) as metric,
+        unnest($places) as place
+) as main using (protocol, metric)
+where run_id = $run_id or run_id in (select run_id from operations.evaluated_runs order by place desc limit 31)
+order by run_id, protocol, model, score, main.place

@@ -244,7 +244,7 @@ def _published(edges: list[tuple]) -> dict[str, list[tuple]]:
     """Two decisions, what stands now, and the volume of two nights."""
     night, before = BEGAN.date(), BEGAN.date() - timedelta(days=1)
     recommended = [
-        (f"u{user}", f"i{at}", rank, 1 / rank, None, None, False, None, None, None)
+        (f"u{user}", f"i{at}", rank, 1 / rank, 0.5, 0.1 + user % 7 / 100, False, None, None, None)
         for user in dict.fromkeys(edge[0] for edge in edges)
         for rank, at in enumerate(sorted(set(range(30)) - {edge[1] for edge in edges if edge[0] == user})[:8], 1)
     ]

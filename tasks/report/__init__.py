@@ -1,5 +1,6 @@
 """The report: one page that opens offline, rewritten after every run."""
 
+import re
 from pathlib import Path
 
 from prefect import task
@@ -13,25 +14,33 @@ MAX_EARLIER = 30  # pages of runs that are kept
 
 
 def report(home: Home, run_id: str) -> None:
-    """Write `<home>/<dataset>/report/` from the warehouse: `index.html`, `figures/<name>.svg` and `runs/<time>.html`.
+    """Write `<home>/<dataset>/report/` from the warehouse: `index.html`, `figures/<name>.svg` and `runs/<time>.html`,
+    `search.html` of users and items, and `compare.html` of two runs.
 
     The page contains its style, script and figures. A copy in `runs/` stays when later runs replace `index.html`; the
     last `MAX_EARLIER` are kept. Figures of earlier runs that this one lacks are deleted.
     """
     # Imported late, since matplotlib takes a second to load.
-    from oneclass.tasks.report import plotting
+    from oneclass.tasks.report import lookup, plotting
     from oneclass.tasks.report.page import build_page
     from oneclass.tasks.report.run_tables import RunTables
 
     with warehouse.open_warehouse(home, read_only=True) as connection, plotting.plot_style():
-        page = build_page(RunTables(connection, run_id), home, list_earlier_runs(home))
+        tables = RunTables(connection, run_id)
+        page = build_page(tables, home, list_earlier_runs(home))
+        beside = {
+            "search": lookup.build_search_page(tables, home),
+            "compare": lookup.build_comparison_page(tables, home),
+        }
     figures = home.report / "figures"
     durable.make_folder(figures)
     for name, element in page.panels.items():
         _write(figures / f"{name}.svg", plotting.render_svg_file(element))
+    for name, text in beside.items():
+        _write(home.report / f"{name}.html", text)
     _write(home.report / "index.html", page.text)
     durable.make_folder(home.report / "runs")
-    _write(home.report / "runs" / f"{page.name}.html", page.text.replace('href="runs/', 'href="'))
+    _write(home.report / "runs" / f"{page.name}.html", _link_from_runs(page.text))
     for name in list_earlier_runs(home)[MAX_EARLIER:]:
         (home.report / "runs" / f"{name}.html").unlink()
     home_page.store_run_facts(home, shown=page.shown)
@@ -43,6 +52,11 @@ def report(home: Home, run_id: str) -> None:
 def list_earlier_runs(home: Home) -> list[str]:
     """List the names of the pages of earlier runs that are kept, the newest first."""
     return sorted((file.stem for file in (home.report / "runs").glob("[0-9]*.html")), reverse=True)
+
+
+def _link_from_runs(text: str) -> str:
+    """Return the page with links that hold in `runs/`."""
+    return re.sub(r'href="(search|compare)\.html', r'href="../\1.html', text.replace('href="runs/', 'href="'))
 
 
 def _write(path: Path, text: str) -> None:

@@ -112,6 +112,29 @@ def build_exploration_table(rows: pl.DataFrame) -> Table | None:
     )  # fmt: skip
 
 
+def build_certainty_table(rows: pl.DataFrame) -> Table | None:
+    """Build the table of the surest and least sure published lists; None if no list has a probability of a like."""
+    return None if rows.is_empty() else Table(
+        "surest", "Published lists of which the model is surest and least sure", "published.recommendations",
+        [Column("certainty", "list"), Column("user_id", "user"), Column("likes", "likes", "count", "in the history"),
+         Column("items", "items", "count", "in the list"),
+         Column("like_mean", "like", "metric", "the mean over the list of the probability of a like"),
+         Column("like_sd", "±", "metric", "the mean over the list of its posterior standard deviation")],
+        rows, cards=False,
+    )  # fmt: skip
+
+
+def describe_certainty(rows: pl.DataFrame, correlations: list[Row]) -> str:
+    """Summarize for whom the published lists are sure."""
+    if rows.is_empty():
+        return ""
+    least, most = (format_significant(rows["like_sd"].to_numpy()[at], 2) for at in (0, -1))
+    said = f"a like of the surest list is known to ± {least}, of the least sure one to ± {most}"
+    if not correlations or correlations[0]["correlation"] > -0.5:
+        return said[0].upper() + said[1:]
+    return f"Long histories make sure: {said}"
+
+
 def build_explicit_feedback_table(rows: pl.DataFrame) -> Table | None:
     """Build the table that evaluates `like` on explicit negatives; None if a run has none."""
     return None if rows.is_empty() else Table(

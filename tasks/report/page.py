@@ -175,6 +175,8 @@ def _build_tables(
         "strata": strata_tables.build_strata_tables(strata, main, published),
         "strata_summary": strata_tables.describe_strata(strata, main, published),
         "leakage": content.build_leakage_table(tables("leakage")),
+        "surest": content.build_certainty_table(surest := tables("surest_lists")),
+        "certainty_summary": content.describe_certainty(surest, tables.as_rows("certainty_by_history")),
         "exploration": content.build_exploration_table(tables("exploring_list")),
         "considered": content.build_explicit_feedback_table(tables("considered")),
         "metrics": model_tables.build_pivot_tables(

@@ -5,7 +5,7 @@ would cost more than it gains.
 """
 
 from datetime import UTC, datetime
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 
 from fastapi import FastAPI, Path, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
@@ -88,6 +88,14 @@ def _add_pages(app: FastAPI, watcher: PublicationWatcher, home: Home) -> None:
     async def report() -> Any:
         """The report of the last run, a page."""
         page = home.report / "index.html"
+        if not page.exists():
+            raise InputError(f"{page}: does not exist; any run writes it.")
+        return page
+
+    @app.get("/report/{name}.html", response_class=FileResponse, include_in_schema=False)
+    async def page_beside_report(name: Literal["index", "search", "compare"]) -> Any:
+        """The pages to which the report links."""
+        page = home.report / f"{name}.html"
         if not page.exists():
             raise InputError(f"{page}: does not exist; any run writes it.")
         return page

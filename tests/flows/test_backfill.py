@@ -89,6 +89,16 @@ def test_a_log_becomes_published_tables(first):
     assert in_the_overview(home) == ["completed"]
 
 
+def test_the_report_of_a_run_has_this_run(first):
+    """The run is recorded as running while its report is written."""
+    report = first[0] / "ml-latest-small" / "report"
+    shown = json.loads((report / "summary.json").read_text())["shown"]
+    [[night, value, _]] = shown["trend"]
+    started = query(first[0], "select started_at from operations.runs")[0][0]
+    assert night == f"{started:%Y-%m-%d}" and value == pytest.approx(shown["value"])
+    assert f"{started:%Y-%m-%d %H:%M} UTC" in (report / "compare.html").read_text()
+
+
 def in_the_overview(home):
     """The states of the data sets on the page over all of them."""
     return re.findall(r'class="state \w+">(.*?)<', (home / "index.html").read_text())

@@ -18,10 +18,11 @@ from oneclass.tasks.serve import description
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.stores.home import Home
 from tests.browser import CHROMIUM, chromium
-from tests.report_rows import RUN
+from tests.report_rows import BEFORE, RUN, asked
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-PAGES = ("report", "explain", "overview", "docs")
+PAGES = ("report", "explain", "overview", "docs", "search", "compare")
+WITHOUT_SCRIPTS = PAGES[:4]
 HEAVIEST = 1_500_000  # bytes
 
 
@@ -49,6 +50,8 @@ def pages(reported, tmp_path_factory):
     docs.write_text(description.render_api_page(create_app(None, home).openapi(), Shop()))
     return {
         "report": home.report / "index.html",
+        "search": home.report / "search.html",
+        "compare": home.report / "compare.html",
         "explain": explained,
         "overview": home.root / "index.html",
         "docs": docs,
@@ -92,7 +95,7 @@ def test_axe_finds_no_violation(page, pages, axe, name, dark, width):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", WITHOUT_SCRIPTS)
 def test_no_page_needs_a_script_or_a_network_or_is_heavy(page, pages, name):
     page.open(pages[name])
     without_buttons = "document.querySelectorAll('.get').forEach(one => one.remove())"
@@ -131,6 +134,44 @@ def test_rows_are_cards_on_a_narrow_screen_and_each_value_has_its_name(page, pag
     assert numbers and "none" not in numbers
     page.open(pages["overview" if table == "#datasets" else "report"], width=1400)
     assert page.js(f"getComputedStyle(document.querySelector('{table} tbody tr')).display") == "table-row"
+
+
+def test_a_user_and_an_item_are_found_by_a_link(page, pages, reported):
+    [(user, items)] = asked(
+        reported,
+        "select user_id, list(item_id order by rank) from published.recommendations group by 1 order by 1 limit 1",
+    )
+    likes = dict(asked(reported, "select item_id, count(*) from curated.interactions group by item_id"))
+    page.open(pages["search"])
+    page.js(f"location.hash = '{user}'; null")
+    page.js("new Promise(done => setTimeout(done, 50))")
+    assert page.js("document.querySelector('#found article h3').innerText") == f"User {user}"
+    listed = page.js("[...document.querySelectorAll('#found article:first-of-type ol li')].map(one => one.innerText)")
+    assert [text.split()[-1] for text in listed] == items[:10]
+    page.js(f"query.value = '{items[0]}'; search(); null")
+    found = page.js("[...document.querySelectorAll('#found article')].map(one => one.innerText)")
+    assert any(f"{likes.get(items[0], 0):,} like" in text and items[0] in text for text in found)
+    page.js("query.value = 'no such thing'; search(); null")
+    assert page.js("document.getElementById('found').innerText") == "Nothing has this id or title."
+
+
+def test_two_runs_stand_side_by_side(page, pages, reported):
+    values = dict(
+        asked(
+            reported,
+            "select run_id, value from evaluation.metrics where protocol = 'strong_generalization' "
+            "and model = 'popularity' and metric = 'ndcg@100'",
+        )
+    )
+    page.open(pages["compare"])
+    rows = "[...document.querySelectorAll('#compared tr')].map(row => [...row.cells].map(cell => cell.innerText))"
+    [shown] = [row for row in page.js(rows) if row[0] == "popularity, ndcg@100"][-1:]
+    now, before = values[RUN], values[BEFORE]
+    assert shown[1].startswith(f"{now:.3f}") and shown[2].startswith(f"{before:.3f}")
+    assert float(shown[3].replace("−", "-")) == pytest.approx(now - before, abs=1e-3)
+    page.js("[sides[0].value, sides[1].value] = [1, 0]; compare(); null")
+    [turned] = [row for row in page.js(rows) if row[0] == "popularity, ndcg@100"][-1:]
+    assert turned[1:3] == [shown[2], shown[1]]
 
 
 @pytest.mark.slow

@@ -84,6 +84,15 @@ for _protocol, _metrics in MAIN.items():
             any_value(targets), {_lists}
         from evaluation.strata
         where protocol = '{_protocol}' and metric = '{_metrics[0]}' group by strata, stratum, least, most"""
+EXPECTED["surest"] = """
+    with lists as (
+        select user_id, count(*) as items, avg(like_mean) as mean, avg(like_sd) as sd,
+            row_number() over (order by avg(like_sd), user_id) as place
+        from published.recommendations group by user_id
+    )
+    select if(place <= 4, 'surest', 'least sure'), user_id, (select count(*) from curated.interactions as one
+        where one.user_id = lists.user_id), items, mean, sd
+    from lists where place not between 5 and (select count(*) - 4 from lists)"""
 EXPECTED["exploration"] = """
     select rank, item_id, propensity, like_mean from published.exploration where list_id = '2026-11-20/u2'"""
 
@@ -211,9 +220,11 @@ def test_the_choice_on_seen_items_is_stated(page):
     assert f"<dt>seen items</dt><dd>exclude: {SEEN_ITEMS_REASON}</dd>" in page
 
 
-def test_ids_are_unique_and_links_lead_somewhere(page, tables):
+def test_ids_are_unique_and_links_lead_somewhere(home, page, tables):
     assert len(tables.ids) == len(set(tables.ids))
-    assert {link[1:] for link in tables.links} <= set(tables.ids)
+    inside, beside = ([link for link in tables.links if link.startswith("#") == here] for here in (True, False))
+    assert {link[1:] for link in inside} <= set(tables.ids)
+    assert {"search.html", "compare.html"} <= set(beside) and all((home.report / link).exists() for link in beside)
     refers = set(re.findall(r'(?:xlink:href="|url\()#([^")]+)', page))
     assert refers and refers <= set(tables.ids)
 
