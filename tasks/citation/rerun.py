@@ -8,7 +8,7 @@ from typing import Any
 from oneclass.tasks.citation.record import RunRecord
 
 COMPARED = ("table.md", "table.tex", "table.csv", "metrics.csv", "comparisons.csv")
-STAGES = ("demo", "ingest", "binarize", "split")  # those that decide a table's numbers, beside the models
+STAGES = ("demo", "ingest", "binarize", "split", "evaluate")  # those that decide tables' numbers, beside the models
 
 
 def format_settings(record: RunRecord) -> str:

@@ -49,7 +49,7 @@ def searched(prefect_server, ratings, tmp_path_factory):
     """The folder of a run that searched the settings of its models, and its home."""
     home = tmp_path_factory.mktemp("searched")
     models = ["--models", "popularity,item_knn,rp3beta,bpr_uniform", "--protocols", "leave_one_out"]
-    tuned = ["--set", "bpr_uniform.epochs=2", "train.tune=always"]
+    tuned = ["--set", "bpr_uniform.epochs=2", "train.tune=always", 'evaluate.metrics=["precision@7"]']
     assert commands.main("backfill", [*FAST, "--home", str(home), "--source", str(ratings), *models, *tuned]) == 0
     cite(home, "--out", str(home / "table"))
     return home / "table", home
@@ -300,6 +300,12 @@ def test_runs_that_differ_in_the_seed_alone_repeat_a_table(searched, tmp_path):
     assert of_best["seed"].to_list() == [0, 7] and of_best["value"][1] == of_best["value"][0] / 2
     answer = answers(tmp_path / "table")["Are results repeated over several seeds?"]
     assert answer == ("yes", "seeds.csv: 0, 7, for splits and draws")
+
+
+def test_further_metrics_are_computed_again(searched):
+    folder, _ = searched
+    assert tomllib.loads((folder / "run.toml").read_text())["evaluate"] == {"metrics": ["precision@7"]}
+    assert "precision@7" in pl.read_csv(folder / "metrics.csv")["metric"]
 
 
 def test_a_log_that_has_changed_cannot_be_cited_as_repeatable(after_first, ratings, tmp_path):
