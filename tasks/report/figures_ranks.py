@@ -12,13 +12,13 @@ from oneclass.tasks.report.plotting import (
     Figure,
     Panel,
     Row,
-    add_legend_below,
     bin_centres,
     column_values,
     draw_cells,
     format_tick,
     group_rows,
     join_words,
+    label_lines,
     limit_ticks,
     model_style,
     new_panel,
@@ -27,7 +27,7 @@ from oneclass.tasks.report.plotting import (
 )
 
 BASELINE = "popularity"
-MAX_HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 7, 3, 4
+MAX_HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 4, 3, 4
 MIN_EDGES = 10
 ZERO_POSITION = 0.5  # where `bin_centres` puts vertices without likes, for which a logarithmic axis has no place
 FAINT: dict[str, Any] = {"color": LIGHT_COLOURS["faint"], "linewidth": 0.9}
@@ -91,7 +91,7 @@ def _draw_overview_side(side: str, rows: list[Row], scores: dict[str, str]) -> P
         looks = FAINT if model in muted else model_style(model).line | {"label": model}
         axes.plot(bin_centres(by_model[model]), column_values(by_model[model], "mean_rank"), **looks)
     set_rank_axes(panel, rows, side)
-    add_legend_below(panel, reverse=True)
+    label_lines(panel)
     return panel
 
 
@@ -204,7 +204,7 @@ def _draw_score_variants(side: str, model: str, of_scores: list[list[Row]], rows
         )
     set_rank_axes(panel, of_scores[0], side)
     panel.axes.set(title=f"{model}, by {side}")
-    add_legend_below(panel)
+    label_lines(panel)
     return panel
 
 

@@ -85,6 +85,7 @@ def fit_scale(cells: list[tuple[float, float | None]], reference: float | None =
 matplotlib.use("svg")
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -132,6 +133,8 @@ PLOT_STYLE: dict[Any, Any] = {
     "ytick.labelcolor": LIGHT_COLOURS["soft"],
 }
 NUM_SHADES, MAX_SHADE = 10, 0.85
+LINE_LOOKS = ("color", "linestyle", "linewidth", "marker", "markersize")
+LABEL_INCHES = 0.068  # of a letter beside the end of a line
 CSS_COLOURS = {value: f"var(--{name}, {value})" for name, value in LIGHT_COLOURS.items()}
 
 
@@ -290,6 +293,12 @@ class Figure:
     panels: list[Panel] = field(default_factory=list)
     size: str = ""
 
+    @property
+    def grids(self) -> list[list[Panel]]:
+        """The panels, those by user and those by item apart where there are several of both."""
+        sides = [[panel for panel in self.panels if f"-{side}-" in panel.name] for side in ("user", "item")]
+        return sides if all(sides) else [self.panels]
+
 
 def group_rows(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
     """Group rows by one column, or by a tuple of several, in order of first appearance."""
@@ -321,6 +330,29 @@ def weighted_mean(
     chosen = [row for row in rows if where is None or where(row)]
     total = sum(row[weight] for row in chosen)
     return sum(row[value] * row[weight] for row in chosen) / total if total else float("nan")
+
+
+def label_lines(panel: Panel) -> None:
+    """Write the label of each line, after a piece of it, in the order of their ends; the axes become narrower."""
+    axes = panel.axes
+    lines = [line for line in axes.get_lines() if not line.get_label().startswith("_")]
+    left, bottom, wide, high = axes.get_position().bounds
+    width, height = panel.figure.get_size_inches()
+    room = (0.3 + LABEL_INCHES * max(len(line.get_label()) for line in lines)) / width
+    axes.set_position((left, bottom, wide - room, high))
+    ends = [axes.transAxes.inverted().transform(axes.transData.transform(line.get_xydata()[-1]))[1] for line in lines]
+    gap = 0.16 / (high * height)  # the height of a text, in shares of the axes
+    place = np.inf
+    for at in sorted(range(len(lines)), key=lambda at: -ends[at]):
+        below = sum(ends[other] < ends[at] or (ends[other] == ends[at] and other > at) for other in range(len(lines)))
+        place = max(min(ends[at], place - gap), below * gap)
+        ink, looks = LIGHT_COLOURS["ink"], {name: getattr(lines[at], f"get_{name}")() for name in LINE_LOOKS}
+        ends_of_piece = np.array([0.05, 0.3]) / (wide - room) / width + 1
+        panel.figure.add_artist(Line2D(ends_of_piece, [place] * 2, transform=axes.transAxes, markevery=[1], **looks))
+        axes.text(
+            ends_of_piece[1] + 0.05, place, lines[at].get_label(), transform=axes.transAxes, color=ink, fontsize=8.5,
+            va="center",
+        )  # fmt: skip
 
 
 def add_legend_below(panel: Panel, columns: int = 2, **keywords: Any) -> None:

@@ -121,6 +121,14 @@ def test_no_page_scrolls_sideways(page, pages, name, width):
     assert page.js("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
 
 
+@pytest.mark.parametrize("name", ["report", "explain"])
+def test_no_table_is_cut_on_paper(page, pages, name):
+    page.open(pages[name], width=695, media="print")  # A4 less the margins, in CSS pixels
+    page.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    ends = page.js("[...document.querySelectorAll('table')].map(one => one.getBoundingClientRect().right)")
+    assert ends and max(ends) <= 696
+
+
 @pytest.mark.parametrize("table", ["#main-strong_generalization", "#datasets", "#metric_changes"])
 def test_rows_are_cards_on_a_narrow_screen_and_each_value_has_its_name(page, pages, table):
     page.open(pages["overview" if table == "#datasets" else "report"], width=360)

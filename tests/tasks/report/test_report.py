@@ -311,7 +311,7 @@ def test_models_beyond_the_best_are_muted_and_shown_one_by_one(home):
     for panel in overview.panels:
         assert set(lines(panel)) == {"popularity", *plotting.MODEL_ORDER[: figures_ranks.MAX_HIGHLIGHTED]}
         assert len(panel.axes.lines) == len(models)
-    assert others.see.startswith("Their mean ranks over all held-out likes: mrf_sparse 0.818, wmf 0.808")
+    assert others.see.startswith("Their mean ranks over all held-out likes: hpf 0.848, binary_matrix 0.838")
     left = plotting.MODEL_ORDER[figures_ranks.MAX_HIGHLIGHTED :]
     assert [panel.axes.get_title("left") for panel in others.panels] == [*left, *left]
     for panel in others.panels:
