@@ -41,6 +41,21 @@ def copy_to_object_store(home: Home, run_id: str, settings: PublishSettings) -> 
     Raises:
         InputError: the URL or the options cannot be used, or a package for this kind of URL is not installed.
     """
+    if (alarm := update_object_store(home, settings)) is not None:
+        with warehouse.open_warehouse(home) as connection:
+            connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
+        logger.error("%s", alarm)
+
+
+def update_object_store(home: Home, settings: PublishSettings) -> str | None:
+    """Copy the current publication unless it is there, delete those that the home has no more, and return why not.
+
+    Returns:
+        None if the object store is up to date.
+
+    Raises:
+        InputError: as `copy_to_object_store`.
+    """
     options, secrets = _read_options(settings)
     system, root = _open_file_system(str(settings.object_store), options)
     target = f"{root}/{home.dataset}"
@@ -51,13 +66,10 @@ def copy_to_object_store(home: Home, run_id: str, settings: PublishSettings) -> 
         raise
     except Exception as error:  # noqa: BLE001  (errors of botocore and other protocols have no common base)
         reason = " ".join(hide_secrets(f"{type(error).__name__}: {error}", secrets).split())
-        alarm = f"publish.object_store: {settings.object_store} could not be brought up to date ({reason})"
-        with warehouse.open_warehouse(home) as connection:
-            connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
-        logger.error("%s", alarm)
-        return
+        return f"publish.object_store: {settings.object_store} could not be brought up to date ({reason})"
     what = "nothing is new" if copied is None else f"{copied / 1e6:,.1f} MB copied"
     logger.info("%s/%s: %s", settings.object_store, home.dataset, what)
+    return None
 
 
 def check_object_store(settings: PublishSettings) -> None:

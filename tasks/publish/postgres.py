@@ -46,6 +46,18 @@ def copy_to_postgres(home: Home, run_id: str, settings: PublishSettings) -> None
     Raises:
         InputError: the URL is absent, or the driver is not installed.
     """
+    if (alarm := update_database(home, settings)) is not None:
+        with warehouse.open_warehouse(home) as connection:
+            connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
+        logger.error("%s", alarm)
+
+
+def update_database(home: Home, settings: PublishSettings) -> str | None:
+    """Copy the current publication unless it is there, and return why it could not be copied, or None.
+
+    Raises:
+        InputError: as `copy_to_postgres`.
+    """
     url = read_url(settings)
     driver = _load_driver()
     schema = settings.postgres_schema or re.sub(r"\W", "_", home.dataset.lower())
@@ -56,14 +68,11 @@ def copy_to_postgres(home: Home, run_id: str, settings: PublishSettings) -> None
             connection.commit()
     except driver.Error as error:
         reason = " ".join(hide_secrets(str(error), [url]).split())
-        alarm = f"publish.postgres: the lists could not be copied, and the database has the earlier ones ({reason})"
-        with warehouse.open_warehouse(home) as connection:
-            connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
-        logger.error("%s", alarm)
-        return
+        return f"publish.postgres: the lists could not be copied, and the database has the earlier ones ({reason})"
     logger.info(
         "PostgreSQL, schema %s: %s", schema, f"{copied:,} rows copied" if copied is not None else "nothing is new"
     )
+    return None
 
 
 def check_database(settings: PublishSettings) -> None:
