@@ -16,7 +16,7 @@ from oneclass.tasks.errors import InputError
 SECRET_SETTINGS = ("notify.command", "notify.webhook")
 PLACES = ("env", "file", "block")
 MASK = "***"
-# Shorter words of a secret are common in messages, and say nothing.
+# Shorter words of a secret are common in messages, or parts of other words.
 MIN_WORD_LENGTH = 4
 
 
@@ -72,10 +72,17 @@ def mask_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hide_secrets(message: str, secrets: Iterable[str]) -> str:
-    """Return a message without these values, their words, and the segments of URLs among them."""
+    """Return a message without these values, their words, and the segments of URLs among them.
+
+    Words of at most three letters or digits are hidden only if they are of a URL, such as its user, and then as words.
+    """
     values = {one for secret in secrets for one in (secret, unquote(secret))}
     words = {word for one in values for word in (one, *re.split(r"[\s/?&=:@#]+", one), *re.split(r"\W+", one))}
     for word in sorted(words, key=len, reverse=True):
         if len(word) >= MIN_WORD_LENGTH:
             message = message.replace(word, MASK)
+    in_urls = {word for one in values if "://" in one for word in re.split(r"\W+", one.partition("://")[2])}
+    for word in in_urls:
+        if 0 < len(word) < MIN_WORD_LENGTH:
+            message = re.sub(rf"\b{re.escape(word)}\b", MASK, message)
     return message

@@ -1,6 +1,7 @@
 """The publication in a real PostgreSQL: readers see one publication or the other, and what fails leaves the earlier."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,6 +174,26 @@ def test_an_unreachable_server_is_an_alarm_without_the_password(copied, monkeypa
     copy_to_postgres(copied, "night", SETTINGS)
     [alarm] = alarms(copied)
     assert "could not be copied" in alarm and "s3cret" not in alarm and "pass@" not in alarm
+
+
+@pytest.mark.parametrize(
+    ("address", "hidden"),
+    [
+        ("app:abc@HOST/db", {"app", "abc"}),
+        ("app:p@s@HOST/db", {"app", "p", "s"}),  # an @ that should be escaped: the server's name seems to be s@HOST
+        ("app:a/b@HOST/db", {"app", "a", "b"}),
+        ("shop:s3cret@pg/db", {"shop", "s3cret", "pg"}),
+        ("HOST/db?user=app&password=a%b", {"app", "a", "b"}),
+    ],
+)
+def test_an_alarm_has_neither_user_nor_password_nor_host(copied, url, monkeypatch, address, hidden):
+    host = url.rpartition("@")[2].partition("/")[0]
+    monkeypatch.setenv("SHOP_LISTS", f"postgresql://{address.replace('HOST', host)}")
+    copy_to_postgres(copied, "night", SETTINGS)
+    [alarm] = alarms(copied)
+    quoted = " ".join(re.findall(r'"[^"]*"', alarm))  # libpq quotes values
+    assert quoted and not hidden & {*re.findall(r"\w+", quoted)}
+    assert "127.0.0.1" not in alarm and host.partition(":")[2] not in alarm
 
 
 def test_an_absent_or_wrong_url_is_refused(copied, monkeypatch):
