@@ -423,6 +423,23 @@ select
 from diagnostics.leakage
 order by future_edges desc, protocol
 
+-- name: list_hits
+-- One row per run of the last 30 whose lists were published and whose users came back, the newest first.
+select
+    made_at,
+    users,
+    likes,
+    hits,
+    recall,
+    recall_error,
+    ndcg,
+    ndcg_error,
+    ndcg - popularity_ndcg as gain,
+    ndcg_gain_error as gain_error
+from diagnostics.list_hits
+order by made_at desc
+limit 30
+
 -- name: exploring_list
 -- One row per item of the published list that shows the least likely item, of those that explore.
 select

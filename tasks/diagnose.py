@@ -13,6 +13,8 @@ A p-value is the share of samples, drawn from the fitted distribution and each r
 of at least that of the real degrees: small if the distribution is wrong. Its resolution is 1 / 100. If all degrees of a
 side are equal, every family fits perfectly in a limit: exponent, cutoff and p_value are NULL.
 
+`diagnostics.list_hits` replays the published lists against the likes that came after them.
+
 `diagnostics.hidden_graph_ratios` has one sample of q(H) per rate r of eq. 8, as in Figure 3 of Paquet and Koenigstein
 (2014): an item's edges in the observed graph (positives), and the sampled ones (negatives).
 """
@@ -85,6 +87,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
             with kernel_threads(home.limits.threads):
                 store_hidden_graph_ratios(connection, (diagnosed.users, diagnosed.items), seed)
             cache.store(asdict(diagnosed))
+        record_list_hits(connection, run_id)
         anomalies.record_exponents(connection, run_id)
     with warehouse.open_warehouse(home, read_only=True) as connection:
         anomalies.log_anomalies(connection, run_id, "diagnose")
@@ -96,6 +99,18 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
         diagnosed.item_density,
     )
     return diagnosed
+
+
+def record_list_hits(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    """Record what the lists that stand as published have found so far of the likes that came in after they were made.
+
+    It is called before a run replaces them, so that the last record is over the whole time that they stood.
+    """
+    connection.execute(
+        "delete from diagnostics.list_hits where run_id = (select run_id from operations.promotions "
+        "where promoted order by rowid desc limit 1)"
+    )
+    connection.execute(sql.statement("diagnose/list_hits"), {"run_id": run_id})
 
 
 def rewrite_diagnostics(

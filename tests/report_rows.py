@@ -258,6 +258,10 @@ def _published(edges: list[tuple]) -> dict[str, list[tuple]]:
             (BEFORE, before, "events", 900.0, True, None, None, 0),
             (RUN, night, "events", 12_345.0, True, 1180.0, 0.1, 14),
         ],
+        "diagnostics.list_hits": [
+            (BEFORE, BEGAN - timedelta(days=1), 8, 30, 44, 12, 0.25, 0.02, 0.21, 0.015, 0.11, 0.1, 0.012),
+            ("older", BEGAN - timedelta(days=2), 8, 20, 24, 2, 0.05, 0.02, 0.04, 0.015, 0.11, 0.1, 0.012),
+        ],
         "published.recommendations": recommended,
         "published.exploration": [
             (f"2026-11-20/{user}", user, "thompson", f"i{at}", at, -at, 1 if at < 3 else chance / at, 0.5 / at, 0.1)

@@ -36,3 +36,20 @@ create table if not exists diagnostics.leakage (
     future_edges double not null,
     future_items double not null
 );
+-- diagnostics.list_hits: one row per run whose lists were published and whose users came back: what the lists found of the
+-- users' likes that came in after that run, until its lists were replaced.
+create table if not exists diagnostics.list_hits (
+    run_id varchar not null, -- the run that made the lists
+    made_at timestamp not null,
+    length integer not null, -- of the longest list, k
+    users bigint not null, -- with a list and a new like
+    likes bigint not null, -- their new likes
+    hits bigint not null, -- of these in the lists
+    recall double not null, -- mean over users of hits / min(k, new likes)
+    recall_error double not null,
+    ndcg double not null, -- mean over users, of the first k
+    ndcg_error double not null,
+    popularity_recall double not null, -- of lists of the items most liked then, without each user's own
+    popularity_ndcg double not null,
+    ndcg_gain_error double not null -- standard error of ndcg - popularity_ndcg, paired over users
+);

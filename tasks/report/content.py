@@ -112,6 +112,29 @@ def build_exploration_table(rows: pl.DataFrame) -> Table | None:
     )  # fmt: skip
 
 
+def build_list_hits_table(rows: pl.DataFrame) -> Table | None:
+    """Build the table of what published lists found of the likes after them; None if no user came back yet."""
+    return None if rows.is_empty() else Table(
+        "list_hits", "Published lists and the likes that came after them", "diagnostics.list_hits",
+        [Column("made_at", "lists of", "time"),
+         Column("users", "users", "count", "with a list and a new like"),
+         Column("likes", "new likes", "count"), Column("hits", "in the lists", "count"),
+         Column("recall", "recall", "metric", "hits / min(length of the list, new likes)", error="recall_error"),
+         Column("ndcg", "nDCG", "metric", "early hits count more; 1 is perfect", error="ndcg_error"),
+         Column("gain", "above popularity", "change", "nDCG less that of the most popular items, over the same users",
+                error="gain_error")],
+        rows,
+    )  # fmt: skip
+
+
+def describe_list_hits(rows: pl.DataFrame) -> str:
+    """Summarize what the newest published lists found."""
+    if rows.is_empty():
+        return ""
+    last = rows.row(0, named=True)
+    return f"The last lists found {last['hits']:,} of {last['likes']:,} new likes of {last['users']:,} users"
+
+
 def build_certainty_table(rows: pl.DataFrame) -> Table | None:
     """Build the table of the surest and least sure published lists; None if no list has a probability of a like."""
     return None if rows.is_empty() else Table(

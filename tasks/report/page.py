@@ -175,6 +175,8 @@ def _build_tables(
         "strata": strata_tables.build_strata_tables(strata, main, published),
         "strata_summary": strata_tables.describe_strata(strata, main, published),
         "leakage": content.build_leakage_table(tables("leakage")),
+        "list_hits": content.build_list_hits_table(list_hits := tables("list_hits")),
+        "list_hits_summary": content.describe_list_hits(list_hits),
         "surest": content.build_certainty_table(surest := tables("surest_lists")),
         "certainty_summary": content.describe_certainty(surest, tables.as_rows("certainty_by_history")),
         "exploration": content.build_exploration_table(tables("exploring_list")),

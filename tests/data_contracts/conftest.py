@@ -67,6 +67,9 @@ insert into indexed.given
     select user_index, item_index, if(first_file_id = 2, 'test', 'train') from indexed.interactions;
 insert into diagnostics.degrees values ('user', 5, 2), ('user', 6, 1), ('item', 3, 5), ('item', 1, 1);
 insert into diagnostics.leakage values ('given', 2, 9, 4, 3.5, 1.5), ('next_events', 2, 9, 4, 0, 0);
+insert into diagnostics.list_hits values
+    ('night 1', timestamp '2026-01-01 03:00', 20, 3, 5, 2, 0.4, 0.1, 0.3, 0.1, 0.2, 0.1, 0.05),
+    ('night 2', timestamp '2026-01-02 03:00', 20, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0);
 insert into diagnostics.power_law_fits
     select side, family, 1.4, null, d_min, d_max, log_likelihood, 2 * parameters - 2 * log_likelihood, ks, p_value
     from (values ('user', 5, 6, 0.5), ('item', 1, 3, null)) as sides (side, d_min, d_max, p_value)

@@ -29,6 +29,9 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
     }
     kept_by_the_flow = {
         "operations.runs",
+        "operations.run_machines",
+        "operations.run_packages",
+        "operations.search_trials",
         "operations.contract_results",
         "operations.stage_results",
         "operations.evaluations",
@@ -39,7 +42,7 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
 
 
 # made beside the stage's own tables: of a run, of a night or by a sweep
-WITH_NO_LIST = {"operations.funnel", "diagnostics.nightly_exponents", "evaluation.sweeps"}
+WITH_NO_LIST = {"operations.funnel", "diagnostics.nightly_exponents", "diagnostics.list_hits", "evaluation.sweeps"}
 LISTED = {
     "binarize": binarize.TABLES,
     "split": [*(f"indexed.{protocol}" for protocol in PROTOCOLS), "indexed.new_items", "diagnostics.leakage"],

@@ -313,6 +313,18 @@ BREACHES = {
         ("shares_in_range", "update TABLE set future_items = 'nan' where protocol = 'given'"),
         ("nothing_from_the_future", "update TABLE set future_edges = 1 where protocol = 'next_events'"),
     ],
+    "diagnostics.list_hits": [
+        ("run_once", "update TABLE set run_id = 'night 1'"),
+        ("counts_agree", "update TABLE set users = 0 where hits = 0"),
+        ("counts_agree", "update TABLE set likes = 2 where hits = 2"),
+        ("counts_agree", "update TABLE set hits = 6 where hits = 2"),
+        ("counts_agree", "update TABLE set length = 0 where hits = 2"),
+        ("values_in_range", "update TABLE set recall = 1.1 where hits = 2"),
+        ("values_in_range", "update TABLE set popularity_ndcg = -0.1"),
+        ("values_in_range", "update TABLE set recall = 0.1 where hits = 0"),
+        ("values_in_range", "update TABLE set ndcg = 0 where hits = 2"),
+        ("values_in_range", "update TABLE set ndcg_gain_error = -0.1"),
+    ],
     "diagnostics.power_law_fits": [
         ("side_known", "update TABLE set side = 'left'"),
         ("family_once", "update TABLE set side = 'user'"),

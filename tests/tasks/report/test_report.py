@@ -84,6 +84,8 @@ for _protocol, _metrics in MAIN.items():
             any_value(targets), {_lists}
         from evaluation.strata
         where protocol = '{_protocol}' and metric = '{_metrics[0]}' group by strata, stratum, least, most"""
+EXPECTED["list_hits"] = """
+    select made_at, users, likes, hits, recall, ndcg, ndcg - popularity_ndcg from diagnostics.list_hits"""
 EXPECTED["surest"] = """
     with lists as (
         select user_id, count(*) as items, avg(like_mean) as mean, avg(like_sd) as sd,

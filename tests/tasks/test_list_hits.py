@@ -1,0 +1,123 @@
+"""What published lists found of the likes that came after them, against a loop over users and places."""
+
+import json
+import math
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+
+from oneclass.tasks.diagnose import record_list_hits
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home, Limits
+
+MADE = datetime(2026, 11, 20, 3)
+K, ITEMS, USERS = 4, 12, 25
+COLUMNS = (
+    "run_id, length, users, likes, hits, recall, recall_error, ndcg, ndcg_error, popularity_recall, popularity_ndcg"
+)
+
+
+def draw(seed: int) -> tuple[list[tuple], dict[int, list[int]]]:
+    """Edges as (user, item, is new), of some users none of them new, and the lists of all but three users."""
+    random = np.random.default_rng(seed)
+    edges, lists = [], {}
+    for user in range(USERS):
+        liked = random.permutation(ITEMS)[: random.integers(2, 8)].tolist()
+        fresh = int(random.integers(0, 3))
+        edges += [(user, item, at < fresh) for at, item in enumerate(liked)]
+        known = liked[fresh:]
+        if user > 2:
+            lists[user] = random.permutation([item for item in range(ITEMS) if item not in known])[:K].tolist()
+    return edges, lists
+
+
+def naive(edges: list[tuple], lists: dict[int, list[int]]) -> tuple:
+    likes = [sum(item == liked and not fresh for _, liked, fresh in edges) for item in range(ITEMS)]
+    figures, targets, hits = [], 0, 0
+    for user, shown in lists.items():
+        new = {item for one, item, fresh in edges if one == user and fresh}
+        known = {item for one, item, fresh in edges if one == user and not fresh}
+        popular = [
+            item for item in sorted(range(ITEMS), key=lambda n: (-likes[n], n)) if likes[item] and item not in known
+        ]
+        if new:
+            most = min(K, len(new))
+            ideal = sum(1 / math.log2(place + 2) for place in range(most))
+            row = []
+            for listed in (shown, popular[:K]):
+                row += [len(new & set(listed)) / most]
+                row += [sum(1 / math.log2(place + 2) for place, item in enumerate(listed) if item in new) / ideal]
+            figures.append(row)
+            targets, hits = targets + len(new), hits + len(new & set(shown))
+    values = np.array(figures)
+    means, errors = values.mean(axis=0), values.std(axis=0) / np.sqrt(len(values))
+    return (K, len(values), targets, hits, means[0], errors[0], means[1], errors[1], means[2], means[3])
+
+
+def fill(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: bool) -> None:
+    """A warehouse in which `made` published the lists and `tonight` runs; new are later days, or the second log's."""
+    settings = json.dumps({"until": "2026-11-19"} if until else {})
+    with warehouse.open_warehouse(home) as connection:
+        for number, came in ((1, MADE - timedelta(hours=1)), (2, MADE + timedelta(hours=9))):
+            connection.execute(
+                "insert into operations.log_files (file_id, path, sha256, bytes, events, rejects, ingested_at) "
+                "values (?, ?, ?, 1, 1, 0, ?)",
+                [number, f"{number}.csv", str(number), came],
+            )
+        for run, began in (
+            ("earlier", MADE - timedelta(days=1)),
+            ("made", MADE),
+            ("tonight", MADE + timedelta(days=1)),
+        ):
+            connection.execute(
+                "insert into operations.runs (run_id, flow, dataset, started_at, state, settings, code_version) "
+                "values (?, 'nightly', 'small', ?, 'completed', ?, '1')",
+                [run, began, settings],
+            )
+        for run, promoted in (("earlier", True), ("made", True), ("tonight", False)):
+            connection.execute(
+                "insert into operations.promotions (run_id, decided_at, challenger, margin, promoted, reason) "
+                "values (?, ?, 'wmf/score', 1, ?, '')",
+                [run, MADE, promoted],
+            )
+        for side, count in (("user", USERS), ("item", ITEMS)):
+            for number in range(count):
+                connection.execute(
+                    f"insert into indexed.{side}s ({side}_index, {side}_id) values (?, ?)",
+                    [number, f"{side[0]}{number}"],
+                )
+        for user, item, fresh in edges:
+            day = MADE.replace(hour=0) + timedelta(days=0 if fresh else -1)
+            file = 1 if until else 1 + fresh
+            connection.execute(
+                "insert into indexed.interactions values (?, ?, 1, ?, ?, ?, 1, null)",
+                [user, item, day if until else MADE - timedelta(days=900), day, file],
+            )
+        for user, shown in lists.items():
+            for rank, item in enumerate(shown, 1):
+                connection.execute(
+                    "insert into published.recommendations (user_id, item_id, rank, score) values (?, ?, ?, 0)",
+                    [f"u{user}", f"i{item}", rank],
+                )
+
+
+@pytest.mark.parametrize("until", [False, True], ids=["logs that came later", "events of later days"])
+def test_hits_are_those_of_likes_that_came_after_the_lists(tmp_path, until):
+    edges, lists = draw(seed=3 + until)
+    home = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
+    fill(home, edges, lists, until=until)
+    with warehouse.open_warehouse(home) as connection:
+        for _ in range(2):  # the second record replaces the first
+            record_list_hits(connection, "tonight")
+        [(run, *found)] = connection.execute(f"select {COLUMNS} from diagnostics.list_hits").fetchall()
+    assert run == "made" and found == pytest.approx(naive(edges, lists)) and found[3] > 0
+
+
+def test_lists_of_which_no_user_came_back_have_no_row(tmp_path):
+    edges, lists = draw(seed=3)
+    home = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
+    fill(home, [(user, item, False) for user, item, _ in edges], lists, until=False)
+    with warehouse.open_warehouse(home) as connection:
+        record_list_hits(connection, "tonight")
+        assert connection.execute("from diagnostics.list_hits").fetchall() == []
