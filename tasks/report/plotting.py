@@ -335,22 +335,24 @@ def weighted_mean(
 def label_lines(panel: Panel) -> None:
     """Write the label of each line, after a piece of it, in the order of their ends; the axes become narrower."""
     axes = panel.axes
-    lines = [line for line in axes.get_lines() if not line.get_label().startswith("_")]
+    lines = {str(line.get_label()): line for line in axes.get_lines()}
+    labels = [label for label in lines if not label.startswith("_")]
     left, bottom, wide, high = axes.get_position().bounds
     width, height = panel.figure.get_size_inches()
-    room = (0.3 + LABEL_INCHES * max(len(line.get_label()) for line in lines)) / width
+    room = (0.3 + LABEL_INCHES * max(map(len, labels))) / width
     axes.set_position((left, bottom, wide - room, high))
-    ends = [axes.transAxes.inverted().transform(axes.transData.transform(line.get_xydata()[-1]))[1] for line in lines]
+    to_axes = axes.transData + axes.transAxes.inverted()
+    ends = [float(to_axes.transform(np.asarray(lines[label].get_xydata())[-1])[1]) for label in labels]
     gap = 0.16 / (high * height)  # the height of a text, in shares of the axes
     place = np.inf
-    for at in sorted(range(len(lines)), key=lambda at: -ends[at]):
-        below = sum(ends[other] < ends[at] or (ends[other] == ends[at] and other > at) for other in range(len(lines)))
+    for at in sorted(range(len(labels)), key=lambda at: -ends[at]):
+        below = sum(ends[other] < ends[at] or (ends[other] == ends[at] and other > at) for other in range(len(labels)))
         place = max(min(ends[at], place - gap), below * gap)
-        ink, looks = LIGHT_COLOURS["ink"], {name: getattr(lines[at], f"get_{name}")() for name in LINE_LOOKS}
+        ink, looks = LIGHT_COLOURS["ink"], {name: getattr(lines[labels[at]], f"get_{name}")() for name in LINE_LOOKS}
         ends_of_piece = np.array([0.05, 0.3]) / (wide - room) / width + 1
         panel.figure.add_artist(Line2D(ends_of_piece, [place] * 2, transform=axes.transAxes, markevery=[1], **looks))
         axes.text(
-            ends_of_piece[1] + 0.05, place, lines[at].get_label(), transform=axes.transAxes, color=ink, fontsize=8.5,
+            ends_of_piece[1] + 0.05, place, labels[at], transform=axes.transAxes, color=ink, fontsize=8.5,
             va="center",
         )  # fmt: skip
 
