@@ -1,7 +1,8 @@
 """Evaluate and tune models on interactions by the pipeline's own stages: the numbers are those of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import polars as pl
@@ -12,7 +13,7 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation.list_metrics import find_list_metric
 from oneclass.models.settings import SearchSpace
 from oneclass.splits import Split, as_splits, read_interactions
-from oneclass.stages import RUN, fit_models, load_tables, split_log
+from oneclass.stages import RUN, fit_models, load_tables, show_steps, split_log
 from oneclass.strata import check_strata, evaluate_strata
 from oneclass.tasks.cluster import LOCAL
 from oneclass.tasks.errors import OneclassError
@@ -75,6 +76,7 @@ def evaluate(
     seed: int | Sequence[int] = 0,
     threads: int | None = None,
     split_settings: Mapping[str, Any] | None = None,
+    progress: bool = False,
 ) -> Evaluation:
     """Fit models on the training part of a protocol and rank the held-out likes of its test users.
 
@@ -95,6 +97,7 @@ def evaluate(
         seed: of the split, or several, each of which makes a split; each model draws by its own.
         threads: cores to use, all by default. The numbers do not depend on it.
         split_settings: further settings of the stage `split`, such as `held_out_share`.
+        progress: draw a bar of the fits, in a terminal or a notebook.
 
     Raises:
         ValueError: a protocol, metric or setting is unknown, or the interactions are too few for the protocol.
@@ -117,10 +120,15 @@ def evaluate(
             check_strata(strata, table, chosen)
         check_attributes([found for name in chosen if (found := find_list_metric(name))], table.items)
     evaluations = {}
-    for name, data, of, draw in repeated:
-        with split_log(named, data, of, folds, draw, threads, split_settings) as (home, digests):
-            table = data.train if isinstance(data, Split) else data
-            evaluations[name] = _evaluate_split(named, table, of, chosen, strata, home, digests)
+    with show_steps("evaluate", is_shown=progress) as show:
+        for at, (name, data, of, draw) in enumerate(repeated):
+            with split_log(named, data, of, folds, draw, threads, split_settings) as (home, digests):
+                table = data.train if isinstance(data, Split) else data
+
+                def on_step(done: int, steps: int, step: str, at: int = at) -> None:
+                    show(at * steps + done, len(repeated) * steps, step)
+
+                evaluations[name] = _evaluate_split(named, table, of, chosen, strata, home, digests, on_step)
     return _join_evaluations(evaluations)
 
 
@@ -132,11 +140,17 @@ def _evaluate_split(
     strata: str | None,
     home: Home,
     digests: Mapping[str, str],
+    on_step: Callable[[int, int, str], None],
 ) -> Evaluation:
     failed: dict[str, str] = {}
     fits: dict[str, dict[str, str]] = {}
-    for name in dict.fromkeys([*list_splits(protocol, digests), *find_validation_splits(protocol, digests)]):
-        fits[name] = fit_models(home, name, digests[name], models, failed)
+    names = dict.fromkeys([*list_splits(protocol, digests), *find_validation_splits(protocol, digests)])
+    steps, done = len(names) * len(models) + 1, count()
+    for name in names:
+        fits[name] = fit_models(
+            home, name, digests[name], models, failed, lambda model: on_step(next(done), steps, f"fit {model}")
+        )
+    on_step(steps - 1, steps, "rank")
     (digest, first), *further = splits = [(digests[name], fits[name]) for name in fits]
     found = evaluate_stage.evaluate(home, RUN, protocol, digest, first, further=further)
     values, pairs, ids = load_tables(home, table)
@@ -156,6 +170,7 @@ def _evaluate_split(
             by_stratum = evaluate_strata(lists, chosen, strata, table, ids, home=home, splits=splits)
     order = {name: position for position, name in enumerate(models)}
     values = values.sort(pl.col("model").replace_strict(order, return_dtype=pl.Int64), maintain_order=True)
+    on_step(steps, steps, "")
     return Evaluation(*_select_metrics(values, pairs, list(chosen)), failed | found.failed, by_stratum)
 
 

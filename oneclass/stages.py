@@ -6,7 +6,7 @@ events with the same settings and seed.
 
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -154,12 +154,37 @@ def _registered(models: Mapping[str, Model]) -> Iterator[None]:
                 MODELS[name] = before
 
 
+@contextmanager
+def show_steps(label: str, *, is_shown: bool) -> Iterator[Callable[[int, int, str], None]]:
+    """Yield a function of the steps done, their number and the present one, which moves a bar in terminal or notebook."""
+    if not is_shown:
+        yield lambda done, of, step: None
+        return
+    from rich.console import Console  # an evaluation without a bar does not need it
+    from rich.progress import Progress, TextColumn
+
+    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[step]}", style="dim"))
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(label, total=None, step="")
+        yield lambda done, of, step: bars.update(task, completed=done, total=of, step=step)
+
+
 def fit_models(
-    home: Home, split_name: str, digest: str, models: Mapping[str, Model], failed: dict[str, str]
+    home: Home,
+    split_name: str,
+    digest: str,
+    models: Mapping[str, Model],
+    failed: dict[str, str],
+    on_fit: Callable[[str], None],
 ) -> dict[str, str]:
-    """Fit the models on a split and return the digests of the fits; the errors of the others go to `failed`."""
+    """Fit the models on a split and return the digests of the fits; the errors of the others go to `failed`.
+
+    Args:
+        on_fit: called with the name of each model before its fit.
+    """
     fits = {}
     for name, model in models.items():
+        on_fit(name)
         if name in failed:
             continue
         try:

@@ -53,6 +53,15 @@ def test_nothing_is_left_behind(evaluated):
     assert logging.getLogger("oneclass").level in (logging.NOTSET, logging.INFO)
 
 
+def test_a_bar_shows_the_fits(capsys):
+    options = {"protocol": "leave_one_out", "metrics": ["mrr"], "threads": 2}
+    shown = evaluate([Popularity(), ItemKNN()], LIKES, seed=[1, 2], progress=True, **options)
+    said = capsys.readouterr()
+    assert "evaluate" in said.err and "100%" in said.err and not said.out
+    silent = evaluate([Popularity(), ItemKNN()], LIKES, seed=[1, 2], **options)
+    assert not capsys.readouterr().err and silent.metrics.equals(shown.metrics)
+
+
 def test_metrics_are_chosen_by_name_in_the_order_given():
     found = evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=["mean_rank", "coverage@20"], threads=2)
     assert found.metrics["metric"].to_list() == ["mean_rank", "coverage@20"]
