@@ -156,7 +156,7 @@ def _registered(models: Mapping[str, Model]) -> Iterator[None]:
 
 @contextmanager
 def show_steps(label: str, *, is_shown: bool) -> Iterator[Callable[[int, int, str], None]]:
-    """Yield a function of the steps done, their number and the present one, which moves a bar in terminal or notebook."""
+    """Yield a function of the steps done, their number and the present one, which moves a bar."""
     if not is_shown:
         yield lambda done, of, step: None
         return
