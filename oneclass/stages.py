@@ -21,6 +21,7 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.evaluate.own_metrics import IdsByIndex, load_ids
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
@@ -28,7 +29,6 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import train
-from oneclass.user_metrics import IdsByIndex
 
 log_of_stages = logging.getLogger("oneclass")
 
@@ -209,7 +209,6 @@ def fit_models(
 
 def load_tables(home: Home, table: Interactions) -> tuple[pl.DataFrame, pl.DataFrame, IdsByIndex]:
     """Return the metrics and comparisons of the run, and the ids by index, texts or numbers as in the interactions."""
-    ids = []
     with warehouse.open_warehouse(home, read_only=True) as connection:
         columns = "model, score, metric, value, standard_error, users"
         # one row per model, score and metric
@@ -220,8 +219,7 @@ def load_tables(home: Home, table: Interactions) -> tuple[pl.DataFrame, pl.DataF
         values = warehouse.query(connection, rows)
         # one row per metric and pair of ranked lists
         pairs = warehouse.query(connection, "select * exclude (run_id, protocol) from evaluation.comparisons")
-        for side in ("user", "item"):
-            # one row per user or item, in the order of their indices
-            rows = warehouse.query(connection, f"select {side}_id from indexed.{side}s order by {side}_index")
-            ids.append(rows[f"{side}_id"].cast(table.events.schema[f"{side}_id"]).to_list())
-    return values, pairs, IdsByIndex(*ids)
+        users, items = (pl.Series(texts, dtype=pl.String) for texts in load_ids(connection))
+    types = table.events.schema
+    ids = IdsByIndex(users.cast(types["user_id"]).to_list(), items.cast(types["item_id"]).to_list())
+    return values, pairs, ids

@@ -25,7 +25,7 @@ class ListMetric(NamedTuple):
     """A metric of lists.
 
     Attributes:
-        name: as it was asked for.
+        name: of its rows, as the caller wrote it.
         base: its name without k.
         attribute: of the items, for `calibration`; else None.
         k: length of the lists.
@@ -81,9 +81,10 @@ def compute_list_metrics(metrics: list[ListMetric], folds: list[tuple[Lists, np.
     """
     of_users: dict[str, np.ndarray] = {}
     means: dict[str, Mean] = {}
+    exposures = {k: _count_exposure(folds, items, k) for k in {one.k for one in metrics if one.base in EXPOSURE}}
     for metric in metrics:
         if metric.base in EXPOSURE:
-            exposure = _count_exposure(folds, items, metric.k)
+            exposure = exposures[metric.k]
             if (name := f"{metric.base}@{metric.k}") in (found := exposure.metrics(metric.k)):
                 means[metric.name] = found[name]
             if (values := exposure.values_of_users(metric.base)) is not None:
@@ -103,9 +104,9 @@ def _count_exposure(folds: list[tuple[Lists, np.ndarray]], items: int, k: int) -
         exposure = Exposure(of_fold, lists.train.shape[0])
         exposure.add(lists.recommended[:, :k], lists.histories)
         degrees[columns] += of_fold
-        times = np.zeros(items, dtype=np.int64)
-        times[columns] = exposure.shown.times
-        shown.append(exposure.shown._replace(times=times))
+        of_columns, times = exposure.shown, np.zeros(items, dtype=np.int64)
+        times[columns] = of_columns.times
+        shown.append(of_columns._replace(times=times))
     joined = Exposure(degrees, folds[0][0].train.shape[0])
     for of_fold in shown:
         joined.take(of_fold)

@@ -12,7 +12,8 @@ from oneclass.models.settings import Choice, NumericRange, RecencySettings, Rela
 VECTORS = 2.0  # times the square root of the number of items, where a mean user has ENOUGH likes
 ENOUGH = 25.0  # the vectors of shorter histories are mostly noise: a share (likes / ENOUGH)^1.5 of them is taken
 SHORT, LONG = 5.0, 12.0  # likes of a mean user, between which the settings below go from the first to the second
-FROM_HISTORIES = {"low_pass": (3.0, 1.0), "low_pass_exponent": (0.4, 0.1), "sharpening": (0.0, 0.4)}
+FROM_HISTORIES = {"low_pass_exponent": (0.4, 0.1), "sharpening": (0.0, 0.4)}
+LONG_LOW_PASS = 1.0  # that of short histories is by the items
 # Of short histories over few and over many items; the vectors are so many times those of the rule.
 FROM_ITEMS = {"low_pass": (1.0, 3.0), "vectors": (2.0, 1.0)}
 
@@ -106,7 +107,7 @@ class GraphFilterSettings(RecencySettings):
         likes, items = mean_degree(interactions), interactions.shape[1]
         long = min(max((likes - SHORT) / (LONG - SHORT), 0.0), 1.0)
         of_items = {name: interpolate_by_items(items, few, many) for name, (few, many) in FROM_ITEMS.items()}
-        ends = FROM_HISTORIES | {"low_pass": (of_items["low_pass"], FROM_HISTORIES["low_pass"][1])}
+        ends = FROM_HISTORIES | {"low_pass": (of_items["low_pass"], LONG_LOW_PASS)}
         by_rule: dict[str, float] = {name: (1 - long) * a + long * b for name, (a, b) in ends.items()}
         by_rule["vectors"] = round(default_vectors(items, likes) * of_items["vectors"] ** (1 - long))
         return self.model_copy(update={name: value for name, value in by_rule.items() if getattr(self, name) is None})

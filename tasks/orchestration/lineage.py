@@ -1,8 +1,8 @@
 """OpenLineage events of a run and of its stages: which tables and files each job read and wrote, and how it ended.
 
 Each job emits START, then COMPLETE, FAIL or ABORT, in the form of the specification 2-0-2, to a file of JSON lines, an
-HTTP address, or both. The outputs of a stage are the tables whose contract it checks. A target that fails is told of
-once and left out for the rest of the run, whose outcome does not depend on it.
+HTTP address, or both. The outputs of a stage are the tables whose contracts it checks. A target that fails gets a
+warning and no further event; the run goes on.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from oneclass.tasks.stores.home import Home
 logger = logging.getLogger(__name__)
 
 SEND_TIMEOUT_SECONDS = 10
-ABORT_TIMEOUT_SECONDS = 2  # a process that is told to end has ten seconds
+ABORT_TIMEOUT_SECONDS = 2  # of a process that is killed ten seconds after it is told to end
 EVENT_SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
 PARENT_SCHEMA = "https://openlineage.io/spec/facets/1-2-0/ParentRunFacet.json#/$defs/ParentRunFacet"
 ERROR_SCHEMA = "https://openlineage.io/spec/facets/1-0-1/ErrorMessageRunFacet.json#/$defs/ErrorMessageRunFacet"

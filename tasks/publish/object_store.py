@@ -18,7 +18,7 @@ from oneclass.tasks.publish.odcs import CONTRACT_FILE
 from oneclass.tasks.publish.postgres import TABLES
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.secrets import hide_secrets, read_secret
-from oneclass.tasks.stores import checksums, publications, warehouse
+from oneclass.tasks.stores import checksums, publications, runs
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.published_model import MANIFEST_FILE
 from oneclass.tasks.stores.remote import INSTALL_S3, FileSystem, check_url, delete_files
@@ -42,9 +42,7 @@ def copy_to_object_store(home: Home, run_id: str, settings: PublishSettings) -> 
         InputError: the URL or the options cannot be used, or a package for this kind of URL is not installed.
     """
     if (alarm := update_object_store(home, settings)) is not None:
-        with warehouse.open_warehouse(home) as connection:
-            connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
-        logger.error("%s", alarm)
+        runs.record_alarm(home, run_id, alarm)
 
 
 def update_object_store(home: Home, settings: PublishSettings) -> str | None:

@@ -18,7 +18,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.secrets import hide_secrets, read_secret
-from oneclass.tasks.stores import publications, warehouse
+from oneclass.tasks.stores import publications, runs
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.published_model import LISTS_FILE
 
@@ -47,9 +47,7 @@ def copy_to_postgres(home: Home, run_id: str, settings: PublishSettings) -> None
         InputError: the URL is absent, or the driver is not installed.
     """
     if (alarm := update_database(home, settings)) is not None:
-        with warehouse.open_warehouse(home) as connection:
-            connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
-        logger.error("%s", alarm)
+        runs.record_alarm(home, run_id, alarm)
 
 
 def update_database(home: Home, settings: PublishSettings) -> str | None:

@@ -182,6 +182,13 @@ def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
     return found["run_id"].item() if len(found) else None
 
 
+def record_alarm(home: Home, run_id: str, alarm: str) -> None:
+    """Record an alarm of a run, and log it as an error."""
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
+    logger.error("%s", alarm)
+
+
 def load_alarms(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[str]:
     """Load what a run found damaged or wrong in the home, with what it did about it."""
     rows = connection.execute("select alarm from operations.alarms where run_id = ? order by rowid", [run_id])
