@@ -47,9 +47,15 @@ def test_the_table_has_the_best_list_first(evaluated):
     assert set(table.columns) == set(wide.columns) and table[table.columns[2]].is_sorted(descending=True)
 
 
-def test_nothing_is_left_behind(evaluated):
+def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    """In a temporary folder of its own, since other tests evaluate at the same time."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made, make = [], tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *given, **more: made.append(make(*given, **more)) or made[-1])
+    evaluate({"weak": Popularity()}, LIKES, protocol="leave_one_out", metrics=["mrr"], threads=2)
+    assert any(Path(folder).name.startswith("oneclass-evaluate-") for folder in made)
+    assert not list(tmp_path.glob("oneclass-evaluate-*"))
     assert "weak" not in MODELS and MODELS["popularity"] is Popularity
-    assert not list(Path(tempfile.gettempdir()).glob("oneclass-evaluate-*"))
     assert logging.getLogger("oneclass").level in (logging.NOTSET, logging.INFO)
 
 
