@@ -223,7 +223,7 @@ def _tune_settings(
         protocol=judged_by or next((name for name in PROTOCOLS if list_splits(name, splits.digests)), None),
         digests=splits.digests,
         models=run.models,
-        request=SearchRequest(run.train.tune, run.given, list(run.dataset.models)),
+        request=SearchRequest(run.train.tune, run.given, list(run.dataset.models), run.train.search_share),
         day=run.until or date.today(),
         seed=run.seed,
         executor=executor,

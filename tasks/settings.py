@@ -36,6 +36,12 @@ class TrainSettings(BaseModel):
         description="Search the settings of models before the fits: auto, of those that the data set's file has none "
         "for, once in 30 days; always, of all models in every run; off.",
     )
+    search_share: float = Field(
+        1.0,
+        gt=0,
+        description="Budget of the search of all models together, over the estimated processor time of the run's "
+        "fits; five CPU minutes at least.",
+    )
     warm_start: bool = Field(
         False,
         description="Begin at the fit of the latest run where a model can; results then depend on it, and not on the "

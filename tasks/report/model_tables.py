@@ -104,7 +104,7 @@ def build_settings_table(choices: pl.DataFrame) -> Table:
          Column("at_start", "before", "metric", "of the settings that the search began at, on its sample"),
          Column("reached", "found", "metric", "of the best settings, on the same users"),
          Column("gain", "worth", "metric"), Column("trials", "trials", "count"),
-         Column("reason", "what was found, or why there was no search", "prose")],
+         Column("reason", "what was found and spent, or why there was no search", "prose")],
         choices, empty="No model of this run has settings to search.",
     )  # fmt: skip
 

@@ -1,17 +1,16 @@
-"""The automatic search that a run makes before the fits: for which models, its trials, and the reuse of its result.
+"""The automatic search that a run makes before the fits: for which models, its data, and the reuse of its result.
 
-A search has at most NUM_TRIALS fits, on a sample of the users or items of a large log, evaluated on validation users.
-The best settings of a sample need not be the best on the log, so they are compared with the initial settings on a
-larger sample (MAX_CHECK_EDGES, MAX_CHECK_ITEMS). A fit that takes many times as long as that of the initial settings is
-stopped (`limit_seconds`). Settings given by the user and `manual_only` ones are not searched. A
-result is valid for MAX_AGE_DAYS days, or until the log has grown or shrunk by more than MAX_GROWTH.
+Trials are fitted on a sample of the users or items of a large log and evaluated on validation users; `halving` says how
+many each model has. A fit that takes many times as long as that of the initial settings is stopped (`limit_seconds`).
+Settings given by the user and `manual_only` ones are not searched. A result is valid for MAX_AGE_DAYS days, or until
+the log has grown or shrunk by more than MAX_GROWTH.
 """
 
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Literal
 
@@ -20,14 +19,22 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
-from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
+from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import describe_folds
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, best_outcome, limit_seconds
-from oneclass.tasks.tuning.study import Study, format_setting
-from oneclass.tasks.tuning.trial import MIN_USERS, log_outcome, record_pending_trial, submit_trial, trial_task
+from oneclass.tasks.tuning.halving import (
+    MAX_CHECK_EDGES,
+    MAX_CHECK_ITEMS,
+    SearchProgress,
+    TrialRunner,
+    enlarge_search,
+    run_searches,
+)
+from oneclass.tasks.tuning.search import Search, TrialOutcome, best_outcome
+from oneclass.tasks.tuning.study import format_setting
+from oneclass.tasks.tuning.trial import MIN_USERS, trial_task
 
 Origin = Literal["search", "kept", "data set", "given", "default"]
 
@@ -80,17 +87,13 @@ def record_settings(home: Home, run_id: str, choices: Sequence[ChosenSettings]) 
 
 logger = logging.getLogger(__name__)
 
-NUM_TRIALS = 12
 # The training edges of a trial: a share of all, within bounds.
 SAMPLE_SHARE, MIN_SAMPLE_EDGES, MAX_SAMPLE_EDGES = 1 / 8, 50_000, 400_000
-MAX_CHECK_EDGES = 1_600_000  # training edges on which the best of a sample is compared with the initial settings
 MAX_ITEMS = 8_000  # items of a trial, for models whose cost depends on the items
-MAX_CHECK_ITEMS = 20_000  # items of that comparison
 MAX_QUICK_EDGES = 2_000_000  # training edges; with more, `manual_only` settings are left out of the initial trials
 MAX_AGE_DAYS, MAX_GROWTH = 30, 1.25  # validity of a result: its age, and the ratio of users, items and edges
 
 SearchMode = Literal["auto", "off", "always"]
-TrialRunner = Callable[[Home, Search, int, PendingCall], TrialOutcome]
 
 
 @dataclass(frozen=True)
@@ -132,40 +135,57 @@ class SearchRequest:
         when: when to search: `auto` (only if no stored result is valid), `always` or `off`.
         given: names of the settings that the command gave, by model; they are not searched.
         tuned: models with settings in the data set's file; `auto` does not search these.
+        share: the budget of all searches, over the estimated time of the run's fits.
     """
 
     when: SearchMode
     given: Mapping[str, Collection[str]] = field(default_factory=dict)
     tuned: Collection[str] = ()
+    share: float = 1.0
 
 
 def choose_settings(
-    log: SearchData, model: str, settings: ModelSettings, request: SearchRequest, executor: Executor = LOCAL
-) -> Callable[[], ChosenSettings]:
-    """Choose the settings of one model for the fits of a run.
+    log: SearchData,
+    models: Mapping[str, ModelSettings],
+    request: SearchRequest,
+    *,
+    fits: int,
+    executor: Executor = LOCAL,
+) -> list[ChosenSettings]:
+    """Choose the settings of models for the fits of a run.
 
     Args:
-        settings: the settings without a search.
-        executor: runs the search; on a worker its trials are not task runs.
-
-    Returns:
-        A function that waits for the search, if there is one, and returns its result.
+        models: the settings without a search, by model.
+        fits: how many fits of each model the run makes.
+        executor: runs the searches; on a worker their trials are not task runs.
     """
-    given, tuned, when = request.given.get(model, ()), model in request.tuned, request.when
-    origin = "given" if given else "data set" if tuned else "default"
-    search = _build_search(log, model, settings, given)
+    given = {model: request.given.get(model, ()) for model in models}
+    searches = {model: _build_search(log, model, settings, given[model]) for model, settings in models.items()}
+    choices = {model: choice for model, search in searches.items() if (choice := _skip_search(log, search, request))}
+    searched = [search for model, search in searches.items() if model not in choices]
+    for progress in run_searches(log.home, searched, request.share, fits, log.trial, executor) if searched else ():
+        model = progress.search.model
+        choices[model] = _search_outcome(log, progress, _find_origin(model, request))
+    return [choices[model] for model in models]
+
+
+def _find_origin(model: str, request: SearchRequest) -> Origin:
+    """Return the origin of settings that are not searched."""
+    return "given" if request.given.get(model) else "data set" if model in request.tuned else "default"
+
+
+def _skip_search(log: SearchData, search: Search, request: SearchRequest) -> ChosenSettings | None:
+    """Return the settings of a model that this run does not search; None if it does."""
+    model, tuned, origin = search.model, search.model in request.tuned, _find_origin(search.model, request)
     if not search.space:
-        return lambda: ChosenSettings(model, "given", "every setting that would be searched was given", settings)
-    if when == "off" or (tuned and when == "auto"):
-        why = "train.tune is off" if when == "off" else "the data set's file has settings for it"
-        return lambda: ChosenSettings(model, origin, why, settings)
-    if when == "auto" and (stored := _find_stored_settings(log, search)):
-        return lambda: stored
-    if why := _reason_not_to_search(log, search):
-        return lambda: ChosenSettings(model, origin, why, settings)
-    in_tasks = (log.trial,) if executor is LOCAL else ()
-    pending = executor.submit(run_trials, log.home, search, *in_tasks, label=f"{model}: search settings")
-    return lambda: _search_outcome(log, search, origin, *pending.result())
+        return ChosenSettings(model, "given", "every setting that would be searched was given", search.start)
+    if request.when == "off" or (tuned and request.when == "auto"):
+        why = "train.tune is off" if request.when == "off" else "the data set's file has settings for it"
+        return ChosenSettings(model, origin, why, search.start)
+    if request.when == "auto" and (stored := _find_stored_settings(log, search)):
+        return stored
+    why = _reason_not_to_search(log, search)
+    return ChosenSettings(model, origin, why, search.start) if why else None
 
 
 def _build_search(log: SearchData, model: str, settings: ModelSettings, given: Collection[str]) -> Search:
@@ -212,70 +232,30 @@ def _reason_not_to_search(log: SearchData, search: Search) -> str:
     return f"{users} validation users are too few to choose by" if users < MIN_USERS else ""
 
 
-def run_trials(
-    home: Home, search: Search, trial: TrialRunner = record_pending_trial
-) -> tuple[list[TrialOutcome], TrialOutcome | None, list[TrialOutcome]]:
-    """Run the trials of a search, one after the other.
-
-    Returns:
-        The outcomes; the best of them, None if all failed; and the outcomes of `_confirm_on_larger_sample`.
-    """
-    study, train = Study(home, search), search.validation_data(home).train
-    while batch := study.ask(NUM_TRIALS, train):
-        for suggested in batch:
-            trial(home, search, suggested.number, submit_trial(LOCAL, home, search, suggested))
-    outcomes, best = study.outcomes(), study.best()
-    study.delete()
-    return outcomes, best, _confirm_on_larger_sample(home, search, best)
-
-
-def _confirm_on_larger_sample(home: Home, search: Search, best: TrialOutcome | None) -> list[TrialOutcome]:
-    """Evaluate the initial and the best settings on a larger sample; no outcomes if the trials had the whole log."""
-    if best is None or not best.values:
-        return []
-    larger = _enlarge_search(search)
-    if larger.validation_data(home).train.nnz <= search.validation_data(home).train.nnz:
-        return []
-    outcomes: list[TrialOutcome] = []
-    for number, values in enumerate(({}, best.values), NUM_TRIALS + 1):
-        trial = Trial(number, {}, values, {}, limit_seconds(outcomes[0] if outcomes else None))
-        outcomes.append(submit_trial(LOCAL, home, larger, trial).result().outcome)
-        log_outcome(larger, outcomes[-1], best_outcome(outcomes))
-    return outcomes
-
-
-def _enlarge_search(search: Search) -> Search:
-    return replace(search, edges=MAX_CHECK_EDGES, items=search.items and MAX_CHECK_ITEMS)
-
-
-def _search_outcome(
-    log: SearchData,
-    search: Search,
-    origin: Origin,
-    outcomes: list[TrialOutcome],
-    best: TrialOutcome | None,
-    on_larger_sample: list[TrialOutcome],
-) -> ChosenSettings:
+def _search_outcome(log: SearchData, progress: SearchProgress, origin: Origin) -> ChosenSettings:
+    search, outcomes, confirmed = progress.search, progress.outcomes, progress.confirmed
     edges = [search.validation_data(log.home).train.nnz]
     trials = tuple((outcome, edges[0]) for outcome in outcomes)
+    best, first, reason = progress.best, outcomes[0], "no trial improved on the initial settings"
     if best is None:
         reason = f"every trial failed, the last: {outcomes[-1].note}"
         return ChosenSettings(search.model, origin, reason, search.start, trials=trials)
-    first, reason = outcomes[0], "no trial improved on the initial settings"
-    if confirmed := best_outcome(on_larger_sample):
-        first, best = on_larger_sample[0], confirmed
-        edges.append(_enlarge_search(search).validation_data(log.home).train.nnz)
-        trials += tuple((outcome, edges[1]) for outcome in on_larger_sample)
+    if best_confirmed := best_outcome(confirmed):
+        first, best = confirmed[0], best_confirmed
+        edges.append(enlarge_search(search).validation_data(log.home).train.nnz)
+        trials += tuple((outcome, edges[1]) for outcome in confirmed)
         reason = "no trial improved on the initial settings on the larger sample"
     settings = search.start.tried(best.values, log.train) if best.values else search.start
     if best.values:
         reason = ", ".join(
             f"{name} {format_setting(getattr(settings, name))}" for name in {**search.space, **best.values}
         )
+    spent = f"{len(outcomes)} trials in {progress.cpu_seconds:,.0f} CPU s"
+    reason += f"; {spent}" + (f": {progress.stopped}" if progress.stopped else "")
     logger.info(
         "%s: best of %d trials on %s edges, by %s of %d validation users%s: %s, with the initial settings %s; %s",
         search.model,
-        NUM_TRIALS,
+        len(outcomes),
         ", confirmed on ".join(f"{count:,}" for count in edges),
         search.metric,
         search.count_users(log.home),
@@ -289,7 +269,7 @@ def _search_outcome(
         "searched_on": log.day,
         "metric": search.metric,
         "trials": len(outcomes),
-        "seconds": sum(outcome.seconds for outcome in [*outcomes, *on_larger_sample]),
+        "seconds": sum(outcome.seconds for outcome, _ in trials),
         "at_start": first.value if first.state == "done" else None,
         "reached": best.value,
         "standard_error": best.standard_error,

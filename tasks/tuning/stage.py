@@ -51,12 +51,8 @@ def tune(
         uses_latest=uses_latest,
         further_folds=tuple(further_folds),
     )
-    pending = [
-        choose_settings(log, model, settings, request, executor)
-        for model, settings in models.items()
-        if settings.search_space
-    ]
-    choices = [wait() for wait in pending]
+    searchable = {model: settings for model, settings in models.items() if settings.search_space}
+    choices = choose_settings(log, searchable, request, fits=len(digests), executor=executor)
     record_settings(home, run_id, choices)
     return {**models, **{choice.model: choice.settings for choice in choices}}
 

@@ -91,12 +91,12 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
     )
 
 
-def record_pending_trial(home: Home, search: Search, number: int, pending: PendingCall) -> TrialOutcome:
+def record_pending_trial(home: Home, search: Search, number: int, pending: PendingCall) -> TrialResult:
     """Wait for a submitted trial and record it in the study; `number` is for the name of a task run."""
     study, result = Study(home, search), pending.result()
     study.record_trial(result)
     log_outcome(search, result.outcome, study.best())
-    return result.outcome
+    return result
 
 
 def _trial_settings(search: Search, trial: Trial, data: ValidationData) -> ModelSettings:

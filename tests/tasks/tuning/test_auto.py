@@ -23,7 +23,7 @@ from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
-from oneclass.tasks.tuning import auto, search, trial_task
+from oneclass.tasks.tuning import auto, halving, search, trial_task
 from oneclass.tasks.tuning.sampler import QUICK_STARTUP_TRIALS
 from oneclass.tasks.tuning.stage import tune
 
@@ -111,7 +111,7 @@ def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log
     digests = log(300)
     found, row = settled(home, digests)
     train = search.load_validation(home, "strong_generalization", digests["strong_generalization"], 1).train
-    assert row["origin"] == "search" and row["trials"] == auto.NUM_TRIALS == len(dial.fits)
+    assert row["origin"] == "search" and row["trials"] == halving.NUM_TRIALS == len(dial.fits)
     assert row["reached"] > row["at_start"] and row["metric"] == "ndcg@100"
     assert (row["users"], row["items"], row["edges"]) == (*train.shape, train.nnz)
     assert row["searched_on"] == DAY and "dial" in row["reason"]
@@ -132,10 +132,10 @@ def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, d
     digests = log(300)
     found, row = settled(home, digests)
     *of_trials, at_start, at_best = dial.fits
-    assert len(of_trials) == auto.NUM_TRIALS and all(0.8 < edges / 600 < 1.2 for edges, _ in of_trials)
+    assert len(of_trials) == halving.NUM_TRIALS and all(0.8 < edges / 600 < 1.2 for edges, _ in of_trials)
     assert row["edges"] > 1200 and 0.15 < found.dial / row["edges"] < 0.6
     assert at_start == (row["edges"], DialSettings()) and at_best == (row["edges"], found)
-    assert row["reached"] > row["at_start"] and row["trials"] == auto.NUM_TRIALS
+    assert row["reached"] > row["at_start"] and row["trials"] == halving.NUM_TRIALS
 
 
 def used_trials(home, run_id):
@@ -148,7 +148,7 @@ def test_the_trials_of_a_run_are_those_of_the_search_that_it_used(home, log, dia
     digests = log(300)
     _, row = settled(home, digests)
     trials = used_trials(home, "run")
-    assert trials["number"].to_list() == list(range(1, auto.NUM_TRIALS + 3))
+    assert trials["number"].to_list() == list(range(1, halving.NUM_TRIALS + 3))
     fitted = [(edges, settings.model_dump(mode="json")) for edges, settings in dial.fits]
     assert list(zip(trials["edges"], map(json.loads, trials["settings"]), strict=True)) == fitted
     assert trials["seconds"].sum() == pytest.approx(row["seconds"])
@@ -236,10 +236,10 @@ def test_a_limit_follows_the_initial_fit_and_binds_no_short_one():
 
 def test_no_more_edges_than_a_stated_number_are_asked(home, log, dial, monkeypatch):
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    monkeypatch.setattr(auto, "MAX_CHECK_EDGES", 1000)
+    monkeypatch.setattr(halving, "MAX_CHECK_EDGES", 1000)
     _, row = settled(home, log(300))
-    assert row["edges"] > 1200 and all(0.8 < edges / 1000 < 1.2 for edges, _ in dial.fits[auto.NUM_TRIALS :])
-    assert len(dial.fits) == auto.NUM_TRIALS + 2
+    assert row["edges"] > 1200 and all(0.8 < edges / 1000 < 1.2 for edges, _ in dial.fits[halving.NUM_TRIALS :])
+    assert len(dial.fits) == halving.NUM_TRIALS + 2
 
 
 @pytest.mark.slow
@@ -411,7 +411,7 @@ def test_trials_from_the_second_on_have_what_ranks_well_elsewhere_and_later_ones
 def test_what_ranks_well_elsewhere_and_worse_here_is_left(home, log, dial, monkeypatch):
     monkeypatch.setattr(DialSettings, "initial_trials", ({"factors": 7, "dial": 8.0},))
     found, _ = settled(home, log(300))
-    assert [settings.factors for _, settings in dial.fits] == [2, 7] + [2] * (auto.NUM_TRIALS - 2)
+    assert [settings.factors for _, settings in dial.fits] == [2, 7] + [2] * (halving.NUM_TRIALS - 2)
     assert found.factors == 2
 
 
