@@ -131,6 +131,8 @@ select
         when not isfinite(value) then 'value is not finite'
         when {below} then 'value is below value_min = {value_min} of the data set''s file'
         when {above} then 'value is above value_max = {value_max} of the data set''s file'
+        when {has_time} and occurred_at between {latest} and timestamp '9999-12-31 23:59:59.999999'
+            then 'time is later than the clock by over max_future_days = {future_days} of the data set''s file'
         when {has_time} and not coalesce({dated}, false) then 'time is not a date or time in the form of the log'
         when {unknown_kind} then {kind_reason}
     end as reason
@@ -216,6 +218,8 @@ select
         when not isfinite(value) then 'value is not finite'
         when {below} then 'value is below value_min = {value_min} of the data set''s file'
         when {above} then 'value is above value_max = {value_max} of the data set''s file'
+        when occurred_at between {latest} and timestamp '9999-12-31 23:59:59.999999'
+            then 'time is later than the clock by over max_future_days = {future_days} of the data set''s file'
         when not coalesce({dated}, false) then 'time is no date'
     end as reason
 from typed
@@ -404,15 +408,17 @@ where file_id in $1
 
 -- name: stale_events
 -- One row: whether some event is of another kind than $kinds or out of bounds, or was rejected as of a kind that is now
--- among them or by another bound.
+-- among them, by another bound, or as still to come.
 select
     exists (
         from raw.events
         where if(len($kinds) = 0, event is not null, coalesce(event not in $kinds, true)) or {below} or {above}
+            or occurred_at > {latest}
     )
     or exists (
         from raw.rejects
         where reason in $reasons
+            or starts_with(reason, 'time is later ')
             or (starts_with(reason, 'value is below ') and not contains(reason, 'value_min = {value_min} of'))
             or (starts_with(reason, 'value is above ') and not contains(reason, 'value_max = {value_max} of'))
     ) as stale

@@ -228,6 +228,8 @@ union all
 select 'heaviest_user_share', max(events) / sum(events), true from users
 union all
 select 'heaviest_item_share', max(events) / sum(events), true from items
+union all
+select 'top_users_share', if(sum(events) < 100, null, list_sum(max(events, 5)) / sum(events)), false from users
 
 -- name: exponents
 -- night_figures: one row per side, with the exponent of its degrees' power law.

@@ -21,6 +21,7 @@ BASELINE_BATCHES = 14  # nights that a night is compared with
 MIN_WEEKDAY_BATCHES = 4  # nights of a weekday that give it a level of its own
 HISTORY_BATCHES = 56  # nights in which these are searched
 MIN_BASELINE_BATCHES = 7  # with fewer nights there is no usual range
+ALARM_RULES = ("users_spread", "rejects_few")  # what a person should hear of at once
 
 
 def record_batch_stats(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
@@ -55,20 +56,33 @@ def record_exponents(connection: duckdb.DuckDBPyConnection, run_id: str) -> None
 
 
 def load_anomalies(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[str]:
-    """List the unusual figures of a run's night, such as `events 812, usually from 1,400 to 2,100 (volume_usual)`."""
+    """List the unusual figures of a run's night, such as `events 812, usually from 1,400 to 2,100 (volume_usual)`.
+
+    Those of `ALARM_RULES` are left out.
+    """
     unusual = warehouse.select(connection, "nights/unusual", run_id=run_id)
+    unusual = unusual.filter(~pl.col("rule").is_in(ALARM_RULES))
     return [f"{_describe_anomaly(row)} ({row['rule']})" for row in unusual.iter_rows(named=True)]
 
 
-def log_anomalies(connection: duckdb.DuckDBPyConnection, run_id: str, stage: str) -> None:
-    """Log the rules that a run's night broke at the end of `stage`, with the figures and the rules' descriptions."""
-    unusual = warehouse.select(connection, "nights/unusual", run_id=run_id)
+def log_anomalies(connection: duckdb.DuckDBPyConnection, run_id: str, stage: str) -> list[str]:
+    """Log the rules that a run's night broke at the end of `stage`, with the figures and the rules' descriptions.
+
+    Returns:
+        The same sentences for `ALARM_RULES`, which are not logged.
+    """
+    unusual, alarms = warehouse.select(connection, "nights/unusual", run_id=run_id), []
     for contract in for_stage(stage):
         for rule in contract.rules:
             rows = unusual.filter(pl.col("contract") == contract.table, pl.col("rule") == rule.name)
             if len(rows):
                 figures = "; ".join(map(_describe_anomaly, rows.iter_rows(named=True)))
-                logger.warning("an unusual night (%s): %s. As a rule, %s", rule.name, figures, rule.description)
+                sentence = f"an unusual night ({rule.name}): {figures}. As a rule, {rule.description}"
+                if rule.name in ALARM_RULES:
+                    alarms.append(sentence)
+                else:
+                    logger.warning("%s", sentence)
+    return alarms
 
 
 def _describe_anomaly(row: dict) -> str:

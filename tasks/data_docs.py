@@ -39,13 +39,18 @@ def build_data_docs(home: Home, dataset: Dataset) -> Path:
 
 def _contract_parameters(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
     """Return the contract parameters of a run by stage, from its recorded settings."""
+    ingest = IngestSettings(**settings.get("ingest", {}))
     binarize = BinarizeSettings.from_saved(settings.get("binarize", {}))
     split = SplitSettings.from_saved(settings.get("split", {}))
     protocols = settings.get("protocols", [])
     values = {
         "ingest": {
-            **{name: getattr(dataset, name) for name in ("value_min", "value_max", "max_reject_share")},
-            "fresh_within_hours": IngestSettings(**settings.get("ingest", {})).fresh_within_hours,
+            **{
+                name: getattr(dataset, name)
+                for name in ("value_min", "value_max", "max_reject_share", "max_future_days")
+            },
+            "fresh_within_hours": ingest.fresh_within_hours,
+            "max_top_users_share": ingest.max_top_users_share,
         },
         "binarize": {**binarize.model_dump(), "since": settings.get("since"), "until": settings.get("until")},
         "split": {

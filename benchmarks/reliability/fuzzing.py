@@ -19,7 +19,8 @@ import polars as pl
 
 from oneclass.tasks.datasets import Dataset
 
-OWN = {"title": "A log of the fuzzer's", "max_reject_share": 1.0, "value_min": -1000.0, "value_max": 1000.0}
+OWN = {"title": "A log of the fuzzer's", "max_reject_share": 1.0, "value_min": -1000.0, "value_max": 1000.0,
+       "max_future_days": 1_000_000}  # fmt: skip
 IDS = ["u1", "7", "0007", "é", "日本", "a b", "x-y", "a'b", "5_0", "1e3", "NULL", "nan", "\U0001f600", "x" * 300]
 VALUES = ["1", "5", "3.5", "0", "-2", "4.0", "1e2", "999.5"]
 BAD_VALUES = ["", "inf", "-Infinity", "nan", "1e400", "5_0", "0x5", "+5", " 5", "5 ", ".5", "5.", "--5", "5,0", "five",

@@ -167,6 +167,8 @@ class Dataset(BaseModel):
     value_min: float | None = None
     value_max: float | None = None
     """Lines with values outside these bounds are rejected."""
+    max_future_days: float = Field(default=1, ge=0, le=1_000_000)
+    """Lines with times later than the clock by more days are rejected."""
     max_reject_share: float = Field(default=0.01, ge=0, le=1)
     """More rejects than this share of the lines of a run's new files break the contract of `raw.rejects`; a file of the
     landing folder with more is set aside."""

@@ -12,6 +12,10 @@ ADVICE = {
     "value is not a number": "Name a column of numbers as value, or let every line count 1:\n\n[columns]\nvalue = []",
     "value is below value_min": BOUNDS,
     "value is above value_max": BOUNDS,
+    "time is later": (
+        "If the clock is right, mend the times or state their form (time_format, timezone). If events may lie so far "
+        "ahead, allow for it:\n\nmax_future_days = 400"
+    ),
     "time is not": (
         "State the form of the times, or one of several after another:\n\n"
         'time_format = ["%Y-%m-%d", "%d.%m.%Y"]\n\nor leave the times out:\n\n[columns]\ntime = []'

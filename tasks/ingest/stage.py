@@ -24,7 +24,7 @@ from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, describe_expected_sources, is_log_name
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import count_things, escape_controls
 
@@ -162,8 +162,10 @@ def _write_events(
         "value_min": dataset.value_min,
         "value_max": dataset.value_max,
         "max_reject_share": dataset.max_reject_share,
+        "max_future_days": dataset.max_future_days,
         "kinds": list(dataset.events),
         "fresh_within_hours": settings.fresh_within_hours,
+        "max_top_users_share": settings.max_top_users_share,
     }
     with warehouse.run_stage(home, run_id, "ingest", parameters) as connection:
         for table in ("raw.events", "raw.parts", "raw.places", "raw.rejects", "operations.log_files"):
@@ -240,7 +242,9 @@ def _log_changes(
 ) -> Ingested:
     with warehouse.open_warehouse(home, read_only=True) as connection:
         logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
-        anomalies.log_anomalies(connection, run_id, "ingest")
+        alarms = anomalies.log_anomalies(connection, run_id, "ingest")
+    for alarm in alarms:
+        runs.record_alarm(home, run_id, alarm)
     digest = hashlib.sha256("\n".join(sorted(sha256 for _, sha256, _, _ in logs)).encode()).hexdigest()
     ids = {file_id for file_id, _ in plan.new}
     ingested = Ingested(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from oneclass import sql
@@ -15,18 +16,21 @@ MAX_ID_BYTES = 10_000
 
 def event_bounds(dataset: Dataset) -> dict[str, str]:
     """Return the conditions of the statements that reject an event: values out of range, long ids, and impossible
-    dates.
+    dates, among them those that are still to come.
 
     DuckDB parses `204-01-01`, from a damaged line, as a date in the year 204.
     """
     low, high = dataset.value_min, dataset.value_max
+    latest = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=dataset.max_future_days)
     return {
         "below": "false" if low is None else f"value < '{low!r}'::double",
         "above": "false" if high is None else f"value > '{high!r}'::double",
         "value_min": f"{low:g}" if low is not None else "",
         "value_max": f"{high:g}" if high is not None else "",
         "longest_id": str(MAX_ID_BYTES),
-        "dated": "(occurred_at between timestamp '1000-01-01' and timestamp '9999-12-31 23:59:59.999999')",
+        "dated": f"(occurred_at between timestamp '1000-01-01' and timestamp '{latest}')",
+        "latest": f"timestamp '{latest}'",
+        "future_days": f"{dataset.max_future_days:g}",
     }
 
 

@@ -92,7 +92,8 @@ insert into operations.promotions values
 insert into operations.nights
     select 'ml-1m 10:02:03', date '2026-01-02', figure, value, in_ratio, usual, spread, 14
     from (values
-        ('delivered', 1, false, 1, 0), ('events', 1900, true, 2000, 0.1), ('new_user_share', 0.1, false, 0.1, 0.01),
+        ('delivered', 1, false, 1, 0), ('reject_share', 0, false, null, null),
+        ('events', 1900, true, 2000, 0.1), ('new_user_share', 0.1, false, 0.1, 0.01),
         ('value_level', 0.5, false, 0.5, 0.01), ('hours_moved', 0.2, false, 0.1, 0.05), ('item_overlap', 0.9, false,
         0.9, 0.01),
         ('heaviest_user_share', 0.01, true, 0.01, 0.1), ('hours_old', 3, false, null, null),

@@ -80,8 +80,9 @@ def test_every_rule_and_column_is_described_in_words():
 
 SETTINGS = {
     "ingest": {
-        **{name: name for name in ("value_min", "value_max", "max_reject_share")},
+        **{name: name for name in ("value_min", "value_max", "max_reject_share", "max_future_days")},
         "fresh_within_hours": "ingest.fresh_within_hours",
+        "max_top_users_share": "ingest.max_top_users_share",
     },
     "binarize": {name: f"binarize.{name}" for name in ("min_user_edges", "min_item_edges", "k_core")},
     "split": {

@@ -42,6 +42,7 @@ BREACHES = {
         ("value_in_range", "update TABLE set value = 0.5 where line_number = 1"),
         ("file_known", "insert into TABLE values ('u1', 'i1', 5, null, 3, 1, null)"),
         ("times_plausible", "update TABLE set occurred_at = timestamp '1970-08-23' where line_number = 1"),
+        ("times_plausible", "update TABLE set occurred_at = now()::timestamp + interval 3 day where line_number = 1"),
         (
             "events_spread",
             f"{SPREAD}; insert into TABLE select '-1', 'i' || i, 5, null, 1, 200 + i, null from range(25) r(i)",
@@ -123,6 +124,7 @@ BREACHES = {
         ("returning_users_usual", f"{NIGHT} 0.059 where figure = 'missing_user_share'"),
         ("items_usual", f"{NIGHT} 0.824 where figure = 'item_overlap'"),
         ("heavy_hitters_usual", f"{NIGHT} 0.0166 where figure = 'heaviest_user_share'"),
+        ("rejects_few", f"{NIGHT} 0.26 where figure = 'reject_share'"),
         ("hard_limits", f"{NIGHT} 0.95 where figure = 'new_user_share'"),
     ],
     "diagnostics.nightly_exponents": [

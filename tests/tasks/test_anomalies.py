@@ -179,6 +179,29 @@ def test_a_contract_with_another_limit_warns_otherwise(tonight, least, warned):
     assert ("doubled_share" in {row["figure"] for row in result.samples}) == warned
 
 
+@pytest.mark.parametrize(("share", "allowed", "alarm"), [(0.45, 0.5, False), (0.55, 0.5, True), (0.55, 0.6, False)])
+def test_a_handful_of_users_who_make_most_events_is_an_alarm(tonight, share, allowed, alarm):
+    connection, log = tonight
+    user = log.user.copy()
+    user[: round(share * len(user))] = np.arange(round(share * len(user))) % 5
+    bring(connection, "tonight", type(log)(**{**vars(log), "user": user}), 99)
+    anomalies.record_batch_stats(connection, "tonight")
+    counts = np.sort(np.unique(user, return_counts=True)[1])
+    assert figures(connection, "tonight")["top_users_share"] == pytest.approx(counts[-5:].sum() / len(user))
+    assert ("users_spread" in broken(connection, "tonight", max_top_users_share=allowed)) == alarm
+
+
+def test_a_handful_of_users_is_no_alarm_among_few_events_or_where_it_is_usual(tonight):
+    connection, log = tonight
+    bring(connection, "tonight", log.take(np.arange(99)), 99)
+    anomalies.record_batch_stats(connection, "tonight")
+    assert figures(connection, "tonight")["top_users_share"] is None
+    for value, usual, alarm in ((0.8, None, True), (0.8, 0.39, True), (0.8, 0.41, False)):
+        change = "update operations.nights set value = ?, usual = ? where figure = 'top_users_share'"
+        connection.execute(f"{change} and run_id = 'tonight'", [value, usual])
+        assert ("users_spread" in broken(connection, "tonight")) == alarm
+
+
 def test_ids_that_are_all_new_are_beyond_belief(tonight):
     connection, log = tonight
     bring(connection, "tonight", log.__class__(**{**vars(log), "user": log.user + 10**6}), 99)
@@ -345,6 +368,24 @@ def test_lines_count_on_the_night_on_which_their_order_comes(home, orders):
     assert found == {"night-0": 1, "night-1": 2 + late}
     users = dict(rows(home, "select figure, value from operations.nights where run_id = 'night-1'"))
     assert (users["users"], users["items"]) == (2, 3 if late else 1)
+
+
+def test_new_lines_of_a_grown_log_that_are_rejected_are_an_alarm(home, tmp_path, caplog):
+    dataset = datasets.load_dataset("ml-1m", tmp_path)
+    lines = [f"u{number},x,5" for number in range(990)]
+    csv(home.landing / "ratings.csv", *lines)
+    with runs.record_run(home, "before", "nightly", {}):
+        ingest(home, dataset, [], "before")
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute("update operations.nights set night = night - interval 1 day")
+    csv(home.landing / "ratings.csv", *lines, "a,x,5", "b,x,9")  # of all lines a thousandth, of the new ones a half
+    with runs.record_run(home, "night", "nightly", {}):
+        ingest(home, dataset, [], "night")
+    assert not run_summary.has_alarms(home, "before") and run_summary.has_alarms(home, "night")
+    assert "an unusual night (rejects_few): reject_share 0.5. As a rule" in caplog.text
+    assert "max_reject_share" in caplog.text
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        assert anomalies.load_anomalies(connection, "night") == []
 
 
 def test_a_warned_night_says_what_and_where_to_look(home, tmp_path, caplog):

@@ -1,6 +1,7 @@
 """The landing folder: quarantined files, ingested files, and files that are never read."""
 
 import logging
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,22 @@ def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, nam
     assert rows(home, "select name, outcome from operations.arrivals order by all") == [
         ("may/ratings-2.csv", "set aside"), ("ratings-1.csv", "new")
     ]  # fmt: skip
+
+
+def test_orders_of_the_future_are_set_aside_unless_the_data_set_allows_them(home, dataset):
+    then = datetime.now(UTC) + timedelta(days=300)
+    orders = [f"u{number % 3},{number},5,{then.timestamp():.0f}" for number in range(300)]
+    home.landing.mkdir(parents=True)
+    for number, lines in enumerate((["a,x,5,978300760"], orders), 1):
+        (home.landing / f"ratings-{number}.csv").write_text("\n".join(["user_id,item_id,rating,timestamp", *lines, ""]))
+    result = ingest(home, dataset, [], "run-1")
+    assert result.total_events == 1
+    note = (home.landing / "quarantine" / "ratings-2.csv.why.txt").read_text()
+    assert "line 2: time is later than the clock" in note and "max_future_days = 400" in note
+    (home.landing / "quarantine" / "ratings-2.csv").rename(home.landing / "ratings-2.csv")
+    allowed = dataset.model_copy(update={"max_future_days": 300})
+    assert ingest(home, allowed, [], "run-2").total_events == 301
+    assert ingest(home, dataset, [result.new[0]], "run-3", replace=True).total_events == 1
 
 
 def test_a_night_in_which_no_name_matches_warns_and_says_so_in_summary_and_report(home, dataset, caplog):

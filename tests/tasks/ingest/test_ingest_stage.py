@@ -229,6 +229,8 @@ BAD = [
     ("netflix", "10,4,infinity", "time is no date"),
     ("netflix", "10,4,204-01-01", "time is no date"),  # a fuzzer's finding: it was read as the year 204
     ("ml-1m", "a,b,3,20044-01-01", "time is not a date or time"),
+    ("ml-1m", "a,b,3,4102444799", "time is later than the clock by over max_future_days = 1 of the data set's file"),
+    ("netflix", "10,4,2999-01-01", "time is later than the clock by over max_future_days = 1"),
     ("netflix", " ,4,2004-01-01", "names no user"),
     ("netflix", "10", "1 fields instead of 3"),
     ("ml-1m", "a,b,3", "3 fields instead of 4"),
