@@ -250,8 +250,8 @@ def _search_outcome(log: SearchData, progress: SearchProgress, origin: Origin) -
         reason = ", ".join(
             f"{name} {format_setting(getattr(settings, name))}" for name in {**search.space, **best.values}
         )
-    spent = f"{len(outcomes)} trials in {progress.cpu_seconds:,.0f} CPU s"
-    reason += f"; {spent}" + (f": {progress.stopped}" if progress.stopped else "")
+    spent = f"trials: {len(outcomes)} in {progress.cpu_seconds:,.0f} CPU s"
+    reason += f"; {spent}" + (f", stopped: {progress.stopped}" if progress.stopped else "")
     logger.info(
         "%s: best of %d trials on %s edges, by %s of %d validation users%s: %s, with the initial settings %s; %s",
         search.model,

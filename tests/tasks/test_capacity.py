@@ -2,11 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
-from oneclass.tasks import capacity
+from oneclass.tasks import capacity, datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
@@ -61,6 +63,22 @@ def test_a_named_model_is_refused_with_what_to_change():
     with pytest.raises(InputError, match=r"free. Leave it out of --models, or give the run more memory\.$"):
         capacity.refuse_large_models(factors, [SHOP], 20 * GB)
     capacity.refuse_large_models({"graph_filter": DEFAULTS["graph_filter"]}, [SHOP], 20 * GB)
+
+
+def test_no_default_model_of_amazon_book_is_left_out_with_eight_gigabytes(tmp_path):
+    """On a made-up log of its shape: 52,643 users, 91,599 items, 2,380,730 training edges, long tails."""
+    generator, (users, items, edges) = np.random.default_rng(2), (52_643, 91_599, 2_380_730)
+    degrees = np.minimum(generator.pareto(1.5, users) + 0.5, 100)
+    of_users = np.repeat(np.arange(users), generator.poisson(degrees * edges / degrees.sum()))
+    popularity = np.cumsum((np.arange(items) + 20.0) ** -0.8)
+    of_items = np.searchsorted(popularity, generator.random(len(of_users)) * popularity[-1])
+    log = LogSize.of(csr_matrix((np.ones(len(of_users)), (of_users, of_items)), shape=(users, items)))
+    names = datasets.load_dataset("amazon-book", tmp_path).default_models
+    assert {"item_knn", "sansa", "blend"} <= set(names) and "mrf_dense" not in names
+    models = {name: MODELS[name].Settings() for name in names}
+    assert capacity.find_large_models(models, [log], 8 * GB) == {}
+    models["mrf_dense"] = MODELS["mrf_dense"].Settings()
+    assert set(capacity.find_large_models(models, [log], 8 * GB)) == {"mrf_dense"}
 
 
 @pytest.fixture

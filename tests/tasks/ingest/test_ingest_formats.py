@@ -44,6 +44,7 @@ FORMATS = {
     "user_artists.dat": ("lastfm", "userID\tartistID\tweight\n2\t51\t13883\n", [(2, "2", "51", 13883, None)]),
     "adjacency": ("gowalla", "0 7 8 \n1\n2  9\n",
                   [(1, "0", "7", 1, None), (1, "0", "8", 1, None), (3, "2", "9", 1, None)]),
+    "amazon-book": ("amazon-book", "0 3 1\n1 \n", [(1, "0", "1", 1, None), (1, "0", "3", 1, None)]),
     "counted": ("citeulike-a", "2 7 8\n0\n1 9\n",
                 [(1, "1", "7", 1, None), (1, "1", "8", 1, None), (3, "3", "9", 1, None)]),
     "own csv": (Dataset(name="own", title="own", columns=SEMICOLON), "day;who;what;stars\n2004-01-01;é;b;2\n",
