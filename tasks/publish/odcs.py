@@ -61,7 +61,8 @@ def _describe_table(file: Path, contract: Contract) -> dict[str, Any]:
         "logicalType": "object",
         "description": f"One row is {contract.row}.",
         "dataGranularityDescription": contract.row,
-        "properties": [_describe_column(field, contract) for field in parquet.read_schema(file)],
+        # A relative path such as `md:x` would be a service's address.
+        "properties": [_describe_column(field, contract) for field in parquet.read_schema(file.absolute())],
         "quality": [
             {"type": "text", "name": rule.name, "description": rule.description, "severity": rule.severity}
             for rule in contract.rules

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from oneclass.models.blend import Blend, BlendSettings, Candidates, Component, search_weights
+from oneclass.models.blend import Blend, BlendSettings, Candidates, Component, search_weights, weight_search
 from oneclass.models.blend.score_normalization import add_normalized, find_scale, normalize_scores
 from oneclass.models.evaluation.metrics import compute_user_metrics
 from oneclass.models.evaluation.ranking import rank_targets
@@ -151,6 +151,23 @@ def test_a_model_that_adds_nothing_gets_no_weight():
     found = search_weights(Candidates.from_blocks([(scores, histories, targets)]), seed=2)
     assert found.weights == (1.0, 0.0)
     np.testing.assert_array_equal(found.cross_validated, found.alone[0])
+
+
+@pytest.mark.parametrize(("gain", "moved"), [(0.049, False), (0.051, True), (-0.051, False)])
+def test_a_weight_is_moved_for_a_gain_of_over_half_a_standard_error(gain, moved):
+    """Of a hundred users whose differences have the standard deviation 1, half a standard error is .05."""
+    differences = gain + np.where(np.arange(100) % 2, 1.0, -1.0)
+
+    class Table:
+        """What the second model adds with the weight .5, and with no other."""
+
+        def ndcg(self, weights):
+            return differences if weights == (1.0, 0.5) else np.full(100, 0.0 if weights == (1.0, 0.0) else -9.0)
+
+        mean_rank = ndcg
+
+    weights = weight_search._best_ascent(Table(), np.ones(100, dtype=bool), [(1.0, 0.0), (0.0, 1.0)])
+    assert weights == ((1.0, 0.5) if moved else (1.0, 0.0))
 
 
 def test_ndcg_of_candidates_is_that_of_whole_rankings():

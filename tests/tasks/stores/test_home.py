@@ -123,7 +123,15 @@ def test_duckdb_takes_a_third_of_what_there_is():
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("4GB", 4 * 10**9), ("512 mb", 512 * 10**6), ("1.5GiB", 3 << 29), ("2T", 2 * 10**12), ("4G", 4 * 10**9)]
+    [
+        ("4GB", 4 * 10**9),
+        ("512 mb", 512 * 10**6),
+        ("1.5GiB", 3 << 29),
+        ("3 MiB", 3 << 20),
+        ("1tib", 1 << 40),
+        ("2T", 2 * 10**12),
+        ("4G", 4 * 10**9),
+    ]
     + [(text, None) for text in ("", "4", "GB", "4KB", "much", "nanGB", "infGB", "4GBB", "1e999GB")],
 )
 def test_sizes_of_memory_are_read(text, found):

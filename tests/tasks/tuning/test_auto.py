@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from pydantic import Field
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, random_array
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch
@@ -23,7 +23,8 @@ from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
-from oneclass.tasks.tuning import auto, halving, search, trial_task
+from oneclass.tasks.stores.matrices import Part
+from oneclass.tasks.tuning import auto, halving, search, trial, trial_task
 from oneclass.tasks.tuning.sampler import QUICK_STARTUP_TRIALS
 from oneclass.tasks.tuning.stage import tune
 
@@ -74,6 +75,28 @@ def dial(monkeypatch):
     alone = functools.partial(auto.SearchData, trial=trial_task.fn)  # without a server for the task runs
     monkeypatch.setattr("oneclass.tasks.tuning.stage.SearchData", alone)
     return Dial
+
+
+@pytest.mark.parametrize("given", [(), ("factors",), ("dial",)])
+@pytest.mark.parametrize("large", [False, True])
+def test_initial_trials_leave_out_what_is_given_and_on_large_logs_what_is_not_searched(home, monkeypatch, given, large):
+    trials = {"dial": 9.0, "factors": 7, "epochs": 3}, {"factors": 5}
+    monkeypatch.setattr(DialSettings, "initial_trials", trials)
+    monkeypatch.setattr(auto, "MAX_QUICK_EDGES", 0 if large else 1)
+    log = auto.SearchData(home, "strong_generalization", "", csr_matrix(np.ones((1, 1))), DAY, 0)
+    kept = {"dial"} - {*given} | ({"factors", "epochs"} if not large and "factors" not in given else set())
+    expected = [{name: value for name, value in values.items() if name in kept} for values in trials]
+    assert auto._initial_trials(log, DialSettings(), given) == tuple(filter(None, expected))
+
+
+@pytest.mark.parametrize(("rows", "users"), [(None, 222), (np.arange(6000), 4000)])
+def test_checkpoints_cost_about_a_third_of_the_fit(rows, users):
+    """Three of 6,000 users in 30 epochs of 60,000 edges: a ninth each of two scores an edge, or of three fold-ins."""
+    train = random_array((6000, 100), density=0.1, format="csr", rng=1)
+    part = Part(stored_histories=train, targets=train, users=np.arange(6000), rows=rows)
+    checkpoints = trial._Checkpoints(Popularity(), search.ValidationData("ndcg@100", train, part), {})
+    assert (train.nnz, checkpoints._affordable_users(30)) == (60_000, users)
+    assert checkpoints._affordable_users(1) == 133
 
 
 @pytest.fixture
