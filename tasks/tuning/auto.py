@@ -1,7 +1,8 @@
 """The automatic search that a run makes before the fits: for which models, its data, and the reuse of its result.
 
 Trials are fitted on a sample of the users or items of a large log and evaluated on validation users; `halving` says how
-many each model has. A fit that takes many times as long as that of the initial settings is stopped (`limit_seconds`).
+many each model has. A fit that takes many times as long as that of the initial settings is stopped (`limit_seconds`),
+and settings that need many times the memory on the whole log are not fitted (`limit_bytes`).
 Settings given by the user and `manual_only` ones are not searched. A result is valid for MAX_AGE_DAYS days, or until
 the log has grown or shrunk by more than MAX_GROWTH.
 """
@@ -17,6 +18,7 @@ from typing import Any, Literal
 import polars as pl
 from scipy.sparse import csr_matrix
 
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.cluster import LOCAL, Executor
@@ -206,6 +208,7 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
         quick=True,
         initial_trials=_initial_trials(log, settings, given),
         further_folds=log.further_folds,
+        whole=LogSize.of(log.train),
     )
 
 

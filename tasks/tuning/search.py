@@ -13,19 +13,21 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models import fingerprint
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.sequential_histories import copy_order
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, SearchSpace
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.stores import matrices
+from oneclass.tasks.stores import matrices, resources
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
 GIVEN_SHARE = 0.2  # share of a user's training edges in the validation part of `given`
 MAX_VALIDATION_USERS = 1000  # of a sample
-MAX_COST_RATIO, MIN_LIMIT_SECONDS = 8, 20.0  # of a fit in an automatic search, over that of the initial settings
+MAX_COST_RATIO = 8  # of a fit in an automatic search, over that of the initial settings
+MIN_LIMIT_SECONDS, MIN_LIMIT_BYTES = 20.0, 10**9  # of such a fit, which is allowed so much in any case
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,8 @@ class Search:
             space, which later trials take from the best one so far.
         batch_size: number of trials that are suggested from the same earlier trials, and may run concurrently.
         further_folds: the digests of the other folds. A trial is fitted on each, and evaluated by the users of all.
+        whole: size of the whole log, on which a trial's settings are not to need far more memory than the initial ones
+            (`limit_bytes`); None for no limit.
     """
 
     model: str
@@ -157,6 +161,7 @@ class Search:
     initial_trials: Sequence[Mapping[str, Any]] = ()
     batch_size: int = 1
     further_folds: tuple[str, ...] = ()
+    whole: LogSize | None = None
 
     @property
     def metric(self) -> str:
@@ -276,6 +281,11 @@ def limit_seconds(initial: TrialOutcome | None) -> float:
     if initial is None or initial.state != "done":
         return math.inf
     return max(MIN_LIMIT_SECONDS, MAX_COST_RATIO * (initial.seconds - initial.checkpoint_seconds))
+
+
+def limit_bytes(needed: int) -> int:
+    """Return the memory that a fit on the whole log may need, given that of the initial settings."""
+    return min(resources.memory_limit(), max(MIN_LIMIT_BYTES, MAX_COST_RATIO * needed))
 
 
 def best_outcome(outcomes: Iterable[TrialOutcome]) -> TrialOutcome | None:

@@ -21,9 +21,10 @@ from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import Executor, PendingCall
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
+from oneclass.tasks.stores import resources
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part
-from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, ValidationData
+from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, ValidationData, limit_bytes
 from oneclass.tasks.tuning.study import Study, format_setting
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,8 @@ def submit_trial(executor: Executor, home: Home, search: Search, trial: Trial) -
 def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
     """Fit and evaluate a trial.
 
-    A trial fails if the model refuses the settings, if its scores cannot be ranked, or if memory is short.
+    A trial fails if the model refuses the settings, if its scores cannot be ranked, or if memory is short, here or on
+    the whole log.
     """
     folds = list(search.iterate_folds(home))
     settings = {**search.start.model_dump(mode="json"), **trial.values}
@@ -56,6 +58,7 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
     try:
         chosen = _trial_settings(search, trial, folds[0])
         settings = chosen.model_dump(mode="json")
+        _check_memory(search, chosen)
         models = [MODELS[search.model](chosen, seed=search.seed, threads=home.limits.threads) for _ in folds]
         if models[0].scores_each_epoch and len(folds) == 1:
             checkpoints = _Checkpoints(models[0], folds[0], trial.medians)
@@ -101,6 +104,15 @@ def record_pending_trial(home: Home, search: Search, number: int, pending: Pendi
 
 def _trial_settings(search: Search, trial: Trial, data: ValidationData) -> ModelSettings:
     return search.start.tried(trial.values, data.train) if trial.values else search.start
+
+
+def _check_memory(search: Search, settings: ModelSettings) -> None:
+    """Refuse settings whose fit on the whole log would need far more memory than that of the initial settings."""
+    if search.whole is not None and settings != search.start:
+        initial, needed = (MODELS[search.model].fit_bytes(of, search.whole) for of in (search.start, settings))
+        if needed > limit_bytes(initial):
+            sizes = [resources.format_size(size) for size in (needed, initial)]
+            raise MemoryError(f"a fit on the whole log would need {sizes[0]}, that of the initial settings {sizes[1]}")
 
 
 def evaluate_model(models: Sequence[Model], parts: Sequence[Part], metric: str) -> tuple[Mean, str]:

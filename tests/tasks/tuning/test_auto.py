@@ -118,7 +118,8 @@ def settled(home, digests, run_id="run", **asked):
     """The dial's settings after `tune`, and its row."""
     models = {"dial": DialSettings(), "popularity": Popularity.Settings()}
     asked = {"models": models, "when": "auto", "day": DAY, "seed": 1} | asked
-    wanted = auto.SearchRequest(**{name: asked.pop(name) for name in ("when", "given", "tuned") if name in asked})
+    of_request = ("when", "given", "tuned", "share")
+    wanted = auto.SearchRequest(**{name: asked.pop(name) for name in of_request if name in asked})
     protocol = next(name for name in PROTOCOLS if name in digests)
     found = tune(home, run_id, protocol=protocol, digests=digests, request=wanted, **asked)
     assert found.keys() == {"dial", "popularity"}
@@ -159,6 +160,15 @@ def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, d
     assert row["edges"] > 1200 and 0.15 < found.dial / row["edges"] < 0.6
     assert at_start == (row["edges"], DialSettings()) and at_best == (row["edges"], found)
     assert row["reached"] > row["at_start"] and row["trials"] == halving.NUM_TRIALS
+
+
+@pytest.mark.parametrize(("share", "trials"), [(1e-9, 1), (1e9, halving.NUM_TRIALS)])
+def test_the_budget_is_a_share_of_the_fits_and_the_reason_says_what_was_spent(home, log, monkeypatch, share, trials):
+    monkeypatch.setattr(halving, "MIN_BUDGET_SECONDS", 0.0)
+    found, row = settled(home, log(300), share=share)
+    assert row["trials"] == trials and f"; trials: {trials} in 0 CPU s" in row["reason"]
+    assert ("stopped: its share of the budget of 0 CPU s was spent" in row["reason"]) == (trials == 1)
+    assert (found == DialSettings()) == (trials == 1)
 
 
 def used_trials(home, run_id):
@@ -245,6 +255,43 @@ def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, 
         assert found.dial is None or found.dial > row["edges"]
     else:
         assert found == DialSettings() and "on the larger sample" in row["reason"]
+
+
+def test_settings_that_need_far_more_memory_on_the_whole_log_lose(home, log, dial, monkeypatch):
+    """The best dials would be the most costly, though their sample is fitted as the others'."""
+    whole, fitted_on = [], []
+
+    class Large(dial):
+        @classmethod
+        def fit_bytes(cls, settings, size):
+            is_small = settings.dial is None or settings.dial > size.edges
+            return (1000 if is_small else 8001) * size.edges if size.edges in whole else 10
+
+        def _fit(self, interactions, options):
+            super()._fit(interactions, options)
+            fitted_on.append(self.settings.dial)
+
+    monkeypatch.setitem(MODELS, "dial", Large)
+    monkeypatch.setattr(search, "MIN_LIMIT_BYTES", 0)
+    monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
+    digests = log(300)
+    whole.append(search.load_validation(home, "strong_generalization", digests["strong_generalization"], 1).train.nnz)
+    found, row = settled(home, digests)
+    trials = used_trials(home, "run")
+    failed = trials.filter(state="failed")
+    assert len(failed) and all("a fit on the whole log would need" in note for note in failed["note"])
+    assert all(dial is None or dial > whole[0] for dial in fitted_on) and row["trials"] == halving.NUM_TRIALS
+    assert found.dial is None or found.dial > whole[0]
+
+
+def test_a_limit_of_memory_follows_the_initial_fit_and_is_never_above_the_machines(monkeypatch):
+    monkeypatch.setattr(search.resources, "memory_limit", lambda: 5 * 10**9)
+    assert [search.limit_bytes(needed) for needed in (0, 10**8, 5 * 10**8, 10**9)] == [
+        10**9,
+        10**9,
+        4 * 10**9,
+        5 * 10**9,
+    ]
 
 
 def test_a_limit_follows_the_initial_fit_and_binds_no_short_one():
