@@ -79,8 +79,11 @@ def _run_checkpoint(
     gx_session: Session, contracts: Sequence[Contract], values: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[RuleResult]]:
     """Run the Checkpoint of the contracts, then validate broken rules again for counts and sample rows."""
+    from oneclass.data_contracts.execution_engine import share_configurations
+
     checkpoint = gx_session.checkpoint(contracts, values)
-    outcome = checkpoint.run()
+    with share_configurations():
+        outcome = checkpoint.run()
     validations = {
         key.expectation_suite_identifier.name: {rule_name(rule.expectation_config): rule for rule in table.results}
         for key, table in outcome.run_results.items()

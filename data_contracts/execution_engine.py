@@ -1,16 +1,23 @@
-"""DuckDB as a data source of Great Expectations, which does not support it.
+"""DuckDB as a data source of Great Expectations, which does not support it, and a Checkpoint without repeated work.
 
 Import it only when a check runs, since Great Expectations takes seconds to load.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import sqlalchemy
+from great_expectations import Checkpoint, ValidationDefinition
+from great_expectations.core.freshness_diagnostics import (
+    CheckpointFreshnessDiagnostics,
+    ValidationDefinitionFreshnessDiagnostics,
+)
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.datasource.fluent import SQLDatasource
 from great_expectations.execution_engine import ExecutionEngine, SqlAlchemyExecutionEngine
+from great_expectations.expectations.expectation import Expectation
 from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.query_metrics.query_table.unexpected_rows_query_table import (
@@ -83,3 +90,48 @@ class FirstUnexpectedRows(UnexpectedRowsQueryTable):
             "unexpected_rows_query.row_count", metric.metric_domain_kwargs, metric.metric_value_kwargs
         )
         return {"row_count": count}
+
+
+class StoredValidation(ValidationDefinition):
+    """A ValidationDefinition that is run as it is; Great Expectations would first compare it with its stored copy."""
+
+    def is_fresh(self) -> ValidationDefinitionFreshnessDiagnostics:
+        """Return that nothing has changed since the session stored it."""
+        return ValidationDefinitionFreshnessDiagnostics(errors=[])
+
+
+class StoredCheckpoint(Checkpoint):
+    """A Checkpoint that is run as it is; Great Expectations would first compare it with its stored copy."""
+
+    def is_fresh(self) -> CheckpointFreshnessDiagnostics:
+        """Return that nothing has changed since the session stored it."""
+        return CheckpointFreshnessDiagnostics(errors=[])
+
+
+_build_configuration = Expectation.configuration.fget
+_of_thread = threading.local()
+
+
+@contextmanager
+def share_configurations() -> Iterator[None]:
+    """Build the configuration of each expectation once in the block, in this thread; it must not change meanwhile.
+
+    Great Expectations builds it again for every argument that it looks up, about twenty times per expectation.
+    """
+    _of_thread.configurations = {}
+    try:
+        yield
+    finally:
+        _of_thread.configurations = None
+
+
+def _read_configuration(expectation: Expectation) -> ExpectationConfiguration:
+    shared = getattr(_of_thread, "configurations", None)
+    if shared is None:
+        return _build_configuration(expectation)
+    if id(expectation) not in shared:
+        shared[id(expectation)] = expectation, _build_configuration(expectation)  # held, so that no other gets its id
+    return shared[id(expectation)][1]
+
+
+Expectation.configuration = property(_read_configuration)

@@ -48,7 +48,7 @@ class Session:
         Raises:
             ValueError: a rule has an unknown expectation type, or arguments that its type does not take.
         """
-        import great_expectations as gx
+        from oneclass.data_contracts.execution_engine import StoredCheckpoint, StoredValidation
 
         contracts, values, stage = list(contracts), [dict(parameters) for parameters in values], contracts[0].stage
         cached = self.checkpoints.get(stage)
@@ -57,7 +57,7 @@ class Session:
         suites = list(map(build_suite, contracts, values))
         self._remove(stage)
         definitions = [
-            gx.ValidationDefinition(
+            StoredValidation(
                 name=contract.table,
                 data=self.datasource.add_query_asset(
                     name=contract.table, query=rows_query(contract, parameters)
@@ -68,7 +68,7 @@ class Session:
         ]
         for definition in definitions:
             self.context.validation_definitions.add(definition)
-        checkpoint = gx.Checkpoint(name=stage, validation_definitions=definitions, result_format="BOOLEAN_ONLY")
+        checkpoint = StoredCheckpoint(name=stage, validation_definitions=definitions, result_format="BOOLEAN_ONLY")
         self.context.checkpoints.add(checkpoint)
         self.checkpoints[stage] = CachedCheckpoint(contracts, values, checkpoint)
         return checkpoint

@@ -1,18 +1,23 @@
-"""Commands in processes of their own whose terminal is not UTF-8, on ids and titles in other scripts."""
+"""Commands whose terminal is not UTF-8, on ids and titles in other scripts."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
+
+from oneclass.flows import commands
+from oneclass.tasks import terminal
 
 LEATHER, TEA, NAME = "Lederg\xfcrtel", "\u70cf\u9f8d\u8336", "Andr\xe9"
 
 
 @pytest.fixture(scope="module")
 def run(prefect_server, tmp_path_factory):
-    """Run a command in a process; returns its status, stdout and stderr, in the encoding of its terminal."""
+    """Run a command; returns its status, stdout and stderr, in the encoding of its terminal."""
     folder = tmp_path_factory.mktemp("Gesch\xe4ft")
     items = [LEATHER, TEA, *(f"item {number}" for number in range(10))]
     lines = [f"{user},{item}" for user in [NAME, *(f"u{n}" for n in range(20))] for item in items[:9] if item != user]
@@ -21,13 +26,14 @@ def run(prefect_server, tmp_path_factory):
     (folder / "titles.csv").write_text("\n".join(titles) + "\n", "utf-8")
 
     def run_command(encoding: str, name: str, *arguments: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", f"flows.{name}", "--dataset", "mine", "--home", str(folder / "home")]
-        environment = os.environ | {"PYTHONIOENCODING": encoding, "PREFECT_API_URL": prefect_server}
-        ended = subprocess.run(
-            [*command, *(one.replace("FOLDER", str(folder)) for one in arguments)],
-            capture_output=True, encoding=encoding, env=environment, check=False,
-        )  # fmt: skip
-        return ended.returncode, ended.stdout, ended.stderr
+        words = ["--dataset", "mine", "--home", str(folder / "home")]
+        words += [one.replace("FOLDER", str(folder)) for one in arguments]
+        streams = [io.TextIOWrapper(io.BytesIO(), encoding, errors) for errors in ("strict", "backslashreplace")]
+        with redirect_stdout(streams[0]), redirect_stderr(streams[1]):  # as Python opens them
+            terminal.escape_unencodable()  # as every program begins
+            status = commands.main(name, words)
+        printed, said = ((stream.flush(), stream.buffer.getvalue().decode(encoding))[1] for stream in streams)
+        return status, printed, said
 
     status, printed, said = run_command(
         "ascii", "backfill", "--source", "FOLDER/log.csv", "--models", "popularity",
@@ -46,7 +52,6 @@ def run(prefect_server, tmp_path_factory):
         ("ascii", "explain", ("--user", NAME), ("Andr\\xe9", "\\u70cf\\u9f8d\\u8336")),
         ("ascii", "inspect", ("--source", "FOLDER/log.csv"), ("Lederg\\xfcrtel", "\\u70cf\\u9f8d\\u8336", "+---")),
         ("ascii", "promote", (), ("popularity",)),
-        ("ascii", "data_docs", (), ("Gesch\\xe4ft",)),
         ("latin-1", "inspect", ("--source", "FOLDER/log.csv"), (LEATHER, "\\u70cf\\u9f8d\\u8336")),
         ("utf-8", "inspect", ("--source", "FOLDER/log.csv"), (LEATHER, TEA)),
     ],
@@ -66,3 +71,10 @@ def test_json_is_whole_on_any_terminal(run):
 def test_an_error_is_shown_on_any_terminal(run):
     status, _, said = run("ascii", "recommend", "--user", TEA)
     assert status == 2 and "user \\u70cf\\u9f8d\\u8336: is not among" in said
+
+
+def test_a_program_begins_so(tmp_path):
+    (tmp_path / "log.csv").write_text(f"user_id,item_id\n{NAME},{TEA}\n", "utf-8")
+    command = [sys.executable, "-m", "flows.inspect", "--source", str(tmp_path / "log.csv")]
+    printed = subprocess.check_output(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, encoding="ascii")
+    assert "Andr\\xe9" in printed and "\\u70cf\\u9f8d\\u8336" in printed
