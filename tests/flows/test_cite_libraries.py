@@ -146,6 +146,7 @@ def test_the_folder_itself_has_what_prints_the_table_again(first, cited, tmp_pat
         assert (tmp_path / "again" / name).read_bytes() == (cited / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_on_folds_a_row_is_over_the_users_of_all(prefect_server, ratings, tmp_path):
     home, folded = str(tmp_path / "home"), ["--set", "split.min_validation_users=1000", "mrf_dense.l2=6.0"]
     chosen = ["--models", "popularity,mrf_dense", "--protocols", "strong_generalization", "--threads", "2"]

@@ -28,6 +28,7 @@ def backfill(home, log):
     return commands.main("backfill", [*words, "--threads", "2", "--home", str(home), "--source", str(log)])
 
 
+@pytest.mark.slow
 def test_a_small_log_is_judged_by_folds(prefect_server, folds, log, tmp_path, capsys, caplog):
     caplog.set_level("INFO", logger="oneclass")
     home = tmp_path / "home"

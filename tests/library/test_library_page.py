@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.typed import page
 
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", page("docs/how-to/library.md"), flags=re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_page_runs_and_prints_what_it_says(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict = {}

@@ -106,13 +106,22 @@ def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(ch
 
 @pytest.mark.parametrize("damage", [lambda whole: b"", lambda whole: whole[: len(whole) // 2], flipped])
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
-def test_a_damaged_file_is_made_anew(checkout, tmp_path, kind, damage):
+def test_a_damaged_file_is_not_read(tmp_path, kind, damage):
+    cache = caching.IndexDataCacheFile(str(tmp_path), "kernel", "stamp")
+    cache.save("a", "code of a")
+    (file,) = tmp_path.glob(f"*.{kind}")
+    file.write_bytes(damage(file.read_bytes()))
+    assert cache.load("a") is None
+    cache.save("a", "new code of a")
+    assert cache.load("a") == "new code of a"
+
+
+def test_a_damaged_file_is_made_anew(checkout, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     run(checkout, **cache)
-    files = list((tmp_path / "cache").rglob(f"*.{kind}"))
-    assert len(files) == 2
-    for file in files:
-        file.write_bytes(damage(file.read_bytes()))
+    for room, kind in (("first", "nbi"), ("second", "nbc")):
+        (file,) = (tmp_path / "cache").rglob(f"*{room}.kernels*.{kind}")
+        file.write_bytes(flipped(file.read_bytes()))
     assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
     assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
 
