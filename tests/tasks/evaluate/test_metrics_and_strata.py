@@ -1,0 +1,284 @@
+"""`evaluate.attributes` and `evaluate.metrics` against `oneclass.evaluate`, whose own tests recount it, to the digit.
+
+Metrics are at any k, by entry point and by location.
+"""
+
+import csv
+import importlib
+import re
+import shutil
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+import oneclass
+from oneclass.tasks.attributes import MAX_FEW_TEXTS
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.evaluate import evaluate
+from oneclass.tasks.evaluate.strata import METRICS, divide_by_attribute
+from oneclass.tasks.ingest.stage import ingest
+from oneclass.tasks.metric_registry import choose_metrics
+from oneclass.tasks.protocols import list_splits
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.split.stage import split
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.train import train
+from tests.conftest import home_in
+from tests.typed import page
+
+USERS, ITEMS = 150, 70
+ESTIMATORS = {"popularity": oneclass.Popularity(), "mrf_dense": oneclass.MRFDense(l2=5.0)}
+COUNTRIES = ["no", "za", None]
+BY_USER = {
+    "user_id": [f"u{user}" for user in range(USERS - 20)],  # the others have no attributes
+    "country": [COUNTRIES[user % 3] for user in range(USERS - 20)],
+    "tags": [["a"] * (user % 2) + ["b"] * (user % 3 == 0) for user in range(USERS - 20)],
+    "town": [f"t{user % (MAX_FEW_TEXTS + 1)}" for user in range(USERS - 20)],
+    "age": [20.5 + user % 40 for user in range(USERS - 20)],
+}
+BY_ITEM = {"item_id": [f"i{item}" for item in range(ITEMS)], "genre": [f"g{item % 3}" for item in range(ITEMS)]}
+BY_DEFAULT = ["activity", "popularity", "country", "tags", "age"]
+COLUMNS = "model, score, metric, stratum, least, most, value, standard_error, users, targets"
+VALUES = "model, score, metric, value, standard_error, users"
+PAIRS = "metric, model, score, other_model, other_score, difference, standard_error, p_value, users, adjusted_p_value"
+MODULE = '''
+import math
+
+
+def first_place(user):
+    return user.places[0]
+
+
+def early_place(user):
+    """Of the users with a hit alone, who are others in each list."""
+    return 1 / user.places[0] if user.places[0] <= 2 else math.nan
+
+
+def lengths(user):
+    return 100 * len(user.user_id) + len(user.targets[0]) + user.candidates / 1000
+
+
+def broken(user):
+    return user.places[9]
+
+
+def nothing(user):
+    return None
+
+
+def infinite(user):
+    return math.inf
+
+
+def never(user):
+    return math.nan
+
+
+not_callable = 7
+'''
+ENTRY_POINTS = "[oneclass.metrics]\nearly = field_metrics:early_place\nndcg@100 = field_metrics:broken\n"
+
+
+def draw_likes():
+    generator = np.random.default_rng(4)
+    return [
+        (f"u{user}", f"i{item}")
+        for user in range(USERS)
+        for item in sorted({int(draw) % 40 + user % 2 * 30 for draw in generator.zipf(1.3, 4 + user % 3 * 6)})
+    ]
+
+
+def write_table(path, columns):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        cells = zip(*columns.values(), strict=True)
+        writer.writerows(["|".join(cell) if isinstance(cell, list) else cell for cell in row] for row in cells)
+
+
+def read_log(home, folder, run_id="run"):
+    """Ingest and binarize the log of `folder`, with the attributes that are written there."""
+    kinds = {"category": ("country", "town"), "categories": ("tags",), "number": ("age",)}
+    users = AttributeTable(file=str(folder / "users.csv"), max_missing_share=1, **kinds)
+    items = AttributeTable(file=str(folder / "items.csv"), category=("genre",))
+    ingest(home, Dataset(name=home.dataset, users=users, items=items), [folder / "log.csv"], run_id)
+    binarize(home, BinarizeSettings(), run_id)
+
+
+@pytest.fixture(scope="module")
+def shop_once(tmp_path_factory):
+    """A home with the likes, and the attributes of users and items; and the folder of the log."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "log.csv").write_text("user_id,item_id\n" + "".join(f"{u},{i}\n" for u, i in draw_likes()))
+    write_table(folder / "users.csv", BY_USER)
+    write_table(folder / "items.csv", BY_ITEM)
+    read_log(home_in(folder), folder)
+    return folder
+
+
+@pytest.fixture
+def shop(shop_once, tmp_path):
+    """The test's own copy of that folder, and the home in it."""
+    shutil.copytree(shop_once, tmp_path, dirs_exist_ok=True)
+    return home_in(tmp_path), tmp_path
+
+
+@pytest.fixture
+def field_metrics(tmp_path, monkeypatch):
+    """The file of an installed module of metrics, some of which are entry points."""
+    folder = tmp_path / "packages"
+    (info := folder / "field_metrics-1.0.dist-info").mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: field-metrics\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    (file := folder / "field_metrics.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(folder))
+    yield file
+    sys.modules.pop("field_metrics", None)
+
+
+def run_stages(home, protocol, run_id="run", settings=None, models=("popularity",), **options):
+    digests = split(home, SplitSettings(**settings or {}), run_id, protocols=[protocol], seed=0).digests
+    judged = []
+    for name in list_splits(protocol, digests):
+        common = {"protocol": name, "matrices_digest": digests[name], "seed": 0}
+        fits = {
+            model: train(home, run_id, model=model, settings=ESTIMATORS[model].settings, **common).digest
+            for model in models
+        }
+        judged.append((digests[name], fits))
+    (digest, first), *further = judged
+    return evaluate(home, run_id, protocol, digest, first, further=further, **options)
+
+
+def load_rows(home, where="true", columns=COLUMNS, table="strata"):
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute(f"select {columns} from evaluation.{table} where {where}").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "folds", "compared"),
+    [
+        ("strong_generalization", 2, ("activity",)),
+        ("leave_one_out", None, ("country", "age")),
+        ("cold_items", None, ("popularity",)),
+    ],
+)
+def test_a_run_and_the_library_have_the_same_digits(shop, field_metrics, protocol, folds, compared):
+    home, _ = shop
+    own = ["field_metrics:first_place", "early", "field_metrics:lengths", "precision@7", "MRR"]
+    settings = {"folds": 2, "min_validation_users": 1 << 40} if folds else {}
+    run_stages(home, protocol, settings=settings, models=list(ESTIMATORS), metrics=[*own, "recall@20"])
+    assert {row[0] for row in load_rows(home, columns="distinct strata")} == set(BY_DEFAULT)
+    table = oneclass.Interactions(draw_likes(), users=pl.DataFrame(BY_USER), items=pl.DataFrame(BY_ITEM))
+    module = importlib.import_module("field_metrics")
+    given = [module.first_place, module.early_place, module.lengths, "precision@7", "MRR"]
+    options = {"protocol": protocol, "metrics": [*METRICS, *given], "folds": folds, "threads": 2}
+    for strata in compared:
+        found = oneclass.evaluate(ESTIMATORS, table, strata=strata, **options)
+        expected = found.strata.filter(pl.col("metric").is_in(METRICS)).rows()
+        assert len(expected) > 6
+        of_own = f"strata = '{strata}' and metric in {tuple(METRICS)}"
+        assert sorted(map(str, load_rows(home, of_own))) == sorted(map(str, expected))
+    renamed = dict(zip(["first_place", "early_place", "lengths"], own, strict=False))
+    for name, columns in (("metrics", VALUES), ("comparisons", PAIRS)):
+        chosen = [
+            tuple(renamed.get(cell, cell) for cell in row)
+            for row in getattr(found, name).select(columns.split(", ")).rows()
+        ]
+        wanted = [row for row in chosen if {*row} & {*own}]
+        rows = load_rows(home, f"metric in {tuple(own)}", columns, name)
+        assert len(wanted) >= len(own) and sorted(rows, key=str) == sorted(wanted, key=str)
+    users = dict(load_rows(home, "metric = 'early'", "model, users", "metrics"))
+    assert users["popularity"] != users["mrf_dense"]  # so that fewer of both are compared
+
+
+def test_attributes_are_chosen_and_evaluations_of_other_attributes_are_not_copied(shop):
+    home, folder = shop
+    for run_id, attributes in (("none", ()), ("named", ("town",))):
+        run_stages(home, "leave_one_out", run_id, attributes=attributes)
+        found = {name for (name,) in load_rows(home, f"run_id = '{run_id}'", "distinct strata")}
+        assert found == {"activity", "popularity", *attributes}
+    rows = load_rows(home, "run_id = 'named' and strata = 'town'")
+    assert len({row[3] for row in rows}) == MAX_FEW_TEXTS + 2  # those without a town, too
+    write_table(folder / "users.csv", BY_USER | {"town": ["here"] * (USERS - 20)})
+    read_log(home, folder, "moved")
+    run_stages(home, "leave_one_out", "moved", attributes=("town",))
+    assert {row[3] for row in load_rows(home, "run_id = 'moved' and strata = 'town'")} == {"here", None}
+
+
+def test_unknown_attributes_are_refused(shop):
+    home, _ = shop
+    with pytest.raises(InputError, match=r"evaluate.attributes: users have no attribute size. There is country, .*age"):
+        run_stages(home, "leave_one_out", attributes=("country", "size"))
+
+
+def test_texts_numbers_and_lists_divide_users():
+    def divided(*values, **options):
+        found = divide_by_attribute(pl.Series(values, **options))
+        return {stratum.name: np.flatnonzero(stratum.members).tolist() for stratum in found}
+
+    assert divided("b", None, "a", "b") == {"a": [2], "b": [0, 3], None: [1]}
+    assert divided(True, False, None) == {"false": [1], "true": [0], None: [2]}
+    assert divided(["a", "b"], [], None, ["b", None]) == {"a": [0], "b": [0, 3], None: [1, 2]}
+    assert divided(3, 1, None, 2) == {"low": [1], "middle": [3], "high": [0], None: [2]}
+    assert divided(None, None, dtype=pl.Float64) == {None: [0, 1]}
+    assert divided(None, None, dtype=pl.String) == {None: [0, 1]}
+
+
+def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics):
+    home, _ = shop
+    own = ("field_metrics:first_place",)
+    for run_id, metrics, count in (("none", (), 0), ("first", own, 1), ("again", own, 1), ("never", own, 0)):
+        if run_id == "never":
+            field_metrics.write_text(MODULE.replace("return user.places[0]\n", "return math.nan\n"))
+            sys.modules.pop("field_metrics")
+            importlib.invalidate_caches()
+        run_stages(home, "leave_one_out", run_id, metrics=metrics)
+        counted = f"run_id = '{run_id}' and metric like 'field_metrics:%'"
+        ((found, value),) = load_rows(home, counted, "count(*), max(value)", "metrics")
+        assert (found, value is None) == (count, count == 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("broken", r"metric field_metrics:broken failed: IndexError\(.*; in the metric .*broken, of user 'u\d+'"),
+        ("nothing", r"metric field_metrics:nothing failed: .*returns None for user 'u\d+'; return a number"),
+        ("infinite", r"returns inf for user 'u\d+'; return a number, or NaN"),
+    ],
+)
+def test_a_failing_function_is_named_with_the_user(shop, field_metrics, name, message):
+    with pytest.raises(InputError, match=message):
+        run_stages(shop[0], "leave_one_out", metrics=[f"field_metrics:{name}"])
+
+
+def test_the_functions_of_the_guide_run_in_the_library_and_in_a_run(shop, field_metrics):
+    home, _ = shop
+    blocks = re.findall(r"^```python\n(.*?)^```$", page("docs/how-to/adding_a_metric.md"), re.MULTILINE | re.DOTALL)
+    exec("".join(blocks), {})  # noqa: S102
+    field_metrics.write_text(blocks[0])
+    run_stages(home, "leave_one_out", metrics=["field_metrics:first_place", "field_metrics:early_hits", "precision@7"])
+    # each user has one target, so that none has ten
+    found = load_rows(home, "metric like 'field%' or metric = 'precision@7'", "metric", "metrics")
+    assert sorted(found) == [("field_metrics:first_place",), ("precision@7",)]
+
+
+def test_metrics_that_cannot_be_found_are_refused(field_metrics):
+    assert choose_metrics(["ndcg@100", "recall@20"]) == choose_metrics([])  # of every run, whoever claims the name
+    for name, message in {
+        "presicion@7": r"evaluate.metrics: presicion@7 is unknown. Did you mean precision@k\? .*\(early, ndcg@100\)",
+        "coverage@50": "coverage@50 is no metric that each user has for itself",
+        "ndcg@100_new": "ndcg@100_new is no metric that each user has for itself",
+        "absent_module:function": "No module named 'absent_module'. Write module:function",
+        "field_metrics:absent": "field_metrics has no function absent",
+        "field_metrics:not_callable": "field_metrics has no function not_callable",
+        ":function": "Write module:function of an installed module",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            choose_metrics([name])
