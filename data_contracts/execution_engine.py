@@ -108,7 +108,7 @@ class StoredCheckpoint(Checkpoint):
         return CheckpointFreshnessDiagnostics(errors=[])
 
 
-_build_configuration = Expectation.configuration.fget
+_build_configuration: Any = Expectation.configuration.fget
 _of_thread = threading.local()
 
 
@@ -134,4 +134,4 @@ def _read_configuration(expectation: Expectation) -> ExpectationConfiguration:
     return shared[id(expectation)][1]
 
 
-Expectation.configuration = property(_read_configuration)
+Expectation.configuration = property(_read_configuration)  # pyright: ignore[reportAttributeAccessIssue]  (replaced)

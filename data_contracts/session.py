@@ -56,7 +56,7 @@ class Session:
             return cached.checkpoint
         suites = list(map(build_suite, contracts, values))
         self._remove(stage)
-        definitions = [
+        definitions: list[gx.ValidationDefinition] = [
             StoredValidation(
                 name=contract.table,
                 data=self.datasource.add_query_asset(

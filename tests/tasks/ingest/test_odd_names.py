@@ -53,57 +53,63 @@ def contents(folder: Path) -> list[bytes]:
     )
 
 
-@pytest.mark.parametrize("name", [*NOT_UTF8, *UNUSUAL], ids=lambda name: repr(name[:30]) + str(len(name)))
-def test_a_file_that_cannot_be_read_is_set_aside_whatever_its_name(home, dataset, caplog, name):
+@pytest.mark.parametrize("names", [NOT_UTF8, UNUSUAL], ids=["not UTF-8", "unusual"])
+def test_files_that_cannot_be_read_are_set_aside_whatever_their_names(home, dataset, caplog, names):
     csv(home.landing / "ratings-1.csv", "a,x,5")
     csv(home.landing / "ratings-z.csv", "z,x,5")
-    bad = put(home.landing, name, BAD)
+    bad = {BAD + name: put(home.landing, name, BAD + name) for name in names}
     result = ingest(home, dataset, [], "run")
-    assert result.total_events == 2 and not bad.exists()
+    assert result.total_events == 2 and not any(path.exists() for path in bad.values())
     quarantine = home.landing / "quarantine"
-    assert contents(quarantine) == [BAD]
-    [note] = quarantine.rglob("*.why.txt")
-    assert note.with_name(note.name.removesuffix(".why.txt")).read_bytes() == BAD
-    assert str(note).isprintable() and note.name.endswith(".csv.why.txt")
-    assert all(line.isprintable() for line in note.read_text().split("\n"))
-    [warning] = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
-    assert warning.isprintable() and str(note) in warning and result.set_aside[0] in warning
-    [(path, stored)] = rows(home, "select path, name from operations.arrivals where outcome = 'set aside'")
-    assert (path,) == result.set_aside and path.endswith(stored) and path.isprintable()
+    assert contents(quarantine) == sorted(bad) and len(result.set_aside) == len(names)
+    warnings = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
+    notes = list(quarantine.rglob("*.why.txt"))
+    assert len(warnings) == len(notes) == len(names)
+    assert sorted(note.with_name(note.name.removesuffix(".why.txt")).read_bytes() for note in notes) == sorted(bad)
+    for note in notes:
+        assert str(note).isprintable() and note.name.endswith(".csv.why.txt")
+        assert all(line.isprintable() for line in note.read_text().split("\n"))
+        [warning] = [text for text in warnings if f"{note}" in text]
+        assert warning.isprintable() and any(path in warning for path in result.set_aside)
+    stored = rows(home, "select path, name from operations.arrivals where outcome = 'set aside' order by path")
+    assert [path for path, _ in stored] == sorted(result.set_aside)
+    assert all(path.endswith(name) and path.isprintable() for path, name in stored)
     assert ingest(home, dataset, [], "run-2").set_aside == ()
 
 
-@pytest.mark.parametrize("name", NOT_UTF8, ids=repr)
-def test_a_good_file_whose_name_is_not_utf8_is_set_aside_until_it_is_renamed(home, dataset, name):
+def test_good_files_whose_names_are_not_utf8_are_set_aside_until_they_are_renamed(home, dataset):
     csv(home.landing / "ratings-1.csv", "a,x,5")
-    put(home.landing, name, GOOD)
+    for number, name in enumerate(NOT_UTF8):
+        put(home.landing, name, GOOD.replace(b"odd", b"odd-%d" % number))
     assert ingest(home, dataset, [], "run").total_events == 1
-    [note] = (home.landing / "quarantine").rglob("*.why.txt")
-    assert "its name is not UTF-8 text. Rename it." in note.read_text()
-    note.with_name(note.name.removesuffix(".why.txt")).rename(home.landing / "ratings-renamed.csv")
-    assert ingest(home, dataset, [], "run-2").total_events == 2
+    notes = list((home.landing / "quarantine").rglob("*.why.txt"))
+    assert len(notes) == len(NOT_UTF8)
+    for number, note in enumerate(notes):
+        assert "its name is not UTF-8 text. Rename it." in note.read_text()
+        note.with_name(note.name.removesuffix(".why.txt")).rename(home.landing / f"ratings-renamed-{number}.csv")
+    assert ingest(home, dataset, [], "run-2").total_events == 1 + len(NOT_UTF8)
 
 
 @pytest.mark.parametrize("keep_files", ["keep", "move"])
-@pytest.mark.parametrize("name", UNUSUAL, ids=lambda name: repr(name[:30]) + str(len(name)))
-def test_a_good_file_is_read_whatever_its_name(home, dataset, name, keep_files):
-    odd = put(home.landing, name, GOOD)
-    assert ingest(home, dataset, [], "run", IngestSettings(keep_files=keep_files)).total_events == 1
-    assert odd.exists() == (keep_files == "keep")
-    assert contents(home.landing / "done") == ([GOOD] if keep_files == "move" else [])
-    assert rows(home, "select path from operations.log_files") == [(str(odd),)]
+def test_good_files_are_read_whatever_their_names(home, dataset, keep_files):
+    good = [GOOD.replace(b"odd", b"odd-%d" % number) for number in range(len(UNUSUAL))]
+    odd = [put(home.landing, name, content) for name, content in zip(UNUSUAL, good, strict=True)]
+    assert ingest(home, dataset, [], "run", IngestSettings(keep_files=keep_files)).total_events == len(odd)
+    assert [path.exists() for path in odd] == [keep_files == "keep"] * len(odd)
+    assert contents(home.landing / "done") == (sorted(good) if keep_files == "move" else [])
+    assert {path for (path,) in rows(home, "select path from operations.log_files")} == set(map(str, odd))
 
 
-@pytest.mark.parametrize("name", NOT_UTF8, ids=repr)
-def test_a_name_that_is_not_utf8_is_left_out_of_a_named_folder_with_one_warning(home, dataset, tmp_path, caplog, name):
+def test_names_that_are_not_utf8_are_left_out_of_a_named_folder_with_a_warning_each(home, dataset, tmp_path, caplog):
     folder = tmp_path / "logs"
-    good, bad = csv(folder / "ratings-1.csv", "a,x,5"), put(folder, name, GOOD)
+    good, bad = csv(folder / "ratings-1.csv", "a,x,5"), [put(folder, name, GOOD) for name in NOT_UTF8]
     result = ingest(home, dataset, [folder], "run")
-    assert result.new == (str(good),) and bad.read_bytes() == GOOD
-    [warning] = [record.getMessage() for record in caplog.records if record.name.endswith("ingest.sources")]
-    assert "its name is not UTF-8 text" in warning and warning.isprintable()
+    assert result.new == (str(good),) and all(path.read_bytes() == GOOD for path in bad)
+    warnings = [record.getMessage() for record in caplog.records if record.name.endswith("ingest.sources")]
+    assert len(warnings) == len(NOT_UTF8)
+    assert all("its name is not UTF-8 text" in warning and warning.isprintable() for warning in warnings)
     good.unlink()
-    for source in (folder, bad):
+    for source in (folder, *bad):
         with pytest.raises(InputError, match="its name is not UTF-8 text. Rename it."):
             ingest(home, dataset, [source], "run-2")
 
