@@ -7,7 +7,7 @@ import duckdb
 import pytest
 from pydantic import ValidationError
 
-from oneclass.data_contracts import ContractBroken, RuleResult, check, docs, raise_if_broken
+from oneclass.data_contracts import ContractBroken, RuleResult, check, docs, lazy_gx, raise_if_broken
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import STAGES, Column, Contract, Rule, load
 from oneclass.data_contracts.session import session
@@ -264,3 +264,14 @@ def test_data_docs_show_every_contract(good, parameters, tmp_path):
     good.rollback()
     good.begin()
     assert good.execute("select file_id from raw.rejects").fetchone() == (1,)  # nothing was committed
+
+
+def test_a_configuration_is_built_once_in_a_check_and_anew_after_a_change():
+    gx = lazy_gx.load_great_expectations()
+    from oneclass.data_contracts.execution_engine import share_configurations
+
+    expectation = gx.expectations.ExpectColumnValuesToNotBeNull(column="number")
+    with share_configurations():
+        assert expectation.configuration is expectation.configuration
+    expectation.column = "other"
+    assert expectation.configuration.kwargs["column"] == "other"
