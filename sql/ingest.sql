@@ -39,6 +39,21 @@ select files.file_id, position, position - files.first_position + 1 as line_numb
 from numbered
 join ingest_files as files using (file_index)
 
+-- name: others
+-- ingest_others: one row per line of a batch that the parser of plain lines left, in the order of `ingest_text`: its log and its
+-- number in it.
+create or replace temp table ingest_others as
+from other_numbers
+
+-- name: other_lines
+-- ingest_lines: one row per line of a batch that the parser of plain lines left, with its place in the batch (from 0) and in its
+-- file (from 1).
+create or replace temp view ingest_lines as
+select files.file_id, files.first_position + line_number - 1 as position, line_number, line
+from ingest_text
+positional join ingest_others as others
+join ingest_files as files on files.file_id = others.file_id
+
 -- name: unpaired
 -- ingest_unpaired: one row per line of a batch with an odd number of quotes: the last of them may begin a field that
 -- goes on in the next line, or the first end one that began in a line above.
@@ -302,6 +317,12 @@ insert into raw.events by name
 select user_id, item_id, value, occurred_at, file_id, line_number{kind}
 from ({parsed}) as parsed
 where reason is null
+
+-- name: plain_events
+-- raw.events: one row per plain line of a text log.
+insert into raw.events by name
+select user_id, item_id, value, occurred_at, file_id, line_number
+from plain_events
 
 -- name: orders
 -- raw.parts: one row per line of an orders file that could be read.

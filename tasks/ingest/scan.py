@@ -94,6 +94,7 @@ class FileScan:
         nul_line: the position of the first NUL byte, if any: text has none.
         utf8: whether all bytes are UTF-8.
         uniform_line_ends: whether all lines end in LF, or all in CRLF, as DuckDB requires.
+        quotes: whether a double quote is among them.
     """
 
     sha256: str
@@ -105,6 +106,7 @@ class FileScan:
     nul_line: int | None
     utf8: bool
     uniform_line_ends: bool
+    quotes: bool
 
 
 class ByteStream(Protocol):
@@ -148,7 +150,7 @@ def scan_stream(stream: ByteStream) -> FileScan:
     lf = cr = crlf = size = since_end = longest = longest_line = 0
     nul_position: int | None = None
     digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
-    utf8, head, last = True, b"", b""
+    utf8, quotes, head, last = True, False, b"", b""
     while chunk := stream.read(CHUNK_BYTES):
         if chunk.endswith(b"\r"):
             chunk += stream.read(1)  # CRLF in one piece
@@ -165,6 +167,7 @@ def scan_stream(stream: ByteStream) -> FileScan:
         if b"\r" in chunk:
             cr += chunk.count(b"\r")
             crlf += chunk.count(b"\r\n")
+        quotes = quotes or b'"' in chunk
         utf8 = utf8 and _is_valid_utf8(decoder, chunk)
         size += len(chunk)
         last = chunk[-1:]
@@ -178,6 +181,7 @@ def scan_stream(stream: ByteStream) -> FileScan:
         nul_line=nul_position,
         utf8=utf8 and not decoder.getstate()[0],
         uniform_line_ends=cr == 0 or lf == cr == crlf,
+        quotes=quotes,
     )
 
 
