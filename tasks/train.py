@@ -140,6 +140,7 @@ def load_or_fit(
                 start=warm_start.build_start(home, estimator, previous, split) if previous else None,
                 validation=_load_validation_users(split),
                 explicit_negatives=split.explicit_negatives,
+                item_windows=split.item_windows,
                 item_features=split.item_features,
                 user_features=split.user_features,
                 checkpoints=fits.checkpoint_folder(home, model, digest),

@@ -35,7 +35,7 @@ def balance_histogram(
     Returns:
         float64 (items,), sums to one.
     """
-    negatives = negative_starts(likes[0], weights)
+    negatives = negative_starts(likes, weights)
     wanted = np.diff(negatives).astype(np.float64)
     without = len(wanted) - np.diff(likes_by_item[0])
     targets = cap_shares(weights, MAX_FILL * without, wanted.sum())

@@ -5,12 +5,15 @@ A user of degree d_m gets d_m negatives from the histogram pi without replacemen
 (section 4.1). For a user with few likes, items are drawn from an alias table, and items that are taken are rejected.
 For a user with many likes, or if rejection takes too long, the negatives are the items with the smallest keys
 -log(u) / pi_n (Efraimidis and Spirakis 2006). Both methods draw one item after another from what is left of pi, so the
-second can continue where the first stopped. If fewer than d_m items are left, the user gets them all.
+second can continue where the first stopped. If fewer than d_m items are left, the user gets them all. Items that were
+never available to the user (`models.negatives.availability`) are not drawn, as if the user liked them.
 """
 
 import numpy as np
 from numba import njit, prange
 
+from oneclass.models.negatives.availability import EVERYTHING, Availability, count_available, is_available
+from oneclass.models.numerics.adjacency import Adjacency
 from oneclass.models.numerics.random_numbers import bits, purpose, stream, uniform
 from oneclass.models.numerics.top_k import move_smallest_first
 
@@ -76,31 +79,44 @@ def _fill_alias_table(weights):
     return limits, aliases
 
 
-@njit(cache=True, nogil=True)
-def negative_starts(starts, weights):
-    """Where each user's negatives begin, int64 (users + 1,): as many as likes, or as many as items are left.
+def negative_starts(
+    likes: Adjacency,
+    weights: np.ndarray,
+    availability: Availability = EVERYTHING,
+    wanted: np.ndarray | None = None,
+) -> np.ndarray:
+    """Where each user's negatives begin, int64 (users + 1,): as many as wanted, or as many as items are left.
 
-    Every item that a user likes must have a positive weight.
+    Args:
+        likes: (starts, items), the observed graph, or another one whose items are not to be drawn.
+        weights, availability: as in `draw_negatives`.
+        wanted: int64 (users,); by default as many as likes.
     """
-    drawable = np.int64(0)
-    for item in range(len(weights)):
-        drawable += weights[item] != 0
-    begins = np.zeros(len(starts), dtype=np.int64)
-    for user in range(len(starts) - 1):
-        degree = starts[user + 1] - starts[user]
-        begins[user + 1] = begins[user] + min(degree, drawable - degree)
-    return begins
+    wanted = np.diff(likes[0]) if wanted is None else wanted
+    left = count_available(availability, weights) - _count_drawable(*likes, weights, availability)
+    return np.concatenate([[0], np.cumsum(np.clip(wanted, 0, np.maximum(left, 0)))])
+
+
+@njit(cache=True, nogil=True)
+def _count_drawable(starts, items, weights, availability):
+    """How many of each user's items could be drawn, int64 (users,)."""
+    counts = np.zeros(len(starts) - 1, dtype=np.int64)
+    for user in range(len(counts)):
+        for at in range(starts[user], starts[user + 1]):
+            counts[user] += weights[items[at]] > 0 and is_available(availability, user, items[at])
+    return counts
 
 
 def draw_negatives(
-    likes: tuple[np.ndarray, np.ndarray],
+    likes: Adjacency,
     weights: np.ndarray,
     table: tuple[np.ndarray, np.ndarray],
     bounds: np.ndarray,
     key: tuple[int, int],
     units: np.ndarray,
     heavy: int = HEAVY_USER_RATIO,
-) -> tuple[np.ndarray, np.ndarray]:
+    availability: Availability = EVERYTHING,
+) -> Adjacency:
     """One draw of the negatives of all users.
 
     Args:
@@ -111,25 +127,27 @@ def draw_negatives(
         key: (seed, iteration).
         units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
         heavy: users who like more than one `heavy`-th of the items get all negatives by keys.
+        availability: of the items to these users; others are no negatives.
 
     Returns:
         (starts, items), int64 (users + 1,) and int32, in the order in which they were drawn.
     """
-    starts = negative_starts(likes[0], weights)
+    starts = negative_starts(likes, weights, availability)
     items = np.empty(starts[-1], dtype=np.int32)
-    fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy)
+    fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy, availability)
     return starts, items
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy):
-    """Fill `items`, int32 (starts[-1],); `starts` is `negative_starts(likes[0], weights)`, and the rest as in
-    `draw_negatives`.
-    """
+def fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy, availability):
+    """Fill `items`, int32 (starts[-1],); `starts` is from `negative_starts`, and the rest as in `draw_negatives`."""
     for shard in prange(len(bounds) - 1):
         scratch = allocate_draw_scratch(len(weights))
         for user in range(bounds[shard], bounds[shard + 1]):
-            draw_user_negatives(likes, starts, items, weights, table, user, user + 1, key, units, heavy, scratch)
+            mark = user + 1
+            draw_user_negatives(
+                likes, starts, items, weights, table, user, mark, key, units, heavy, availability, scratch
+            )
 
 
 @njit(cache=True, nogil=True)
@@ -139,7 +157,7 @@ def allocate_draw_scratch(items):
 
 
 @njit(cache=True, nogil=True)
-def draw_user_negatives(likes, starts, items, weights, table, user, mark, key, units, heavy, scratch):
+def draw_user_negatives(likes, starts, items, weights, table, user, mark, key, units, heavy, availability, scratch):
     """Fill one user's part of `items`, as in `fill_negatives`.
 
     Args:
@@ -151,14 +169,14 @@ def draw_user_negatives(likes, starts, items, weights, table, user, mark, key, u
     first, last = starts[user], starts[user + 1]
     if (likes[0][user + 1] - likes[0][user]) * heavy <= len(weights):
         name = stream(key[0], ALIAS_DRAWS, key[1], units[user])
-        first = _draw_by_rejection(items, first, last, taken, mark, table, name)
+        first = _draw_by_rejection(items, first, last, taken, mark, table, name, availability, user)
     if first < last:
         name = stream(key[0], KEY_DRAWS, key[1], units[user])
-        _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name)
+        _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name, availability, user)
 
 
 @njit(cache=True, inline="always")
-def _draw_by_rejection(items, first, last, taken, mark, table, name):
+def _draw_by_rejection(items, first, last, taken, mark, table, name, availability, user):
     """Fill items[first:last]; returns the first place that is not filled, in case the tries ran out."""
     limits, aliases = table
     count, tries = np.uint64(len(limits)), MAX_TRIES_PER_NEGATIVE * (last - first)
@@ -168,7 +186,7 @@ def _draw_by_rejection(items, first, last, taken, mark, table, name):
         draw += 1
         column = np.int64(((word >> np.uint64(32)) * count) >> np.uint64(32))
         item = column if (word & np.uint64(0xFFFFFFFF)) < limits[column] else aliases[column]
-        if taken[item] != mark:
+        if taken[item] != mark and is_available(availability, user, item):
             taken[item] = mark
             items[first] = item
             first += 1
@@ -176,11 +194,11 @@ def _draw_by_rejection(items, first, last, taken, mark, table, name):
 
 
 @njit(cache=True)
-def _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name):
+def _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name, availability, user):
     """Fill items[first:last] with the items, out of those that are left, that have the smallest keys."""
     left = 0
     for item in range(len(weights)):
-        if taken[item] != mark and weights[item] > 0.0:
+        if taken[item] != mark and weights[item] > 0.0 and is_available(availability, user, item):
             keys[left], order[left] = -np.log(uniform(name, item)) / weights[item], item
             left += 1
     move_smallest_first(keys, order, left, last - first)

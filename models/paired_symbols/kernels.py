@@ -54,12 +54,15 @@ class Censored(NamedTuple):
     Attributes:
         pseudo: float64 (vertices,), D' s_i.
         lambda_star: lambda(xi*).
-        background: float64 (n W,), E_t[y y'] of the other side, from `sum_backgrounds`, its rows padded to W.
+        backgrounds: float64 (sums, n W), sums of t_j E[y y'] over some vertices of the other side, the rows of each
+            padded to W.
+        ranges: int64 (vertices, 2), which two of them have the difference that is E_t[y y'] of a vertex.
     """
 
     pseudo: np.ndarray
     lambda_star: float
-    background: np.ndarray
+    backgrounds: np.ndarray
+    ranges: np.ndarray
 
 
 class Scratch(NamedTuple):
@@ -136,12 +139,14 @@ def build_system(n, vertex, censored, precisions, scratch):
     M = sum_G w E[y y'] + g E_t[y y'], y = (v, b, 1): P is M without the row and column of b, and the column of b is
     subtracted from z. Column n - 1 of `system` becomes z; `diagonal` becomes the diagonal of P.
     """
-    background, pseudo, (precision, bias_precision) = censored.background, censored.pseudo[vertex], precisions
+    with_more, with_less = censored.ranges[vertex, 0], censored.ranges[vertex, 1]
+    more, less = censored.backgrounds[with_more], censored.backgrounds[with_less]
+    pseudo, (precision, bias_precision) = censored.pseudo[vertex], precisions
     total, system, diagonal = scratch.total, scratch.system, scratch.diagonal
-    width = len(background) // n
+    width = len(more) // n
     grip, bias, one = 2 * pseudo * censored.lambda_star, n - 2, n - 1
-    for place in range(len(background)):
-        system[place] = total[place] + grip * background[place]
+    for place in range(len(more)):
+        system[place] = total[place] + grip * (more[place] - less[place])
     for a in range(n - 1):
         row = a * width
         if a < bias:
@@ -152,7 +157,8 @@ def build_system(n, vertex, censored, precisions, scratch):
             y, least, pulled = one, bias_precision, system[row + one]
             own = system[one * width + one]
         diagonal[a] = system[row + a] = max(own + least, least)
-        system[row + one] = total[(width + 1) * width + y] - pulled - 0.5 * pseudo * background[y * width + one]
+        background = more[y * width + one] - less[y * width + one]
+        system[row + one] = total[(width + 1) * width + y] - pulled - 0.5 * pseudo * background
 
 
 @njit(**JIT_OPTIONS)
@@ -273,20 +279,24 @@ def sum_backgrounds(lanes, rows, backgrounds, priors):
 
 
 @njit(parallel=True, **JIT_OPTIONS)
-def average_backgrounds(lanes, own, background, out):
-    """Fill `out`, float64 (vertices, 2), with E_t[a] and E_t[a^2]: for each vertex, averages over the other side."""
+def average_backgrounds(lanes, own, backgrounds, ranges, out):
+    """Fill `out`, float64 (vertices, 2), with E_t[a] and E_t[a^2]: for each vertex, averages over the other side.
+
+    The last two arguments but one are those of `Censored`.
+    """
     n = len(lanes)
     for vertex in prange(len(own)):
-        row = own[vertex]
+        row, more, less = own[vertex], backgrounds[ranges[vertex, 0]], backgrounds[ranges[vertex, 1]]
         width = len(row) // 2
         mean = square = 0.0
         for i in range(n):
             left = np.float64(row[i] if i < n - 2 else row[2 * n - 3 - i])
-            inner = 0.0
+            inner, at = 0.0, i * width
             for j in range(n):
-                inner += background[i, j] * (row[j] if j < n - 2 else row[2 * n - 3 - j])
+                inner += (more[at + j] - less[at + j]) * (row[j] if j < n - 2 else row[2 * n - 3 - j])
             square += left * inner
-            mean += left * background[i, n - 1]
+            mean += left * (more[at + n - 1] - less[at + n - 1])
             if i < n - 2:
-                square += row[width + i] * background[i, i]
-        out[vertex, 0], out[vertex, 1] = mean, square + row[width + n - 2] * background[n - 1, n - 1]
+                square += row[width + i] * (more[at + i] - less[at + i])
+        last = (n - 1) * width + n - 1
+        out[vertex, 0], out[vertex, 1] = mean, square + row[width + n - 2] * (more[last] - less[last])

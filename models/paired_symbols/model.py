@@ -24,7 +24,8 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.fit_options import Epoch, FitOptions, Start, copy_rows, has_converged
+from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, Start, copy_rows, has_converged
+from oneclass.models.negatives.availability import Spans, item_spans, user_spans
 from oneclass.models.negatives.distributions import CensoredPairs
 from oneclass.models.negatives.like_probability import compute_scores, like_spread, log_odds, put_log_odds, sigmoid
 from oneclass.models.numerics.matmul import dense_times
@@ -54,6 +55,8 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
             (v_j, b_j), and the shares s_i and t_j, in the layout of `models.paired_symbols.edges`.
         item_popularity: float64 (items,), E[psi_j].
         xi_star: float64 (1,), the bound's parameter for pairs without an edge.
+        item_windows, user_shares: with `availability`, the ages of the first and the last day of each item, int32
+            (2, items) (`models.negatives.availability`), and the shares of events, float64 (users,); None without.
 
     Example:
         >>> import numpy as np
@@ -72,24 +75,26 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
 
     warm_startable = True
     scores_each_epoch = True
+    item_windows: np.ndarray | None = None
+    user_shares: np.ndarray | None = None
     _items: Symbols | None = None
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Posterior rows of users who were not in training, float32 (block, 2 W), with the items fixed.
 
         The model does not define s_i for such a user. D' s_i = r c_i is used, which a training user with this history
-        has if s stays at the shares of events.
+        has if s stays at the shares of events. With `availability`, a history without the ages of its events is of a
+        user who was there at all times.
         """
         histories = self._known(histories)
+        spans = None if self.item_windows is None else user_spans(histories)
         with kernel_threads(self.threads):
-            users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u)
-            users.update(
-                self._item_symbols(),
-                self.params.r * users.degrees,
-                float(self.xi_star[0]),
-                MAX_FOLD_IN_PASSES,
-                FOLD_IN_TOLERANCE,
-            )
+            users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u, spans)
+            items, pseudo = self._item_symbols(), self.params.r * users.degrees
+            if spans is not None:
+                shares = users.available_shares(items)
+                pseudo = np.divide(pseudo, shares, out=np.zeros_like(pseudo), where=shares > 0)
+            users.update(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
         return users.rows
 
     def _like(
@@ -115,12 +120,13 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         """Return the distribution of the D' = r D censored pairs of section 2; `like_r` replaces r if it is set."""
         lane = self.item_rows.shape[1] // 2 + self.params.factors + 1
         users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
-        return CensoredPairs(users, items, self.params.like_r or self.params.r)
+        users = users if self.user_shares is None else self.user_shares
+        return CensoredPairs(users, items, self.params.like_r or self.params.r, self.item_windows)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings = self.params
         with kernel_threads(self.threads):
-            posterior, before = self._initial_posterior(interactions, options.start), np.inf
+            posterior, before = self._initial_posterior(interactions, options), np.inf
             for number in range(1, settings.iterations + 1):
                 started = time.perf_counter()
                 bound = posterior.iterate(learn_selection=settings.learn_selection)
@@ -137,17 +143,25 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         self.item_popularity = posterior.items.concentration / posterior.items.concentration.sum()
         self.xi_star, self._items = np.array([posterior.xi_star]), None
 
-    def _initial_posterior(self, interactions: csr_matrix, start: Start | None = None) -> PairedSymbolsPosterior:
-        """Return q before its first pass."""
+    def _initial_posterior(
+        self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS
+    ) -> PairedSymbolsPosterior:
+        """Return q before its first pass; sets `item_windows` and `user_shares`."""
+        spans_of_users = spans_of_items = self.item_windows = self.user_shares = None
+        if self.params.availability:
+            spans_of_users, spans_of_items = user_spans(interactions), item_spans(interactions, options.item_windows)
+            self.item_windows = np.stack(spans_of_items)
         parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
         graph = csr_matrix(parts, shape=interactions.shape)
-        users, items = self._initial_rows(graph.shape, start)
+        users, items = self._initial_rows(graph.shape, options.start)
         posterior = PairedSymbolsPosterior.initial(
-            self._build_symbols(graph, users, self.params.tau_u),
-            self._build_symbols(graph.tocsc(), items, self.params.tau_v),
+            self._build_symbols(graph, users, self.params.tau_u, spans_of_users),
+            self._build_symbols(graph.tocsc(), items, self.params.tau_v, spans_of_items),
             self.params.r,
             self.params.alpha,
         )
+        if self.params.availability:
+            self.user_shares = posterior.users.marginals
         posterior.update_xi()
         return posterior
 
@@ -244,19 +258,18 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         if self._items is None:
             rows = self._blank_rows(len(self.item_rows))
             rows[:] = self.item_rows
-            self._items = self._build_symbols(csr_matrix((len(rows), 0)), rows, self.params.tau_v)
+            spans = None if self.item_windows is None else Spans(*self.item_windows)
+            self._items = self._build_symbols(csr_matrix((len(rows), 0)), rows, self.params.tau_v, spans)
         return self._items
 
-    def _build_symbols(self, graph: csr_matrix | csc_matrix, rows: np.ndarray, precision: float) -> Symbols:
-        return Symbols(graph, rows, self.params.factors, (precision, self.params.tau_b))
+    def _build_symbols(
+        self, graph: csr_matrix | csc_matrix, rows: np.ndarray, precision: float, spans: Spans | None = None
+    ) -> Symbols:
+        return Symbols(graph, rows, self.params.factors, (precision, self.params.tau_b), spans)
 
     def _blank_rows(self, vertices: int) -> np.ndarray:
         return blank_rows(vertices, self.params.factors, START_VARIANCE)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {
-            "user_rows": self.user_rows,
-            "item_rows": self.item_rows,
-            "item_popularity": self.item_popularity,
-            "xi_star": self.xi_star,
-        }
+        names = ("user_rows", "item_rows", "item_popularity", "xi_star", "item_windows", "user_shares")
+        return {name: array for name in names if (array := getattr(self, name)) is not None}

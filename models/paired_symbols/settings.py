@@ -1,8 +1,8 @@
 """The settings of paired symbols."""
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from oneclass.models.paired_symbols.kernels import MAX_FACTORS
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
@@ -43,6 +43,12 @@ class PairedSymbolsSettings(ModelSettings):
         description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
         "them raises the bound, but `like` ranks worse with every pass.",
     )
+    availability: bool = Field(
+        False,
+        description="Let the censored pairs of a user be of items alone that were available between the user's first "
+        "and last event. An item is available from its first event on, or in the window that the table of items "
+        "declares. Needs the times of events.",
+    )
     alpha: float = Field(
         1.0, gt=0, allow_inf_nan=False, description="Dirichlet prior of the selection probabilities pi and psi."
     )
@@ -52,3 +58,14 @@ class PairedSymbolsSettings(ModelSettings):
     popularity_weight: float = Field(
         0.5, ge=0, allow_inf_nan=False, description="a in `popularity_x_odds`, x + a log E[psi]."
     )
+
+    @property
+    def reads_times(self) -> bool:
+        """Whether the fit and scores depend on the ages of the events of a history."""
+        return self.availability
+
+    @model_validator(mode="after")
+    def _check_combinations(self) -> Self:
+        if self.availability and self.learn_selection:
+            raise ValueError("learn_selection: takes every item to be available; leave it or availability out")
+        return self

@@ -9,7 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from oneclass.models.negatives.sampling import build_alias_table, draw_negatives
+from oneclass.models.negatives.availability import EVERYTHING, Availability
+from oneclass.models.negatives.sampling import (
+    HEAVY_USER_RATIO,
+    build_alias_table,
+    fill_negatives,
+    negative_starts,
+)
 from oneclass.models.numerics.adjacency import Adjacency, transpose
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.random_graph.kernels import edge_bound, update_biases, update_factors
@@ -43,13 +49,26 @@ class GraphSampler:
         weights: float64 (items,), the histogram pi, positive wherever an item has an edge.
         seed: the seed of all draws.
         units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
+        availability: of the items to the users; h is zero for all others.
+
+    Attributes:
+        known: the edges that are not drawn, by user: the likes.
     """
 
-    def __init__(self, likes: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray) -> None:
-        self.likes, self.weights = likes, weights
+    def __init__(
+        self,
+        likes: Adjacency,
+        weights: np.ndarray,
+        seed: int,
+        units: np.ndarray,
+        availability: Availability = EVERYTHING,
+    ) -> None:
+        self.likes = self.known = likes
+        self.weights, self.availability = weights, availability
         self.seed, self.units = seed, units
         self.bounds = partition_shards(likes[0])
         self._alias = build_alias_table(weights)
+        self._starts = negative_starts(likes, weights, availability)
 
     @cached_property
     def likes_by_item(self) -> Adjacency:
@@ -58,8 +77,10 @@ class GraphSampler:
 
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user."""
-        key = (self.seed, iteration)
-        return draw_negatives(self.likes, self.weights, self._alias, self.bounds, key, self.units)
+        drawn, key = np.empty(self._starts[-1], dtype=np.int32), (self.seed, iteration)
+        draws = self.weights, self._alias, self.bounds, key, self.units, HEAVY_USER_RATIO, self.availability
+        fill_negatives(self.known, self._starts, drawn, *draws)
+        return self._starts, drawn
 
     def draw(self, iteration: int) -> HiddenGraph:
         """H^(t), Algorithm 1, line 5."""

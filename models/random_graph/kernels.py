@@ -269,7 +269,7 @@ def update_factors(posterior, prior, table, likes, negatives, bounds, taus, step
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
-def fold_in_users(posterior, prior, table, likes, starts, draws, bounds, taus, iterations, joint):
+def fold_in_users(posterior, prior, table, likes, starts, draws, availability, bounds, taus, iterations, joint):
     """Find q(u_m) of users who were not in training in place, the items fixed: each iteration draws new negatives.
 
     Steps are one at first, and then average over the draws. A user has all updates before the next one, since for one
@@ -278,7 +278,7 @@ def fold_in_users(posterior, prior, table, likes, starts, draws, bounds, taus, i
     Args:
         posterior, prior, table, bounds, joint: as in `update_factors`.
         likes, starts: the histories, and the `room` for their negatives.
-        draws: (pi, its alias table, seed, units) as in `models.negatives.sampling.draw_negatives`.
+        draws: (pi, its alias table, seed, units) as in `models.negatives.sampling.draw_negatives`, like `availability`.
         taus: E[tau_u] and E[tau_bu], float32.
     """
     pi, alias, seed, units = draws
@@ -296,7 +296,10 @@ def fold_in_users(posterior, prior, table, likes, starts, draws, bounds, taus, i
         for user in range(bounds[shard], bounds[shard + 1]):
             for t in range(1, iterations + 1):
                 mark = user * iterations + t
-                draw_user_negatives(likes, starts, negatives, pi, alias, user, mark, (seed, t), units, heavy, scratch)
+                key = (seed, t)
+                draw_user_negatives(
+                    likes, starts, negatives, pi, alias, user, mark, key, units, heavy, availability, scratch
+                )
                 step = np.float32(1.0 / max(t - 3, 1))
                 load_own_vertex(own, user, posterior)
                 add_edges(edges, own, sums, columns, table, (likes, (starts, negatives)), user, factors)

@@ -27,6 +27,7 @@ from oneclass.models.fit_options import (
     skipped_epochs,
 )
 from oneclass.models.memory_estimates import Sizes
+from oneclass.models.negatives.availability import find_availability, item_spans, scale_to_exposure
 from oneclass.models.negatives.balanced_histogram import balance_histogram
 from oneclass.models.negatives.distributions import WithoutReplacement
 from oneclass.models.negatives.like_probability import compute_scores, item_columns, like_logits, pair_likes
@@ -72,9 +73,11 @@ class RandomGraph(Model[RandomGraphSettings]):
     Attributes:
         posterior: q(theta), with `users`, `items` and `taus`.
         histogram: float64 (items,), pi by eq. 7, sums to one.
-        weights: float64 (items,), the weights by which negatives are drawn: pi, or with `balance_popular` its
-            adjustment.
+        weights: float64 (items,), the weights by which negatives are drawn: pi, or its adjustment with
+            `balance_popular`, or with `availability` (`models.negatives.availability.scale_to_exposure`).
         gamma: the power of pi.
+        item_windows: with `availability`, int32 (2, items), the ages of the first and the last day of each item
+            (`models.negatives.availability`); None without.
         user_map, item_map: the maps of attributes to the prior means of vertices without an edge
             (`models.random_graph.posterior.VertexPrior`), float32 (F, K), with a last column for biases that are
             learned; None without attributes.
@@ -97,6 +100,7 @@ class RandomGraph(Model[RandomGraphSettings]):
     scores_each_epoch = True
     learns_attributes = True
 
+    item_windows: np.ndarray | None = None
     user_map: np.ndarray | None = None
     item_map: np.ndarray | None = None
 
@@ -126,7 +130,7 @@ class RandomGraph(Model[RandomGraphSettings]):
     @contextmanager
     def _run_iterations(self, interactions: csr_matrix, options: FitOptions) -> Iterator[IterationStep]:
         """Initialise the posterior, and yield the function of an iteration: of all users at once, or by blocks."""
-        self._negative_weights(interactions)
+        self._negative_weights(interactions, options.item_windows)
         q = self.posterior = self._initial_posterior(interactions.shape, options.start)
         ridge, has_edges = self.params.attribute_regularization, np.diff(interactions.indptr) > 0
         q.user_prior = VertexPrior.build(options.user_features, has_edges, ridge, q.users)
@@ -194,6 +198,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         Every update draws new negatives; steps are one at first and then average over the draws. The random stream
         of a user depends on the history alone, so that equal histories get equal results, whatever their rows. That is
         so with `explicit_negatives` too: histories are of likes only, and a new user's explicit negatives are not used.
+        With `availability`, a history without the ages of its events is of a user who was there at all times.
 
         Args:
             user_features: float32 (block, F), if the users' attributes are known and the fit had some; without, their
@@ -206,7 +211,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         if user_features is not None:
             prior = split_means(self._map_features(user_features, self.user_map, "users"), settings.factors)
         with kernel_threads(self.threads):
-            likes = copy_pattern(histories)
+            likes, availability = copy_pattern(histories), find_availability(histories, self.item_windows)
             draws = (
                 self.weights,
                 self.cached("alias", lambda: build_alias_table(self.weights)),
@@ -218,8 +223,9 @@ class RandomGraph(Model[RandomGraphSettings]):
                 prior,
                 self.cached("table", self.posterior.items.table),
                 likes,
-                negative_starts(likes[0], self.weights),
+                negative_starts(likes, self.weights, availability),
                 draws,
+                availability,
                 partition_shards(likes[0]),
                 (np.float32(taus.mean(USER_FACTORS)), np.float32(taus.mean(USER_BIAS))),
                 settings.fold_in_iterations,
@@ -265,7 +271,7 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     def negative_distribution(self) -> WithoutReplacement | None:
         """Return the distribution of section 4.1, as many negatives as likes; None with observed negatives."""
-        return None if self.params.explicit_negatives else WithoutReplacement(self.weights)
+        return None if self.params.explicit_negatives else WithoutReplacement(self.weights, self.item_windows)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return next(self._scores_of((score,), histories, users))
@@ -300,7 +306,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         return self._fill_cold_columns(self.histogram.copy())
 
     def sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None = None) -> GraphSampler:
-        """Build the sampler of hidden graphs; sets `gamma`, `histogram` and `weights`.
+        """Build the sampler of hidden graphs; sets `gamma`, `histogram`, `weights` and `item_windows`.
 
         Args:
             explicit_negatives: as in `FitOptions`; used only with the setting `explicit_negatives`.
@@ -310,20 +316,30 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     def _sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
-        likes = copy_pattern(interactions)
+        likes, availability = copy_pattern(interactions), find_availability(interactions, self.item_windows)
         if explicit_negatives is None or not self.params.explicit_negatives:
-            return GraphSampler(likes, self.weights, seed, units)
+            return GraphSampler(likes, self.weights, seed, units, availability)
         observed, fill = explicit_negative_edges(interactions, explicit_negatives), self.params.fill_negatives
-        return ExplicitNegativeSampler(likes, observed, self.weights, seed, units, fill=fill)
+        return ExplicitNegativeSampler(likes, observed, self.weights, seed, units, fill=fill, availability=availability)
 
-    def _negative_weights(self, interactions: csr_matrix) -> None:
-        """Set `gamma`, `histogram` and `weights`; only `balance_popular` reads the edges."""
+    def _negative_weights(self, interactions: csr_matrix, declared: np.ndarray | None = None) -> None:
+        """Set `gamma`, `histogram`, `weights` and `item_windows`.
+
+        Args:
+            declared: `FitOptions.item_windows`.
+        """
         power = histogram_power(self.params.r, int(self.item_degrees.max()))
         self.gamma = power if self.params.gamma is None else self.params.gamma
         self.weights = self.histogram = degree_histogram(self.item_degrees, self.gamma)
         if self.params.balance_popular:
             likes = copy_pattern(interactions)
             self.weights = balance_histogram(likes, transpose(*likes, interactions.shape[1]), self.histogram)
+        self.item_windows = None
+        if self.params.availability:
+            self.item_windows = np.stack(item_spans(interactions, declared))
+            availability = find_availability(interactions, self.item_windows)
+            degrees = scale_to_exposure(self.item_degrees, availability, np.diff(interactions.indptr))
+            self.weights = degree_histogram(degrees, self.gamma)
 
     def _initial_posterior(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
         """Return small random means, or the posterior of the earlier fit, whose precisions are then fixed.
@@ -358,8 +374,8 @@ class RandomGraph(Model[RandomGraphSettings]):
         arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
         for name, side in (("user", q.users), ("item", q.items)):
             arrays |= {f"{name}_{part}": array for part, array in vars(side).items()}
-        maps = {"user_map": self.user_map, "item_map": self.item_map}
-        arrays |= {name: array for name, array in maps.items() if array is not None}
+        optional = {"user_map": self.user_map, "item_map": self.item_map, "item_windows": self.item_windows}
+        arrays |= {name: array for name, array in optional.items() if array is not None}
         if not self.params.user_biases:  # clamped at zero, with an infinite precision
             del arrays["user_bias_mean"], arrays["user_bias_precision"]
         return arrays
@@ -378,6 +394,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
         self.gamma = float(arrays["gamma"])
         self.user_map, self.item_map = arrays.get("user_map"), arrays.get("item_map")
+        self.item_windows = arrays.get("item_windows")
 
 
 @njit(cache=True, nogil=True)

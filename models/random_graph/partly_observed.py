@@ -20,7 +20,8 @@ import numpy as np
 from numba import njit
 from scipy.sparse import csr_matrix
 
-from oneclass.models.negatives.sampling import HEAVY_USER_RATIO, fill_negatives
+from oneclass.models.negatives.availability import EVERYTHING, Availability
+from oneclass.models.negatives.sampling import negative_starts
 from oneclass.models.numerics.adjacency import Adjacency, copy_pattern
 from oneclass.models.random_graph.inference import GraphSampler
 
@@ -32,6 +33,7 @@ class ExplicitNegativeSampler(GraphSampler):
         likes, weights, seed, units: as of a `GraphSampler`.
         observed: the observed negatives by user, none of them a like; items without a weight may be among them.
         fill: draw random ones beside them.
+        availability: of the items to be drawn.
     """
 
     def __init__(
@@ -43,22 +45,17 @@ class ExplicitNegativeSampler(GraphSampler):
         units: np.ndarray,
         *,
         fill: bool = True,
+        availability: Availability = EVERYTHING,
     ) -> None:
-        super().__init__(likes, weights, seed, units)
+        super().__init__(likes, weights, seed, units, availability)
         self.observed, self.fill = observed, fill
-        self._known = merge_graphs(likes, observed)
-        self._starts = _negative_starts(likes[0], self._known, weights)
+        self.known = merge_graphs(likes, observed)
+        wanted = np.diff(likes[0]) - np.diff(observed[0])
+        self._starts = negative_starts(self.known, weights, availability, wanted)
 
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user: the observed ones, then the random ones."""
-        if not self.fill:
-            return self.observed
-        drawn = np.empty(self._starts[-1], dtype=np.int32)
-        key = (self.seed, iteration)
-        fill_negatives(
-            self._known, self._starts, drawn, self.weights, self._alias, self.bounds, key, self.units, HEAVY_USER_RATIO
-        )
-        return merge_graphs(self.observed, (self._starts, drawn))
+        return merge_graphs(self.observed, super().negatives(iteration)) if self.fill else self.observed
 
 
 def explicit_negative_edges(interactions: csr_matrix, explicit_negatives: csr_matrix) -> Adjacency:
@@ -90,19 +87,3 @@ def merge_graphs(first, second):
             neighbours[at : at + count] = part[1][part[0][vertex] : part[0][vertex + 1]]
             at += count
     return starts, neighbours
-
-
-@njit(cache=True, nogil=True)
-def _negative_starts(likes, known, weights):
-    """Where each user's random negatives begin, int64 (users + 1,): d_m - D_m of them, or as many as items are left."""
-    drawable = np.int64(0)
-    for item in range(len(weights)):
-        drawable += weights[item] > 0
-    begins = np.zeros(len(likes), dtype=np.int64)
-    for user in range(len(likes) - 1):
-        degree, taken = likes[user + 1] - likes[user], np.int64(0)
-        for at in range(known[0][user], known[0][user + 1]):
-            taken += weights[known[1][at]] > 0
-        observed = known[0][user + 1] - known[0][user] - degree
-        begins[user + 1] = begins[user] + max(0, min(degree - observed, drawable - taken))
-    return begins

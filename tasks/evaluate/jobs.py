@@ -178,7 +178,7 @@ def evaluate_batch(
         sample = pairs = None
         if split.protocol == "leave_one_out":
             has_truth = calibration.select_truth_users(first, len(users.users), len(whole.users))
-            sample = calibration.sample_likes(model, negative_distribution, split.train, users, truth, has_truth)
+            sample = calibration.sample_likes(model, negative_distribution, split.histories, users, truth, has_truth)
         if explicit_negatives.has_both_classes(whole):
             pairs = explicit_negatives.score_explicit_pairs(model, users, truth)
         return EvalBatch(ranks, {score: exposure.shown for score, exposure in exposures.items()}, sample, pairs)

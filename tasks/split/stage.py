@@ -72,7 +72,9 @@ class MatrixWriter:
         else:
             split = add_recency_ranks(self._connection, split) if self._order else split
             split = add_event_ages(self._connection, split, self._timed, before) if self._timed else split
-            split = self._features.add(split)
+            has_ages = split.event_ages is not None
+            last_day = query(self._connection, "select day from last_day").item() if has_ages else None
+            split = self._features.add(split, last_day)
             if is_fold(split.protocol):
                 split = replace(split, parts={**split.parts, "validation": split.parts["test"]})
             numbered = replace(split, numbering=self._numbering)

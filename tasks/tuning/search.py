@@ -39,7 +39,7 @@ class ValidationData:
         train: (training users, items), the edges that every trial is fitted on.
         part: users with the edges to find.
         explicit_negatives: (training users, items); None if the log has none.
-        user_features, item_features: as in `SplitMatrices`.
+        user_features, item_features, item_windows: as in `SplitMatrices`.
     """
 
     metric: str
@@ -48,6 +48,7 @@ class ValidationData:
     explicit_negatives: csr_matrix | None = None
     user_features: csr_matrix | None = None
     item_features: csr_matrix | None = None
+    item_windows: np.ndarray | None = None
 
     @property
     def users(self) -> int:
@@ -99,8 +100,8 @@ def _split_training_edges(split: SplitMatrices, metric: str, seed: int) -> Valid
     return ValidationData(metric, histories, part, split.explicit_negatives, *_features(split))
 
 
-def _features(split: SplitMatrices) -> tuple[csr_matrix | None, csr_matrix | None]:
-    return split.user_features, split.item_features
+def _features(split: SplitMatrices) -> tuple[csr_matrix | None, csr_matrix | None, np.ndarray | None]:
+    return split.user_features, split.item_features, split.item_windows
 
 
 def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> ValidationData:
@@ -121,7 +122,8 @@ def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> Val
     sampled = Part(histories, targets, part.users[chosen], rows, seen_items=part.seen_items)
     of_users = None if whole.user_features is None else whole.user_features[trained]
     of_items = None if whole.item_features is None else whole.item_features[known]
-    return ValidationData(whole.metric, train[:, known].tocsr(), sampled, negatives, of_users, of_items)
+    windows = None if whole.item_windows is None else whole.item_windows[:, known]
+    return ValidationData(whole.metric, train[:, known].tocsr(), sampled, negatives, of_users, of_items, windows)
 
 
 def _draw_rows(generator: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:

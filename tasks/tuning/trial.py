@@ -68,6 +68,7 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
             options = FitOptions(
                 validation=ValidationUsers(data.part.histories, data.part.targets) if stops else None,
                 explicit_negatives=data.explicit_negatives,
+                item_windows=data.item_windows,
                 item_features=data.item_features,
                 user_features=data.user_features,
                 scratch=home.absolute().spill,

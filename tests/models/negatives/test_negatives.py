@@ -134,10 +134,10 @@ def test_balancing_gives_popular_items_their_share_of_negatives():
         np.bincount(np.concatenate([drawn(likes, which, iteration=t)[1] for t in range(20)]), minlength=60) / 20
         for which in (weights, pi)
     )
-    wanted = cap_shares(pi, 0.95 * (1500 - np.diff(by_item[0])), negative_starts(likes[0], pi)[-1])
+    wanted = cap_shares(pi, 0.95 * (1500 - np.diff(by_item[0])), negative_starts(likes, pi)[-1])
     assert counts[:20] == pytest.approx(wanted[:20], rel=0.05)
     assert (plain[:5] < 0.8 * wanted[:5]).all()  # what the caption of Figure 3 complains of
-    expected = expected_negatives(likes, by_item, pi, np.diff(negative_starts(likes[0], pi)).astype(float))
+    expected = expected_negatives(likes, by_item, pi, np.diff(negative_starts(likes, pi)).astype(float))
     assert expected[:30] == pytest.approx(plain[:30], rel=0.05)
 
 

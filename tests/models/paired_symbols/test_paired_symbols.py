@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 
 from oneclass.models.fit_options import Epoch, FitOptions, Start
+from oneclass.models.negatives.availability import Availability
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.paired_symbols.edges import (
     COLUMN_UNIT,
@@ -44,12 +45,14 @@ class Dense:
     censored: float
     alpha: float
     xi_star: float
+    available: np.ndarray
 
     @classmethod
     def of(cls, posterior: PairedSymbolsPosterior, counts: np.ndarray) -> "Dense":
         sides = (posterior.users, posterior.items)
         k, width = len(sides[0].lanes) - 2, sides[0].rows.shape[1] // 2
         rows = [side.rows.astype(np.float64) for side in sides]
+        spans = [side.spans for side in sides]
         return cls(
             counts,
             [r[:, :k].copy() for r in rows],
@@ -62,6 +65,7 @@ class Dense:
             posterior.censored,
             posterior.alpha,
             posterior.xi_star,
+            np.ones_like(counts) if spans[0] is None else Availability(*spans[0], *spans[1]).mask(),
         )
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -75,14 +79,16 @@ class Dense:
         return np.where(self.counts > 0, np.sqrt(self.moments()[1]), self.xi_star)
 
     def censored_counts(self) -> np.ndarray:
-        return self.censored * np.outer(*self.shares)
+        return self.censored * np.outer(*self.shares) * self.available
 
     def bound(self, xi: np.ndarray) -> float:
         mean, square = self.moments()
         base = log_expit(xi) - xi / 2 + bend(xi) * (xi**2 - square)
-        total = (self.counts * (base + mean / 2) + self.censored_counts() * (base - mean / 2)).sum()
+        censored = self.censored_counts()
+        total = (self.counts * (base + mean / 2) + censored * (base - mean / 2)).sum()
+        total -= xlogy(censored, censored / self.censored).sum()
         for side in (0, 1):
-            total += self._dirichlet(side) - self.censored * xlogy(self.shares[side], self.shares[side]).sum()
+            total += self._dirichlet(side)
             means, variances = (self.means, self.biases), (self.variances, self.bias_variances)
             for mean, variance, tau in zip(means, variances, self.precisions[side]):
                 mean, variance = mean[side], variance[side]
@@ -95,7 +101,7 @@ class Dense:
         prior = gammaln(len(logs) * self.alpha) - len(logs) * gammaln(self.alpha)
         prior += (self.alpha - 1) * logs.sum()
         own = gammaln(posterior.sum()) - gammaln(posterior).sum() + ((posterior - 1) * logs).sum()
-        return ((events + self.censored * self.shares[side]) * logs).sum() + prior - own
+        return ((events + self.censored_counts().sum(axis=1 - side)) * logs).sum() + prior - own
 
     def update_factors(self, side: int) -> None:
         """Eq. 6 to 8 with the bias as one more coordinate: sums over every item (user), seen or not."""
@@ -123,10 +129,10 @@ class Dense:
         self.shares[side] = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
 
     def update_concentration(self, side: int) -> None:
-        self.concentrations[side] = self.alpha + self.counts.sum(axis=1 - side) + self.censored * self.shares[side]
+        self.concentrations[side] = self.alpha + (self.counts + self.censored_counts()).sum(axis=1 - side)
 
     def update_xi(self) -> None:
-        weight = np.outer(*self.shares) * (self.counts == 0)
+        weight = self.censored_counts() * (self.counts == 0)
         self.xi_star = np.sqrt((weight * self.moments()[1]).sum() / weight.sum())
 
     def apply(self, block: str) -> None:
