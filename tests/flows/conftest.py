@@ -1,4 +1,4 @@
-"""A real Prefect server for the flows' tests, once a session, and small logs on disk."""
+"""A real Prefect server for the flows' tests, and small logs on disk."""
 
 import contextlib
 import io
@@ -35,9 +35,12 @@ NOT_ASKED = [  # services of the server that work on their own, round the clock,
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def prefect_server() -> Iterator[str]:
-    """The API's address; without heartbeats, which add a second to every flow run."""
+    """The API's address; without heartbeats, which add a second to every flow run.
+
+    The server ends with the tests of this folder, since it takes processor time without being asked anything.
+    """
     from prefect.testing.utilities import prefect_test_harness  # here: it loads all of Prefect's server
 
     with (
@@ -103,7 +106,7 @@ def prefect_home(prefect_server, tmp_path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def first(prefect_server, ratings, tmp_path_factory) -> tuple[Path, str]:
     """The home that a first backfill on two threads left, and what it printed; for tests that only read it."""
     home = tmp_path_factory.mktemp("first")

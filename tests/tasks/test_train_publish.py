@@ -174,6 +174,18 @@ def published(home, digests, run_id="run", **settings):
     )
 
 
+def published_again(home, digests, **settings):
+    """Publish the model of the run before as that of the run `next`."""
+    return publish(
+        home,
+        "next",
+        PublishSettings(**settings),
+        choice=ChosenModel("mrf_dense", "score"),
+        model_digest=fitted(home, digests, ALL_EDGES, run_id="next").digest,
+        matrices_digest=digests[ALL_EDGES],
+    )
+
+
 @pytest.mark.slow
 def test_the_model_that_is_best_on_validation_is_published(published_once):
     home, (chosen, _), _ = published_once
@@ -227,7 +239,7 @@ def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monk
     target, before = home.published.resolve(), rows(home, "select * from published.recommendations order by all")
     monkeypatch.setattr("oneclass.tasks.publish.stage.leaderboard.format_markdown", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        published(home, after_publishing, run_id="next", model="popularity")
+        published_again(home, after_publishing, top_n=4)
     assert home.published.resolve() == target
     assert rows(home, "select * from published.recommendations order by all") == before
 
@@ -341,7 +353,7 @@ def test_lists_are_made_anew_where_what_they_are_made_from_has_changed(home, aft
             connection.execute("insert into raw.events by name (from raw.events limit 1)")
     if change == "events":
         binarize(home, BinarizeSettings(), "next")
-    published(home, after_publishing, run_id="next", top_n=count)
+    published_again(home, after_publishing, top_n=count)
     assert len(made) == (change != "events")
     found = tables_of(home.published.resolve())
     assert len(found["recommendations"]) == 60 * count == len(rows(home, "from published.recommendations"))
@@ -356,7 +368,7 @@ def test_of_statements_that_have_changed_no_table_is_taken(home, after_publishin
         sql, "stage_digest", lambda folder: whole(folder) + ("changed" if folder == "published" else "")
     )
     monkeypatch.setattr("oneclass.tasks.publish.files.shutil.copyfile", lambda *files: copied.append(files))
-    published(home, after_publishing, run_id="next", top_n=5)
+    published_again(home, after_publishing, top_n=5)
     assert not copied and len(tables_of(home.published.resolve())) == 9
 
 

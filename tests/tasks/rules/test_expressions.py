@@ -23,9 +23,15 @@ def check(text):
     return check_expression(text, "[rules] eligible", CATALOGUE.item_kinds, CATALOGUE.user_kinds)
 
 
+@pytest.fixture(scope="module")
+def connection():
+    with duckdb.connect() as connection:
+        yield connection
+
+
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**32))
-def test_conditions_mean_the_same_here_in_duckdb_and_in_python(seed):
+@given(seed=st.integers(0, 2**32))
+def test_conditions_mean_the_same_here_in_duckdb_and_in_python(connection, seed):
     generator = random.Random(seed)
     shop = rule_oracle.draw_shop(generator, items=30, users=3)
     text, condition = rule_oracle.draw_condition(generator, 3)
@@ -38,10 +44,9 @@ def test_conditions_mean_the_same_here_in_duckdb_and_in_python(seed):
         values["history.items"] = person["history.items"]
         assert expression.evaluate(items, values).to_list() == expected, text
         user = pl.DataFrame([person], schema={**rule_oracle.USER_TYPES, "history.items": pl.Int64})
-        with duckdb.connect() as connection:
-            connection.register("item", items).register("person", user)
-            query = f'select ({expression.sql}) is true from item cross join person as "user"'
-            assert [truth for (truth,) in connection.execute(query).fetchall()] == expected, text
+        connection.register("item", items).register("person", user)
+        query = f'select ({expression.sql}) is true from item cross join person as "user"'
+        assert [truth for (truth,) in connection.execute(query).fetchall()] == expected, text
 
 
 REFUSED = {
