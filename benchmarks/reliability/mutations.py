@@ -1,18 +1,21 @@
 """Mutation testing: change one operator or constant of a package at a time, and see whether its tests fail.
 
-    python -m pip install cosmic-ray==8.7.0
+    python -m pip install cosmic-ray==8.7.0 pytest-cov==7.0.0
     python -m benchmarks.reliability.mutations [--packages publish tuning ingest stores] [--sample 25] [--seed 1]
 
 Draws places of a package of `tasks/` that Cosmic Ray can mutate and one mutation at each: a comparison, a number, a
 truth value, `and`, `or`, `not`, `+`, `-`, `*`, `/`, a loop, an exception. The tests of that package without the slow
-ones are run on each; a mutant that survives is printed with its line. The score is the share that was killed, with its
-95 % interval (Wilson); tests of other packages may kill more, and some mutants are equivalent to the original.
+ones are run once to learn which lines each executes. On a mutant those are run that execute its line; of a line that is
+executed at import, those that execute any line of the module. A mutant that survives is printed with its line. The
+score is the share that was killed, with its 95 % interval (Wilson); tests of other packages may kill more, and some
+mutants are equivalent to the original.
 
 The files are changed in place and put back, so `tasks/` must have no changes; if the command is killed, restore it
 with Git.
 """
 
 import argparse
+import os
 import random
 import re
 import shlex
@@ -24,7 +27,8 @@ from pathlib import Path
 
 from scipy.stats import binomtest
 
-TASKS = Path(__file__).parents[2] / "tasks"
+TASKS = Path(__file__).resolve().parents[2] / "tasks"
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
 OPERATORS = re.compile(
     r"core/(ReplaceComparisonOperator_\w+|ReplaceBinaryOperator_(Add_Sub|Sub_Add|Mul_Div|Div_Mul)|NumberReplacer"
     r"|ReplaceTrueWithFalse|ReplaceFalseWithTrue|ReplaceAndWithOr|ReplaceOrWithAnd|AddNot|ReplaceUnaryOperator_Delete_Not"
@@ -49,19 +53,43 @@ def draw_mutations(package: str, sample: int, seed: int) -> list:
     return [generator.choice(sorted(places[place], key=lambda mutation: mutation.operator_name)) for place in chosen]
 
 
+def map_tests(package: str, folder: str) -> dict[Path, dict[int, set[str]]]:
+    """Run a package's tests and return the test functions that execute each line of its modules; at import, none."""
+    from coverage import CoverageData
+
+    with tempfile.TemporaryDirectory() as temporary:
+        options = [f"--cov={TASKS / package}", "--cov-context=test", "--cov-report="]
+        environment = {**os.environ, "COVERAGE_FILE": f"{temporary}/coverage"}
+        subprocess.run(
+            [*PYTEST, *options, folder], check=True, stdout=subprocess.DEVNULL, cwd=TASKS.parent, env=environment
+        )
+        data = CoverageData(f"{temporary}/coverage")
+        data.read()
+        lines = {Path(file): data.contexts_by_lineno(file) for file in data.measured_files()}
+    # A context is a test, with its parameters and its phase: setup, run or teardown.
+    return {
+        file: {
+            line: {re.split(r"[\[|]", context)[0] for context in contexts} - {""} for line, contexts in found.items()
+        }
+        for file, found in lines.items()
+    }
+
+
 def count_killed(package: str, sample: int, seed: int) -> tuple[int, int]:
-    """Run a package's tests on each mutant, print the survivors, and return the numbers of killed and of all."""
+    """Run the tests that may tell on each mutant, print the survivors, and return the numbers of killed and of all."""
     from cosmic_ray.mutating import mutate_and_test
     from cosmic_ray.work_item import TestOutcome
 
-    tests = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
-    tests.append(str(TASKS.parent / "tests" / "tasks" / package))
-    started = time.perf_counter()
-    subprocess.run(tests, check=True, stdout=subprocess.DEVNULL)
+    started, folder = time.perf_counter(), str(TASKS.parent / "tests" / "tasks" / package)
+    executed = map_tests(package, folder)
     limit = 60 + 5 * (time.perf_counter() - started)
     killed, mutations = 0, draw_mutations(package, sample, seed)
     for mutation in mutations:
-        result = mutate_and_test([mutation], shlex.join(tests), limit)
+        lines = executed.get(mutation.module_path.resolve(), {})
+        # Of a statement of several lines the first is recorded.
+        line = max((line for line in lines if line <= mutation.start_pos[0]), default=0)
+        tests = sorted(lines.get(line) or set().union(*lines.values()))
+        result = mutate_and_test([mutation], shlex.join([*PYTEST, "-x", *(tests or [folder])]), limit)
         if result.test_outcome != TestOutcome.SURVIVED:
             killed += 1
             continue

@@ -1,7 +1,7 @@
 """Power cuts during a run and after it: what the block device of its home held at many moments, mounted and looked at.
 
     python -m benchmarks.reliability.power_cuts [--cuts 60] [--seed 1] [--without-sync]
-    python -m benchmarks.reliability.power_cuts --cost [--dataset demo] [--source PATH]
+    python -m benchmarks.reliability.power_cuts --cost [--dataset demo] [--source PATH] [--models MODEL,...]
 
 A small demo home lies on an ext4 file system of its own, on a loop device. Backfills with seeds of their own run there,
 one after another. At drawn times, while a run is at work and within seconds after its end, the run is stopped and the
@@ -10,8 +10,8 @@ journal. What is published must be whole; once a run has ended with status 0, it
 The warehouse must open too. `--without-sync` does it with an `fsync` that does nothing, which shows what the benchmark
 can see. Needs root, losetup and mkfs.ext4.
 
-`--cost`: a backfill of a data set with its default models; prints how often it synced and what that took, in seconds of
-CPU time and of the wall, beside those of the run.
+`--cost`: a backfill of a data set, by default with its default models; prints how often it synced and what that took,
+in seconds of CPU time and of the wall, beside those of the run.
 """
 
 import argparse
@@ -57,9 +57,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--cost", action="store_true")
     parser.add_argument("--dataset", default="demo")
     parser.add_argument("--source", type=Path)
+    parser.add_argument("--models")
     given = parser.parse_args(words)
     if given.cost:
-        return print_cost(given.dataset, given.source)
+        return print_cost(given.dataset, given.source, given.models)
     with tempfile.TemporaryDirectory() as folder:
         program = WITHOUT_SYNC * given.without_sync + RUN
         return cut(Path(folder), given.cuts, random.Random(given.seed), program)
@@ -144,12 +145,13 @@ def look(folder: Path, ended: int) -> str:
         return f"a whole publication and warehouse, {facts['place']} published, {runs} runs"
 
 
-def print_cost(dataset: str, source: Path | None) -> int:
+def print_cost(dataset: str, source: Path | None, models: str | None) -> int:
     """Print what syncing takes of a backfill."""
     with tempfile.TemporaryDirectory() as folder:
         counted = Path(folder, "counted")
         words = [sys.executable, "-c", COUNTING + RUN, "--dataset", dataset, "--home", f"{folder}/home"]
         words += ["--source", str(source)] if source else []
+        words += ["--models", models] if models else []
         before, began = os.times(), time.monotonic()
         subprocess.run(
             words,
