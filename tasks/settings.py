@@ -40,7 +40,7 @@ class TrainSettings(BaseModel):
         1.0,
         gt=0,
         description="Budget of the search of all models together, over the estimated processor time of the run's "
-        "fits; five CPU minutes at least.",
+        "fits; two CPU minutes at least.",
     )
     warm_start: bool = Field(
         False,

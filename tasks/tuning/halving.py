@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 ROUNDS = (4, 8, 12)  # trials that a model has made after each round
 NUM_TRIALS = ROUNDS[-1]
-MIN_BUDGET_SECONDS = 300.0  # of processor time; with less, searches of small logs would depend on the machine
+MIN_BUDGET_SECONDS = 120.0  # of processor time; with less, searches of small logs would depend on the machine
 MAX_CHECK_EDGES = 1_600_000  # training edges on which the best of a sample is compared with the initial settings
 MAX_CHECK_ITEMS = 20_000  # items of that comparison
 

@@ -122,7 +122,7 @@ def test_after_each_round_the_better_half_goes_on_and_its_trials_are_those_of_a_
 @pytest.mark.parametrize(
     ("seconds", "share"),
     [
-        ({"still": 30.0, "calm": 1.0, "windy": 1.0, "stormy": 1.0, "wild": 200.0}, 0.01),
+        ({"still": 12.0, "calm": 1.0, "windy": 1.0, "stormy": 1.0, "wild": 60.0}, 0.01),
         ({"still": 100.0, "calm": 50.0, "windy": 30.0, "stormy": 20.0, "wild": 60.0}, 2.0),
         ({"still": 500.0, "calm": 400.0, "windy": 300.0, "stormy": 200.0, "wild": 100.0}, 0.1),
     ],
@@ -161,7 +161,7 @@ def test_the_budget_of_a_large_log_is_a_share_of_its_fits(split_log):
 def test_the_best_model_is_confirmed_on_a_larger_sample_and_others_while_the_budget_lasts(split_log):
     with_time = {of.search.model: of for of in searched(split_log, edges=800)}
     assert all(len(of.confirmed) == 2 for of in with_time.values())
-    short = searched(split_log, dict.fromkeys(NOISE, 40.0), 0.001, edges=800)
+    short = searched(split_log, dict.fromkeys(NOISE, 16.0), 0.001, edges=800)
     best = max(short, key=lambda of: of.gain)
     assert best.search.model == "still" and len(best.confirmed) == 2
     unconfirmed = [of for of in short if not of.confirmed and of.best.values]
