@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from oneclass.tasks.datasets import Columns, Dataset, Part
@@ -14,6 +15,8 @@ from oneclass.tasks.ingest.times import MIN_MATCH, NUMBER, detect_time_formats
 DELIMITERS = (",", "\t", ";", "|", "::", " ")
 ROLES = ("user", "item", "value", "time")
 MOVIE_HEADER = re.compile(r"\s*\d+\s*:\s*")
+EXCEL_SEPARATOR = re.compile(r'"?sep=.{1,2}?"?\s*', re.IGNORECASE)
+"""The line before a header in which Excel is told the delimiter."""
 NETFLIX_RATING = re.compile(r"[^,]+,[^,]+,\d{4}-\d\d-\d\d\s*")
 NUMBER_PATTERN = r"-?\d+(?:\.\d+)?"
 COMMA_NUMBER = re.compile(r"\s*-?(\d+|\d{1,3}(\.\d{3})+),(\d+)\s*")
@@ -24,7 +27,7 @@ HEADERLESS_FORMATS = (
 )
 HINTS = {
     "user": ("user", "cust", "client", "member", "visitor", "reviewer", "account", "buyer", "person", "kunde",
-             "session"),
+             "session", "mail"),
     "item": ("item", "product", "sku", "asin", "movie", "song", "track", "artist", "book", "article", "artikel", "isbn",
              "game", "business", "place", "recipe", "anime", "listing", "title"),
     "value": ("rating", "score", "star", "overall", "qty", "quantit", "menge", "play", "count", "weight", "amount"),
@@ -88,7 +91,8 @@ def detect_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogForma
         raise InputError(f"{path}: holds nothing but blank lines. Give a log with at least one line.")
     if dataset.layout != "recognised":
         return LogFormat(dataset.layout)
-    skipped = next((number for number, line in enumerate(lines) if line.strip() and not line.startswith("#")), 0)
+    skipped = next((number for number, line in enumerate(lines) if not _precedes_log(line)), 0)
+    has_comments = any(not EXCEL_SEPARATOR.fullmatch(line) for line in lines[:skipped])
     lines = lines[skipped:]
     if lines[0].lstrip().startswith("{") and (records := _parse_json(lines)):
         layout = _json_format(path, records, dataset)
@@ -98,7 +102,11 @@ def detect_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogForma
         layout = _delimited_format(path, lines, dataset)
         rows = [split_line(line, layout) for line in lines[layout.header_lines :] if line.strip()]
         layout = _detect_values(path, layout, [row for row in rows if len(row) == layout.fields], dataset)
-    return replace(layout, header_lines=layout.header_lines + skipped, comments=skipped > 0)
+    return replace(layout, header_lines=layout.header_lines + skipped, comments=has_comments)
+
+
+def _precedes_log(line: str) -> bool:
+    return not line.strip() or line.startswith("#") or EXCEL_SEPARATOR.fullmatch(line) is not None
 
 
 def match_columns(header: Sequence[str], columns: Columns) -> tuple[dict[str, int], list[str]]:
@@ -143,8 +151,8 @@ def suggest_columns(names: Sequence[str], dataset: Dataset) -> str:
     for role in ROLES:
         free = [name for name in names if name.strip() and name not in chosen.values()]
         hinted = [name for hint in HINTS[role] for name in free if hint in name.lower()]
-        if role not in chosen and (match := next(iter(hinted), None)):
-            chosen[role] = match
+        if role not in chosen and hinted:
+            chosen[role] = min(hinted, key=partial(_suggests_another, role=role))
     for role in ("user", "item"):
         free = [name for name in names if name.strip() and name not in chosen.values()]
         chosen.setdefault(role, next(iter(free), "COLUMN"))
@@ -155,6 +163,11 @@ def suggest_columns(names: Sequence[str], dataset: Dataset) -> str:
     if "value" not in chosen:
         lines.append("value = []    # every line counts 1")
     return "\n".join(["[columns]", *lines])
+
+
+def _suggests_another(name: str, role: str) -> bool:
+    """Whether a column's name suggests a role besides `role`, as `Lineitem quantity` does."""
+    return any(hint in name.lower() for other in ROLES if other != role for hint in HINTS[other])
 
 
 def split_line(line: str, layout: LogFormat) -> list[str]:
@@ -181,7 +194,8 @@ def _delimited_format(path: str, lines: Sequence[str], dataset: Dataset) -> LogF
     for layout, names, lacking in headers:
         if not lacking:
             return _shift_row_names(replace(layout, fields=len(names)), lines)
-    layout, names, lacking = max(headers, key=lambda header: len(header[0].columns))
+    fitting = [header for header in headers if _splits_alike(header[0], len(header[1]), lines)]
+    layout, names, lacking = max(fitting or headers, key=lambda header: len(header[0].columns))
     if layout.columns:
         raise InputError(explain_lacking_columns(f"{path}, line 1", names, lacking, dataset))
     filled = [line for line in lines if line.strip()]
@@ -205,6 +219,12 @@ def _match_header(line: str, delimiter: str, dataset: Dataset) -> tuple[LogForma
     names = split_line(line, layout)
     positions, lacking = match_columns(names, dataset.columns)
     return replace(layout, columns=tuple(positions.items())), names, lacking
+
+
+def _splits_alike(layout: LogFormat, names: int, lines: Sequence[str]) -> bool:
+    """Whether the lines below a header have as many fields as it has names, or one more, as R writes them."""
+    counts = [len(split_line(line, layout)) for line in lines[1:] if line.strip()]
+    return names > 1 and sum(count - names in (0, 1) for count in counts) >= MIN_MATCH * len(counts)
 
 
 def _shift_row_names(layout: LogFormat, lines: Sequence[str]) -> LogFormat:

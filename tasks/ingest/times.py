@@ -27,6 +27,8 @@ NUMERIC_DATE = re.compile(
 )
 CLOCKS = ("%H:%M:%S.%f", "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:%S%p", "%I:%M%p")
 NAMED_MONTHS = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%y")
+WHOLE_FORMATS = ("%Y%m%dT%H%M%S", "%a %b %d %H:%M:%S %Y")
+"""Dates with their time of day: ISO 8601 without marks, and that of C's `ctime`."""
 MIN_MATCH = 0.5
 """A form is recognised if at least this share of the sampled times has it; the others may be damaged."""
 
@@ -55,6 +57,10 @@ def detect_time_formats(path: str, times: Sequence[str], dataset: Dataset) -> tu
         return ()
     if len(dates := [match for time in filled if (match := NUMERIC_DATE.fullmatch(time))]) >= MIN_MATCH * len(filled):
         return _with_clocks(_date_format(path, dates))
+    zone = ("%Y%m%dT%H%M%SZ",) if dataset.timezone == "UTC" else ()  # its Z would be taken for text
+    for whole_format in (*WHOLE_FORMATS, *zone):
+        if sum(_is_parsed(time, (whole_format,)) for time in filled) >= MIN_MATCH * len(filled):
+            return (whole_format,)
     for date_format in NAMED_MONTHS:
         formats = _with_clocks(date_format)
         if sum(_is_parsed(time, formats) for time in filled) >= MIN_MATCH * len(filled):

@@ -168,6 +168,9 @@ LAYOUTS: dict[str, bytes] = {
     "ISO with an offset": timed(in_zone("Asia/Tokyo", "%Y-%m-%dT%H:%M:%S%z")),
     "ISO with a zone": timed(lambda when: in_zone("Asia/Tokyo", "%Y-%m-%d %H:%M:%S")(when) + " Asia/Tokyo"),
     "names of months": timed(strftime("%d %b %Y %H:%M")),
+    "ISO without marks": timed(strftime("%Y%m%dT%H%M%SZ")),
+    "times of ctime": timed(strftime("%a %b %d %H:%M:%S %Y")),
+    "delimiter for Excel": b"sep=;\r\n" + as_csv(in_rows(EVENTS), delimiter=";").replace("\n", "\r\n").encode(),
     "Excel's days": timed(lambda when: f"{(when - datetime(1899, 12, 30)) / timedelta(days=1):.8f}"),
 }  # fmt: skip
 
@@ -221,7 +224,7 @@ def documented_layouts() -> dict[str, str]:
 def test_the_page_on_layouts_has_a_row_for_each():
     found = documented_layouts()
     assert list(found) == list(LAYOUTS) and len(found) >= 40
-    assert sum(how == "at once" for how in found.values()) == 46
+    assert sum(how == "at once" for how in found.values()) == 49
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
