@@ -2,7 +2,9 @@
 
 import hashlib
 import math
+import shutil
 from datetime import date
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.blend import choose_components
-from oneclass.tasks.evaluate.stage import evaluate
+from oneclass.tasks.evaluate.stage import Evaluated, evaluate
 from oneclass.tasks.protocols import choose_publish_protocol, list_splits
 from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.choice import choose_model
@@ -22,9 +24,11 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores.home import Home
 from oneclass.tasks.train import train
 from oneclass.tasks.tuning.search import Search, Trial
 from oneclass.tasks.tuning.trial import run_trial_fit
+from tests.conftest import FOLD_BOUND, home_in, log_into, set_fold_bound
 from tests.models.evaluation.test_metrics import naive
 
 SEED = 3
@@ -35,17 +39,52 @@ SETTINGS["wmf"] = MODELS["wmf"].Settings(factors=8)
 pytestmark = pytest.mark.usefixtures("folds")
 
 
-@pytest.fixture
-def likes(home, log_events):
-    """The likes of 150 users of two tastes, by user; each has an item that one or two users have."""
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory):
+    """A home with likes of 150 users of two tastes, and these by user; each has an item that one or two users have."""
     generator = np.random.default_rng(1)
     likes = {}
     for user in range(150):
         popular = (user % 2 * 30 + generator.zipf(1.3, 12) % 30).tolist()
         likes[f"u{user}"] = {f"i{item}" for item in popular} | {f"rare{user // 2}"}
-    log_events([(user, item, 1) for user, items in likes.items() for item in sorted(items)])
+    home = home_in(tmp_path_factory.mktemp("logged"))
+    log_into(home, [(user, item, 1) for user, items in likes.items() for item in sorted(items)])
     binarize(home, BinarizeSettings(), "run")
-    return likes
+    return home, likes
+
+
+@pytest.fixture
+def likes(home, logged):
+    """The likes by user, which the test's home has."""
+    shutil.copytree(logged[0].root, home.root)
+    return logged[1]
+
+
+class EvaluatedFolds(NamedTuple):
+    """A home after an evaluation on folds, the folds with their fits, and the metrics by model and user, recounted."""
+
+    home: Home
+    folds: list
+    judged: Evaluated
+    expected: dict
+
+
+@pytest.fixture(scope="module")
+def evaluated_once(logged, tmp_path_factory):
+    home = home_in(tmp_path_factory.mktemp("evaluated"))
+    shutil.copytree(logged[0].root, home.root)
+    set_fold_bound(FOLD_BOUND)
+    folds = fit_all(home, split_log(home))
+    judged = evaluate(home, "run", PROTOCOL, *folds[0], further=folds[1:])
+    set_fold_bound(0)
+    return EvaluatedFolds(home, folds, judged, recount(logged[1], SETTINGS))
+
+
+@pytest.fixture
+def evaluated(home, evaluated_once):
+    """The test's own copy of that home."""
+    shutil.copytree(evaluated_once.home.root, home.root)
+    return evaluated_once._replace(home=home)
 
 
 def split_log(home, **settings):
@@ -104,11 +143,9 @@ def stored(home, statement):
         return connection.execute(statement).fetchall()
 
 
-def test_a_small_log_judged_by_folds_equals_a_recount(home, likes):
-    expected = recount(likes, SETTINGS)
+def test_a_small_log_judged_by_folds_equals_a_recount(evaluated_once):
+    home, _, judged, expected = evaluated_once
     assert len(expected["wmf"]) > 120
-    (digest, of_first), *further = fit_all(home, split_log(home))
-    judged = evaluate(home, "run", PROTOCOL, digest, of_first, further=further)
     assert judged.users == len(expected["wmf"]) and not judged.failed
     rows = stored(home, "select model, metric, value, standard_error, users from evaluation.metrics")
     found = {(model, metric): row for model, metric, *row in rows}
@@ -127,9 +164,8 @@ def test_a_small_log_judged_by_folds_equals_a_recount(home, likes):
         assert error == pytest.approx(plain_error * math.sqrt(users / (users - 1)), abs=1e-12)
 
 
-def test_the_lists_of_all_folds_are_counted_together(home, likes):
-    folds = fit_all(home, split_log(home))
-    evaluate(home, "run", PROTOCOL, *folds[0], further=folds[1:])
+def test_the_lists_of_all_folds_are_counted_together(evaluated_once):
+    home, folds, _, _ = evaluated_once
     shown, novelty, trained = set(), [], set()
     for digest, _ in folds:
         of_fold = matrices.load_split(home, digest)
@@ -171,35 +207,32 @@ def test_folds_are_for_logs_below_the_bound(home, likes):
     assert len(list_splits(PROTOCOL, split_log(home, min_validation_users=users + 1, folds=3))) == 3
 
 
-def test_a_trial_is_evaluated_by_the_users_of_all_folds(home, likes):
-    digests = split_log(home)
-    first, *further = [digests[name] for name in list_splits(PROTOCOL, digests)]
+def test_a_trial_is_evaluated_by_the_users_of_all_folds(evaluated):
+    home, folds, _, expected = evaluated
+    first, *further = [digest for digest, _ in folds]
     of = SETTINGS["wmf"]
     search = Search("wmf", PROTOCOL, first, of, of.search_space, SEED, further_folds=tuple(further))
     outcome = run_trial_fit(home, search, Trial(1, {}, {}, {})).outcome
-    values = [of_user["ndcg@100"] for of_user in recount(likes, {"wmf": of})["wmf"].values()]
+    values = [of_user["ndcg@100"] for of_user in expected["wmf"].values()]
     assert (outcome.value, outcome.standard_error) == tuple(map(pytest.approx, mean_and_error(values)))
     assert search.count_users(home) == len(values)
 
 
-def test_a_blend_is_weighed_by_the_users_of_all_folds(home, likes, caplog):
+def test_a_blend_is_weighed_by_the_users_of_all_folds(evaluated, caplog):
     caplog.set_level("INFO", logger="oneclass")
-    folds = fit_all(home, split_log(home))
+    home, folds, _, expected = evaluated
     choose_components(home, "run", protocol=PROTOCOL, judged=folds, settings=SETTINGS, seed=1, day=date(2026, 1, 1))
-    alone = mean_and_error([of_user["ndcg@100"] for of_user in recount(likes, SETTINGS)["mrf_dense"].values()])[0]
+    alone = mean_and_error([of_user["ndcg@100"] for of_user in expected["mrf_dense"].values()])[0]
     [sentence] = [record.getMessage() for record in caplog.records if "by cross-validation" in record.getMessage()]
     users = sum(np.count_nonzero(np.diff(matrices.load_split(home, d).parts["test"].targets.indptr)) for d, _ in folds)
     assert f"over {users} validation users in 5 folds" in sentence
     assert f"mrf_dense/score alone {alone:.4f}" in sentence
 
 
-def test_the_choice_and_the_comparison_are_over_all_folds(home, likes):
-    digests = split_log(home)
-    assert choose_publish_protocol("auto", digests) == PROTOCOL
-    folds = fit_all(home, digests)
-    evaluate(home, "run", PROTOCOL, *folds[0], further=folds[1:])
+def test_the_choice_and_the_comparison_are_over_all_folds(evaluated):
+    home, folds, _, expected = evaluated
+    assert choose_publish_protocol("auto", split_log(home)) == PROTOCOL
     choice = choose_model(home, "run", PublishSettings(), list(SETTINGS), PROTOCOL, folds=5)
-    expected = recount(likes, SETTINGS)
     users = len(expected["wmf"])
     assert f"{users} validation users of {PROTOCOL}" in choice.reason and "in 5 folds" in choice.reason
     assert "favours the chosen list slightly" in choice.reason
