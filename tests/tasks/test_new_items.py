@@ -1,6 +1,7 @@
 """Items that nobody likes yet: their columns, their features, and the lists that they are in."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import polars as pl
@@ -25,7 +26,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.train import train
-from tests.conftest import two_tastes
+from tests.conftest import home_in, two_tastes
 
 KINDS = {"taste": "category", "price": "number"}
 
@@ -43,11 +44,18 @@ def split_all(home, protocols=("leave_one_out",)):
     return split(home, settings, "run", protocols=list(protocols), seed=1).digests
 
 
-@pytest.fixture
-def shop(home, tmp_path):
-    """60 users of two tastes; i18 has no attributes, and the new n1 and n2 nobody likes."""
+@pytest.fixture(scope="module")
+def binarized(tmp_path_factory):
+    home = home_in(tmp_path_factory.mktemp("binarized"))
     two_tastes(home)
     binarize(home, BinarizeSettings(), "run")
+    return home
+
+
+@pytest.fixture
+def shop(home, binarized):
+    """60 users of two tastes; i18 has no attributes, and the new n1 and n2 nobody likes."""
+    shutil.copytree(binarized.root, home.root)
     known = [(f"i{item}", str(item // 20), item) for item in range(40) if item != 18]
     return home, [*known, ("n1", "0", 5), ("n2", "1", None)]
 

@@ -1,6 +1,7 @@
 """Splits against their definitions: properties on small logs, and liang2018 against a plain transcription."""
 
 import hashlib
+import shutil
 from collections import Counter, defaultdict
 
 import duckdb
@@ -19,20 +20,29 @@ from oneclass.tasks.split.protocols import LIANG2018_SEED
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
+from tests.conftest import home_in, log_into
 
 
-@pytest.fixture
-def log(home, log_events):
-    """A log of 80 users with skewed degrees, binarized."""
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory):
+    """A home with a log of 80 users with skewed degrees, binarized; and its pairs."""
     generator = np.random.default_rng(3)
     pairs = dict.fromkeys(
         (int(u) * 7 % 80 + 1, int(i))
         for u, i in zip(generator.zipf(1.3, size=2500) % 80, generator.zipf(1.2, size=2500) % 60, strict=True)
     )
     pairs |= dict.fromkeys((user, 900 + user) for user in range(1, 81))  # items that one user alone has
-    log_events([(user, item, 1) for user, item in pairs])
+    home = home_in(tmp_path_factory.mktemp("logged"))
+    log_into(home, [(user, item, 1) for user, item in pairs])
     binarize(home, BinarizeSettings(), "run")
-    return list(pairs)
+    return home, list(pairs)
+
+
+@pytest.fixture
+def log(home, logged):
+    """The pairs of the log that the test's home has."""
+    shutil.copytree(logged[0].root, home.root)
+    return logged[1]
 
 
 def rows(home, query):
