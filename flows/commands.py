@@ -35,7 +35,9 @@ from oneclass.tasks.errors import InputError
 
 if TYPE_CHECKING:
     from oneclass.flows.settings import RunSettings
+    from oneclass.tasks.datasets import Dataset
     from oneclass.tasks.ingest.sources import SourceScanner
+    from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
@@ -166,24 +168,29 @@ def _inspect(given: InspectParameters) -> str:
     return f"{text}\n\nThe data set's file, written to {path}:\n\n{toml}"
 
 
-def _data_docs(given: DatasetParameters) -> str:
-    """Great Expectations' Data Docs of a warehouse as it stands."""
-    from oneclass.tasks import data_docs, datasets
+def _find_home(given: DatasetParameters) -> "tuple[Home, Dataset]":
+    """Return a data set's home and its declaration."""
+    from oneclass.tasks import datasets
     from oneclass.tasks.stores import home
 
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root)
-    return f"Data Docs: {data_docs.build_data_docs(home.Home(root, dataset.name), dataset)}"
+    return home.Home(root, dataset.name), dataset
+
+
+def _data_docs(given: DatasetParameters) -> str:
+    """Great Expectations' Data Docs of a warehouse as it stands."""
+    from oneclass.tasks import data_docs
+
+    return f"Data Docs: {data_docs.build_data_docs(*_find_home(given))}"
 
 
 def _notify(given: NotifyParameters) -> str:
     """Where a run's outcome is sent, without addresses and arguments; with --test, send a message there."""
     from oneclass.flows import settings
-    from oneclass.tasks import datasets
     from oneclass.tasks.orchestration import notifications
-    from oneclass.tasks.stores import home
 
-    dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home)).name
+    dataset = _find_home(given)[1].name
     targets = settings.resolve_notify_settings(given)
     if given.test:
         return notifications.send_test(targets, dataset)
@@ -194,13 +201,12 @@ def _notify(given: NotifyParameters) -> str:
 def _promote(given: PromoteParameters) -> str:
     """Without --model and --rollback: show the current publication, the others, and the last decisions."""
     from oneclass.flows import server_access
-    from oneclass.tasks import datasets, home_page
+    from oneclass.tasks import home_page
     from oneclass.tasks.publish.promotion import manual
     from oneclass.tasks.settings import check_model
-    from oneclass.tasks.stores import home, runs
+    from oneclass.tasks.stores import runs
 
-    root = home.resolve_root(given.home)
-    dataset_home = home.Home(root, datasets.load_dataset(given.dataset, root).name)
+    dataset_home, _ = _find_home(given)
     if given.model is not None and given.rollback is not None:
         raise InputError("--model and --rollback: only one of them at a time.")
     if not dataset_home.warehouse.exists():
@@ -241,11 +247,10 @@ def _recommend(given: RecommendParameters) -> str:
         raise InputError("--user, --item and --list: give one of them.")
     if given.n is not None and given.n < 1:
         raise InputError(f"--n {given.n}: must be at least 1.")
-    from oneclass.tasks import datasets
     from oneclass.tasks.recommend import load, text
-    from oneclass.tasks.stores import home
 
-    shop = load(root := home.resolve_root(given.home), datasets.load_dataset(given.dataset, root).name)
+    home, dataset = _find_home(given)
+    shop = load(home.root, dataset.name)
     if given.list_ is not None:
         found = shop.list_items(given.list_, given.n or 20, category=given.category, window_days=given.window_days)
         return text.format_list(shop, found, given.list_, as_json=given.json_)
@@ -265,16 +270,13 @@ def _explain(given: ExplainParameters) -> str:
 
     Also written as a page.
     """
-    from oneclass.tasks import datasets, item_titles
+    from oneclass.tasks import item_titles
     from oneclass.tasks.explain import page, text
     from oneclass.tasks.explain.explanation import explain_user
-    from oneclass.tasks.stores import home
 
-    root = home.resolve_root(given.home)
-    dataset = datasets.load_dataset(given.dataset, root)
+    dataset_home, dataset = _find_home(given)
     if given.n < 1:
         raise InputError(f"--n {given.n}: must be at least 1.")
-    dataset_home = home.Home(root, dataset.name)
     explanation = explain_user(dataset_home, given.user, models=given.models, top=given.n, item_ids=given.item)
     titles = item_titles.read_titles(Path(given.titles), dataset) if given.titles else explanation.titles
     return (
@@ -285,23 +287,17 @@ def _explain(given: ExplainParameters) -> str:
 
 def _cite(given: CiteParameters) -> str:
     """A folder for a paper: a run's table and metrics, all they were made of, and the script that makes them again."""
-    from oneclass.tasks import datasets
     from oneclass.tasks.citation.folder import write_citation
-    from oneclass.tasks.stores import home
 
-    root = home.resolve_root(given.home)
-    of_data_set = home.Home(root, datasets.load_dataset(given.dataset, root).name)
     out = Path(given.out) if given.out else None
-    folder = write_citation(of_data_set, given.run, out, [Path(file) for file in given.libraries])
+    folder = write_citation(_find_home(given)[0], given.run, out, [Path(file) for file in given.libraries])
     checklist = (folder / "checklist.md").read_text(encoding="utf-8")
     return f"{checklist}\nFolder: {folder}\nMake the table again: sh {folder / 'reprint.sh'}"
 
 
 def _serve(given: ServeParameters) -> str:
     """What is published, over HTTP, by default on the loopback; /docs lists the addresses."""
-    from oneclass.tasks import datasets
     from oneclass.tasks.serve import access, service
-    from oneclass.tasks.stores import home
 
     if given.host not in access.LOOPBACK and given.api_key_file is None:
         raise InputError(f"--host {given.host}: other machines reach it, so it needs --api-key-file FILE.")
@@ -309,10 +305,9 @@ def _serve(given: ServeParameters) -> str:
         frozenset({*access.LOOPBACK, *(name.lower() for name in (given.host, *given.host_names))}),
         access.load_key_hashes(given.api_key_file) if given.api_key_file else (),
     )
-    root = home.resolve_root(given.home)
-    dataset = datasets.load_dataset(given.dataset, root).name
+    home, dataset = _find_home(given)
     names = {"host", "port", "certificate", "private_key", "wait", "workers", "access_log"}
-    service.run_service(root, dataset, service.ServiceOptions(rules=rules, **given.model_dump(include=names)))
+    service.run_service(home.root, dataset.name, service.ServiceOptions(rules=rules, **given.model_dump(include=names)))
     return "Ended."
 
 

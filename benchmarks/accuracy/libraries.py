@@ -40,7 +40,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,7 @@ from oneclass.models.evaluation.metrics import Mean
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.blend import choose_components
+from oneclass.tasks.citation.library_files import LibraryRow
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_score
 from oneclass.tasks.protocols import PROTOCOLS
@@ -95,35 +96,6 @@ class Found:
     trials: int
     seconds: float
     of_trials: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass
-class Row:
-    """One row of the table, as its log's file keeps it.
-
-    Attributes:
-        origin: `oneclass` or the library, with its version.
-        title: what the model is.
-        score: the model's score that is best on validation users.
-        validation: the protocol's metric there.
-        trials: the number of trials made.
-        search_seconds, fit_seconds: of processor time, all threads together.
-        of_trials: as in `Found`, with the settings of each trial's fit.
-        of_users: by metric, the values of the test users that have a target.
-    """
-
-    name: str
-    origin: str
-    title: str
-    space: dict[str, str]
-    settings: dict[str, Any]
-    score: str
-    validation: float
-    trials: int
-    search_seconds: float
-    fit_seconds: float
-    of_trials: list[dict[str, Any]]
-    of_users: dict[str, list[float]]
 
 
 def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -179,7 +151,7 @@ def search_settings(
     return replace(best, trials=len(made), seconds=time.process_time() - began, of_trials=made)
 
 
-def tune_own(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
+def tune_own(options: argparse.Namespace, problem: Problem) -> Iterator[LibraryRow]:
     """Search, fit and evaluate our models, and the blend of them."""
     digests, chosen = {}, {}
     keep = partial(
@@ -222,7 +194,7 @@ def tune_own(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
         yield make_row("blend", "oneclass", {}, weights, found, [model], took, problem)
 
 
-def tune_libraries(options: argparse.Namespace, problem: Problem) -> Iterator[Row]:
+def tune_libraries(options: argparse.Namespace, problem: Problem) -> Iterator[LibraryRow]:
     """Search, fit and evaluate the libraries' models that are installed."""
     for name in options.libraries:
         of, library = LIBRARIES[name], name.split("_")[0]
@@ -252,7 +224,7 @@ def make_row(
     models: Sequence[Any],
     fit_seconds: float,
     problem: Problem,
-) -> Row:
+) -> LibraryRow:
     """Evaluate the fit of each split on its test users by the score that the search chose."""
     ranked = [
         rank_targets_by_score(model, part, on_progress=False).get(found.score)
@@ -261,19 +233,19 @@ def make_row(
     of_users = TargetRankMetrics.concatenate([ranks for ranks in ranked if ranks]).of_users
     names = PROTOCOLS[problem.protocol].main_metrics
     described = MODELS[name] if library == "oneclass" else LIBRARIES[name].fit
-    row = Row(
-        name,
-        f"{library} {importlib.metadata.version(library)}",
-        (described.__doc__ or name).splitlines()[0],
-        {key: str(distribution) for key, distribution in space.items()},
-        settings,
-        found.score,
-        found.value,
-        found.trials,
-        round(found.seconds, 1),
-        round(fit_seconds, 2),
-        found.of_trials,
-        {metric: of_users[metric].tolist() for metric in names if metric in of_users},
+    row = LibraryRow(
+        name=name,
+        origin=f"{library} {importlib.metadata.version(library)}",
+        title=(described.__doc__ or name).splitlines()[0],
+        space={key: str(distribution) for key, distribution in space.items()},
+        settings=settings,
+        score=found.score,
+        validation=found.value,
+        trials=found.trials,
+        search_seconds=round(found.seconds, 1),
+        fit_seconds=round(fit_seconds, 2),
+        of_trials=found.of_trials,
+        of_users={metric: of_users[metric].tolist() for metric in names if metric in of_users},
     )
     print(
         f"{name}: validation {found.value:.4f}, test {np.mean(row.of_users[names[0]]):.4f}, {found.trials} "
@@ -299,7 +271,7 @@ def compute_log(options: argparse.Namespace, name: str, files: list[str]) -> dic
         "metric": problem.validations[0].metric,
         "trial_edges": problem.validations[0].train.nnz,
         "machine": describe_machine(options.threads),
-        "rows": [asdict(row) for row in rows],
+        "rows": [row.model_dump() for row in rows],
     }
 
 

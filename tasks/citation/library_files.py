@@ -12,7 +12,19 @@ OWN_ORIGIN = "oneclass "  # of rows of this program's models, which the run has 
 
 
 class LibraryRow(BaseModel):
-    """A library's model: how it was tuned and fitted, and its metrics; attributes as in the benchmark's `Row`."""
+    """A model: how it was tuned and fitted, and its metrics.
+
+    Attributes:
+        origin: `oneclass` or the library, with its version.
+        title: what the model is.
+        score: the model's score that is best on validation users.
+        validation: the protocol's metric there.
+        trials: the number of trials made.
+        search_seconds, fit_seconds: of processor time, all threads together.
+        of_trials: of each trial its `number`, `state`, `value`, `standard_error`, `score`, processor `seconds`, the
+            `settings` of its fit and, if it failed, why (`note`).
+        of_users: by metric, the values of the test users that have a target.
+    """
 
     model_config = ConfigDict(frozen=True)
 
