@@ -36,9 +36,11 @@ def stage_digest(stage: str) -> str:
     return hashlib.sha256(_stage_text(stage).encode()).hexdigest()
 
 
+@cache
 def schema() -> list[str]:
     """Every `sql/schema/*.sql`, in file order: the warehouse's tables, each made only where absent."""
-    return list(_in_order("schema").values())
+    found = [file for file in files(__name__).joinpath("schema").iterdir() if file.name.endswith(".sql")]
+    return [file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name)]
 
 
 def schema_digest() -> str:
@@ -47,20 +49,14 @@ def schema_digest() -> str:
 
 
 def migrations() -> dict[int, str]:
-    """Number -> text of every `sql/schema/migrations/NNN_*.sql`, in order: what older warehouses lack.
+    """Number -> text of every migration in `sql/migrations.sql`, in order: what older warehouses lack.
 
     They run before `schema`, on a new warehouse too, so each skips missing tables (`alter table if exists`)
     and existing columns (`add column if not exists`). A new table needs none.
     """
-    return {int(name.partition("_")[0]): text for name, text in _in_order("schema/migrations").items()}
+    return dict(enumerate(statements("migrations").values(), 1))
 
 
 @cache
 def _stage_text(stage: str) -> str:
     return files(__name__).joinpath(f"{stage}.sql").read_text(encoding="utf-8")
-
-
-@cache
-def _in_order(folder: str) -> dict[str, str]:
-    found = [file for file in files(__name__).joinpath(folder).iterdir() if file.name.endswith(".sql")]
-    return {file.name: file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name)}
