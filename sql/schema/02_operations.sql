@@ -71,3 +71,135 @@ create table if not exists operations.attribute_tables (
     run_id varchar not null, -- the run that read it
     is_current boolean not null -- whether raw.attributes has its cells
 );
+-- operations.arrivals: one row per log that a run of ingest read in, `new` or `changed` under its name; per name
+-- that went over to bytes that the warehouse held already (`withdrawn`); and per file of the landing folder that
+-- was `set aside`, without file_id and sha256, and with the reason. The events and rejects before are those that
+-- the name had until then, and that were deleted.
+create table if not exists operations.arrivals (
+    run_id varchar not null,
+    arrived_at timestamp not null default (now() at time zone 'UTC'),
+    name varchar not null,
+    path varchar not null,
+    outcome varchar not null,
+    file_id bigint,
+    sha256 varchar,
+    events bigint not null,
+    rejects bigint not null,
+    events_before bigint not null,
+    rejects_before bigint not null,
+    reason varchar
+);
+-- operations.promotions: one row per decision on what stands as published: by a run of all stages, or by hand. Champion and
+-- challenger are written `model/score`; no champion where nothing was published before, or nobody knows what made it.
+create table if not exists operations.promotions (
+    run_id varchar not null,
+    decided_at timestamp not null,
+    champion varchar,
+    challenger varchar not null,
+    metric varchar,
+    difference double,
+    standard_error double,
+    margin double not null,
+    promoted boolean not null,
+    reason varchar not null
+);
+-- operations.nights: one row per figure of what a night brought, and run that read its landing folder. A night is the
+-- date, in UTC, on which its run began; runs of one date are one night. `usual` and `spread` are those of the nights
+-- before, where there are enough: `spread` is a standard deviation of the values, or of their logarithms where nights
+-- are `in_ratio`.
+create table if not exists operations.nights (
+    run_id varchar not null,
+    night date not null,
+    figure varchar not null,
+    value double,
+    in_ratio boolean not null,
+    usual double,
+    spread double,
+    compared_with bigint not null
+);
+-- operations.complete_nights: one row per night that came to its end, with the last run that completed it.
+create or replace view operations.complete_nights as
+select
+    night,
+    max_by(run_id, runs.rowid) as run_id
+from (select distinct run_id, night from operations.nights) as nights
+join operations.runs using (run_id)
+where state in ('completed', 'partly_failed')
+group by night;
+-- operations.stage_results: one row per stage that keeps what it made: the digest of all that its tables were made from,
+-- a digest of their rows, and what the stage returned.
+create table if not exists operations.stage_results (
+    stage varchar not null, -- the stage's name
+    made_from varchar not null, -- digest of the rows, settings, source and libraries that its tables depend on
+    made varchar not null, -- digest of the rows that it made
+    result json not null -- what the stage returned
+);
+-- operations.model_settings: one row per run and model that has settings to search: where its settings come from, and
+-- for those that were searched for, in this run or in an earlier one, what that found.
+create table if not exists operations.model_settings (
+    run_id varchar not null,
+    model varchar not null,
+    origin varchar not null,
+    reason varchar not null,
+    protocol varchar,
+    searched_on date,
+    metric varchar,
+    trials integer,
+    seconds double,
+    at_start double,
+    reached double,
+    standard_error double,
+    users bigint,
+    items bigint,
+    edges bigint,
+    key varchar,
+    settings json not null
+);
+-- operations.search_trials: one row per trial of a search that a run made for a model's settings, in their order; the last
+-- two may be the initial and the best settings again, on a larger sample.
+create table if not exists operations.search_trials (
+    run_id varchar not null, -- the run in operations.runs that made the search
+    model varchar not null, -- the model's name
+    number integer not null, -- from 1
+    edges bigint not null, -- training edges that it was fitted on
+    state varchar not null, -- done, pruned or failed
+    value double, -- the search's metric; null where the trial failed
+    standard_error double, -- of the value, over validation users
+    score varchar not null, -- the model's score with this value; empty where the trial did not end
+    seconds double not null, -- wall time of its fit
+    settings json not null, -- all settings of the fit
+    note varchar not null -- why it was stopped or failed; else empty
+);
+-- operations.evaluations: one row per run and protocol that was evaluated whole: what its rows in the `evaluation` tables
+-- were made from, and a digest of them, so that a run of the same fits takes them.
+create table if not exists operations.evaluations (
+    run_id varchar not null, -- the run whose rows they are
+    protocol varchar not null, -- how users and edges were held out
+    made_from varchar not null, -- digest of the split, the fits, the source and the libraries
+    rows varchar not null, -- digest of the rows without their run
+    result json not null -- what the stage returned
+);
+-- operations.funnel: one row per step from the lines of all logs to the edges of the observed graph in a run: what was
+-- lost, and what remained.
+create table if not exists operations.funnel (
+    run_id varchar not null,
+    step integer not null,
+    unit varchar not null,
+    reason varchar not null,
+    lost bigint not null,
+    remaining bigint not null,
+    users bigint,
+    items bigint
+);
+-- operations.publications: one row per publication that the home keeps, with a copy of its manifest, from which a damaged one
+-- is restored.
+create table if not exists operations.publications (
+    run_id varchar not null, -- the run that made it
+    manifest varchar not null, -- the text of its `manifest.json`
+    is_current boolean not null -- whether `published` points to it
+);
+-- operations.alarms: one row per thing that a run found damaged or wrong in the home, and what it did about it.
+create table if not exists operations.alarms (
+    run_id varchar not null, -- the run that found it
+    alarm varchar not null -- what was wrong, and what was done
+);
