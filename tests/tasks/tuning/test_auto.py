@@ -99,6 +99,19 @@ def test_checkpoints_cost_about_a_third_of_the_fit(rows, users):
     assert checkpoints._affordable_users(1) == 133
 
 
+def test_checkpoints_are_after_an_eighth_a_quarter_and_half_of_the_epochs():
+    train, targets = csr_matrix(np.eye(60, 20, dtype=np.float32)), csr_matrix(np.eye(60, 20, 1, dtype=np.float32))
+    part = Part(stored_histories=train, targets=targets, users=np.arange(60), rows=None)
+    model = Popularity().fit(train)
+    checkpoints = trial._Checkpoints(model, search.ValidationData("ndcg@100", train, part), {})
+    reached = []
+    for number in range(1, 17):
+        before = len(checkpoints.values)
+        checkpoints(Epoch(number, 16, 0.0))
+        reached += [number] * (len(checkpoints.values) - before)
+    assert reached == [2, 4, 8] and list(checkpoints.values) == [12, 25, 50]
+
+
 @pytest.fixture
 def log(home, log_events):
     """Makes a log of so many users, 60 items with a long tail; the digests of its splits."""
