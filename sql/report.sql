@@ -454,6 +454,16 @@ from published.exploration
 where list_id = (select list_id from published.exploration order by propensity, list_id limit 1)
 order by rank
 
+-- name: simulated_nights
+-- One row per policy and night of the simulated shop, greedy first.
+select
+    policy,
+    night,
+    regret,
+    new_likes
+from diagnostics.simulated_nights
+order by policy <> 'greedy', night
+
 -- name: hidden_graph_ratios
 -- One row per rate r and item of a sampled hidden graph: its likes and the edges added to it.
 select

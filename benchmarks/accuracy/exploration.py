@@ -2,50 +2,37 @@
 
     python -m benchmarks.accuracy.exploration [--nights 90] [--seeds 3] [--share 0.2] [--save FILE]
 
-Users and items have hidden traits, and a user who looks at an item likes it with the probability sigma(u'v + b) of the
-random-graph paper's story. Some likes are there at the start; every night new items come, half of the users look at a
-list of ten each and at one item drawn by popularity, and `random_graph` is fitted to all likes. A liked item is not
-listed again. Policies differ in the last places of the lists, `--share` of them (`tasks/recommend/exploration.py`):
-greedy takes the best by the score of the published lists, `random` any items, `thompson`, `bonus` and `mixture` as
-`publish.explore` does. All policies see the same users, coins and new items. The regret of a night is the number of
-likes that the best lists by the hidden probabilities would get, minus that of the policy's, both expected, per list.
+The shop is that of `tasks/publish/simulated_shop.py`, with drawn traits. Policies differ in the last places of the
+lists, `--share` of them (`tasks/recommend/exploration.py`): greedy takes the best by the score of the published lists,
+`random` any items, `thompson`, `bonus` and `mixture` as `publish.explore` does.
 Prints, with standard errors over the seeds: the clicks of the first week against greedy's, the regret of the last ten
 nights, the likes of items that were new, and the first night by which as many are found as greedy finds in all.
 `--save` draws the regret by night.
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 from scipy.special import expit
 
-from oneclass.models.random_graph.model import RandomGraph
-from oneclass.tasks.recommend.exploration import Exploration, find_candidates, pick_items
-from oneclass.tasks.rules.selection import Selection
+from oneclass.tasks.publish.simulated_shop import (
+    FIRST_ITEMS,
+    NEW_ITEMS,
+    USERS,
+    Life,
+    N,
+    Night,
+    Policy,
+    Shop,
+    explore,
+    list_best,
+    live,
+)
+from oneclass.tasks.recommend.exploration import Exploration
 
-USERS, FIRST_ITEMS, NEW_ITEMS, TRAITS, N = 400, 300, 3, 6, 10
-CONSIDERED, WEEK, LAST = 25, 7, 10  # items that a user looked at before; nights
-POLICIES = ("greedy", "random", "bonus", "thompson", "mixture")
-SCORE = "popularity_x_odds"
-NONE = np.empty(0, dtype=np.int32)
-
-
-class Shop(NamedTuple):
-    """The hidden truth: probabilities (users, items) of all items that will come, and how popular each is."""
-
-    probability: np.ndarray
-    popularity: np.ndarray
-
-
-class Life(NamedTuple):
-    """What happened, by night: expected clicks and regret per list, and likes of items that were new."""
-
-    clicks: np.ndarray
-    regret: np.ndarray
-    new_likes: np.ndarray
+TRAITS, WEEK, LAST = 6, 7, 10  # WEEK and LAST in nights
 
 
 def draw_shop(nights: int, seed: int) -> Shop:
@@ -57,53 +44,24 @@ def draw_shop(nights: int, seed: int) -> Shop:
     return Shop(probability, random.pareto(1.5, items) + 0.1)
 
 
-def live(shop: Shop, policy: str, nights: int, share: float, seed: int) -> Life:
-    """Let the shop live under a policy."""
-    liked = np.zeros(shop.probability.shape, dtype=bool)
-    random = np.random.default_rng([seed, 1])
-    for user in range(USERS):
-        seen = draw_by_popularity(random, shop.popularity[:FIRST_ITEMS], CONSIDERED)
-        liked[user, seen] = random.random(CONSIDERED) < shop.probability[user, seen]
-    found = Life(*(np.zeros(nights) for _ in Life._fields))
-    for night in range(nights):
-        items = FIRST_ITEMS + NEW_ITEMS * (night + 1)
-        random = np.random.default_rng([seed, 2, night])  # the same for every policy
-        visitors, coins = np.flatnonzero(random.random(USERS) < 0.5), random.random(liked.shape)
-        looked = np.array([draw_by_popularity(random, shop.popularity[:items], 1)[0] for _ in visitors])
-        listed = list_items(csr_matrix(liked[:, :items], dtype=np.float32), visitors, policy, share, night, seed)
-        rows, chances = visitors[:, None], np.where(liked, 0, shop.probability)[visitors, :items]
-        got = np.take_along_axis(chances, listed, axis=1).sum(axis=1)
-        best = -np.partition(-chances, N, axis=1)[:, :N]
-        found.clicks[night], found.regret[night] = got.mean(), (best.sum(axis=1) - got).mean()
-        before = liked[:, FIRST_ITEMS:].sum()
-        liked[rows, listed] |= coins[rows, listed] < shop.probability[rows, listed]
-        liked[visitors, looked] |= coins[visitors, looked] < shop.probability[visitors, looked]
-        found.new_likes[night] = liked[:, FIRST_ITEMS:].sum() - before
-    return found
+def build_policies(share: float, seed: int) -> dict[str, Policy]:
+    """Return the policies by name."""
+    exploring = (Exploration(name, share, bonus=1.0, rate=0.5, night=0, seed=seed)
+                 for name in ("bonus", "thompson", "mixture"))  # fmt: skip
+    return {
+        "greedy": list_best,
+        "random": partial(list_some_at_random, share, seed),
+        **{one.policy: explore(one) for one in exploring},
+    }
 
 
-def draw_by_popularity(random: np.random.Generator, popularity: np.ndarray, count: int) -> np.ndarray:
-    return random.choice(len(popularity), count, replace=False, p=popularity / popularity.sum())
-
-
-def list_items(likes: csr_matrix, visitors: np.ndarray, policy: str, share: float, night: int, seed: int) -> np.ndarray:
-    """Return the visitors' lists by a model fitted to the likes, (visitors, N)."""
-    model = RandomGraph(iterations=12, factors=8, bound_every=0, seed=seed, threads=2).fit(likes)
-    histories, rows = likes[visitors], visitors.astype(np.int32)
-    scores = model.scores(histories, users=rows, score=SCORE)
-    mean, deviation = model.like(histories, users=rows)
-    selection = Selection.of_all(histories, N, exclude_seen=True)
-    candidates = find_candidates(scores, (mean, deviation), histories, selection)
-    if policy == "greedy":
-        return candidates[:, :N]
-    if policy == "random":
-        random, places = np.random.default_rng([seed, 3, night]), max(1, round(share * N))
-        others = np.where(histories.toarray() > 0, -1.0, random.random(scores.shape))
-        np.put_along_axis(others, candidates[:, : N - places].astype(np.int64), -1.0, axis=1)
-        return np.concatenate([candidates[:, : N - places], np.argsort(-others, axis=1)[:, :places]], axis=1)
-    explores = Exploration(policy, share=share, bonus=1.0, rate=0.5, night=night, seed=seed)
-    like = np.take_along_axis(mean, candidates, axis=1), np.take_along_axis(deviation, candidates, axis=1)
-    return np.take_along_axis(candidates, pick_items(explores, candidates, like, rows, N, NONE)[0], axis=1)
+def list_some_at_random(share: float, seed: int, night: Night) -> np.ndarray:
+    """List the best, and any other items in the last places."""
+    random, places = np.random.default_rng([seed, 3, night.number]), max(1, round(share * N))
+    best = night.candidates[:, : N - places]
+    others = np.where(night.histories.toarray() > 0, -1.0, random.random(night.scores.shape))
+    np.put_along_axis(others, best.astype(np.int64), -1.0, axis=1)
+    return np.concatenate([best, np.argsort(-others, axis=1)[:, :places]], axis=1)
 
 
 def mean_and_error(values: list[float], digits: int) -> str:
@@ -119,11 +77,11 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.2)
     parser.add_argument("--save", type=Path)
     given = parser.parse_args()
-    lives: dict[str, list[Life]] = {policy: [] for policy in POLICIES}
+    lives: dict[str, list[Life]] = {}
     for seed in range(given.seeds):
         shop = draw_shop(given.nights, seed)
-        for policy, of_seeds in lives.items():
-            of_seeds.append(live(shop, policy, given.nights, given.share, seed))
+        for name, policy in build_policies(given.share, seed).items():
+            lives.setdefault(name, []).append(live(shop, policy, given.nights, seed, threads=2))
     print(
         "| policy | clicks of the first week, % of greedy's | regret of the last ten nights | likes of new items |",
         end="",

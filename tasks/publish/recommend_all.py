@@ -12,10 +12,12 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.base import Model
+from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
+from oneclass.tasks.publish.simulated_shop import simulate_nights
 from oneclass.tasks.recommend import companion, exploration, like_calibration, new_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.exploration import Exploration, pick_items
@@ -113,9 +115,19 @@ def store_recommendations(
     return cache, False
 
 
-def store_lists(connection: duckdb.DuckDBPyConnection, explores: Exploration | None) -> None:
-    """Publish the lists of the temporary tables `ranked`, `ranked_placements` and `ranked_exploration`."""
-    connection.execute("delete from published.exploration")
+def store_lists(
+    connection: duckdb.DuckDBPyConnection, explores: Exploration | None, truth: GroundTruth | None, threads: int
+) -> None:
+    """Publish the lists of the temporary tables `ranked`, `ranked_placements` and `ranked_exploration`.
+
+    Args:
+        truth: of the demo, in which nights with lists that explore are simulated; None of other data sets.
+    """
+    for table in ("published.exploration", "diagnostics.simulated_nights"):
+        connection.execute(f"delete from {table}")
+    if explores and truth:
+        nights = simulate_nights(truth, explores, threads)
+        warehouse.insert(connection, "diagnostics.simulated_nights", nights)
     if explores:
         night = (date(1970, 1, 1) + timedelta(days=explores.night)).isoformat()
         connection.execute(sql.statement("publish/exploration"), {"night": night, "policy": explores.policy})

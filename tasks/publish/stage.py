@@ -21,6 +21,7 @@ import duckdb
 from oneclass.tasks import leaderboard
 from oneclass.tasks.attributes import Attributes, load_all_attributes
 from oneclass.tasks.cluster import LOCAL, Executor
+from oneclass.tasks.evaluate.calibration import load_truth
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.publish import files, lists, promotion, recommend_all
@@ -33,7 +34,7 @@ from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.lists import has_new_items, load_selections
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
-from oneclass.tasks.stores import checksums, publication_records, publications, published_model, warehouse
+from oneclass.tasks.stores import checksums, matrices, publication_records, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import stage_output_digest
 
@@ -93,7 +94,7 @@ def publish(
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
     parameters |= {"list_length": settings.list_length}
     declared = declared.model_copy(update={"cold_share": settings.cold_share})
-    decision = spec = cache = selections = None
+    decision = spec = cache = selections = truth = None
     unchanged = False
     if choice is not None and not (assessment and assessment.keeps_champion):
         assert model_digest is not None and matrices_digest is not None
@@ -101,6 +102,8 @@ def publish(
         spec = RecommendationSpec(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
         spec = spec._replace(exclude_seen=not seen_items, companion=source, calibrations=calibrations or UNCALIBRATED)
         spec = spec._replace(exploration=_explore(settings, seed, has_likes=source is not None))
+        if spec.exploration:
+            truth = load_truth(home, matrices.load_split(home, matrices_digest))
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         has_rules = not declared.are_empty or has_new_items(connection)
         attributes = load_all_attributes(connection)
@@ -119,7 +122,7 @@ def publish(
             has_likes = companion is not None or has_like(choice.model)
             parameters["likes_given"] = has_likes and parameters["recommendations_made"]
             if spec and cache and parameters["recommendations_made"] and not unchanged:
-                recommend_all.store_lists(connection, spec.exploration)
+                recommend_all.store_lists(connection, spec.exploration, truth, home.limits.threads)
                 cache.store({})
         checked = declared if has_rules and parameters["recommendations_made"] else None
         find_breaches(connection, checked, attributes, settings.top_n, seen_items=seen_items)

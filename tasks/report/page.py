@@ -207,6 +207,7 @@ def draw_figures(tables: RunTables, main: dict[str, list[LeaderboardRow]]) -> di
             figures_likes.draw_histograms(likes),
             *([figures_likes.draw_histograms(dislikes, figures_likes.DISLIKE_CLASS)] if dislikes else []),
             figures_likes.draw_calibration(rows("calibration")),
+            *([figures_likes.draw_simulated_nights(nights)] if (nights := rows("simulated_nights")) else []),
         ],
         "degrees": [
             figures_degrees.draw_degree_distributions(rows("degrees"), rows("laws")),

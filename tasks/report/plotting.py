@@ -349,10 +349,10 @@ def label_lines(panel: Panel) -> None:
         below = sum(ends[other] < ends[at] or (ends[other] == ends[at] and other > at) for other in range(len(labels)))
         place = max(min(ends[at], place - gap), below * gap)
         ink, looks = LIGHT_COLOURS["ink"], {name: getattr(lines[labels[at]], f"get_{name}")() for name in LINE_LOOKS}
-        ends_of_piece = np.array([0.05, 0.3]) / (wide - room) / width + 1
-        panel.figure.add_artist(Line2D(ends_of_piece, [place] * 2, transform=axes.transAxes, markevery=[1], **looks))
+        start, end, text = np.array([0.05, 0.3, 0.35]) / (wide - room) / width + 1
+        panel.figure.add_artist(Line2D([start, end], [place] * 2, transform=axes.transAxes, markevery=[1], **looks))
         axes.text(
-            ends_of_piece[1] + 0.05, place, labels[at], transform=axes.transAxes, color=ink, fontsize=8.5,
+            text, place, labels[at], transform=axes.transAxes, color=ink, fontsize=8.5,
             va="center",
         )  # fmt: skip
 

@@ -611,6 +611,16 @@ BREACHES = {
         ("explicit_like_possible", "update TABLE set explicit_like_sd = 0 where user_id = 'u1'"),
         ("explicit_like_possible", "update TABLE set explicit_like_sd = null where user_id = 'u1'"),
     ],
+    "diagnostics.simulated_nights": [
+        ("policy_known", "update TABLE set policy = 'random' where policy = 'bonus'"),
+        ("nights_consecutive", "update TABLE set night = 3 where night = 2"),
+        ("nights_consecutive", "update TABLE set night = 1"),
+        ("nights_consecutive", "delete from TABLE where policy = 'bonus' and night = 2"),
+        ("values_possible", "update TABLE set regret = -0.1 where night = 2"),
+        ("values_possible", "update TABLE set clicks = -0.1 where night = 2"),
+        ("values_possible", "update TABLE set clicks = 'nan' where night = 2"),
+        ("values_possible", "update TABLE set new_likes = -1 where night = 2"),
+    ],
     "published.exploration": [
         ("policy_known", "update TABLE set policy = 'greedy'"),
         ("propensity_possible", "update TABLE set propensity = 0 where user_id = 'u1'"),

@@ -7,14 +7,17 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import oneclass
-from benchmarks.accuracy.exploration import draw_shop, live
+from benchmarks.accuracy.exploration import build_policies, draw_shop
+from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.numerics.constrained_top_k import Constraints
 from oneclass.models.random_graph.model import RandomGraph
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.publish import simulated_shop
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.simulated_shop import live, simulate_nights
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend.exploration import OPTIMISM, Exploration, find_candidates, order_picks, pick_items
 from oneclass.tasks.rules.selection import Selection
@@ -117,11 +120,25 @@ def follow(order, liked, category, limit, length):
 
 
 def test_draws_find_more_likes_of_new_items_and_lose_no_clicks_in_a_simulated_shop():
-    shop = draw_shop(25, seed=9)
-    greedy, explores = (live(shop, policy, 25, 0.5, seed=9) for policy in ("greedy", "thompson"))
+    shop, policies = draw_shop(25, seed=9), build_policies(0.5, seed=9)
+    greedy, explores = (live(shop, policies[name], 25, seed=9, threads=2) for name in ("greedy", "thompson"))
     assert explores.new_likes.sum() > 2 * greedy.new_likes.sum()
     assert explores.regret[-10:].mean() < greedy.regret[-10:].mean()
     assert explores.clicks[:7].sum() > 0.95 * greedy.clicks[:7].sum()
+
+
+def test_nights_are_simulated_from_a_known_truth(monkeypatch):
+    monkeypatch.setattr(simulated_shop, "NIGHTS", 4)
+    random = np.random.default_rng(2)
+    traits = (random.normal(size=(count, 3)).astype(np.float32) for count in (60, 50))
+    truth = GroundTruth(*traits, np.full(50, -1, dtype=np.float32), random.random(60), random.random(50))
+    rows = simulate_nights(truth, Exploration("thompson", 0.5, 1.0, 0.5, 20_000, 3), threads=2)
+    assert rows.equals(simulate_nights(truth, Exploration("thompson", 0.5, 1.0, 0.5, 20_001, 3), threads=2))
+    assert rows["policy"].to_list() == ["greedy"] * 4 + ["thompson"] * 4
+    assert rows["night"].to_list() == [1, 2, 3, 4] * 2
+    best = rows["clicks"] + rows["regret"]  # of the best lists, in the same shop
+    assert best[0] == pytest.approx(best[4]) and best[3] != pytest.approx(best[7])
+    assert rows["regret"].min() >= 0 and rows["clicks"][0] != rows["clicks"][4]
 
 
 @pytest.fixture(scope="module")

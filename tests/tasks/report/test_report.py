@@ -357,6 +357,12 @@ def test_the_other_figures_are_drawn_as_they_are(home, figures):
         rows = asked(home, f"select mean_like, observed from evaluation.calibration where reference = '{reference}'")
         np.testing.assert_array_equal(bars[reference.replace("_", " ")], rows)
     assert "the true coin is" in figures["calibration"].how.lower()
+    (panel,) = figures["simulated_nights"].panels
+    for policy, line in lines(panel).items():
+        rows = asked(home, f"select night, regret from diagnostics.simulated_nights where policy = '{policy}'")
+        np.testing.assert_array_equal(line, rows)
+    assert list(lines(panel)) == ["greedy", "thompson"]
+    assert "by 5.49 with greedy and 4.72 with thompson" in figures["simulated_nights"].see
     for panel, r in zip(figures["hidden_graph_ratios"].panels, (0.5, 1.0), strict=True):
         rows = asked(home, f"select positives, positives / negatives from diagnostics.hidden_graph_ratios "
                      f"where r = {r} and negatives > 0")  # fmt: skip
