@@ -124,6 +124,10 @@ BREACHES = {
         ("returning_users_usual", f"{NIGHT} 0.059 where figure = 'missing_user_share'"),
         ("items_usual", f"{NIGHT} 0.824 where figure = 'item_overlap'"),
         ("heavy_hitters_usual", f"{NIGHT} 0.0166 where figure = 'heaviest_user_share'"),
+        (
+            "users_spread",
+            f"insert into TABLE values ({RUN}, date '2026-01-02', 'top_users_share', 0.9, true, null, null, 0)",
+        ),
         ("rejects_few", f"{NIGHT} 0.26 where figure = 'reject_share'"),
         ("hard_limits", f"{NIGHT} 0.95 where figure = 'new_user_share'"),
     ],
