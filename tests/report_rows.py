@@ -263,6 +263,7 @@ def _published(edges: list[tuple]) -> dict[str, list[tuple]]:
             ("older", BEGAN - timedelta(days=2), 8, 20, 24, 2, 0.05, 0.02, 0.04, 0.015, 0.11, 0.1, 0.012),
         ],
         "published.recommendations": recommended,
+        "published.predictability": [(f"u{at}", 8.0 - at) for at in range(1, 9)],
         "diagnostics.simulated_nights": [
             (policy, night, 2.0 + gain * night, 6.0 - gain * night, night)
             for policy, gain in (("thompson", 0.05), ("greedy", 0.02)) for night in range(1, 31)

@@ -89,8 +89,8 @@ def draw_pairs(home: Home, name: str, digest: str) -> Sample:
     users, negatives = part.rows[tested], model.negative_distribution()
     assert negatives is not None
     negatives = negatives.counted(split.train)
-    items = np.stack([targets.indices, negatives.draw(split.train, users, model.seed)], axis=1)
-    weights = np.stack(negatives.weights(split.train, users, targets.data), axis=1) * (items >= 0)
+    items = np.stack([targets.indices, negatives.draw(split.histories, users, model.seed)], axis=1)
+    weights = np.stack(negatives.weights(split.histories, users, targets.data), axis=1) * (items >= 0)
     like, exists = model.like(histories, users=users, items=items), weights > 0
     assert like is not None
     observed = np.tile([1.0, 0.0], (len(users), 1))

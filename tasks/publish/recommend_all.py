@@ -12,8 +12,10 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.base import Model
+from oneclass.models.evaluation.predictability import predictability
 from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.top_k import top_items
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
@@ -98,6 +100,7 @@ def store_recommendations(
         tables=[
             "published.recommendations",
             *(["published.placements"] if selections else []),
+            "published.predictability",
             *(["published.exploration"] if spec.exploration else []),
         ],
     )
@@ -110,7 +113,8 @@ def store_recommendations(
     for batch in compute_recommendations(home, spec, executor, selections):
         of_all, explores = pl.col("placement").is_null(), pl.col("placement") == EXPLORATION
         warehouse.insert(connection, "ranked", batch.filter(of_all).drop("placement", "propensity"))
-        warehouse.insert(connection, "ranked_placements", batch.filter(~of_all, ~explores).drop("propensity"))
+        placements = batch.filter(~of_all, ~explores).drop("propensity", "predictability")
+        warehouse.insert(connection, "ranked_placements", placements)
         warehouse.insert(connection, "ranked_exploration", batch.filter(explores).select(EXPLORATION_COLUMNS))
     return cache, False
 
@@ -138,6 +142,8 @@ def store_lists(
         reasons = sql.statement("publish/reasons", key=key, lists=ranked)
         connection.execute(f"delete from {table}")
         connection.execute(sql.statement(statement, reasons=reasons))
+    connection.execute("delete from published.predictability")
+    connection.execute(sql.statement("publish/predictability"))
 
 
 def _describe_selections(selections: ListSelections) -> dict[str, dict[str, str]]:
@@ -211,19 +217,23 @@ def _recommend_rows(
     """Yield the lists of a block of users, those of one placement after another."""
     model, beside, split = _load_models_and_split(home, spec)
     histories = split.histories[rows]
-    if selections is None:
-        ids, values = model.recommend(
-            histories, spec.top_n, users=rows, score=spec.score, exclude_seen=spec.exclude_seen
-        )
-        yield None, _describe_lists(model, beside, histories, rows, ids, values)
-        return
     scores = model.scores(histories, users=rows, score=spec.score)
+    with kernel_threads(model.threads):
+        predicted = {"predictability": predictability(scores, histories)}
+    if selections is None:
+        indptr, seen = histories.indptr, histories.indices
+        if not spec.exclude_seen:
+            indptr, seen = np.zeros_like(indptr), seen[:0]
+        with kernel_threads(model.threads):
+            ids, values = top_items(scores, indptr, seen, spec.top_n)
+        yield None, _describe_lists(model, beside, histories, rows, ids, values) | predicted
+        return
     for placement, selection in selections.items():
         with kernel_threads(model.threads):
             vectors = None if selection.diversity is None else _load_vectors(home, spec.matrices_digest)
             placed = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
             ids, values = select_lists(placed, histories, selection, vectors)
-        yield placement, _describe_lists(model, beside, histories, rows, ids, values)
+        yield placement, _describe_lists(model, beside, histories, rows, ids, values) | predicted
 
 
 def _explore_rows(
@@ -289,9 +299,10 @@ def _build_frame(placement: str | None, blocks: list[Lists], items: np.ndarray, 
             "score": lists["score"][user, rank].astype(np.float64),
             "is_new": is_new[columns],
             "because": _build_reasons(items, lists["because"][user, rank]),
+            "predictability": lists["predictability"][user] if "predictability" in lists else None,
             **{name: lists[name][user, rank].astype(np.float64) if name in lists else None for name in optional},
         },
-        schema_overrides={"placement": pl.String, **dict.fromkeys(optional, pl.Float64)},
+        schema_overrides={"placement": pl.String, "predictability": pl.Float64, **dict.fromkeys(optional, pl.Float64)},
     )
 
 

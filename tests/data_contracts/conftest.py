@@ -189,6 +189,8 @@ insert into published.recommendations values
 insert into published.lists values
     ('popular', null, null, 1, 'i1', 3, 3, null, null), ('popular', null, null, 2, 'i2', 3, 3, null, null),
     ('popular', null, null, 3, 'i4', 3, 3, null, null), ('popular', 'a', null, 1, 'i1', 3, 3, null, null);
+insert into published.predictability
+    select distinct user_id, length(user_id)::double from published.recommendations;
 insert into published.placements select 'home', * from published.recommendations;
 insert into published.exploration
     select '2026-01-31/' || user_id, user_id, 'thompson', item_id, rank, score, 0.3, like_mean, like_sd

@@ -625,6 +625,12 @@ BREACHES = {
         ("values_possible", "update TABLE set clicks = 'nan' where night = 2"),
         ("values_possible", "update TABLE set new_likes = -1 where night = 2"),
     ],
+    "published.predictability": [
+        ("user_once", "insert into TABLE from TABLE limit 1"),
+        ("values_finite", "update TABLE set predictability = 'nan' where user_id = 'u1'"),
+        ("users_with_lists", "update TABLE set user_id = 'u9' where user_id = 'u1'"),
+        ("users_with_lists", "delete from TABLE where user_id = 'u1'"),
+    ],
     "published.exploration": [
         ("policy_known", "update TABLE set policy = 'greedy'"),
         ("propensity_possible", "update TABLE set propensity = 0 where user_id = 'u1'"),

@@ -320,10 +320,10 @@ def test_where_nothing_is_new_lists_and_large_tables_are_taken(home, after_publi
         "oneclass.tasks.publish.recommend_all.compute_recommendations", lambda *_: 1 / 0
     )  # no list is made anew
     published(home, after_publishing, run_id="next", top_n=5)
-    assert "published.recommendations stay as they are" in caplog.text
+    assert "published.recommendations, published.predictability stay as they are" in caplog.text
     after = home.published.resolve()
     assert after.name == "next" and rows(home, "select * from published.recommendations order by all") == lists
-    assert tables_of(after) == tables_of(before) and len(tables_of(after)) == 9
+    assert tables_of(after) == tables_of(before) and len(tables_of(after)) == 10
     for name in ("recommendations.parquet", "lists.parquet", "evaluation.parquet", "evaluation.csv", "evaluation.md"):
         assert (after / name).read_bytes() == (before / name).read_bytes()
 
@@ -369,7 +369,7 @@ def test_of_statements_that_have_changed_no_table_is_taken(home, after_publishin
     )
     monkeypatch.setattr("oneclass.tasks.publish.files.shutil.copyfile", lambda *files: copied.append(files))
     published_again(home, after_publishing, top_n=5)
-    assert not copied and len(tables_of(home.published.resolve())) == 9
+    assert not copied and len(tables_of(home.published.resolve())) == 10
 
 
 def tables_of(folder):

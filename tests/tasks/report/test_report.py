@@ -95,6 +95,12 @@ EXPECTED["surest"] = """
     select if(place <= 4, 'surest', 'least sure'), user_id, (select count(*) from curated.interactions as one
         where one.user_id = lists.user_id), items, mean, sd
     from lists where place not between 5 and (select count(*) - 4 from lists)"""
+EXPECTED["predictability"] = """
+    select if(place <= 6, (place + 1) // 2, place - 3) as fifth, count(*), max(value), min(value), avg(likes) from (
+        select predictability as value, row_number() over (order by predictability desc) as place,
+            (select count(*) from curated.interactions as one where one.user_id = users.user_id) as likes
+        from published.predictability as users
+    ) group by fifth order by fifth"""
 EXPECTED["exploration"] = """
     select rank, item_id, propensity, like_mean from published.exploration where list_id = '2026-11-20/u2'"""
 
