@@ -13,6 +13,7 @@ from numba import njit, prange
 from oneclass.models.negatives.sampling import HEAVY_USER_RATIO, allocate_draw_scratch, draw_user_negatives
 from oneclass.models.numerics.cholesky import solve_in_rows
 from oneclass.models.numerics.logistic_bound import FAST, best_square, twice_lambda_of_square
+from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     IN_ORDER,
@@ -31,6 +32,7 @@ from oneclass.models.numerics.simd import (
     scale,
 )
 
+FOLD_IN = purpose("random graph: fold-in")
 BATCH = 64  # edges gathered at a time; their packed rows fill half of a first-level cache
 AHEAD = 64  # a packed row is prefetched so many edges before it is read
 
@@ -353,3 +355,15 @@ def edge_bound(posterior, table, likes, negatives, bounds):
                         total += sign * columns[0, edge] - HALF * xi - np.log1p(np.exp(-xi))
         totals[shard] = total
     return totals
+
+
+@njit(cache=True, nogil=True)
+def history_keys(starts, items):
+    """A number for each history, whatever its row: the sum of the hashes of its items."""
+    names = np.empty(len(starts) - 1, dtype=np.uint64)
+    for user in range(len(names)):
+        name = FOLD_IN
+        for at in range(starts[user], starts[user + 1]):
+            name += mix(np.uint64(items[at]) + GOLDEN)
+        names[user] = name
+    return names

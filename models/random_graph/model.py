@@ -12,7 +12,6 @@ from dataclasses import fields
 from functools import partial
 
 import numpy as np
-from numba import njit
 from scipy.sparse import csr_matrix
 
 from oneclass.models.attributes.new_items import NewItems
@@ -34,11 +33,11 @@ from oneclass.models.negatives.like_probability import compute_scores, item_colu
 from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power, negative_starts
 from oneclass.models.numerics.adjacency import copy_pattern, transpose
 from oneclass.models.numerics.partition import partition_shards
-from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
+from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.random_graph.blocks import start_distributed_fit
 from oneclass.models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes
-from oneclass.models.random_graph.kernels import fold_in_users
+from oneclass.models.random_graph.kernels import fold_in_users, history_keys
 from oneclass.models.random_graph.messages import message_size
 from oneclass.models.random_graph.partly_observed import ExplicitNegativeSampler, explicit_negative_edges
 from oneclass.models.random_graph.posterior import (
@@ -58,7 +57,6 @@ from oneclass.models.random_graph.worker import BlockConfig
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
 BURN_IN_ITERATIONS = 10  # the bound may jump after the steps begin to shrink, or the precisions to be learned
 IterationStep = Callable[[int, float], dict[str, float]]  # number and step size of an iteration -> reported values
-FOLD_IN = purpose("random graph: fold-in")
 
 
 class RandomGraph(Model[RandomGraphSettings]):
@@ -216,7 +214,7 @@ class RandomGraph(Model[RandomGraphSettings]):
                 self.weights,
                 self.cached("alias", lambda: build_alias_table(self.weights)),
                 self.seed,
-                _history_keys(*likes),
+                history_keys(*likes),
             )
             fold_in_users(
                 users.arrays,
@@ -395,15 +393,3 @@ class RandomGraph(Model[RandomGraphSettings]):
         self.gamma = float(arrays["gamma"])
         self.user_map, self.item_map = arrays.get("user_map"), arrays.get("item_map")
         self.item_windows = arrays.get("item_windows")
-
-
-@njit(cache=True, nogil=True)
-def _history_keys(starts, items):
-    """A number for each history, whatever its row: the sum of the hashes of its items."""
-    names = np.empty(len(starts) - 1, dtype=np.uint64)
-    for user in range(len(names)):
-        name = FOLD_IN
-        for at in range(starts[user], starts[user + 1]):
-            name += mix(np.uint64(items[at]) + GOLDEN)
-        names[user] = name
-    return names

@@ -98,11 +98,10 @@ def publish(
     unchanged = False
     if choice is not None and not (assessment and assessment.keeps_champion):
         assert model_digest is not None and matrices_digest is not None
-        source = (choice.model, model_digest) if companion is None and has_like(choice.model) else companion
-        spec = RecommendationSpec(choice.model, choice.score, model_digest, matrices_digest, settings.top_n)
-        spec = spec._replace(exclude_seen=not seen_items, companion=source, calibrations=calibrations or UNCALIBRATED)
-        spec = spec._replace(exploration=_explore(settings, seed, has_likes=source is not None))
-        if spec.exploration:
+        digests = model_digest, matrices_digest
+        spec = _specify_recommendations(settings, choice, digests, companion, seed, exclude_seen=not seen_items)
+        spec = spec._replace(calibrations=calibrations or UNCALIBRATED)
+        if spec.exploration and home.truth.exists():
             truth = load_truth(home, matrices.load_split(home, matrices_digest))
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         has_rules = not declared.are_empty or has_new_items(connection)
@@ -154,6 +153,26 @@ def publish(
     else:
         checksums.remove_path(folder)
     return Published(home.published, home.report / "index.html", recommendations, table, decision)
+
+
+def _specify_recommendations(
+    settings: PublishSettings,
+    choice: ChosenModel,
+    digests: tuple[str, str],
+    companion: tuple[str, str] | None,
+    seed: int,
+    *,
+    exclude_seen: bool,
+) -> RecommendationSpec:
+    """Return what the recommendations are made of.
+
+    Args:
+        digests: of the model's fit, and of the matrices that it was fitted on.
+    """
+    beside = (choice.model, digests[0]) if companion is None and has_like(choice.model) else companion
+    spec = RecommendationSpec(choice.model, choice.score, *digests, settings.top_n)
+    exploration = _explore(settings, seed, has_likes=beside is not None)
+    return spec._replace(exclude_seen=exclude_seen, companion=beside, exploration=exploration)
 
 
 def _explore(settings: PublishSettings, seed: int, *, has_likes: bool) -> Exploration | None:
