@@ -17,12 +17,13 @@ order by side, degree
 
 -- name: list_hits
 -- diagnostics.list_hits: one row at most: the run whose lists stand as published. A like is new if its log came in after
--- that run or, where it took the events up to a day, if it is of a later day.
+-- that run promoted its lists or, where it took the events up to a day, if it is of a later day.
 insert into diagnostics.list_hits
 with made as (
     select
         runs.run_id,
         runs.started_at as made_at,
+        decided_at,
         try_cast(runs.settings ->> 'until' as date) as until
     from operations.promotions
     join operations.runs using (run_id)
@@ -37,7 +38,7 @@ with made as (
         item_index,
         case
             when made.until is not null then first_at >= made.until + interval 1 day
-            else log_files.ingested_at > made.made_at
+            else log_files.ingested_at > made.decided_at
         end as is_new
     from made, curated.interactions
     left join operations.log_files on file_id = first_file_id

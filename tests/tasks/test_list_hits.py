@@ -59,7 +59,7 @@ def fill(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: 
     """A warehouse in which `made` published the lists and `tonight` runs; new are later days, or the second log's."""
     settings = json.dumps({"until": "2026-11-19"} if until else {})
     with warehouse.open_warehouse(home) as connection:
-        for number, came in ((1, MADE - timedelta(hours=1)), (2, MADE + timedelta(hours=9))):
+        for number, came in ((1, MADE + timedelta(minutes=1)), (2, MADE + timedelta(hours=9))):  # the first by `made`
             connection.execute(
                 "insert into operations.log_files (file_id, path, sha256, bytes, events, rejects, ingested_at) "
                 "values (?, ?, ?, 1, 1, 0, ?)",
@@ -79,7 +79,7 @@ def fill(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: 
             connection.execute(
                 "insert into operations.promotions (run_id, decided_at, challenger, margin, promoted, reason) "
                 "values (?, ?, 'wmf/score', 1, ?, '')",
-                [run, MADE, promoted],
+                [run, MADE + timedelta(minutes=5), promoted],
             )
         for side, count in (("user", USERS), ("item", ITEMS)):
             for number in range(count):
