@@ -76,7 +76,7 @@ class Position(NamedTuple):
 
     Attributes:
         movie: uint8 (MAX_MOVIE_BYTES,), the digits of the movie; changed in place.
-        movie_bytes: its length, 0 where there is none.
+        movie_bytes: its length, 0 without one.
     """
 
     byte: int

@@ -91,6 +91,10 @@ class Predictor(ABC):
         if self.interactions is not None and not isinstance(histories, csr_matrix):
             return self._recommend_by_id(histories, users, (n, score, exclude_seen))
         scores = self.scores(histories, users=users, score=score)
+        return self.select_best(scores, histories, n, exclude_seen=exclude_seen)
+
+    def select_best(self, scores: np.ndarray, histories: csr_matrix, n: int, *, exclude_seen: bool) -> Arrays:
+        """Return the n best items by these scores of all items, as `recommend` does."""
         indptr, seen = histories.indptr, histories.indices
         if not exclude_seen:
             indptr, seen = np.zeros_like(indptr), seen[:0]

@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.numerics.sequential_histories import EventAges
 
 UNBOUNDED = np.iinfo(np.int32).max  # the age of a day before all others; its negative is a day after all others
+UNDECLARED = np.iinfo(np.int32).min  # the age of a day that the table of items does not state
 
 
 class Spans(NamedTuple):
@@ -135,9 +136,6 @@ def item_spans(interactions: csr_matrix, declared: np.ndarray | None = None) -> 
     np.maximum.at(first, interactions.indices, oldest)
     np.minimum.at(last, interactions.indices, newest)
     return Spans(first, np.minimum(first, last))
-
-
-UNDECLARED = np.iinfo(np.int32).min
 
 
 def _entry_ages(ages: EventAges) -> tuple[np.ndarray, np.ndarray]:

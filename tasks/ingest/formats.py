@@ -16,7 +16,7 @@ DELIMITERS = (",", "\t", ";", "|", "::", " ")
 ROLES = ("user", "item", "value", "time")
 MOVIE_HEADER = re.compile(r"\s*\d+\s*:\s*")
 EXCEL_SEPARATOR = re.compile(r'"?sep=.{1,2}?"?\s*', re.IGNORECASE)
-"""The line before a header in which Excel is told the delimiter."""
+"""The line that tells Excel the delimiter, before the header."""
 NETFLIX_RATING = re.compile(r"[^,]+,[^,]+,\d{4}-\d\d-\d\d\s*")
 NUMBER_PATTERN = r"-?\d+(?:\.\d+)?"
 COMMA_NUMBER = re.compile(r"\s*-?(\d+|\d{1,3}(\.\d{3})+),(\d+)\s*")

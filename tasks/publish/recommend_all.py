@@ -15,7 +15,6 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation.predictability import predictability
 from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.top_k import top_items
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
@@ -221,11 +220,7 @@ def _recommend_rows(
     with kernel_threads(model.threads):
         predicted = {"predictability": predictability(scores, histories)}
     if selections is None:
-        indptr, seen = histories.indptr, histories.indices
-        if not spec.exclude_seen:
-            indptr, seen = np.zeros_like(indptr), seen[:0]
-        with kernel_threads(model.threads):
-            ids, values = top_items(scores, indptr, seen, spec.top_n)
+        ids, values = model.select_best(scores, histories, spec.top_n, exclude_seen=spec.exclude_seen)
         yield None, _describe_lists(model, beside, histories, rows, ids, values) | predicted
         return
     for placement, selection in selections.items():

@@ -66,10 +66,12 @@ def list_feature_kinds(connection: duckdb.DuckDBPyConnection, side: Side) -> Map
 
 
 def _load_windows(connection: duckdb.DuckDBPyConnection) -> np.ndarray | None:
-    version, frame = load_version(connection, "item"), load_attributes(connection, "item")
+    version = load_version(connection, "item")
     columns = {kind: name for name, kind in zip(version[1], version[2], strict=True)} if version else {}
-    if frame is None or not set(columns) & set(get_args(WindowBound)):
+    if not set(columns) & set(get_args(WindowBound)):
         return None
+    frame = load_attributes(connection, "item")
+    assert frame is not None  # it has a version
     ids = select(connection, IDS["item"])
     days = ids.join(frame, on="item_id", how="left", maintain_order="left")
     unknown = pl.Series(np.full(ids.height, "NaT", dtype="datetime64[D]"))
