@@ -88,17 +88,18 @@ class NormalizedGraph:
     def multiply(self, block: np.ndarray) -> np.ndarray:
         """S z, float32 (items, width), for a block z of that shape."""
         if block.shape[1] == 1:
-            return gram_times_vector(*self._tables, block[:, 0])[:, None]
+            return gram_times_vector(*self.tables, block[:, 0])[:, None]
         return tall_times(self.of_items, self.at_users(block))
 
     def at_users(self, block: np.ndarray) -> np.ndarray:
         """W z, float32 (users, width), for a block z, (items, width)."""
         if block.shape[1] == 1:
-            return times_vector(*self._tables, block[:, 0])[:, None]
+            return times_vector(*self.tables, block[:, 0])[:, None]
         return tall_times(self.of_users, block)
 
     @functools.cached_property
-    def _tables(self) -> tuple[SparseTable, SparseTable]:
+    def tables(self) -> tuple[SparseTable, SparseTable]:
+        """W and W' as kernels take them."""
         return sparse_table(self.of_users), sparse_table(self.of_items)
 
 

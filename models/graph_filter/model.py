@@ -47,13 +47,13 @@ from oneclass.models.graph_filter.graph import (
     top_eigenvectors,
     weighted_degrees,
 )
+from oneclass.models.graph_filter.paths import sum_paths
 from oneclass.models.graph_filter.polynomials import Product, apply_chebyshev, apply_decay, plateau_coefficients
 from oneclass.models.graph_filter.settings import GraphFilterSettings, default_vectors
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.numerics.sparse_products import rows_times
 from oneclass.models.numerics.threads import kernel_threads, single_threaded_blas
 from oneclass.models.numerics.validation import single_item_histories
 
@@ -164,25 +164,37 @@ class GraphFilter(Model[GraphFilterSettings]):
         of_entries = self._entry_weights(history)[:, None]
         if len(self.weights):
             return of_entries * self.weights[history.indices[:, None], items]
-        before, _ = self._low_pass()
-        cache = self._column_cache(len(items))
-        with kernel_threads(self.threads), cache.lock:
-            rows = cache.lookup(items, self._columns)
-            if self._ends_at_users:
-                assert isinstance(self.graph, NormalizedGraph)  # a square forms the filter
-                after = self._degree_powers(self._delta(-1))[history.indices]
-                added = after * rows_times(self.graph.of_items, history.indices, cache.columns[rows].T)
+        before, low_after = self._low_pass()
+        with kernel_threads(self.threads):
+            if self._sums_paths:
+                added, low_columns = self._path_sums(history.indices, items), low_after[:, items]
             else:
-                added = cache.columns[rows[:, None], history.indices].T
+                cache = self._column_cache(len(items))
+                with cache.lock:
+                    rows = cache.lookup(items, self._columns)
+                    added, low_columns = cache.columns[rows[:, None], history.indices].T, cache.factors[rows].T
             low = before[history.indices] * self.vectors[history.indices]
-            return of_entries * (added + dense_times(low, cache.factors[rows].T))
+            return of_entries * (added + dense_times(low, low_columns))
+
+    @property
+    def _sums_paths(self) -> bool:
+        """Whether contributions are sums over the paths between a history and an item, for which no column is made."""
+        chosen = self.params
+        return chosen.polynomial == "linear" and (not chosen.sharpening or chosen.sharpening_terms == 1)
+
+    def _path_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Return what the filter without its low-pass adds for items of a history, float32 (history, items)."""
+        assert isinstance(self.graph, NormalizedGraph)  # a square forms the filter
+        assert self.params.sharpening is not None  # by `resolve`
+        before, after = (self._degree_powers(sign * self._delta(1)) for sign in (-1, 1))
+        return before[history] * after[items, 0] * sum_paths(*self.graph.tables, history, items, self.params.sharpening)
 
     def _column_cache(self, count: int) -> ColumnCache:
         """Return a cache with room for the columns of `count` items.
 
         A loaded model keeps one, since most users are recommended the same few items.
         """
-        size, factors = self.edges.shape[0] if self._ends_at_users else self.item_count, self.vectors.shape[1]
+        size, factors = self.item_count, self.vectors.shape[1]
         cache = self.cached("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))
         return cache if count <= cache.capacity else ColumnCache(count, size, factors)
 
@@ -190,27 +202,15 @@ class GraphFilter(Model[GraphFilterSettings]):
         """Yield columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor,
         (k,).
 
-        Two passes over all edges compute a block of them. If `_ends_at_users`, the first is (users,), before the last
-        half of a product with the graph: it is shorter, so that more fit into the cache, and a history needs few of its
-        numbers.
+        Passes over all edges compute a block of them.
         """
         after, size = self._low_pass()[1], COLUMNS if len(items) > SINGLE_COLUMNS else 1
         for start in range(0, len(items), size):
             some = items[start : start + size]
             block = np.zeros((self.item_count, len(some)), dtype=np.float32)
             block[some, np.arange(len(some))] = 1
-            block = self._sharpen(block, -1)
-            if self._ends_at_users:
-                assert isinstance(self.graph, NormalizedGraph)  # a square forms the filter
-                columns = self.graph.at_users(self._degree_powers(-self._delta(-1)) * block)
-            else:
-                columns = self._apply_between(self._polynomial, block, -1)
+            columns = self._apply_between(self._polynomial, self._sharpen(block, -1), -1)
             yield from zip(columns.T, after[:, some].T, strict=True)
-
-    @property
-    def _ends_at_users(self) -> bool:
-        """Whether columns of the filter are cached as vectors over users, which are fewer than the items."""
-        return self.params.polynomial == "linear" and self.edges.shape[0] < self.item_count
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         if len(self.weights):

@@ -191,22 +191,33 @@ def test_contributions_are_the_column_of_the_filter(likes, settings):
         )
 
 
-@pytest.mark.parametrize("settings", [{}, {"low_pass": 0.3, "vectors": 6}, {"sharpening": 1.0, "in_exponent": 0.8}])
-@pytest.mark.parametrize("asked", [[3], list(range(30))])
-def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settings, asked, monkeypatch):
-    """Of a log with fewer users than items, made one by one and in a block."""
-    never_form(monkeypatch, kept=25 * 40)
-    model, history = fit(likes[:25], **settings), csr_matrix(likes[[3]])
-    assert model._ends_at_users and not fit(likes)._ends_at_users
-    found = model.contributions(history, np.array(asked))
-    monkeypatch.setattr(GraphFilter, "_ends_at_users", False)
-    np.testing.assert_array_equal(found, model.contributions(history, np.array(asked)))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"low_pass": 0.3, "vectors": 6},
+        {"sharpening": 1.0, "in_exponent": 0.8},
+        {"sharpening": 0.4, "out_exponent": 0.1, "use_weights": True},
+    ],
+)
+@pytest.mark.parametrize("asked", [[3], [7, 2, 2], list(range(40))])
+def test_sums_over_paths_are_the_columns_of_the_filter(likes, settings, asked, monkeypatch):
+    """Of items that nobody likes, of one asked twice, and of histories without items and with more than go at once."""
+    never_form(monkeypatch)
+    model = fit(likes * (1 + np.arange(40) % 3), **settings)
+    for history in (csr_matrix(likes[[3]]), csr_matrix((1, 40)), csr_matrix(np.ones((1, 40)))):
+        with monkeypatch.context() as columns:
+            columns.setattr(GraphFilter, "_sums_paths", False)
+            expected = model.contributions(history, np.array(asked))
+        found = model.contributions(history, np.array(asked))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+        assert found.shape == (history.nnz, len(asked)) and found.dtype == np.float32
 
 
 @pytest.mark.parametrize("kept", [0, 3, 39])
 def test_a_loaded_model_keeps_columns_and_says_what_it_said(likes, kept, tmp_path, monkeypatch):
     never_form(monkeypatch, kept * 40)
-    fitted = fit(likes, low_pass=0.3, vectors=6, sharpening=0.5)
+    fitted = fit(likes, low_pass=0.3, vectors=6, sharpening=0.5, sharpening_terms=2)
     fitted.save(tmp_path)
     loaded, history = GraphFilter.load(tmp_path), csr_matrix(likes[[3]])
     assert len(loaded.weights) == 0 and not loaded.explains_cheaply
