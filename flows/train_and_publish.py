@@ -5,7 +5,7 @@ A model that fails does not stop the others.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import date
 
@@ -29,7 +29,12 @@ from oneclass.tasks.publish.stage import Published, publish_task
 from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.recommend.like_calibration import Calibrations
 from oneclass.tasks.split.stage import Splits
-from oneclass.tasks.train import is_model_error, submit_fit, train_task
+from oneclass.tasks.train import (
+    is_model_error,
+    submit_fit,
+    take_stored_fits,
+    train_task,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -52,11 +57,19 @@ def train_models(
     in_order = (*run.protocols, NEXT_EVENTS_VALIDATION)
     protocols = [split for name in in_order for split in list_splits(name, splits.digests)]
     components_run = replace(run, models={name: of for name, of in run.models.items() if name != BLEND_MODEL})
-    pending = _submit_fits(run, splits, protocols, executor)
-    fits = {
-        protocol: train_protocol(components_run, run_id, protocol, splits, failed, list(components_run.models), pending)
-        for protocol in protocols
-    }
+    stored: dict[str, dict[str, str]] = {protocol: {} for protocol in protocols}
+    if not run.train.warm_start:  # which depends on earlier runs
+        for protocol in protocols:
+            digest, models = splits.digests[protocol], components_run.models
+            stored[protocol] = take_stored_fits(run.home, run_id, protocol, digest, models, run.seed)
+    pending = _submit_fits(run, splits, protocols, executor, stored)
+    fits = {}
+    for protocol in protocols:
+        missing = [model for model in components_run.models if model not in stored[protocol]]
+        fitted = stored[protocol] | train_protocol(components_run, run_id, protocol, splits, failed, missing, pending)
+        fits[protocol] = {
+            model: fitted[model] for model in components_run.models if model in fitted and model not in failed
+        }
     if BLEND_MODEL not in run.models:
         return run, fits, failed
     weighed_by = {name: _find_weighing_protocol(run, splits, name) for name in [*protocols, ALL_EDGES]}
@@ -110,8 +123,14 @@ def _choose_blend(
     )
 
 
-def _submit_fits(run: RunSettings, splits: Splits, protocols: list[str], executor: Executor) -> PendingFits:
-    """Submit every fit except the blend's, which needs the fits of its components.
+def _submit_fits(
+    run: RunSettings,
+    splits: Splits,
+    protocols: list[str],
+    executor: Executor,
+    stored: Mapping[str, Collection[str]] | None = None,
+) -> PendingFits:
+    """Submit every fit except those of the `stored` models, by protocol, and the blend's, which needs its components'.
 
     With warm starts nothing is submitted: only the coordinator reads the warehouse, where the earlier fits are
     recorded.
@@ -130,7 +149,7 @@ def _submit_fits(run: RunSettings, splits: Splits, protocols: list[str], executo
         )
         for protocol in protocols
         for model, settings in run.models.items()
-        if model != BLEND_MODEL
+        if model != BLEND_MODEL and model not in (stored or {}).get(protocol, ())
     }
 
 

@@ -7,10 +7,14 @@ training edges (`tasks.tuning.search`), and the models are fitted again on the r
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from pathlib import Path
+from typing import Any
 
+import duckdb
 import numpy as np
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from pydantic import BaseModel
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
@@ -24,9 +28,10 @@ from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks import memory_errors
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, describe_folds
-from oneclass.tasks.stores import fits, matrices
+from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part
+from oneclass.tasks.stores.stage_cache import StageCache
 from oneclass.tasks.train import is_model_error
 from oneclass.tasks.tuning.auto import ChosenSettings, record_settings
 from oneclass.tasks.tuning.search import load_validation
@@ -39,6 +44,22 @@ MAX_VALIDATION_USERS = 4000
 BLOCK_ENTRIES = 1 << 24  # scores held at a time
 
 Candidate = list[Model]  # one model, fitted for each fold
+
+
+class BlendChoice(BaseModel, frozen=True):
+    """What a weight search chose for a protocol.
+
+    Attributes:
+        settings: components and weights; None if no blend is worth it.
+        reason: the weights, or why there is no blend.
+        sentence: for the log.
+        searched: the columns of the search in `operations.model_settings`; None without a blend.
+    """
+
+    settings: BlendSettings | None
+    reason: str
+    sentence: str
+    searched: dict[str, Any] | None = None
 
 
 def choose_components(
@@ -55,7 +76,8 @@ def choose_components(
 
     Candidates are the MAX_CANDIDATES best models, each with its best score, by the protocol's tuning metric; the
     weights also consider S (`models.blend.weight_search`). The decision is by cross-validation over the validation
-    users (`is_worth_blending`), and its figures are in `operations.model_settings`.
+    users (`is_worth_blending`), and its figures are in `operations.model_settings`. The choice of an earlier run from
+    the same fits is taken.
 
     Args:
         run_id: the run whose settings the choice becomes; None for a blend of one protocol's table alone.
@@ -65,24 +87,56 @@ def choose_components(
         seed: of the folds, of a held-out validation part and of the fits on the rest.
         day: the run takes events up to this day.
     """
-    metric, (digest, fitted) = PROTOCOLS[protocol].tuned_by, judged[0]
-    names = [name for name in fitted if all(name in of_fold for _, of_fold in judged)]
+    names = [name for name in judged[0][1] if all(name in of_fold for _, of_fold in judged)]
+    parameters = {
+        "judged": [(digest, [(name, fitted[name]) for name in names]) for digest, fitted in judged],
+        "settings": [settings[name].model_dump(mode="json") for name in names],
+        "seed": seed,
+    }
+    with warehouse.open_warehouse(home) as connection:
+        stored = _choice_cache(connection, protocol, parameters).lookup()
+    if stored:
+        choice = BlendChoice.model_validate(stored)
+    else:
+        choice = _search_components(home, protocol, judged, {name: settings[name] for name in names}, seed)
+        with warehouse.open_warehouse(home) as connection:
+            _choice_cache(connection, protocol, parameters).store(choice.model_dump(mode="json"))
+    logger.info("blend, %s: %s", protocol, choice.sentence)
+    if run_id is not None:
+        searched = choice.searched and {**choice.searched, "searched_on": day}
+        origin = "search" if choice.settings else "default"
+        row = ChosenSettings("blend", origin, choice.reason, choice.settings or BlendSettings(), searched)
+        record_settings(home, run_id, [row])
+    return choice.settings
+
+
+def _choice_cache(connection: duckdb.DuckDBPyConnection, protocol: str, parameters: Mapping[str, Any]) -> StageCache:
+    """Return the cache of a protocol's choice."""
+    sources = [Path(__file__), Path(__file__).with_name("tuning")]
+    return StageCache(connection, f"blend {protocol}", sources, reads="", parameters=parameters, tables=())
+
+
+def _search_components(
+    home: Home, protocol: str, judged: Sequence[FittedSplit], settings: Mapping[str, ModelSettings], seed: int
+) -> BlendChoice:
+    """Search the weights of the models of `settings`, and decide whether their blend is worth it."""
+    metric, (digest, _) = PROTOCOLS[protocol].tuned_by, judged[0]
     splits = [matrices.load_split(home, of_fold, parts=("validation",)) for of_fold, _ in judged]
     train, held_out = splits[0].train, [split.parts["validation"] for split in splits if "validation" in split.parts]
     if not held_out:
         data = load_validation(home, protocol, digest, seed)
         train, held_out = data.train, [data.part]
-        candidates = _fit_candidates(train, {name: settings[name] for name in names}, seed, home.limits.threads)
+        candidates = _fit_candidates(train, settings, seed, home.limits.threads)
     else:
-        candidates = ([fits.load_fit(home, name, of_fold[name]) for _, of_fold in judged] for name in names)
+        candidates = ([fits.load_fit(home, name, of_fold[name]) for _, of_fold in judged] for name in settings)
     parts = [sample_users(part, MAX_VALIDATION_USERS) for part in held_out]
     count = sum(part.targets.shape[0] for part in parts)
     users = f"{count:,} validation users{describe_folds(len(parts))}"
     if count < MIN_USERS:
-        return _log_rejection(home, run_id, f"{users} are too few to weigh models by")
+        return _reject(f"{users} are too few to weigh models by")
     lists = _rank_single_models(candidates, parts, metric)
     if len(lists) < 2:
-        return _log_rejection(home, run_id, "there are not two models to add")
+        return _reject("there are not two models to add")
     with kernel_threads(home.limits.threads):
         cutoff = int(metric.partition("@")[2])
         result = search_weights(Candidates.from_blocks(_score_blocks(lists, parts), cutoff), seed)
@@ -96,18 +150,15 @@ def choose_components(
         f"{_describe_gain(gain_in_s)}) over {users}"
     )
     if blend is None or not is_worth_blending(gain, gain_in_s):
-        return _log_rejection(home, run_id, f"no blend gains more than its error on its best component: {figures}")
+        return _reject(f"no blend gains more than its error on its best component: {figures}")
     error = metrics.mean_and_error(result.cross_validated).standard_error
-    reason = "" if _exceeds_error(gain) else ", for its gain in S"
-    logger.info("blend, %s: %s%s; %s", protocol, _describe_weights(blend), reason, figures)
-    row = {
-        "protocol": protocol, "searched_on": day, "metric": metric, "trials": result.tried, "at_start": float(alone),
+    weights, why = _describe_weights(blend), "" if _exceeds_error(gain) else ", for its gain in S"
+    searched = {
+        "protocol": protocol, "metric": metric, "trials": result.tried, "at_start": float(alone),
         "reached": float(blended), "standard_error": error, "users": train.shape[0],
         "items": train.shape[1], "edges": train.nnz, "key": digest,
     }  # fmt: skip
-    if run_id is not None:
-        record_settings(home, run_id, [ChosenSettings("blend", "search", _describe_weights(blend), blend, row)])
-    return blend
+    return BlendChoice(settings=blend, reason=weights, sentence=f"{weights}{why}; {figures}", searched=searched)
 
 
 def is_worth_blending(gain: Comparison, gain_in_s: Comparison) -> bool:
@@ -183,10 +234,8 @@ def _describe_weights(blend: BlendSettings) -> str:
     return " + ".join(f"{component.weight:g} {component.model}/{component.score}" for component in blend.components)
 
 
-def _log_rejection(home: Home, run_id: str | None, reason: str) -> None:
-    logger.info("blend: %s", reason)
-    if run_id is not None:
-        record_settings(home, run_id, [ChosenSettings("blend", "default", reason, BlendSettings())])
+def _reject(reason: str) -> BlendChoice:
+    return BlendChoice(settings=None, reason=reason, sentence=reason)
 
 
 blend_task = task(name="blend", task_run_name="blend", cache_policy=NO_CACHE, persist_result=False)(choose_components)

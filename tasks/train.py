@@ -5,13 +5,14 @@ A stored fit is reused, so that an interrupted run continues where it stopped.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import duckdb
 from scipy.sparse import csr_matrix
 
+from oneclass.data_contracts import ContractBroken
 from oneclass.models.base import Model
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import BlockExecutor, Epoch, FitOptions, ScratchFactory, ValidationUsers
@@ -66,15 +67,58 @@ def train(
     else:
         previous = warm_start.find_latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
         fit = load_or_fit(home, matrices_digest, model, settings, seed, previous)
-    with warehouse.run_stage(home, run_id, "train") as connection:
-        connection.execute(
-            "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
-            [run_id, protocol, model],
-        )
-        row = [run_id, protocol, fit.model, fit.digest, fit.seconds, fit.peak_bytes, fit.saved_bytes]
-        connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
-        fits.register_arrays(connection, home, fit, protocol)
+    _record_fits(home, run_id, protocol, [fit])
     return fit
+
+
+def record_stored_fits(home: Home, run_id: str, protocol: str, stored: Sequence[Fit]) -> None:
+    """Record a protocol's fits that are in the store, under one check of their contract.
+
+    Raises:
+        ContractBroken: one of them breaks a rule; none is recorded.
+    """
+    _record_fits(home, run_id, protocol, stored)
+    for fit in stored:
+        fits.upload_fit(home, fit)
+    names = ", ".join(fit.model for fit in stored)
+    logger.info("%s: fitted before on these edges with these settings, taken from the store: %s", protocol, names)
+
+
+def _record_fits(home: Home, run_id: str, protocol: str, recorded: Sequence[Fit]) -> None:
+    with warehouse.run_stage(home, run_id, "train") as connection:
+        for fit in recorded:
+            connection.execute(
+                "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
+                [run_id, protocol, fit.model],
+            )
+            row = [run_id, protocol, fit.model, fit.digest, fit.seconds, fit.peak_bytes, fit.saved_bytes]
+            connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
+        fits.register_arrays(connection, home, recorded, protocol)
+
+
+def take_stored_fits(
+    home: Home, run_id: str, protocol: str, matrices_digest: str, models: Mapping[str, ModelSettings], seed: int
+) -> dict[str, str]:
+    """Record the fits of a protocol that are in the store, and return their digests by model.
+
+    None are taken if one breaks the contract: `train` then records each alone, and only that model is left out.
+    """
+    stored = _find_stored_fits(home, matrices_digest, models, seed)
+    if not stored:
+        return {}
+    try:
+        record_stored_fits_task(home, run_id, protocol, list(stored.values()))
+    except ContractBroken as error:
+        logger.warning("%s: %s", protocol, error)
+        return {}
+    return {model: fit.digest for model, fit in stored.items()}
+
+
+def _find_stored_fits(
+    home: Home, matrices_digest: str, models: Mapping[str, ModelSettings], seed: int
+) -> dict[str, Fit]:
+    keys = {model: fits.compute_fit_key(matrices_digest, model, of, seed) for model, of in models.items()}
+    return {model: fit for model, key in keys.items() if (fit := fits.find_fit(home, model, key))}
 
 
 def submit_fit(
@@ -91,9 +135,7 @@ def submit_fit(
     matrix = matrices.load_split(home, matrices_digest, parts=()).train
     if MODELS[model].block_sizes(settings, matrix.shape[1]):
         return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed, None, executor)
-    if home.store is not None and fits.find_fit(
-        home, model, fits.compute_fit_key(matrices_digest, model, settings, seed)
-    ):
+    if home.store is not None and _find_stored_fits(home, matrices_digest, {model: settings}, seed):
         return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed)  # no worker need download it
     memory = MODELS[model].fit_bytes(settings, LogSize.of(matrix))
     label = f"{model}: train on {protocol}"
@@ -273,3 +315,4 @@ def _report_epochs(report: progress.ProgressCallback) -> Callable[[Epoch], None]
 
 
 train_task = stage_task(train, "train {model} on {protocol}")
+record_stored_fits_task = stage_task(record_stored_fits, "take stored fits on {protocol}", stage="train")

@@ -23,7 +23,9 @@ logger = logging.getLogger(__name__)
 MAX_RETRIES, RETRY_DELAY_SECONDS = 1, 10
 
 
-def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Task[..., Any]:
+def stage_task(
+    function: Callable[..., Any], run_name: str | None = None, *, stage: str | None = None
+) -> Task[..., Any]:
     """Create a task with the stage's name.
 
     Each of its runs publishes the contract results as an artifact, and emits OpenLineage events if the run does. Stages
@@ -34,8 +36,9 @@ def stage_task(function: Callable[..., Any], run_name: str | None = None) -> Tas
         function: a stage; takes `home` and `run_id`.
         run_name: template of the task run's name, with the function's parameters in braces; by default the stage's
             name.
+        stage: name of the stage; by default the function's.
     """
-    stage = function.__name__
+    stage = stage or function.__name__
     signature = inspect.signature(function)
 
     @functools.wraps(function)

@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -183,14 +183,14 @@ def checkpoint_folder(home: Home, model: str, digest: str) -> Path:
     return fit_folder(home, model, f"unfinished-{digest}")
 
 
-def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, fit: Fit, protocol: str) -> None:
+def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, recorded: Iterable[Fit], protocol: str) -> None:
     """Create the temporary table `fitted_arrays` that the contract reads."""
-    rows = []
-    for file in sorted(fit_folder(home, fit.model, fit.digest).glob("*.npy")):
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-        rows.append((protocol, fit.model, file.stem, array.size, _count_not_finite(array)))
     connection.execute(sql.statement("train/fitted_arrays"))
-    connection.executemany("insert into fitted_arrays values (?, ?, ?, ?, ?)", rows)
+    for fit in recorded:
+        for file in sorted(fit_folder(home, fit.model, fit.digest).glob("*.npy")):
+            array = np.load(file, mmap_mode="r", allow_pickle=False)
+            row = [protocol, fit.model, file.stem, array.size, _count_not_finite(array)]
+            connection.execute("insert into fitted_arrays values (?, ?, ?, ?, ?)", row)
 
 
 def delete_other_fits(home: Home, retained: Collection[tuple[str, str]]) -> tuple[list[Fit], int]:

@@ -29,11 +29,11 @@ class StageCache:
 
     Args:
         connection: inside the stage's transaction.
-        stage: its name, which is that of its file in `sql/`.
+        stage: its name, which is that of its file in `sql/` if it writes tables.
         sources: the stage's modules, or folders of them.
         reads: a digest of the rows that it reads.
         parameters: settings and seed, as plain data.
-        tables: the tables that it writes.
+        tables: the tables that it writes; none if it only decides something.
 
     Attributes:
         made_from: the digest of all inputs of the tables.
@@ -51,7 +51,9 @@ class StageCache:
     ) -> None:
         self._connection, self._stage, self._tables = connection, stage, tables
         modules = [one for source in sources for one in (sorted(source.glob("*.py")) if source.is_dir() else [source])]
-        digests = [*map(fingerprint.fingerprint_file, modules), sql.stage_digest(stage)]
+        digests = [fingerprint.fingerprint_file(module) for module in modules]
+        if tables:
+            digests.append(sql.stage_digest(stage))
         versions = [importlib.metadata.version(name) for name in LIBRARIES]
         parts = [stage, reads, dict(parameters), digests, versions]
         self.made_from = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
@@ -65,7 +67,8 @@ class StageCache:
         if found[0] != self._tables_digest():
             logger.warning("%s: %s changed since; made anew", self._stage, " or ".join(self._tables))
             return None
-        logger.info("%s: nothing is new; %s stay as they are", self._stage, ", ".join(self._tables))
+        kept = f"; {', '.join(self._tables)} stay as they are" if self._tables else ""
+        logger.info("%s: nothing is new%s", self._stage, kept)
         return json.loads(found[1])
 
     def store(self, result: Mapping[str, Any]) -> None:

@@ -59,5 +59,8 @@ def test_a_small_log_is_judged_by_folds(prefect_server, folds, log, tmp_path, ca
     caplog.clear()
     assert backfill(home, log) == 0  # a night with nothing new fits and judges nothing anew
     logged = caplog.text
-    assert "was fitted before" in logged and ": fitting " not in logged
+    assert (
+        "fitted before on these edges with these settings, taken from the store: " in logged
+        and ": fitting " not in logged
+    )
     assert "strong_generalization: nothing is new; the evaluation by run" in logged

@@ -104,7 +104,7 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     assert run(*command) == 0
     killer.join()
     assert worker.wait() == -signal.SIGKILL
-    assert "popularity (strong_generalization) was fitted before on these edges with these settings" in caplog.text
+    assert "strong_generalization: fitted before on these edges with these settings, taken from" in caplog.text
     assert contents(hidden / "home") == contents(tmp_path / "alone")
     assert not hidden.with_suffix(".tried").exists()
     kept = query(hidden / "home", "select distinct model, digest from operations.model_fits")

@@ -132,6 +132,20 @@ def test_models_that_know_different_items_are_added(home, digest):
     assert all(f"{one.weight:g} {one.model}/score" in row["reason"] for one in found.components)
 
 
+def test_the_choice_from_the_same_fits_is_taken(home, digest, monkeypatch):
+    of = two_halves(home, digest)
+    rejected = fitted(home, digest, half=HalfSettings(), nothing=HalfSettings())
+    chosen = [blended(home, digest, **given) for given in (of, rejected)]
+    with monkeypatch.context() as patched:
+        patched.setattr(stage, "search_weights", None)
+        assert blended(home, digest, **rejected) == chosen[1]
+    assert blended(home, digest, **of) == chosen[0]
+    monkeypatch.setattr(stage, "search_weights", None)
+    assert blended(home, digest, **of) == chosen[0]
+    with pytest.raises(TypeError, match="not callable"):
+        blended(home, digest, **{**of, "seed": 2})
+
+
 @pytest.mark.slow
 def test_its_members_are_the_fits_of_the_run(home, digest):
     of = two_halves(home, digest)

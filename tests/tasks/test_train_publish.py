@@ -28,7 +28,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices, retention, runs, warehouse
 from oneclass.tasks.train import load_or_fit as fit_of_a_sweep
-from oneclass.tasks.train import train
+from oneclass.tasks.train import record_stored_fits, take_stored_fits, train
 from tests.conftest import home_in, two_tastes
 
 PROTOCOL = "leave_one_out"
@@ -98,6 +98,17 @@ def test_a_fit_made_before_is_taken_from_the_store(home, digests):
     assert rows(home, "select count(*) from operations.model_fits") == [(2,)]
 
 
+def test_stored_fits_are_recorded_at_once(home, digests):
+    fit = fitted(home, digests)
+    popularity = fitted(home, digests, model="popularity")
+    wanted = {name: MODELS[name].Settings() for name in ("slim", "popularity", "mrf_dense")}
+    assert take_stored_fits(home, "next", PROTOCOL, digests[PROTOCOL], wanted, seed=1) == {}
+    stored = {"popularity": popularity.digest, "mrf_dense": fit.digest}
+    assert take_stored_fits(home, "next", PROTOCOL, digests[PROTOCOL], wanted, seed=0) == stored
+    recorded = rows(home, "select model, digest from operations.model_fits where run_id = 'next'")
+    assert dict(recorded) == stored
+
+
 def test_a_half_written_fit_is_made_again(home, digests):
     first = fitted(home, digests)
     (home.models / "mrf_dense" / first.digest / "fit.json").unlink()  # the last file to be written
@@ -148,10 +159,15 @@ def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
     checksums.write_manifest(
         array.parent, "fit.json", checksums.load_facts(array.parent, "fit.json")
     )  # as if it had been fitted so
-    with pytest.raises(Exception, match="not_finite") as caught:
-        fitted(home, digests, run_id="next")
-    assert caught.value.exit_status == 1
-    assert rows(home, "select run_id from operations.model_fits") == [("run",)]
+    stored = [fit, fitted(home, digests, model="popularity")]
+    for record in (
+        lambda: fitted(home, digests, run_id="next"),
+        lambda: record_stored_fits(home, "next", PROTOCOL, stored),
+    ):
+        with pytest.raises(Exception, match="not_finite") as caught:
+            record()
+        assert caught.value.exit_status == 1
+    assert rows(home, "select distinct run_id from operations.model_fits") == [("run",)]
 
 
 def published(home, digests, run_id="run", **settings):
