@@ -92,19 +92,19 @@ class FirstUnexpectedRows(UnexpectedRowsQueryTable):
         return {"row_count": count}
 
 
-class StoredValidation(ValidationDefinition):
-    """A ValidationDefinition that is run as it is; Great Expectations would first compare it with its stored copy."""
+class UnstoredValidation(ValidationDefinition):
+    """A ValidationDefinition that runs without being stored; Great Expectations would compare it with a stored copy."""
 
     def is_fresh(self) -> ValidationDefinitionFreshnessDiagnostics:
-        """Return that nothing has changed since the session stored it."""
+        """Return that nothing has changed, as there is no stored copy."""
         return ValidationDefinitionFreshnessDiagnostics(errors=[])
 
 
-class StoredCheckpoint(Checkpoint):
-    """A Checkpoint that is run as it is; Great Expectations would first compare it with its stored copy."""
+class UnstoredCheckpoint(Checkpoint):
+    """A Checkpoint that runs without being stored; Great Expectations would compare it with a stored copy."""
 
     def is_fresh(self) -> CheckpointFreshnessDiagnostics:
-        """Return that nothing has changed since the session stored it."""
+        """Return that nothing has changed, as there is no stored copy."""
         return CheckpointFreshnessDiagnostics(errors=[])
 
 

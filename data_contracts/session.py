@@ -48,45 +48,29 @@ class Session:
         Raises:
             ValueError: a rule has an unknown expectation type, or arguments that its type does not take.
         """
-        from oneclass.data_contracts.execution_engine import StoredCheckpoint, StoredValidation
+        from oneclass.data_contracts.execution_engine import UnstoredCheckpoint, UnstoredValidation
 
         contracts, values, stage = list(contracts), [dict(parameters) for parameters in values], contracts[0].stage
         cached = self.checkpoints.get(stage)
         if cached and (cached.contracts, cached.values) == (contracts, values):
             return cached.checkpoint
         suites = list(map(build_suite, contracts, values))
-        self._remove(stage)
+        if cached:
+            for contract in cached.contracts:
+                self.datasource.delete_asset(contract.table)
         definitions: list[gx.ValidationDefinition] = [
-            StoredValidation(
+            UnstoredValidation(
                 name=contract.table,
                 data=self.datasource.add_query_asset(
                     name=contract.table, query=rows_query(contract, parameters)
                 ).add_batch_definition("rows"),
-                suite=self.context.suites.add(suite),
+                suite=suite,
             )
             for contract, parameters, suite in zip(contracts, values, suites, strict=True)
         ]
-        for definition in definitions:
-            self.context.validation_definitions.add(definition)
-        checkpoint = StoredCheckpoint(name=stage, validation_definitions=definitions, result_format="BOOLEAN_ONLY")
-        self.context.checkpoints.add(checkpoint)
+        checkpoint = UnstoredCheckpoint(name=stage, validation_definitions=definitions, result_format="BOOLEAN_ONLY")
         self.checkpoints[stage] = CachedCheckpoint(contracts, values, checkpoint)
         return checkpoint
-
-    def _remove(self, stage: str) -> None:
-        if stage not in self.checkpoints:
-            return
-        self.context.checkpoints.delete(stage)
-        for contract in self.checkpoints.pop(stage).contracts:
-            self.context.validation_definitions.delete(contract.table)
-            self.context.suites.delete(contract.table)
-            self.datasource.delete_asset(contract.table)
-
-    def clear_results(self) -> None:
-        """Drop the results that the context stores, since a process may check for days."""
-        store = self.context.validation_results_store
-        for key in store.list_keys():
-            store.remove_key(key)
 
 
 @contextmanager
@@ -106,7 +90,6 @@ def session(connection: duckdb.DuckDBPyConnection, *, private: bool = False) -> 
         gx_session.connection.lend(connection)
         try:
             yield gx_session
-            gx_session.clear_results()
             # Not reached after an error, which may leave a session half prepared.
             if not private:
                 _idle_sessions.append(gx_session)
@@ -126,8 +109,9 @@ def _new_session() -> Session:
     from oneclass.data_contracts.transaction_dialect import URL, TransactionConnection, engine_options
 
     context = gx.get_context(mode="ephemeral")
-    # A context in memory would write its configuration as YAML for every table, to no use.
+    # A context in memory would write its configuration as YAML for every table, and every result as JSON, to no use.
     context._save_project_config = lambda: None
+    context.validation_results_store.set = lambda **_: True
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     connection, name = TransactionConnection(), f"warehouse {next(_session_numbers)}"
     datasource = context.data_sources.add_duckdb(name=name, connection_string=URL, kwargs=engine_options(connection))
