@@ -162,7 +162,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         splits = build_splits(run, run_id)
         run = fit_to_machine(drop_optional_models(run, splits), run_id, splits, executor)
         diagnose_task(run.home, run_id, run.seed)
-        run = replace(run, models=_tune_settings(run, run_id, splits, executor))
+        run = drop_hopeless_models(replace(run, models=_tune_settings(run, run_id, splits, executor)), run_id, splits)
         run, fits, failed = train_models(run, run_id, splits, executor)
         failed |= _evaluate_protocols(run, run_id, splits, fits, executor)
         published = publish_run(run, run_id, splits, fits, failed, executor)
@@ -212,6 +212,15 @@ def fit_to_machine(run: RunSettings, run_id: str, splits: Splits, executor: clus
     return replace(run, models=models)
 
 
+def drop_hopeless_models(run: RunSettings, run_id: str, splits: Splits) -> RunSettings:
+    """Leave out default models that their search shows far behind, where all fits of the run take long."""
+    if run.are_named:
+        return run
+    candidates = [name for name in run.models if name != run.publish.model]
+    left = capacity.drop_hopeless_models(run.home, run_id, candidates, len(splits.digests))
+    return replace(run, models={name: of for name, of in run.models.items() if name in {*left, run.publish.model}})
+
+
 def _tune_settings(
     run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor
 ) -> dict[str, ModelSettings]:
@@ -223,7 +232,9 @@ def _tune_settings(
         protocol=judged_by or next((name for name in PROTOCOLS if list_splits(name, splits.digests)), None),
         digests=splits.digests,
         models=run.models,
-        request=SearchRequest(run.train.tune, run.given, list(run.dataset.models), run.train.search_share),
+        request=SearchRequest(
+            run.train.tune, run.given, list(run.dataset.models), run.train.search_share, run.train.search_seconds
+        ),
         day=run.until or date.today(),
         seed=run.seed,
         executor=executor,

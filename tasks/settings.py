@@ -42,6 +42,11 @@ class TrainSettings(BaseModel):
         description="Budget of the search of all models together, over the estimated processor time of the run's "
         "fits; two CPU minutes at least.",
     )
+    search_seconds: float = Field(
+        900.0,
+        gt=0,
+        description="Largest such budget, in CPU seconds, whatever the fits take; two CPU minutes are always allowed.",
+    )
     warm_start: bool = Field(
         False,
         description="Begin at the fit of the latest run where a model can; results then depend on it, and not on the "

@@ -10,6 +10,7 @@ the log has grown or shrunk by more than MAX_GROWTH.
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -29,6 +30,7 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.halving import (
     MAX_CHECK_EDGES,
     MAX_CHECK_ITEMS,
+    SearchBudget,
     SearchProgress,
     TrialRunner,
     enlarge_search,
@@ -138,12 +140,14 @@ class SearchRequest:
         given: names of the settings that the command gave, by model; they are not searched.
         tuned: models with settings in the data set's file; `auto` does not search these.
         share: the budget of all searches, over the estimated time of the run's fits.
+        seconds: the largest budget, CPU seconds.
     """
 
     when: SearchMode
     given: Mapping[str, Collection[str]] = field(default_factory=dict)
     tuned: Collection[str] = ()
     share: float = 1.0
+    seconds: float = math.inf
 
 
 def choose_settings(
@@ -165,7 +169,8 @@ def choose_settings(
     searches = {model: _build_search(log, model, settings, given[model]) for model, settings in models.items()}
     choices = {model: choice for model, search in searches.items() if (choice := _skip_search(log, search, request))}
     searched = [search for model, search in searches.items() if model not in choices]
-    for progress in run_searches(log.home, searched, request.share, fits, log.trial, executor) if searched else ():
+    budget = SearchBudget(request.share, fits, request.seconds)
+    for progress in run_searches(log.home, searched, budget, log.trial, executor) if searched else ():
         model = progress.search.model
         choices[model] = _search_outcome(log, progress, _find_origin(model, request))
     return [choices[model] for model in models]
@@ -194,7 +199,6 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
     space = {
         name: range_ for name, range_ in settings.search_space.items() if not range_.manual_only and name not in given
     }
-    edges = int(min(max(SAMPLE_SHARE * log.train.nnz, MIN_SAMPLE_EDGES), MAX_SAMPLE_EDGES))
     items = MAX_ITEMS if MODELS[model].cost_depends_on_items and log.train.shape[1] > MAX_ITEMS else None
     return Search(
         model,
@@ -203,13 +207,18 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
         settings,
         space,
         log.seed,
-        edges=edges,
+        edges=sample_edges(log.train.nnz),
         items=items,
         quick=True,
         initial_trials=_initial_trials(log, settings, given),
         further_folds=log.further_folds,
         whole=LogSize.of(log.train),
     )
+
+
+def sample_edges(edges: int) -> int:
+    """Return about how many training edges a trial has, of those of a log."""
+    return int(min(max(SAMPLE_SHARE * edges, MIN_SAMPLE_EDGES), MAX_SAMPLE_EDGES))
 
 
 def _initial_trials(log: SearchData, settings: ModelSettings, given: Collection[str]) -> tuple[dict[str, Any], ...]:

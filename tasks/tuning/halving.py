@@ -64,8 +64,27 @@ class SearchProgress:
         return (self.best.value or 0.0) / max(self.baseline, 1e-9) if self.best else 0.0
 
 
+@dataclass(frozen=True)
+class SearchBudget:
+    """The processor time that the searches of a run may take together.
+
+    Attributes:
+        share: of the estimated time of the run's fits.
+        fits: how many fits of each model the run makes.
+        most: CPU seconds, whatever the fits take; MIN_BUDGET_SECONDS are always allowed.
+    """
+
+    share: float
+    fits: int
+    most: float = math.inf
+
+    def seconds(self, fit_seconds: float) -> float:
+        """Return the CPU seconds, given those of a fit of every model."""
+        return max(MIN_BUDGET_SECONDS, min(self.share * self.fits * fit_seconds, self.most))
+
+
 def run_searches(
-    home: Home, searches: Sequence[Search], share: float, fits: int, trial: TrialRunner, executor: Executor = LOCAL
+    home: Home, searches: Sequence[Search], allowed: SearchBudget, trial: TrialRunner, executor: Executor = LOCAL
 ) -> list[SearchProgress]:
     """Run the searches of several models by successive halving.
 
@@ -73,8 +92,7 @@ def run_searches(
     to come, the comparison on a larger sample being the last, and among the models that are still in the race.
 
     Args:
-        share: the budget, over the estimated time of the run's fits.
-        fits: how many fits of each model the run makes.
+        allowed: the budget.
         trial: runs and records a trial.
     """
     tasks = (trial,) if executor is LOCAL else ()  # trials on a worker are no task runs
@@ -93,7 +111,7 @@ def run_searches(
             of.cpu_seconds += seconds
 
     make_trials(progress, 1, math.inf)
-    budget = max(MIN_BUDGET_SECONDS, share * fits * sum(_estimate_fit_seconds(home, of) for of in progress))
+    budget = allowed.seconds(sum(_estimate_fit_seconds(home, of) for of in progress))
     live = progress
     for number, trials in enumerate(ROUNDS):
         left = budget - sum(of.cpu_seconds for of in progress)

@@ -19,7 +19,14 @@ from oneclass.tasks.cluster.executor import LocalCall
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.tuning import record_pending_trial
-from oneclass.tasks.tuning.halving import MIN_BUDGET_SECONDS, ROUNDS, confirm_settings, run_searches, run_trials
+from oneclass.tasks.tuning.halving import (
+    MIN_BUDGET_SECONDS,
+    ROUNDS,
+    SearchBudget,
+    confirm_settings,
+    run_searches,
+    run_trials,
+)
 from oneclass.tasks.tuning.search import Search
 from tests.conftest import home_in, log_into
 
@@ -90,11 +97,11 @@ def make_search(digest, model, **options):
     return Search(model, PROTOCOL, digest, WindSettings(), space, 1, quick=True, **options)
 
 
-def searched(split_log, seconds=1.0, share=1.0, names=tuple(NOISE), fits=2, **options):
+def searched(split_log, seconds=1.0, share=1.0, names=tuple(NOISE), fits=2, most=math.inf, **options):
     home, digest = split_log
     seconds = seconds if isinstance(seconds, dict) else dict.fromkeys(names, seconds)
     searches = [make_search(digest, name, **options) for name in names]
-    return run_searches(home, searches, share, fits, record_pending_trial, Clock(seconds))
+    return run_searches(home, searches, SearchBudget(share, fits, most), record_pending_trial, Clock(seconds))
 
 
 def best_of(progress, trials):
@@ -117,6 +124,14 @@ def test_after_each_round_the_better_half_goes_on_and_its_trials_are_those_of_a_
         together = progress[name].outcomes
         assert [of.settings for of in alone.outcomes[: len(together)]] == [of.settings for of in together]
         assert [of.value for of in alone.outcomes[: len(together)]] == [of.value for of in together]
+
+
+@pytest.mark.parametrize(("most", "allowed"), [(math.inf, 3000.0), (900.0, 900.0), (5.0, MIN_BUDGET_SECONDS)])
+def test_a_budget_is_a_share_of_the_fits_up_to_a_limit_and_never_below_two_minutes(split_log, most, allowed, caplog):
+    assert SearchBudget(1.5, 4, most).seconds(500.0) == allowed
+    with caplog.at_level("INFO"):
+        searched(split_log, 100.0, share=3.0, names=("calm", "windy"), fits=5, most=most)
+    assert f"of a budget of {allowed:.0f}" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -203,5 +218,5 @@ def test_no_trial_begins_after_the_time_and_earlier_ones_are_kept(split_log):
 def test_searches_run_in_this_process_without_workers(split_log):
     home, digest = split_log
     search = make_search(digest, "calm")
-    [of] = run_searches(home, [search], 1.0, 2, record_pending_trial, LOCAL)
+    [of] = run_searches(home, [search], SearchBudget(1.0, 2), record_pending_trial, LOCAL)
     assert len(of.results) == ROUNDS[-1] and 0 < of.cpu_seconds < 60
