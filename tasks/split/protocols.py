@@ -53,6 +53,8 @@ def make_next_events(
     selection: LikeSelection,
     *,
     seen_items: bool,
+    most_pairs: int,
+    seed: int,
     before: date | None = None,
 ) -> SplitMatrices:
     """Create `next_events_roles` and return its matrices; test users are training users.
@@ -61,6 +63,7 @@ def make_next_events(
         next_from: the first day of the targets, of `find_cut_day`.
         selection: by which `binarize` selected likes; only these are counted.
         seen_items: whether pairs that train and come again are targets too.
+        most_pairs: number of users times items at most; of more users some are drawn by the seed.
         before: leave out edges of this day or later: the split is that of the validation edges.
     """
     events, values = select_like_events(connection, selection)
@@ -69,7 +72,6 @@ def make_next_events(
     items = select(connection, "split/next_items")["item_index"].to_numpy()
     everyone, train = load_csr(connection, TRAINING_RELATION["next_events"], len(items))
     users, targets = load_csr(connection, "next_events_roles where role in ('next', 'again')", len(items))
-    rows = np.searchsorted(everyone, users).astype(np.int32)
     name, part_name = ("next_events", "test") if before is None else (NEXT_EVENTS_VALIDATION, "validation")
     logger.info(
         "%s, %s edges before %s, %s from then on of %s users",
@@ -79,8 +81,18 @@ def make_next_events(
         f"{targets.nnz:,}",
         f"{len(users):,}",
     )
+    if len(users) > (most := limit_users(most_pairs, len(items))):
+        drawn = np.sort(np.random.default_rng(seed).choice(len(users), most, replace=False))
+        users, targets = users[drawn], targets[drawn]
+        logger.info("%s: %s of these users, drawn by the seed, are evaluated", name, f"{most:,}")
+    rows = np.searchsorted(everyone, users).astype(np.int32)
     part = Part(stored_histories=None, targets=targets, users=users, rows=rows, seen_items=seen_items)
     return SplitMatrices(name, train, everyone, items.astype(np.int32), {part_name: part})
+
+
+def limit_users(most_pairs: int, items: int) -> int:
+    """Return how many users are evaluated at most, on a catalogue of so many items."""
+    return max(1, most_pairs // max(1, items))
 
 
 def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:

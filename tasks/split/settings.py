@@ -40,6 +40,12 @@ class SplitSettings(Settings):
         description="leave_one_out: where more users than this have two edges, so many of them, drawn by the seed, "
         "have one held out; all edges of the others train.",
     )
+    max_ranked_pairs: int = Field(
+        2_500_000_000,
+        ge=1,
+        description="leave_one_out and next_events: pairs of a user and an item that a model ranks at most, so that an "
+        "evaluation takes no longer than the fits; of more users, those drawn by the seed are evaluated.",
+    )
     min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")
     next_share: float = Field(

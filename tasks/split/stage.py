@@ -269,8 +269,10 @@ def _rewrite_splits(
         warehouse.drop_temporary(connection)
     if "leave_one_out" in arguments.protocols:
         assert everything is not None  # only a run of `given` alone leaves it out
+        by_items = protocols.limit_users(settings.max_ranked_pairs, everything.train.shape[1])
+        drawn["max_left_out_users"] = min(settings.max_left_out_users, by_items)
         split_matrices = protocols.make_leave_one_out(
-            connection, everything, arguments.seed, settings.max_left_out_users, home.limits.threads
+            connection, everything, arguments.seed, drawn["max_left_out_users"], home.limits.threads
         )
         # one row: a digest of the edges that were drawn to be left out
         digest = "select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from left_out"
@@ -323,10 +325,11 @@ def _store_next_events(
             "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
         )
     selection, seed = arguments.selection, arguments.seed
+    options = {"seen_items": seen_items, "most_pairs": settings.max_ranked_pairs, "seed": seed}
     by_time, message = None, "drawn at random, as split.validation says"
     earlier = day and protocols.find_validation_cut_day(connection, settings, day)
     if earlier and settings.validation != "random":
-        by_time = protocols.make_next_events(connection, earlier, selection, seen_items=seen_items, before=day)
+        by_time = protocols.make_next_events(connection, earlier, selection, **options, before=day)
         users = by_time.parts["validation"].targets.shape[0]
         message = f"the edges from {earlier} on, of {users:,} users"
         if users < MIN_USERS and settings.validation == "auto":
@@ -339,7 +342,7 @@ def _store_next_events(
     if by_time:
         by_time = explicit_negatives.add_explicit_negatives(connection, by_time, seed, earlier)
         matrix_writer.store(by_time, before=earlier)
-    split_matrices = protocols.make_next_events(connection, day, selection, seen_items=seen_items)
+    split_matrices = protocols.make_next_events(connection, day, selection, **options)
     store_roles(connection, "next_events", "next_events_roles")
     split_matrices = explicit_negatives.add_explicit_negatives(connection, split_matrices, seed, day)
     matrix_writer.store(split_matrices, before=day)

@@ -262,8 +262,8 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
 
 
 def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home, log):
-    def leave_out(seed, most):
-        settings = SplitSettings(max_left_out_users=most)
+    def leave_out(seed, most, **options):
+        settings = SplitSettings(max_left_out_users=most, **options)
         digest = split(home, settings, "run", protocols=["leave_one_out"], seed=seed).digests["leave_one_out"]
         table = dict(rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'"))
         stored = matrices.load_split(home, digest)
@@ -276,6 +276,9 @@ def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home,
     by_hash = sorted(everybody, key=lambda user: hashlib.md5(f"1:leave_one_out:{user}".encode()).digest()[::-1])
     assert sample == {user: everybody[user] for user in by_hash[:9]}
     assert len(leave_out(2, 9)) == 9 and leave_out(2, 9).keys() != sample.keys()
+    items = len({item for _, item in log})
+    assert leave_out(1, 1000, max_ranked_pairs=10 * items - 1) == sample
+    assert leave_out(1, 9, max_ranked_pairs=100 * items) == sample
 
 
 def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, log_events, caplog):
