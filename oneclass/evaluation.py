@@ -148,7 +148,7 @@ def _evaluate_split(
     steps, done = len(names) * len(models) + 1, count()
     for name in names:
         fits[name] = fit_models(
-            home, name, digests[name], models, failed, lambda model: on_step(next(done), steps, f"fit {model}")
+            home, digests[name], models, failed, lambda model: on_step(next(done), steps, f"fit {model}")
         )
     on_step(steps - 1, steps, "rank")
     (digest, first), *further = splits = [(digests[name], fits[name]) for name in fits]

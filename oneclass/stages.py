@@ -28,7 +28,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from oneclass.tasks.train import train
+from oneclass.tasks.train import load_or_fit
 
 log_of_stages = logging.getLogger("oneclass")
 
@@ -171,7 +171,6 @@ def show_steps(label: str, *, is_shown: bool) -> Iterator[Callable[[int, int, st
 
 def fit_models(
     home: Home,
-    split_name: str,
     digest: str,
     models: Mapping[str, Model],
     failed: dict[str, str],
@@ -188,15 +187,7 @@ def fit_models(
         if name in failed:
             continue
         try:
-            fit = train(
-                home,
-                RUN,
-                protocol=split_name,
-                matrices_digest=digest,
-                model=name,
-                settings=model.settings,
-                seed=model.seed,
-            )
+            fit = load_or_fit(home, digest, name, model.settings, model.seed)
         except OneclassError as error:
             failed[name] = str(error)
             logger.warning("%s failed and is left out: %s", name, error)
