@@ -1,30 +1,12 @@
-"""Lists that explore: what stays, what is drawn, and the propensities, against many nights; and a publication's."""
+"""Lists that explore: what stays, what is drawn, and the propensities, against many nights."""
 
-import duckdb
 import numpy as np
-import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
-import oneclass
-from benchmarks.accuracy.exploration import build_policies, draw_shop
-from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.numerics.constrained_top_k import Constraints
-from oneclass.models.random_graph.model import RandomGraph
-from oneclass.tasks.binarize.settings import BinarizeSettings
-from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.protocols import ALL_EDGES
-from oneclass.tasks.publish import simulated_shop
-from oneclass.tasks.publish.choice import ChosenModel
-from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.simulated_shop import live, simulate_nights
-from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend.exploration import OPTIMISM, Exploration, find_candidates, order_picks, pick_items
 from oneclass.tasks.rules.selection import Selection
-from oneclass.tasks.rules.settings import DeclaredRules, Rules
-from oneclass.tasks.split.stage import store_all_edges
-from oneclass.tasks.train import train
-from tests.conftest import home_in, log_into
 
 USERS, CANDIDATES, N = 4, 50, 10
 NOBODY = np.empty(0, dtype=np.int32)
@@ -117,75 +99,3 @@ def follow(order, liked, category, limit, length):
         if not liked[item] and sum(category[one] == category[item] for one in chosen) < limit and len(chosen) < length:
             chosen.append(int(item))
     return chosen
-
-
-def test_draws_find_more_likes_of_new_items_and_lose_no_clicks_in_a_simulated_shop():
-    shop, policies = draw_shop(25, seed=9), build_policies(0.5, seed=9)
-    greedy, explores = (live(shop, policies[name], 25, seed=9, threads=2) for name in ("greedy", "thompson"))
-    assert explores.new_likes.sum() > 2 * greedy.new_likes.sum()
-    assert explores.regret[-10:].mean() < greedy.regret[-10:].mean()
-    assert explores.clicks[:7].sum() > 0.95 * greedy.clicks[:7].sum()
-
-
-def test_nights_are_simulated_from_a_known_truth(monkeypatch):
-    monkeypatch.setattr(simulated_shop, "NIGHTS", 4)
-    random = np.random.default_rng(2)
-    traits = (random.normal(size=(count, 3)).astype(np.float32) for count in (60, 50))
-    truth = GroundTruth(*traits, np.full(50, -1, dtype=np.float32), random.random(60), random.random(50))
-    rows = simulate_nights(truth, Exploration("thompson", 0.5, 1.0, 0.5, 20_000, 3), threads=2)
-    assert rows.equals(simulate_nights(truth, Exploration("thompson", 0.5, 1.0, 0.5, 20_001, 3), threads=2))
-    assert rows["policy"].to_list() == ["greedy"] * 4 + ["thompson"] * 4
-    assert rows["night"].to_list() == [1, 2, 3, 4] * 2
-    best = rows["clicks"] + rows["regret"]  # of the best lists, in the same shop
-    assert best[0] == pytest.approx(best[4]) and best[3] != pytest.approx(best[7])
-    assert rows["regret"].min() >= 0 and rows["clicks"][0] != rows["clicks"][4]
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    """A log of 300 users with two tastes, published with lists that explore, under rules; and the folder."""
-    home, random = home_in(tmp_path_factory.mktemp("explored")), np.random.default_rng(0)
-    log_into(home, [(f"u{u}", f"i{i}", 1) for u in range(300) for i in 40 * (u % 2) + random.permutation(50)[:12]])
-    binarize(home, BinarizeSettings(), "run")
-    digest = store_all_edges(home, order=False, timed=None)
-    fit = train(
-        home,
-        "run",
-        protocol=ALL_EDGES,
-        matrices_digest=digest,
-        model="random_graph",
-        settings=RandomGraph.Settings(iterations=15),
-        seed=0,
-    )
-    publish(
-        home,
-        "run",
-        PublishSettings(top_n=N, explore="mixture", explore_share=0.4),
-        choice=ChosenModel("random_graph", "popularity_x_odds"),
-        model_digest=fit.digest,
-        matrices_digest=digest,
-        declared=DeclaredRules(rules=Rules(banned=["i3", "i60"])),
-        seed=5,
-    )
-    return home.published
-
-
-def test_published_lists_explore_and_their_value_can_be_estimated(published):
-    explored = pl.read_parquet(published / "exploration.parquet")
-    best = pl.read_parquet(published / "recommendations.parquet")
-    assert explored["policy"].unique().to_list() == ["mixture"]
-    assert not set(explored["item_id"]) & {"i3", "i60"}
-    assert explored.group_by("list_id").len()["len"].to_list() == [N] * 300
-    sure = explored.filter(pl.col("propensity") == 1).join(best, on=["user_id", "item_id", "rank"], how="semi")
-    assert sure.height >= 6 * 300
-    others = explored.join(best, on=["user_id", "item_id"], how="anti")
-    assert 150 < others.height and (others["propensity"] < 0.5).all()
-    with duckdb.connect(str(published / "published.duckdb"), read_only=True) as connection:
-        assert connection.sql("from exploration").pl().equals(explored.sort("user_id", "rank"))
-    likes = explored.with_columns(reaction=(pl.col("item_id").hash(1) % 2).cast(pl.Float64))
-    target = explored.select("list_id", "user_id").unique().join(best, on="user_id").select("list_id", "item_id")
-    found = oneclass.off_policy(likes, target)
-    assert abs(found.supported_share - 1) < 0.1
-    truth = (best["item_id"].hash(1) % 2).sum() / 300
-    value, error = found.table.filter(pl.col("estimator") == "snips").select("value", "standard_error").row(0)
-    assert abs(value - truth) < 4 * error + 1e-9
