@@ -2,14 +2,16 @@
 
 python -m benchmarks.speed.recommend
 python -m benchmarks.speed.recommend --items 41000 --models wmf,slim --requests 500
+python -m benchmarks.speed.recommend --items 195795 --users 166666 --likes 11 --models graph_filter
 python -m benchmarks.speed.recommend --home var --dataset ml-1m
 
-By default on logs drawn here (popularity as in Zipf's law, 30 likes a user), published with the models named; else on
-what a home has published. Each request is the history of another user, for 20 items, on one thread. `recommend` is the
-whole answer, a Polars frame with titles and reasons; `scores alone` is its model without that. `exact product` is what
-any model of 64 factors needs: a vector times all item factors in BLAS, and the best 20 of the result. implicit's row is
-its ALS model of 64 factors with a user's factors computed from the history (`recalculate_user`), kindling-rec's is its
-engine with its defaults, for a user of the log; each is left out, with a word, where it is not installed.
+By default on logs drawn here (popularity as in Zipf's law, 30 likes of each of 4,000 users), published with the models
+named; else on what a home has published. Each request is the history of another user, for 20 items, on one thread.
+`recommend` is the whole answer, a Polars frame with titles and reasons; `scores alone` is its model without that.
+`exact product` is what any model of 64 factors needs: a vector times all item factors in BLAS, and the best 20 of the
+result. implicit's row is its ALS model of 64 factors with a user's factors computed from the history
+(`recalculate_user`), kindling-rec's is its engine with its defaults, for a user of the log; each is left out, with a
+word, where it is not installed.
 """
 
 import argparse
@@ -34,14 +36,14 @@ N, FACTORS, USERS, LIKES = 20, 64, 4000, 30
 WARM = 10  # requests that are not counted
 
 
-def drawn(items: int, seed: int = 0) -> csr_matrix:
-    """A (USERS, items) log with long-tailed popularity."""
+def drawn(items: int, seed: int = 0, *, users: int = USERS, likes: int = LIKES) -> csr_matrix:
+    """A (users, items) log with long-tailed popularity."""
     generator = np.random.default_rng(seed)
     share = 1 / np.arange(1, items + 1) ** 0.8
-    columns = generator.choice(items, size=USERS * LIKES, p=share / share.sum())
-    rows = np.repeat(np.arange(USERS), LIKES)
+    columns = generator.choice(items, size=users * likes, p=share / share.sum())
+    rows = np.repeat(np.arange(users), likes)
     edges = np.unique(np.stack([rows, columns]), axis=1)
-    log = csr_matrix((np.ones(edges.shape[1], np.float32), (edges[0], edges[1])), shape=(USERS, items))
+    log = csr_matrix((np.ones(edges.shape[1], np.float32), (edges[0], edges[1])), shape=(users, items))
     log.sort_indices()
     return log
 
@@ -143,6 +145,8 @@ def of_kindling(log: csr_matrix) -> Iterator[tuple[str, Callable[[int], object]]
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.recommend", description=__doc__.splitlines()[0])
     parser.add_argument("--items", type=int, nargs="+", default=[3500, 41000])
+    parser.add_argument("--users", type=int, default=USERS)
+    parser.add_argument("--likes", type=int, default=LIKES, help="of a user")
     parser.add_argument("--models", default="popularity,wmf,slim,random_graph")
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--home", type=Path)
@@ -153,7 +157,7 @@ def main() -> None:
             measure(given.home, given.dataset, given.requests)
             return
         for items in given.items:
-            log = drawn(items)
+            log = drawn(items, users=given.users, likes=given.likes)
             for model in given.models.split(","):
                 with TemporaryDirectory() as folder:
                     publish(Home(Path(folder), "drawn"), model, log)

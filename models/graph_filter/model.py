@@ -54,6 +54,7 @@ from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
+from oneclass.models.numerics.sparse_products import rows_times
 from oneclass.models.numerics.threads import kernel_threads, single_threaded_blas
 from oneclass.models.numerics.validation import single_item_histories
 
@@ -65,7 +66,8 @@ FILTERS = 2  # matrices of all pairs of items: S, and the filter itself
 FILTER_BLOCKS = 6  # blocks of columns that are held while the filter is formed
 WALK = 40  # operations of BLAS in the time of one step of a walk
 NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
-SINGLE_COLUMNS = 8  # up to this many columns are computed one by one, since most of the graph is far from most items
+CACHED_SHARE = 8  # if columns of one item in so many find room, most of those that are asked for are cached
+SINGLE_COLUMNS = 16  # up to this many columns are computed one by one, since most of the graph is far from most items
 
 
 def forms_filter(items: int, edges: int) -> bool:
@@ -169,18 +171,24 @@ class GraphFilter(Model[GraphFilterSettings]):
             if self._sums_paths:
                 added, low_columns = self._path_sums(history.indices, items), low_after[:, items]
             else:
-                cache = self._column_cache(len(items))
-                with cache.lock:
-                    rows = cache.lookup(items, self._columns)
-                    added, low_columns = cache.columns[rows[:, None], history.indices].T, cache.factors[rows].T
+                added, low_columns = self._cached_columns(history.indices, items)
             low = before[history.indices] * self.vectors[history.indices]
             return of_entries * (added + dense_times(low, low_columns))
 
     @property
     def _sums_paths(self) -> bool:
-        """Whether contributions are sums over the paths between a history and an item, for which no column is made."""
+        """Whether contributions are sums over the paths between a history and an item, for which no column is made.
+
+        That takes less time where few columns would be found in the cache.
+        """
         chosen = self.params
-        return chosen.polynomial == "linear" and (not chosen.sharpening or chosen.sharpening_terms == 1)
+        is_walk = chosen.polynomial == "linear" and (not chosen.sharpening or chosen.sharpening_terms == 1)
+        return is_walk and CACHED_SHARE * (CACHE_ENTRIES // self._column_size) < self.item_count
+
+    @property
+    def _column_size(self) -> int:
+        """Numbers of a cached column."""
+        return self.edges.shape[0] if self._ends_at_users else self.item_count
 
     def _path_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Return what the filter without its low-pass adds for items of a history, float32 (history, items)."""
@@ -189,12 +197,25 @@ class GraphFilter(Model[GraphFilterSettings]):
         before, after = (self._degree_powers(sign * self._delta(1)) for sign in (-1, 1))
         return before[history] * after[items, 0] * sum_paths(*self.graph.tables, history, items, self.params.sharpening)
 
+    def _cached_columns(self, history: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the filter without its low-pass adds for items of a history, float32 (history, items), and the
+        columns of the low-pass's second factor, (k, items).
+        """
+        cache = self._column_cache(len(items))
+        with cache.lock:
+            rows = cache.lookup(items, self._columns)
+            if not self._ends_at_users:
+                return cache.columns[rows[:, None], history].T, cache.factors[rows].T
+            assert isinstance(self.graph, NormalizedGraph)  # a square forms the filter
+            after = self._degree_powers(self._delta(-1))[history]
+            return after * rows_times(self.graph.of_items, history, cache.columns[rows].T), cache.factors[rows].T
+
     def _column_cache(self, count: int) -> ColumnCache:
         """Return a cache with room for the columns of `count` items.
 
         A loaded model keeps one, since most users are recommended the same few items.
         """
-        size, factors = self.item_count, self.vectors.shape[1]
+        size, factors = self._column_size, self.vectors.shape[1]
         cache = self.cached("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))
         return cache if count <= cache.capacity else ColumnCache(count, size, factors)
 
@@ -202,15 +223,27 @@ class GraphFilter(Model[GraphFilterSettings]):
         """Yield columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor,
         (k,).
 
-        Passes over all edges compute a block of them.
+        Two passes over all edges compute a block of them. If `_ends_at_users`, the first is (users,), before the last
+        half of a product with the graph: it is shorter, so that more fit into the cache, and a history needs few of its
+        numbers.
         """
         after, size = self._low_pass()[1], COLUMNS if len(items) > SINGLE_COLUMNS else 1
         for start in range(0, len(items), size):
             some = items[start : start + size]
             block = np.zeros((self.item_count, len(some)), dtype=np.float32)
             block[some, np.arange(len(some))] = 1
-            columns = self._apply_between(self._polynomial, self._sharpen(block, -1), -1)
+            block = self._sharpen(block, -1)
+            if self._ends_at_users:
+                assert isinstance(self.graph, NormalizedGraph)  # a square forms the filter
+                columns = self.graph.at_users(self._degree_powers(-self._delta(-1)) * block)
+            else:
+                columns = self._apply_between(self._polynomial, block, -1)
             yield from zip(columns.T, after[:, some].T, strict=True)
+
+    @property
+    def _ends_at_users(self) -> bool:
+        """Whether columns of the filter are cached as vectors over users, which are fewer than the items."""
+        return self.params.polynomial == "linear" and self.edges.shape[0] < self.item_count
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         if len(self.weights):

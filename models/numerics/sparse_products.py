@@ -65,6 +65,21 @@ def gram_times_vector(table: SparseTable, transposed: SparseTable, vector: np.nd
     return out
 
 
+def rows_times(table: csr_matrix, rows: np.ndarray, block: np.ndarray) -> np.ndarray:
+    """T[rows] Z, float32 (rows, width), with the bits of the rows of T Z: T sparse, Z float32 (columns of T, width)."""
+    out = np.zeros((len(rows), block.shape[1]), dtype=np.float32)
+    indptr, indices = as_read_only(table.indptr, np.int64), as_read_only(table.indices, np.int32)
+    _add_some_rows(
+        indptr,
+        indices,
+        as_read_only(table.data, np.float32),
+        as_read_only(rows, np.int32),
+        as_read_only(block, np.float32),
+        out,
+    )
+    return out
+
+
 def gather_entries(table: csr_matrix, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """T[rows, columns] as float32 (rows, columns); T sparse, with sorted columns in every row."""
     out = np.zeros((len(rows), len(columns)), dtype=np.float32)
@@ -129,6 +144,16 @@ def _add_columns(table, vector, out):
         for at in range(indptr[row], indptr[row + 1]):
             total += element(values, at) * element(vector, np.int64(element(indices, at)))
         out[row] = total
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _add_some_rows(indptr, indices, values, rows, block, out):
+    for place in range(len(rows)):
+        total = out[place]
+        for at in range(indptr[rows[place]], indptr[rows[place] + 1]):
+            value, term = values[at], block[indices[at]]
+            for column in range(len(total)):
+                total[column] += value * term[column]
 
 
 @njit(nogil=True, cache=True)
