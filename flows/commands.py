@@ -145,27 +145,12 @@ def _deploy(given: DeployParameters) -> str:
 def _inspect(given: InspectParameters) -> str:
     """How logs would be read: their columns, first events and losses, and the data set's file to paste or write."""
     from oneclass.tasks import datasets
-    from oneclass.tasks.ingest import preview
-    from oneclass.tasks.stores import durable, home
+    from oneclass.tasks.ingest import inspection
+    from oneclass.tasks.stores import home
 
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source))
-    if dataset.source and dataset.source.query and not given.source:
-        shown = preview.preview_query(dataset, dataset.source)
-    else:
-        shown = preview.preview_logs(dataset, given.source or [home.Home(root, dataset.name).landing])
-    text = preview.format_preview(shown)
-    if dataset.join:
-        return text
-    toml = preview.format_toml(shown)
-    path = root / "datasets" / f"{dataset.name}.toml"
-    if not given.write:
-        return f"{text}\n\nThe data set's file, {path} (--write writes it):\n\n{toml}"
-    if path.exists():
-        raise InputError(f"{path}: exists already. Edit it, or choose another --dataset.")
-    durable.make_folder(path.parent)
-    durable.write_text(path.with_name(f".{path.name}"), path, toml)
-    return f"{text}\n\nThe data set's file, written to {path}:\n\n{toml}"
+    return inspection.inspect_logs(root, dataset, given.source, write=given.write)
 
 
 def _find_home(given: DatasetParameters) -> "tuple[Home, Dataset]":

@@ -111,8 +111,8 @@ single as (
 trimmed as (  -- the conditions cost a quarter of trimming every id
     select
         file_id, line_number, line, fields, value, time{kind},
-        if(ends_with(user_id, ' ') or starts_with(user_id, ' '), trim(user_id, ' '), user_id) as user_id,
-        if(ends_with(item_id, ' ') or starts_with(item_id, ' '), trim(item_id, ' '), item_id) as item_id
+        if(ends_with(user_id, ' ') or ascii(user_id) <= 32, trim(user_id, ' ' || chr(9)), user_id) as user_id,
+        if(ends_with(item_id, ' ') or ascii(item_id) <= 32, trim(item_id, ' ' || chr(9)), item_id) as item_id
     from single
 ),
 typed as (
@@ -242,7 +242,7 @@ from typed
 -- name: adjacency
 -- One row per item of a line `user item item ...`, and one per line that cannot be read.
 with split as (
-    select file_id, line_number, line, string_split_regex(trim(line, ' ' || chr(9)), '[ \t]+') as field
+    select file_id, line_number, line, {split} as field
     from ingest_lines
     where trim(line, ' ' || chr(9)) <> ''
 ),
@@ -270,7 +270,7 @@ from read
 -- One row per item of a line `count item item ...`, whose user is the line's number, and one per line that
 -- cannot be read.
 with split as (
-    select file_id, line_number, line, string_split_regex(trim(line, ' ' || chr(9)), '[ \t]+') as field
+    select file_id, line_number, line, {split} as field
     from ingest_lines
     where trim(line, ' ' || chr(9)) <> ''
 ),

@@ -18,7 +18,7 @@ from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.settings import Boost, DeclaredRules, Placement, Rules
 
-Role = Literal["user", "item", "value", "time", "event", "-"]
+Role = Literal["user", "item", "value", "time", "clock", "event", "-"]
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "excel": 0}
 """The units of times in numbers: ticks in a second since 1970; `excel` counts days since 1899-12-30."""
 
@@ -53,7 +53,8 @@ class Dataset(BaseModel):
     files: tuple[str, ...] = Field(default=("*",), min_length=1)
     """Patterns of the raw files' names in a folder; `.gz` may follow each."""
     layout: Literal["recognised", "adjacency", "counted_adjacency"] = "recognised"
-    """`adjacency`: lines `user item ...`; `counted_adjacency`: lines `count item ...`, line n is user n."""
+    """`adjacency`: lines `user item ...`, separated by blanks or `delimiter`; `counted_adjacency`: lines
+    `count item ...`, line n is user n."""
     columns: Columns = Columns()
     titles: Titles = Titles()
     items: AttributeTable | None = None

@@ -29,6 +29,8 @@ class Columns(BaseModel):
     """Empty if the log has no values: every event then counts 1."""
     time: tuple[str, ...] = ("timestamp", "occurred_at", "ordered_at", "time", "date")
     """Empty if the times are to be left out; a log without such a column has none."""
+    clock: tuple[str, ...] = ()
+    """Of the time of day, where `time` has the date alone."""
     event: tuple[str, ...] = ()
     """Of the kind of event, with `[events]`; by default one of `EVENT_COLUMNS`."""
 

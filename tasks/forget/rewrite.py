@@ -111,8 +111,7 @@ def _open_packed(source: Path, target: Path, container: str) -> Iterator[IO[byte
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
                 yield packed  # pyright: ignore[reportReturnType]
         elif compression == "zip":
-            with zipfile.ZipFile(source) as archive:
-                name = next(info.filename for info in archive.infolist() if not info.is_dir())
+            name = containers.list_zip(source)[0]
             with zipfile.ZipFile(raw, "w") as archive:
                 info = zipfile.ZipInfo(name)
                 info.compress_type = zipfile.ZIP_DEFLATED

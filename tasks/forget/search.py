@@ -23,7 +23,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.rewrite import find_line_ends
 from oneclass.tasks.ingest import containers, query_source
-from oneclass.tasks.ingest.formats import match_columns
+from oneclass.tasks.ingest.column_names import match_columns
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.object_source import JOURNAL
 from oneclass.tasks.ingest.scan import CHUNK_BYTES, ByteStream, FileStillChanging

@@ -30,6 +30,13 @@ def iterate_logs(stream: ByteStream) -> Iterator[tuple[str, IO[bytes]]]:
     yield from _iterate_members(stream, "", nested=True)
 
 
+def list_files(stream: ByteStream) -> list[str]:
+    """Return the names of all files in a tar archive."""
+    readable: Any = stream
+    with tarfile.open(fileobj=readable, mode="r|", encoding="utf-8", errors="backslashreplace") as archive:
+        return [member.name for member in archive if member.isfile()]
+
+
 class _CompleteTarStream:
     """A stream that checks the end of an archive; tarfile does not notice one that is cut off inside a header."""
 

@@ -1,40 +1,41 @@
-"""Open a raw log as a stream of UTF-8 text: compressed, in another encoding, in an Excel workbook or a JSON array."""
+"""Open a raw log as a stream of UTF-8 text: compressed, in another encoding, or a table or JSON in another form."""
 
 import bz2
 import codecs
-import csv
 import gzip
 import io
 import lzma
+import re
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
 from pathlib import Path
 from typing import IO, Any, cast
 
 import charset_normalizer
-import duckdb
 from backports import zstd
-from python_calamine import CalamineError, CalamineWorkbook
 
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import conversions, json_values, table_files
 
 MAGIC = {
     b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip",
-    b"PAR1": "parquet",
+    b"PAR1": "parquet", b"ARROW1\0\0": "arrow", b"\xff\xff\xff\xff": "arrow", b"Obj\x01": "avro",
+    b"SQLite f": "sqlite", b"\xd0\xcf\x11\xe0": "workbook",
 }  # fmt: skip
+WORKBOOK_MEMBERS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
+"""In the zip archives of .xlsx, .xlsb and .ods."""
+HIDDEN_MEMBER = re.compile(r"(^|/)(__MACOSX/|\.|Thumbs\.db$)")
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-MAX_JSON_BYTES = 1 << 26
 CHUNK_BYTES = 1 << 20
 SAMPLE_BYTES = 1 << 22
 
 
 def detect_container(path: Path) -> str:
-    """Return what a file is: a value of `MAGIC`, `xlsx`, or nothing for text; of a JSON array `json_array`, followed by
-    a blank and how it is compressed.
+    """Return what a file is: a value of `MAGIC`, `workbook`, `orc`, `html`, or nothing for text; of JSON that is not in
+    lines `json_array` or `json_values`, followed by a blank and how it is compressed.
 
     Raises:
         InputError: it is a zip archive of several files.
@@ -43,16 +44,23 @@ def detect_container(path: Path) -> str:
         head = raw.read(8)
     container = next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), "")
     if container == "zip":
-        names = _list_zip(path)
-        if "xl/workbook.xml" in names:
-            return "xlsx"
-        if len(names) != 1:
-            raise InputError(f"{path}: is a zip archive of {len(names)} files. Unpack it and name the logs inside.")
-    if container == "parquet":
+        names = list_zip(path)
+        if not names:
+            return ""  # refused as what it is
+        if any(name in names for name in WORKBOOK_MEMBERS):
+            return "workbook"
+        if len(names) > 1:
+            raise InputError(conversions.explain_archive(path, names, "zipfile"))
+    if container == "parquet" or container in table_files.READERS:
         return container
+    if head.startswith(b"ORC") and table_files.is_orc(path):
+        return "orc"
     with _decompress(path, container) as stream:
-        head = stream.read(64)
-    return f"json_array {container}" if head.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[" else container
+        kind = json_values.detect_json(stream)
+        if kind:
+            return f"{kind} {container}"
+        stream.seek(0)
+        return "html" if not container and table_files.is_html(stream) else container
 
 
 def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
@@ -64,13 +72,13 @@ def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
 
     Raises:
         OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError: the file cannot be read.
-        InputError: a workbook or JSON array cannot.
+        InputError: a table, a workbook or JSON cannot.
     """
-    if container == "xlsx":
-        return cast("IO[bytes]", _IteratorStream(_read_workbook(path)))
+    if container in table_files.READERS:
+        return cast("IO[bytes]", _IteratorStream(table_files.READERS[container](path)))
     kind, _, compression = container.partition(" ")
-    if kind == "json_array":
-        return cast("IO[bytes]", _IteratorStream(_read_json_array(path, compression)))
+    if kind in json_values.READERS:
+        return cast("IO[bytes]", _IteratorStream(_read_json(path, kind, compression)))
     stream = _decompress(path, container)
     mark = stream.read(2)
     stream.seek(0)
@@ -136,53 +144,24 @@ class _IteratorStream(io.RawIOBase):
 
 def _decompress(path: Path, container: str) -> IO[bytes]:
     if container == "zip":
-        return zipfile.ZipFile(path).open(_list_zip(path)[0])
+        return zipfile.ZipFile(path).open(list_zip(path)[0])
     openers: dict[str, Any] = {"gzip": gzip.open, "bz2": bz2.open, "xz": lzma.open, "zstd": zstd.open}
     return openers.get(container, open)(path, "rb")
 
 
-def _list_zip(path: Path) -> list[str]:
+def list_zip(path: Path) -> list[str]:
+    """Return the names of the files in a zip archive, without those that macOS and Windows add."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return [info.filename for info in archive.infolist() if not info.is_dir()]
+            names = [info.filename for info in archive.infolist() if not info.is_dir()]
     except zipfile.BadZipFile as error:
         raise InputError(f"{path}: the zip archive is cut short or damaged ({error}). Fetch it again.") from error
+    return [name for name in names if not HIDDEN_MEMBER.search(name)]
 
 
-def _read_workbook(path: Path) -> Iterator[bytes]:
-    """Yield the rows of a workbook's first sheet with data as lines of CSV, dates in ISO 8601."""
-    try:
-        with CalamineWorkbook.from_path(str(path)) as workbook:
-            sheets = (workbook.get_sheet_by_index(index) for index in range(len(workbook.sheet_names)))
-            sheet = next((sheet for sheet in sheets if sheet.height), None)
-            for row in sheet.iter_rows() if sheet else ():
-                line = io.StringIO()
-                csv.writer(line, lineterminator="\n").writerow([_format_cell(cell) for cell in row])
-                yield line.getvalue().encode()
-    except CalamineError as error:
-        raise InputError(f"{path}: the workbook cannot be read ({error}). Save the sheet as CSV.") from error
-
-
-def _format_cell(cell: Any) -> str:
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    if isinstance(cell, date | datetime):
-        return cell.isoformat(" ") if isinstance(cell, datetime) else cell.isoformat()
-    return " ".join(str(cell).splitlines())  # a row is a line
-
-
-def _read_json_array(path: Path, compression: str) -> Iterator[bytes]:
-    """Yield the elements of a JSON array as lines, without holding them all."""
-    query = "select json(json)::varchar from read_json_objects(?, format = 'array', maximum_object_size = ?)"
-    try:
-        with _unpack(path, compression) as plain, duckdb.connect() as connection:
-            cursor = connection.execute(query, [str(plain), MAX_JSON_BYTES])
-            while rows := cursor.fetchmany(1000):
-                yield "".join(f"{row[0]}\n" for row in rows).encode()
-    except duckdb.Error as error:
-        raise InputError(
-            f"{path}: is not a whole JSON array ({str(error).splitlines()[0]}). Fetch it again."
-        ) from error
+def _read_json(path: Path, kind: str, compression: str) -> Iterator[bytes]:
+    with _unpack(path, compression) as plain:
+        yield from json_values.READERS[kind](path, plain)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from oneclass.models.log_lines import LineFormat, Texts
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest import archives, containers, plain_lines, statements
-from oneclass.tasks.ingest.formats import LogFormat
+from oneclass.tasks.ingest.log_format import LogFormat
 from oneclass.tasks.ingest.scan import changed_file_message, normalize_text
 from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores.warehouse import fetch_row
@@ -194,7 +194,7 @@ def _load_text(
         quoted_fields = _quoted_field_condition(connection, layout)
         parsed = statements.parse_text(layout, dataset, is_utf8, bounds, quoted_fields)
     else:
-        parsed = sql.statement(f"ingest/{layout.statement}", damaged=damaged, **bounds)
+        parsed = statements.parse_adjacency(layout, is_utf8, bounds)
         connection.execute(sql.statement("ingest/places", parsed=parsed))
     part = prepared[0].log.part
     events = _insert_events(connection, parsed, dataset, part)

@@ -8,9 +8,10 @@ import duckdb
 
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.formats import LogFormat, explain_lacking_columns, find_padded_ids, match_columns
+from oneclass.tasks.ingest.column_names import UnknownColumns, find_unread_times, match_columns, pair_clock
+from oneclass.tasks.ingest.log_format import LogFormat, find_doubts, find_padded_ids
 from oneclass.tasks.ingest.statements import escape_path
-from oneclass.tasks.ingest.times import detect_time_formats
+from oneclass.tasks.ingest.times import detect_time_formats, join_clocks
 
 SAMPLE_ROWS = 1000
 NUMBERS_AND_TEXT = (
@@ -25,6 +26,7 @@ NUMBERS_AND_TEXT = (
     "DOUBLE",
     "VARCHAR",
 )
+DATES_AND_CLOCKS = ("DATE", "TIME", "TIMESTAMP")
 NESTED_OR_BINARY = ("STRUCT", "MAP", "UNION", "BLOB", "BIT")
 
 
@@ -39,22 +41,26 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
             scan = connection.read_parquet(escape_path(path), hive_partitioning=False)
             columns, types, empty = scan.columns, [str(one) for one in scan.types], not scan.limit(1).fetchall()
             places, lacking = match_columns(columns, dataset.columns)
-            names = {role: columns[place - 1] for role, place in places.items()}
-            role_types = {role: types[place - 1] for role, place in places.items()}
-            times = []
-            text_ids = [role for role in ("user", "item") if role_types.get(role) == "VARCHAR"]
-            ids = {role: _sample_texts(scan, names[role]) for role in text_ids}
-            if "time" in names and role_types["time"] in NUMBERS_AND_TEXT:
-                times = _sample_texts(scan, names["time"])
+            samples = {
+                name: _sample_texts(scan, name)
+                for name, duckdb_type in zip(columns, types, strict=True)
+                if duckdb_type in (*NUMBERS_AND_TEXT, *DATES_AND_CLOCKS)
+            }
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: is not a complete Parquet file ({reason}). Fetch it again.") from error
     if empty:
         raise InputError(f"{path}: is empty. Give a log with at least one row, or leave it out.")
     if lacking:
-        raise InputError(
-            explain_lacking_columns(str(path), columns, lacking, dataset) + _explain_structs(columns, types)
-        )
+        raise UnknownColumns(str(path), columns, lacking, dataset, samples, more=_explain_structs(columns, types))
+    names = pair_clock({role: columns[place - 1] for role, place in places.items()}, samples, dataset.columns.time)
+    type_of = dict(zip(columns, types, strict=True))
+    role_types = {role: type_of[name] for role, name in names.items()}
+    values = {role: samples[name] for role, name in names.items() if name in samples}
+    if "clock" in names:
+        values["time"] = join_clocks(values["time"], values["clock"])
+    has_text_times = "clock" in names or role_types.get("time") in (*NUMBERS_AND_TEXT, "TIME")
+    text_ids = {role: values[role] for role in ("user", "item") if role_types[role] == "VARCHAR"}
     for role, duckdb_type in role_types.items():
         if duckdb_type.endswith("]") or duckdb_type.startswith(NESTED_OR_BINARY):
             raise InputError(
@@ -66,15 +72,18 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
         "parquet",
         columns=tuple(names.items()),
         types=tuple(role_types.items()),
-        padded_ids=find_padded_ids(ids),
+        padded_ids=find_padded_ids(text_ids),
+        doubts=find_doubts(text_ids, dataset) + find_unread_times(names, samples, dataset),
         has_row_numbers=any(name.lower() == "file_row_number" for name in columns),
-        time_formats=detect_time_formats(str(path), times, dataset),
+        time_formats=detect_time_formats(f"{path}, column {names['time']}", values["time"], dataset)
+        if has_text_times
+        else (),
     )
 
 
 def _sample_texts(scan: duckdb.DuckDBPyRelation, column: str) -> list[str]:
     quoted = '"' + column.replace('"', '""') + '"'
-    text = f"if(typeof({quoted}) = 'DOUBLE', {quoted}::hugeint::varchar, {quoted}::varchar)"
+    text = f"if(typeof({quoted}) = 'DOUBLE', try_cast({quoted} as hugeint)::varchar, {quoted}::varchar)"
     return [text or "" for (text,) in scan.limit(SAMPLE_ROWS).project(text).fetchall()]
 
 

@@ -19,7 +19,7 @@ from oneclass.models import log_lines
 from oneclass.models.log_lines import Counts, LineFormat, PlainLines, Position, Texts
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest import statements
-from oneclass.tasks.ingest.formats import LogFormat
+from oneclass.tasks.ingest.log_format import LogFormat
 
 MIN_BYTES = 1 << 20
 """Of a batch: the compiled parser is loaded in a tenth of a second, in which SQL reads about as much."""
@@ -62,6 +62,8 @@ def make_line_format(layout: LogFormat, dataset: Dataset) -> tuple[LineFormat, T
     is_netflix = layout.statement == "netflix"
     is_known = is_netflix or (layout.statement == "delimited" and layout.delimiter != " ")
     if not is_known or layout.item_lists or layout.decimal or layout.time_formats or dataset.events:
+        return None
+    if layout.skipped or "clock" in dict(layout.columns):
         return None
     columns = {"user": 1, "value": 2, "time": 3} if is_netflix else dict(layout.columns)
     positions = {role: int(columns.get(role, 0)) - 1 for role in ("user", "item", "value", "time")}

@@ -20,12 +20,13 @@ from oneclass.tasks.binarize.weights import create_weighted_events
 from oneclass.tasks.datasets import Dataset, Part
 from oneclass.tasks.datasets.source import Source
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers, database, join
-from oneclass.tasks.ingest.formats import LogFormat, split_line
+from oneclass.tasks.ingest import containers, database, join, reject_advice
 from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.log_format import LogFormat, split_line
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, choose_part, expand_path
 from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.warehouse import fetch_row
 
 SAMPLE_BYTES = 1 << 24
 SAMPLE_ROWS = 200_000
@@ -54,6 +55,7 @@ class Preview:
         events: the first events.
         rejects: one row a reason: `reason`, `lines`, and the first `line` with its `line_number`.
         largest: the user and the item with the most events.
+        advice: what a run would say of the rejects, if they are too many.
     """
 
     dataset: Dataset
@@ -64,6 +66,7 @@ class Preview:
     events: pl.DataFrame
     rejects: pl.DataFrame
     largest: pl.DataFrame
+    advice: str = ""
 
 
 def preview_logs(dataset: Dataset, paths: Iterable[str | Path]) -> Preview:
@@ -88,7 +91,26 @@ def preview_logs(dataset: Dataset, paths: Iterable[str | Path]) -> Preview:
             warehouse.query(connection, f"{shown} from raw.events order by file_id, line_number limit {SHOWN_EVENTS}"),
             warehouse.select(connection, "inspect/rejects"),
             warehouse.select(connection, "inspect/largest"),
+            _explain_losses(connection, dataset, [log for log, _ in logs]),
         )
+
+
+def _explain_losses(connection: duckdb.DuckDBPyConnection, dataset: Dataset, logs: Sequence[LogFile]) -> str:
+    """Return the refusal of the log with most rejects if they are more than the data set allows."""
+    most = connection.execute(
+        "select file_id, count(distinct line_number), min(line_number), arg_min(reason, line_number) from raw.rejects "
+        "group by file_id order by 2 desc, 1 limit 1"
+    ).fetchone()
+    if most is None or dataset.join:
+        return ""
+    file_id, rejects, line, reason = most
+    log = logs[file_id - 1]
+    query = "select count(*) from raw.events where file_id = ?"
+    lines = log.text.lines if log.text else rejects + fetch_row(connection, query, [file_id])[0]
+    if rejects <= dataset.max_reject_share * lines:
+        return ""
+    share = dataset.max_reject_share
+    return reject_advice.explain_rejects(log, rejects=rejects, lines=lines, line=line, reason=reason, share=share)
 
 
 @contextmanager
@@ -143,7 +165,8 @@ def preview_query(dataset: Dataset, source: Source) -> Preview:
         try:
             shown = preview_logs(dataset, [rows])
         except InputError as error:
-            raise InputError(str(error).replace(str(rows), QUERY_NAME)) from error
+            error.args = (str(error).replace(str(rows), QUERY_NAME),)
+            raise
     return replace(shown, layouts=[(QUERY_NAME, *layout[1:]) for layout in shown.layouts])
 
 
@@ -165,6 +188,7 @@ def format_preview(preview: Preview) -> str:
             sections.append(f"Kinds of events, and what an event of each adds:\n{preview.kinds}")
         if len(preview.rejects):
             sections.append(f"Rejected lines, by reason:\n{preview.rejects}")
+        sections += [f"A run would refuse this: {preview.advice}"] if preview.advice else []
         sections += _describe_largest(preview)
     return "\n\n".join(sections)
 
@@ -249,7 +273,8 @@ def _sample_logs(dataset: Dataset, paths: Iterable[str | Path], folder: Path) ->
             scanner = SourceScanner(choose_part(location, dataset))
             logs = scanner.scan([sample if is_cut else location])
         except InputError as error:
-            raise InputError(str(error).replace(str(sample), str(location))) from error
+            error.args = (str(error).replace(str(sample), str(location)),)
+            raise
         for log in logs:
             yield replace(log, path=log.path.replace(str(sample), str(location))), is_cut
 
@@ -286,6 +311,8 @@ def _describe_layout(dataset: Dataset, path: str, layout: LogFormat, is_cut: boo
     names = column_names(layout)
     for role, position in layout.columns:
         lines.append(f"    {'key' if role == key else role:<6} <- {names.get(role, f'field {position}')}")
+    lines += [f"    left out: {line.strip()[:80]}" for line in layout.skipped]
+    lines += [f"    {doubt}" for doubt in layout.doubts]
     lines += [f"    the blanks around most ids of the {role} are dropped" for role in layout.padded_ids]
     if layout.time_formats:
         lines.append(f"    times as {layout.time_formats[-1]}")

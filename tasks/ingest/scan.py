@@ -77,6 +77,7 @@ def check_name(path: Path) -> None:
 
 CHUNK_BYTES = 1 << 20
 HEAD_BYTES = 1 << 16
+TAIL_BYTES = 1 << 12
 LINE_FEED = ord("\n")
 
 
@@ -87,7 +88,7 @@ class FileScan:
     Attributes:
         sha256: the digest of its bytes.
         size: the number of bytes.
-        head: the first bytes, up to `HEAD_BYTES`.
+        head, tail: the first and last bytes, up to `HEAD_BYTES` and `TAIL_BYTES`.
         lines: the number of lines, including a last one without a line end.
         max_line_bytes: an upper bound of the longest line's bytes.
         longest_line: the number of the longest line, from 1, if it is longer than `CHUNK_BYTES`.
@@ -100,6 +101,7 @@ class FileScan:
     sha256: str
     size: int
     head: bytes = field(repr=False)
+    tail: bytes = field(repr=False)
     lines: int
     max_line_bytes: int
     longest_line: int
@@ -150,7 +152,7 @@ def scan_stream(stream: ByteStream) -> FileScan:
     lf = cr = crlf = size = since_end = longest = longest_line = 0
     nul_position: int | None = None
     digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
-    utf8, quotes, head, last = True, False, b"", b""
+    utf8, quotes, head, tail = True, False, b"", b""
     while chunk := stream.read(CHUNK_BYTES):
         if chunk.endswith(b"\r"):
             chunk += stream.read(1)  # CRLF in one piece
@@ -170,12 +172,13 @@ def scan_stream(stream: ByteStream) -> FileScan:
         quotes = quotes or b'"' in chunk
         utf8 = utf8 and _is_valid_utf8(decoder, chunk)
         size += len(chunk)
-        last = chunk[-1:]
+        tail = (tail + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
     return FileScan(
         sha256=digest.hexdigest(),
         size=size,
         head=head,
-        lines=lf + cr - crlf + (last not in (b"", b"\n", b"\r")),
+        tail=tail,
+        lines=lf + cr - crlf + (tail[-1:] not in (b"", b"\n", b"\r")),
         max_line_bytes=max(longest, min(size, CHUNK_BYTES)),  # a line inside one chunk is no longer than the chunk
         longest_line=longest_line,
         nul_line=nul_position,

@@ -19,10 +19,11 @@ from backports import zstd
 
 from oneclass.tasks.datasets import Dataset, Part
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers, parquet
-from oneclass.tasks.ingest.archives import LOG_PATTERNS, TAR_HEADER_BYTES, is_tar, iterate_logs
-from oneclass.tasks.ingest.formats import LogFormat, detect_format
+from oneclass.tasks.ingest import containers, conversions, parquet
+from oneclass.tasks.ingest.archives import TAR_HEADER_BYTES, is_tar, iterate_logs, list_files
+from oneclass.tasks.ingest.formats import detect_format
 from oneclass.tasks.ingest.landing import RejectedFile, list_landing_files
+from oneclass.tasks.ingest.log_format import LogFormat
 from oneclass.tasks.ingest.scan import (
     FileScan,
     FileSignature,
@@ -44,17 +45,6 @@ MAX_LINE_BYTES = 1 << 26
 PACKED_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
 MIN_UTF16_ZEROS = 0.5
 """Share of one half of the bytes that are NUL in UTF-16 text of a Latin script."""
-OTHER_KINDS = {
-    b"\xd0\xcf\x11\xe0": "a workbook of old Excel (.xls). Save it as .xlsx or CSV",
-    b"PK\x05\x06": "a zip archive without a file. Name a log",
-    b"%PDF": "a PDF document. Fetch the log itself",
-    b"ORC": "an ORC file. Write it as Parquet",
-    b"Obj\x01": "an Avro file. Write it as Parquet",
-    b"ARROW1": "an Arrow or Feather file. Write it as Parquet",
-    b"SQLite format 3": "an SQLite database. Write its table as CSV or Parquet",
-    b"7z\xbc\xaf": "a 7z archive. Unpack it and name the logs inside",
-}
-"""First bytes -> what a file that is no log is, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -306,23 +296,25 @@ def _scan_archive_members(
             found.pop(name, None)  # a later member takes the place of one of its name, as when it is unpacked
             found[name] = _with_format(log, text, dataset, known)
     if not found:
-        raise InputError(f"{path}: the archive holds no {' or '.join(LOG_PATTERNS)}. Unpack it and name the logs.")
+        with containers.open_text(path, container) as stream:
+            names = list_files(stream)
+        raise InputError(conversions.explain_archive(path, names, "tarfile"))
     return list(found.values())
 
 
 def _with_format(log: LogFile, text: FileScan, dataset: Dataset, known: Mapping[str, int]) -> LogFile:
     """Add the layout to a log, and drop the head of its text to save memory, as there may be thousands of logs."""
     layout = None if log.sha256 in known else _detect_layout(log, text, dataset)
-    return replace(log, layout=layout, text=replace(text, head=b""))
+    return replace(log, layout=layout, text=replace(text, head=b"", tail=b""))
 
 
 def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> LogFormat:
     path = log.path
     if text.size == 0:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
-    if text.nul_line is not None or not text.utf8:
-        for kind in (kind for magic, kind in OTHER_KINDS.items() if text.head.startswith(magic)):
-            raise InputError(f"{path}: is {kind}.")
+    is_text = text.nul_line is None and text.utf8
+    if not is_text and (explained := conversions.explain_bytes(path, text.head)):
+        raise InputError(explained)
     if text.nul_line is not None:
         raise InputError(_explain_binary(path, text))
     if text.max_line_bytes > MAX_LINE_BYTES:
@@ -331,7 +323,7 @@ def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> LogFormat:
             "the longest line that is read. Line ends may be missing there: break the line, or take it out."
         )
     try:
-        return detect_format(path, _first_lines(text, "utf-8-sig"), dataset)
+        return detect_format(path, _first_lines(text, "utf-8-sig"), dataset, _last_line(text))
     except InputError as error:
         encoding = "" if text.utf8 or log.member else containers.guess_encoding(log.location, log.container)
         if not encoding:
@@ -351,6 +343,12 @@ def _first_lines(text: FileScan, encoding: str) -> list[str]:
     lines = LINE_END.split(text.head.decode(encoding, errors="replace"))
     whole = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
     return whole[:1000]
+
+
+def _last_line(text: FileScan) -> str:
+    """Return the last line of a log that is not blank, as far as the tail has it."""
+    lines = [line for line in LINE_END.split(text.tail.decode(errors="replace")) if line.strip()]
+    return lines[-1] if lines else ""
 
 
 def _explain_binary(path: str, text: FileScan) -> str:

@@ -259,10 +259,12 @@ def _log_changes(
         total_events=sum(events for _, _, events, _ in logs),
         digest=digest,
     )
-    for _, log in plan.new:
-        for role in log.layout.padded_ids if log.layout else ():
+    for path, layout in ((log.path, log.layout) for _, log in plan.new if log.layout):
+        for doubt in layout.doubts:
+            logger.warning("%s: %s", path, doubt)
+        for role in layout.padded_ids:
             message = "%s: over half of the ids of the %s have blanks around them, which are dropped: ' 7' is 7"
-            logger.warning(message, log.path, role)
+            logger.warning(message, path, role)
     if ingested.skipped:
         logger.info("%s: skipped, because the warehouse holds the same events already", _first_paths(ingested.skipped))
     if ingested.changed:

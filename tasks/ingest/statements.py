@@ -8,7 +8,7 @@ from pathlib import Path
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest import times
-from oneclass.tasks.ingest.formats import LogFormat
+from oneclass.tasks.ingest.log_format import LogFormat
 
 MAX_ID_BYTES = 10_000
 """Longer ids are damage, and would cost memory in every table."""
@@ -62,7 +62,8 @@ def parse_text(
     """
     fields = _json_fields(layout) if layout.statement == "json" else _delimited_fields(layout, dataset)
     conditions = ["not starts_with(line, '#')"] if layout.comments else []
-    conditions += [f"line <> {_quote_literal(layout.header)}"] if layout.header else []
+    no_events = [*([layout.header] if layout.header else []), *layout.skipped]
+    conditions += [f"line <> {_quote_literal(line)}" for line in no_events]
     named = sql.statement(
         "ingest/fields",
         header_lines=str(layout.header_lines),
@@ -86,6 +87,21 @@ def parse_text(
     )
 
 
+def parse_adjacency(layout: LogFormat, is_utf8: bool, bounds: Mapping[str, str]) -> str:
+    """Return the statement with one row per item of a log of adjacency lists."""
+    marks = "' ' || chr(9)"
+    split = f"string_split_regex(trim(line, {marks}), '[ \\t]+')"
+    if layout.delimiter != " ":
+        fields = _delimited_fields(layout, Dataset(name="lists"))["split"]
+        split = f"list_filter(list_transform({fields}, lambda f: trim(f, {marks})), lambda f: f <> '')"
+    return sql.statement(
+        f"ingest/{layout.statement}",
+        split=split,
+        damaged="false" if is_utf8 else "contains(line, chr(65533))",
+        **bounds,
+    )
+
+
 def parse_parquet(path: Path, file_id: int, layout: LogFormat, dataset: Dataset, bounds: Mapping[str, str]) -> str:
     """Return the statement with one row per row of a Parquet log."""
     columns = {role: '"' + str(name).replace('"', '""') + '"' for role, name in layout.columns}
@@ -97,13 +113,13 @@ def parse_parquet(path: Path, file_id: int, layout: LogFormat, dataset: Dataset,
         user=_as_text(columns["user"], types["user"]),
         item=_as_text(columns["item"], types["item"]),
         value=columns.get("value", "1"),
-        time=_as_time_or_text(columns["time"], types["time"]) if "time" in columns else "null::timestamp",
+        time=_parquet_time(columns, types),
         event=f", trim({columns['event']}::varchar, ' ') as event" if "event" in columns else "",
         row_number="row_number() over ()" if layout.has_row_numbers else "file_row_number + 1",
         numbered=str(not layout.has_row_numbers).lower(),
     )
     is_text = types.get("value") == "VARCHAR"
-    is_instant = "time" not in types or types["time"].startswith(("TIMESTAMP", "DATE"))
+    is_instant = "clock" not in types and types.get("time", "DATE").startswith(("TIMESTAMP", "DATE"))
     has_zone = "WITH TIME ZONE" in types.get("time", "")
     return sql.statement(
         "ingest/parse",
@@ -133,7 +149,7 @@ def _delimited_fields(layout: LogFormat, dataset: Dataset) -> dict[str, str]:
         escaped = re.escape(layout.delimiter)
         pattern = _quote_literal(f'{escaped}("(?:[^"]|"")*"|[^"{escaped}][^{escaped}]*|)')
         split = sql.statement("ingest/quoted_fields", delimiter=delimiter, pattern=pattern)
-    columns = {role: f"field[{place}]" for role, place in layout.columns}
+    columns = _join_clock({role: f"field[{place}]" for role, place in layout.columns})
     if "event" in columns:
         columns["event"] = f", trim({columns['event']}, ' ') as event"
     if layout.item_lists:
@@ -143,10 +159,18 @@ def _delimited_fields(layout: LogFormat, dataset: Dataset) -> dict[str, str]:
 
 def _json_fields(layout: LogFormat) -> dict[str, str]:
     columns = {role: f"json_extract_string(line, {_quote_literal(str(path))})" for role, path in layout.columns}
-    columns = {role: f"if(json_valid(line), {column}, null)" for role, column in columns.items()}
+    columns = _join_clock({role: f"if(json_valid(line), {column}, null)" for role, column in columns.items()})
     if "event" in columns:
         columns["event"] = f", trim({columns['event']}, ' ') as event"
     return {"split": "if(json_valid(line), [line], null)", **columns}
+
+
+def _join_clock(columns: dict[str, str]) -> dict[str, str]:
+    """Return the expressions of the roles, with the time of day added to that of the time."""
+    if "clock" not in columns:
+        return columns
+    rest = {role: column for role, column in columns.items() if role != "clock"}
+    return {**rest, "time": times.join_clock(columns["time"], columns["clock"])}
 
 
 def _as_number(decimal: str) -> str:
@@ -172,7 +196,13 @@ def _as_text(column: str, duckdb_type: str) -> str:
     )
 
 
-def _as_time_or_text(column: str, duckdb_type: str) -> str:
+def _parquet_time(columns: Mapping[str, str], types: Mapping[str, str]) -> str:
+    """Return the expression of a time, or of its text, from the columns of a Parquet log."""
+    if "time" not in columns:
+        return "null::timestamp"
+    column, duckdb_type = columns["time"], types["time"]
+    if "clock" in columns:
+        return times.join_clock(f"{column}::varchar", f"{columns['clock']}::varchar")
     if "WITH TIME ZONE" in duckdb_type:
         return f"{column} at time zone 'UTC'"
     return f"{column}::timestamp" if duckdb_type.startswith(("TIMESTAMP", "DATE")) else _as_text(column, duckdb_type)

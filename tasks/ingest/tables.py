@@ -79,7 +79,7 @@ def find_column(path: Path, what: str, names: Sequence[str], accepted: Iterable[
 
 def normalize_id(value: Any) -> str:
     """Return an id as the logs' ids are read: without outer blanks, and 17 for 17.0."""
-    return re.sub(r"^(-?\d+)\.0+$", r"\1", str(value).strip(" "))
+    return re.sub(r"^(-?\d+)\.0+$", r"\1", str(value).strip(" \t"))
 
 
 def _decode(data: bytes, encoding: str) -> str:

@@ -26,9 +26,15 @@ NUMERIC_DATE = re.compile(
     r"\s*(\d{1,4})([-./])(\d{1,2})\2(\d{4}|\d{1,2})(?:,?[ T]+\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?\s*([AaPp][Mm])?)?\s*"
 )
 CLOCKS = ("%H:%M:%S.%f", "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:%S%p", "%I:%M%p")
-NAMED_MONTHS = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%y")
+NAMED_MONTHS = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%y", "%Y%m%d")
 WHOLE_FORMATS = ("%Y%m%dT%H%M%S", "%a %b %d %H:%M:%S %Y")
 """Dates with their time of day: ISO 8601 without marks, and that of C's `ctime`."""
+CLOCK = re.compile(r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?\s*([AaPp]\.?[Mm]\.?)?\s*")
+DATE = re.compile(
+    r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|(19|20)\d{6}|\d{1,2}([-/.])\d{1,2}\4\d{2,4}|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4})"
+    r"([ T]00:00:00(\.0+)?)?\s*"
+)
+MIDNIGHT = re.compile(r"[ T]00:00:00(\.0+)?$")
 MIN_MATCH = 0.5
 """A form is recognised if at least this share of the sampled times has it; the others may be damaged."""
 
@@ -43,11 +49,22 @@ def detect_time_formats(path: str, times: Sequence[str], dataset: Dataset) -> tu
     Raises:
         InputError: the numbers may be of several units, or the day may be the month.
     """
+    filled = [time for time in times if time.strip() and time.strip() not in dataset.missing_ids]
+    if times and not filled:
+        raise InputError(
+            f"{path}: its times are empty{f' ({times[0].strip()!r})' if times[0].strip() else ''}. Leave them out "
+            "in the data set's file, or name another column of times:\n\n[columns]\ntime = []"
+        )
     declared = [dataset.time_format] if isinstance(dataset.time_format, str) else list(dataset.time_format)
     if declared:
         has_clock = declared[0] in TIME_UNITS or any("%H" in text or "%I" in text for text in declared)
         return tuple(declared) if has_clock or len(declared) > 1 else _with_clocks(declared[0])
-    filled = [time for time in times if time.strip()]
+    if are_clocks(filled):
+        raise InputError(
+            f"{path}: its times are times of day without a date, such as {filled[0].strip()!r}. Leave them out in the "
+            "data set's file, or name the column of the date as `time` and this one as `clock`:"
+            "\n\n[columns]\ntime = []"
+        )
     numbers = [float(time) for time in filled if NUMBER.fullmatch(time)]
     if len(numbers) > MIN_MATCH * len(filled):
         if sum(map(_is_certain, numbers)) < MIN_MATCH * len(numbers):
@@ -66,6 +83,38 @@ def detect_time_formats(path: str, times: Sequence[str], dataset: Dataset) -> tu
         if sum(_is_parsed(time, formats) for time in filled) >= MIN_MATCH * len(filled):
             return formats
     return ()
+
+
+def are_clocks(texts: Sequence[str]) -> bool:
+    """Whether most texts that are not empty are times of day without a date."""
+    return _most_match(CLOCK, texts)
+
+
+def are_dates(texts: Sequence[str]) -> bool:
+    """Whether most texts that are not empty are dates without a time of day."""
+    return _most_match(DATE, texts)
+
+
+def are_times(texts: Sequence[str]) -> bool:
+    """Whether most texts that are not empty are dates, with a time of day or without."""
+    return _most_match(ISO, texts) or _most_match(NUMERIC_DATE, texts) or are_dates(texts)
+
+
+def _most_match(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
+    filled = [text for text in texts if text.strip()]
+    return bool(filled) and sum(pattern.fullmatch(text) is not None for text in filled) > MIN_MATCH * len(filled)
+
+
+def join_clocks(dates: Sequence[str], clocks: Sequence[str]) -> list[str]:
+    """Join dates and times of day, as `join_clock` does."""
+    return [
+        f"{MIDNIGHT.sub('', date.strip())} {clock.strip()}".strip() for date, clock in zip(dates, clocks, strict=True)
+    ]
+
+
+def join_clock(date: str, clock: str) -> str:
+    """Return the SQL expression of a time from those of its date, maybe with a midnight, and of its time of day."""
+    return f"trim(concat_ws(' ', regexp_replace(trim({date}), '{MIDNIGHT.pattern}', ''), trim({clock})))"
 
 
 def localise(timestamp: str, timezone: str) -> str:

@@ -7,18 +7,23 @@ import io
 import json
 import lzma
 import re
+import sqlite3
+import struct
 import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import duckdb
+import polars as pl
 import pytest
 from backports import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import orc
 
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
@@ -100,15 +105,89 @@ def as_workbook(rows) -> bytes:
     return packed.getvalue()
 
 
-def zipped(content: bytes) -> bytes:
+def as_old_workbook(rows) -> bytes:
+    """An .xls file of texts (BIFF8 in a compound file), written by hand."""
+
+    def record(kind: int, data: bytes = b"") -> bytes:
+        return struct.pack("<HH", kind, len(data)) + data
+
+    def beginning(kind: int) -> bytes:
+        return record(0x0809, struct.pack("<HHHHII", 0x0600, kind, 0x0DBB, 0x07CC, 0, 0))
+
+    def cell(row: int, column: int, text: str) -> bytes:
+        return record(0x0204, struct.pack("<HHHHB", row, column, 0, len(text), 1) + text.encode("utf-16-le"))
+
+    def entry(name: str, kind: int, child: int, start: int, size: int) -> bytes:
+        encoded = (name + "\0" * bool(name)).encode("utf-16-le")
+        links = struct.pack("<HBBIII", len(encoded), kind, 1, NONE, NONE, child)
+        return encoded.ljust(64, b"\0") + links + bytes(36) + struct.pack("<IQ", start, size)
+
+    NONE, END = 0xFFFFFFFF, 0xFFFFFFFE
+    cells = [cell(row, column, text) for row, texts in enumerate(rows) for column, text in enumerate(texts)]
+    first = len(beginning(5)) + 17  # behind the record of the sheet and the end of the workbook's own
+    book = beginning(5) + record(0x85, struct.pack("<IBB", first, 0, 0) + b"\1\0a") + record(0x0A)
+    book = (book + beginning(0x10) + b"".join(cells) + record(0x0A)).ljust(4096, b"\0")
+    allocation = struct.pack("<10I", NONE - 2, END, *range(3, 10), END).ljust(512, b"\xff")
+    folder = entry("Root Entry", 5, 1, END, 0) + entry("Workbook", 2, NONE, 2, len(book)) + entry("", 0, NONE, 0, 0) * 2
+    head = bytes.fromhex("D0CF11E0A1B11AE1") + bytes(16) + struct.pack("<HHHHH6x", 0x3E, 3, 0xFFFE, 9, 6)
+    head += struct.pack("<10I", 0, 1, 1, 0, 4096, END, 0, END, 0, 0)
+    return head.ljust(512, b"\xff") + allocation + folder + book
+
+
+def as_open_document(rows) -> bytes:
+    """An .ods file of texts, written by hand."""
+    urn = "urn:oasis:names:tc:opendocument:xmlns"
+    cell = "<table:table-cell office:value-type='string'><text:p>{}</text:p></table:table-cell>"
+    lines = [f"<table:table-row>{''.join(map(cell.format, row))}</table:table-row>" for row in rows]
+    content = (
+        f"<office:document-content xmlns:office='{urn}:office:1.0' xmlns:table='{urn}:table:1.0' "
+        f"xmlns:text='{urn}:text:1.0'><office:body><office:spreadsheet><table:table table:name='a'>{''.join(lines)}"
+        "</table:table></office:spreadsheet></office:body></office:document-content>"
+    )
+    kind = b"application/vnd.oasis.opendocument.spreadsheet"
+    return zipped(content.encode(), "content.xml", **{"mimetype": kind, "META-INF/manifest.xml": b"<manifest/>"})
+
+
+def zipped(content: bytes, name: str = "export/log.csv", **others: bytes) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("export/log.csv", content)
+        for file, text in {**others, name: content}.items():
+            archive.writestr(file, text)
     return packed.getvalue()
+
+
+def as_frame() -> pl.DataFrame:
+    return pl.DataFrame(EVENTS, NAMES, orient="row")
+
+
+def written(write: Callable[[pl.DataFrame, io.BytesIO], object]) -> bytes:
+    """The bytes that a function writes of a frame of the events."""
+    write(as_frame(), target := io.BytesIO())
+    return target.getvalue()
+
+
+def as_database() -> bytes:
+    """An SQLite database of one table."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute(f"create table orders ({', '.join(NAMES)})")
+        database.executemany("insert into orders values (?, ?, ?, ?)", in_rows(EVENTS))
+        database.commit()
+        return database.serialize()
+
+
+def as_table(rows, rule: str, edge: str) -> str:
+    """A table as clients of databases draw it, with a rule below the header, and around it all if `edge`."""
+    lines = [f"{edge} {' | '.join(cell.ljust(19) for cell in row)} {edge}".strip(" ") for row in rows]
+    drawn = "+".join([rule * 21] * len(rows[0]))
+    drawn = f"+{drawn}+" if edge else drawn
+    return "\n".join([*([drawn] if edge else []), lines[0], drawn, *lines[1:], *([drawn] if edge else [])]) + "\n"
 
 
 PLAIN = as_csv(in_rows(EVENTS)).encode()
 NESTED = [{"user": {"id": u}, "event": {"item": i, "count": v}, "when": w} for u, i, v, w in in_rows(EVENTS)]
+LISTED = {"u1": ["i1", "i2"], "u2": ["i1"], "Zoë": ["i3"]}
+APART = [(user, item, value, *time.split()) for user, item, value, time in in_rows(EVENTS)]
+PAGE = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in [NAMES, *in_rows(EVENTS)])
 TITLED = [(*row, "クール") for row in in_rows(EVENTS[:3])]
 DAY_FIRST, MONTH_FIRST = "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M"
 
@@ -171,8 +250,63 @@ LAYOUTS: dict[str, bytes] = {
     "ISO without marks": timed(strftime("%Y%m%dT%H%M%SZ")),
     "times of ctime": timed(strftime("%a %b %d %H:%M:%S %Y")),
     "delimiter for Excel": b"sep=;\r\n" + as_csv(in_rows(EVENTS), delimiter=";").replace("\n", "\r\n").encode(),
+    "caret": as_csv(in_rows(EVENTS), delimiter="^").encode(),
+    "tilde": as_csv(in_rows(EVENTS), delimiter="~").encode(),
+    "control character": as_csv(in_rows(EVENTS), delimiter="\x01").encode(),
+    "caret without a header": as_csv(in_rows(EVENTS), (), "^").encode(),
+    "comma and tab": PLAIN.replace(b",", b",\t"),
+    "title above the header": b"Orders of the user\nExported on Monday\n\n" + PLAIN,
+    "title of a table": b"Orders of the shop,,,\n,,,\n" + PLAIN,
+    "title above unknown names": b"Orders of the shop\n\n" + PLAIN.replace(b"user_id,item_id", b"Kunde,Artikel"),
+    "totals at the end": PLAIN + b"Total,4,13.75,\n",
+    "psql": (as_table([NAMES, *in_rows(EVENTS)], "-", "") + "(4 rows)\n\n").encode(),
+    "mysql": (as_table([NAMES, *in_rows(EVENTS)], "-", "|") + "4 rows in set (0.00 sec)\n").encode(),
+    "Markdown": "\n".join(as_table([NAMES, *in_rows(EVENTS)], "-", "|").replace("+", "|").split("\n")[1:-2]).encode(),
+    "date and time apart": as_csv(APART, (*NAMES[:3], "date", "time")).encode(),
+    "date and time in other names": as_csv(APART, ("user_id", "item_id", "qty", "order_date", "order_time")).encode(),
+    "date and time without a header": as_csv(APART, (), " ").encode(),
+    "empty times": as_csv([(*row[:3], "") for row in in_rows(EVENTS)]).encode(),
+    "RecBole": as_csv(in_rows(EVENTS, epoch(1)), ("user_id:token", "item_id:token", "rating:float", "timestamp:float"),
+                      "\t").encode(),
+    "lists behind a colon": "".join(f"{user}: {','.join(items)}\n" for user, items in LISTED.items()).encode(),
+    "lists behind a tab": "".join(f"{user}\t{','.join(items)}\n" for user, items in LISTED.items()).encode(),
+    "lists in a cell": "".join(f"{user},{'|'.join(items)}\n" for user, items in
+                               {"user_id": ["items"], "u1": ["i1", "i2"], "u2": ["i1", "i3"]}.items()).encode(),
+    "adjacency list": "".join(f"{user} {' '.join(items)}\n" for user, items in
+                              {"1": ["10", "20"], "2": ["10"], "3": ["30", "10", "40"]}.items()).encode(),
+    "adjacency list with commas": "".join(f"{','.join([user, *items])}\n" for user, items in LISTED.items()).encode(),
+    "counted adjacency list": b"2 10 20\n1 10\n3 30 10 40\n",
+    "zip of macOS": zipped(PLAIN, **{"__MACOSX/._log.csv": b"\0\5\x16\7", ".DS_Store": b"\0"}),
+    "old workbook": as_old_workbook([NAMES, *in_rows(EVENTS)]),
+    "OpenDocument": as_open_document([NAMES, *in_rows(EVENTS)]),
+    "HTML table": f"<html><body><table border=1>\n{PAGE}</table></body></html>\n".encode(),
+    "Feather": written(lambda frame, target: frame.write_ipc(target, compression="zstd")),
+    "Arrow stream": written(lambda frame, target: frame.write_ipc_stream(target)),
+    "Avro": written(lambda frame, target: frame.write_avro(target)),
+    "ORC": written(lambda frame, target: orc.write_table(frame.to_arrow(), target)),
+    "SQLite": as_database(),
+    "JSON object with an array": json.dumps({"shop": "x", "result": {"data": as_records()}}).encode(),
+    "JSON objects over several lines": "".join(json.dumps(record, indent=2) + "\n" for record in as_records()).encode(),
+    "JSON of columns": as_frame().to_pandas().to_json(date_format="iso").encode(),
+    "JSON of columns and data": json.dumps({"columns": NAMES, "data": in_rows(EVENTS)}).encode(),
+    "JSON array of arrays": json.dumps(in_rows(EVENTS)).encode(),
+    "arrays in JSON lines": "".join(json.dumps(row) + "\n" for row in in_rows(EVENTS)).encode(),
     "Excel's days": timed(lambda when: f"{(when - datetime(1899, 12, 30)) / timedelta(days=1):.8f}"),
 }  # fmt: skip
+
+
+PAIRS = {
+    name: [(user, item, 1.0, None) for user, items in lists.items() for item in items]
+    for name, lists in {
+        "lists behind a colon": LISTED,
+        "lists behind a tab": LISTED,
+        "lists in a cell": {"u1": ["i1", "i2"], "u2": ["i1", "i3"]},
+        "adjacency list": {"1": ["10", "20"], "2": ["10"], "3": ["30", "10", "40"]},
+        "adjacency list with commas": LISTED,
+        "counted adjacency list": {"1": ["10", "20"], "2": ["10"], "3": ["30", "10", "40"]},
+    }.items()
+}
+"""The events of layouts without values and times."""
 
 
 @pytest.fixture
@@ -217,14 +351,15 @@ def read_with_advice(read, content: bytes) -> tuple[list[Event], int, dict]:
 def documented_layouts() -> dict[str, str]:
     """The table of the page on layouts: how each is read."""
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "layouts.md").read_text(encoding="utf-8")
-    rows = [re.split(r" (?<!\\)\| ", row.strip("| ")) for row in page.splitlines() if row.startswith("| ")]
+    table = page.split("\n## ")[0].splitlines()
+    rows = [re.split(r" (?<!\\)\| ", row.strip("| ")) for row in table if row.startswith("| ")]
     return {name: how for name, _, how in rows[1:]}
 
 
 def test_the_page_on_layouts_has_a_row_for_each():
     found = documented_layouts()
     assert list(found) == list(LAYOUTS) and len(found) >= 40
-    assert sum(how == "at once" for how in found.values()) == 49
+    assert sum(how == "at once" for how in found.values()) == 74
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -235,7 +370,8 @@ def test_a_layout_is_read_at_once_or_by_the_lines_of_its_refusal(read, name):
         events, rejects, declared = read_with_advice(read, LAYOUTS[name])
         keys = [f"`[{key}]`" if isinstance(value, dict) else f"`{key}`" for key, value in declared.items()]
         assert documented_layouts()[name] == (f"with {', '.join(keys)}" if keys else "at once")
-    expected = EVENTS[:3] if "titles" in name else EVENTS * 2 if name == "files put together" else EVENTS
+    expected = {"files put together": EVENTS * 2, "empty times": [(*event[:3], None) for event in EVENTS]}.get(name)
+    expected = expected or PAIRS.get(name) or (EVENTS[:3] if "titles" in name else EVENTS)
     if name == "Excel's days":
         events = [(*row, when + timedelta(seconds=30)) for *row, when in events]
         events = [(user, item, value, when.replace(second=0, microsecond=0)) for user, item, value, when in events]

@@ -71,8 +71,11 @@ def test_the_lines_of_a_refusal_make_the_log_read(home, tmp_path, name):
         (b"user;item;rating;x\na;x;1,500;\nb;y;2,250;\n", "column rating: a value such as 1,500 may have"),
         (b"<!DOCTYPE html>\n<html><body>Not found</body></html>\n", "is a page of HTML or XML"),
         (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "is a PDF document"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "is a workbook of old Excel (.xls). Save it as .xlsx"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(60), "is a binary file, not a log: byte 8 is NUL"),
+        (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
+            "the workbook cannot be read (Cannot detect file format). Save",
+        ),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(60), "is a picture. Name a log"),
     ],
 )
 def test_a_refusal_says_what_was_found(home, tmp_path, content, said):
