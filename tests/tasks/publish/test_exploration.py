@@ -16,7 +16,7 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import simulated_shop
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.simulated_shop import live, simulate_nights
+from oneclass.tasks.publish.simulated_shop import Shop, live, simulate_nights
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend.exploration import Exploration
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
@@ -47,6 +47,14 @@ def test_nights_are_simulated_from_a_known_truth(monkeypatch):
     best = rows["clicks"] + rows["regret"]  # of the best lists, in the same shop
     assert best[0] == pytest.approx(best[4]) and best[3] != pytest.approx(best[7])
     assert rows["regret"].min() >= 0 and rows["clicks"][0] != rows["clicks"][4]
+
+
+def test_visitors_like_what_they_look_at_beside_their_list(monkeypatch):
+    monkeypatch.setattr(simulated_shop, "FIRST_ITEMS", 30)
+    probability, popularity = np.zeros((40, 39)), np.full(39, 0.01)
+    probability[:, 20:], popularity[30:] = 1, 1  # items 30 to 38 are new
+    life = live(Shop(probability, popularity), lambda night: np.tile(np.arange(N), (len(night.visitors), 1)), 3, seed=1)
+    assert not life.clicks.any() and (life.new_likes > 5).all()
 
 
 @pytest.fixture(scope="module")
