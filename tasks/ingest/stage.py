@@ -262,6 +262,8 @@ def _log_changes(
     for path, layout in ((log.path, log.layout) for _, log in plan.new if log.layout):
         for doubt in layout.doubts:
             logger.warning("%s: %s", path, doubt)
+        for line in layout.skipped:
+            logger.warning("%s: a line is left out, as no event: %s", path, line.strip()[:80])
         for role in layout.padded_ids:
             message = "%s: over half of the ids of the %s have blanks around them, which are dropped: ' 7' is 7"
             logger.warning(message, path, role)

@@ -41,3 +41,10 @@ def test_a_refusal_has_the_advice_for_its_first_reject(home, tmp_path):
         ContractBroken, match="(?s)line 11: 3 fields instead of 2.*delimiter = .*max_reject_share = 0.1"
     ):
         ingest(home, SHOP, [log], "run")
+
+
+def test_a_line_of_totals_that_is_left_out_is_named(home, tmp_path, caplog):
+    log = tmp_path / "log.csv"
+    log.write_text("user_id,item_id,rating\na,x,5\nb,y,4\nTotal,,9\n")
+    assert ingest(home, SHOP, [log], "run").total_events == 2
+    assert "a line is left out, as no event: Total,,9" in caplog.text
