@@ -39,6 +39,7 @@ from oneclass.tasks.report import report_task
 from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.split.stage import Splits, split_task
 from oneclass.tasks.stores import matrices, retention, runs
+from oneclass.tasks.tuning import far_behind
 from oneclass.tasks.tuning.auto import SearchRequest
 from oneclass.tasks.tuning.stage import tune_task
 
@@ -162,7 +163,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         splits = build_splits(run, run_id)
         run = fit_to_machine(drop_optional_models(run, splits), run_id, splits, executor)
         diagnose_task(run.home, run_id, run.seed)
-        run = drop_hopeless_models(replace(run, models=_tune_settings(run, run_id, splits, executor)), run_id, splits)
+        run = drop_models_far_behind(replace(run, models=_tune_settings(run, run_id, splits, executor)), run_id, splits)
         run, fits, failed = train_models(run, run_id, splits, executor)
         failed |= _evaluate_protocols(run, run_id, splits, fits, executor)
         published = publish_run(run, run_id, splits, fits, failed, executor)
@@ -212,12 +213,12 @@ def fit_to_machine(run: RunSettings, run_id: str, splits: Splits, executor: clus
     return replace(run, models=models)
 
 
-def drop_hopeless_models(run: RunSettings, run_id: str, splits: Splits) -> RunSettings:
+def drop_models_far_behind(run: RunSettings, run_id: str, splits: Splits) -> RunSettings:
     """Leave out default models that their search shows far behind, where all fits of the run take long."""
     if run.are_named:
         return run
     candidates = [name for name in run.models if name != run.publish.model]
-    left = capacity.drop_hopeless_models(run.home, run_id, candidates, len(splits.digests))
+    left = far_behind.drop_models_far_behind(run.home, run_id, candidates, len(splits.digests))
     return replace(run, models={name: of for name, of in run.models.items() if name in {*left, run.publish.model}})
 
 

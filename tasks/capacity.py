@@ -1,8 +1,7 @@
 """Which models of a run the machine can fit on its log, before the first of them is fitted.
 
 A default model that needs more memory than there is, or more time than all the others together, is left out; the run
-says so in its log, its summary and its report. A model that the user named is refused instead. Where all fits of a run
-take long, default models that their search shows far behind are left out too (`find_hopeless_models`).
+says so in its log, its summary and its report. A model that the user named is refused instead.
 """
 
 import json
@@ -19,20 +18,12 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.memory_errors import KERNEL_BYTES
 from oneclass.tasks.stores import matrices, resources, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning.auto import sample_edges
 
 logger = logging.getLogger(__name__)
 
 DENSE_MODEL = "mrf_dense"
 LARGE_CATALOGUE_MODELS = ("item_knn", "sansa")  # that take the place of the dense model
 MIN_COST_SECONDS = 600.0  # CPU seconds of a fit, below which no model is left out for its time
-MAX_FITS_SECONDS = 1_800.0  # of all fits of a run, up to which no model is left out for what its search found
-HOPELESS_SHARE = 0.4  # of the best metric, below which the search of a model leaves it behind
-SEARCH_COSTS = """
-select model, reached, seconds / trials, edges
-from operations.model_settings
-where run_id = ? and reached is not null
-"""  # one row per model with a search, of this run or kept from an earlier one
 
 
 @dataclass(frozen=True)
@@ -127,67 +118,13 @@ def choose_default_models(
     for name, settings in models.items():
         chosen |= added if name == DENSE_MODEL else {}
         chosen |= {} if name in reasons else {name: settings}
-    _record_left_out(home, run_id, reasons, {name: of.model_dump(mode="json") for name, of in added.items()})
+    record_left_out(home, run_id, reasons, {name: of.model_dump(mode="json") for name, of in added.items()})
     if added:
         logger.info("%s: %s take its place", home.dataset, " and ".join(added))
     return chosen
 
 
-@dataclass(frozen=True)
-class SearchCost:
-    """What the search of a model found, in this run or an earlier one, and what its trials took.
-
-    Attributes:
-        model: the model's name.
-        reached: the metric of the best settings.
-        trial_seconds: mean wall time of a trial.
-        edges: training edges of the log, of which a trial has a sample.
-    """
-
-    model: str
-    reached: float
-    trial_seconds: float
-    edges: int
-
-    @property
-    def fit_seconds(self) -> float:
-        """Estimate the time of a fit on the whole log."""
-        return self.trial_seconds * max(1.0, self.edges / sample_edges(self.edges))
-
-
-def find_hopeless_models(searches: Collection[SearchCost], fits: int) -> dict[str, str]:
-    """Return the models that a run with long fits leaves out, each with the reason as a sentence's end.
-
-    They are those whose metric is below HOPELESS_SHARE of the best, the longest fits first, until the fits of the
-    others take MAX_FITS_SECONDS or no such model is left.
-
-    Args:
-        fits: how many fits of each model the run makes.
-    """
-    seconds = {of.model: fits * of.fit_seconds for of in searches}
-    best = max(searches, key=lambda of: of.reached, default=None)
-    reasons: dict[str, str] = {}
-    for of in sorted(searches, key=lambda of: -of.fit_seconds):
-        left = sum(cost for model, cost in seconds.items() if model not in reasons)
-        if best and left > MAX_FITS_SECONDS and of.reached < HOPELESS_SHARE * best.reached:
-            reasons[of.model] = (
-                f"its fits take about {seconds[of.model] / 60:,.0f} of {sum(seconds.values()) / 60:,.0f} minutes, and "
-                f"its search reached {of.reached:.4f}, that of {best.model} {best.reached:.4f}"
-            )
-    return reasons
-
-
-def drop_hopeless_models(home: Home, run_id: str, models: Collection[str], fits: int) -> list[str]:
-    """Return the default models of a run that its searches leave in the race, and record the others."""
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        rows = connection.execute(SEARCH_COSTS, [run_id]).fetchall()
-    reasons = find_hopeless_models([of for row in rows if (of := SearchCost(*row)).model in models], fits)
-    if reasons:
-        _record_left_out(home, run_id, reasons, {})
-    return [name for name in models if name not in reasons]
-
-
-def _record_left_out(home: Home, run_id: str, reasons: Mapping[str, str], added: Mapping[str, object]) -> None:
+def record_left_out(home: Home, run_id: str, reasons: Mapping[str, str], added: Mapping[str, object]) -> None:
     """Log which models are left out, and record them and those that take their place among the run's settings."""
     for name, reason in reasons.items():
         logger.warning("%s: %s is left out: %s", home.dataset, name, reason)

@@ -39,6 +39,7 @@ def shop(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_kinds_of_events_go_from_the_file_to_recommendations(shop, prefect_server):
     arguments = ["--dataset", "shop", "--home", str(shop), "--source", str(shop / "orders.csv")]
     models = ["--models", "popularity,wmf,hpf,graph_filter", "--threads", "2"]

@@ -89,6 +89,7 @@ def test_a_command_whose_input_is_missing_notifies(receiver, tmp_path, capsys):
     assert "holds no raw files" in capsys.readouterr().err and "holds no raw files" in posted[0]["text"]
 
 
+@pytest.mark.slow
 def test_a_missing_program_is_warned_of_at_the_start_of_a_run(prefect_server, ratings, tmp_path, caplog):
     script = tmp_path / "notify"
     script.write_text(f"#!{sys.executable}\n")  # not executable

@@ -132,6 +132,7 @@ def test_several_splits_have_a_row_each_and_a_mean():
     assert found.strata["split"].n_unique() == 2
 
 
+@pytest.mark.slow
 def test_several_seeds_are_several_splits():
     found = evaluate(Popularity(), LOG, protocol="leave_one_out", seed=[5, 6], metrics=["mrr"], threads=2)
     alone = evaluate(Popularity(), LOG, protocol="leave_one_out", seed=6, metrics=["mrr"], threads=2)

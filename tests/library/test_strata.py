@@ -89,6 +89,7 @@ def test_targets_by_the_popularity_of_their_items(one_out):
     assert values["low"] < values["high"]
 
 
+@pytest.mark.slow
 def test_users_by_attributes(one_out):
     seen, run = one_out
     country = {user: COUNTRIES[user % 4] if user < 140 else None for user in range(150)}

@@ -55,6 +55,7 @@ def test_estimates_are_the_sums_of_their_definitions():
     assert found.logged_value == pytest.approx(impressions["reaction"].sum() / LISTS)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_true_value_in_95_of_100_seeds():
     covered = {"ips": 0, "snips": 0, "doubly_robust": 0}
     errors = {name: [] for name in covered}

@@ -44,6 +44,7 @@ def test_two_items_have_the_closed_form():
     assert found == pytest.approx([first, 1 - first], abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "spread"), [(1, 0.1), (5, 0.02), (8, 0.3)])
 def test_probabilities_are_the_shares_of_a_million_draws(k, spread):
     random = np.random.default_rng(7)

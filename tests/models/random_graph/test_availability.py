@@ -71,6 +71,7 @@ def test_where_everything_is_available_a_fit_is_the_papers_own() -> None:
     assert same_bits(one, again) and np.array_equal(again.item_windows, one.item_windows)
 
 
+@pytest.mark.slow
 def test_an_item_that_came_late_is_liked_as_much_by_those_who_could_have_it(tmp_path) -> None:
     """Three in four users left before the item came; that they do not have it says nothing of its liking."""
     rng, users = np.random.default_rng(3), 400

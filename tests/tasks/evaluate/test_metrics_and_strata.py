@@ -161,6 +161,7 @@ def load_rows(home, where="true", columns=COLUMNS, table="strata"):
         return connection.execute(f"select {columns} from evaluation.{table} where {where}").fetchall()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "folds", "compared"),
     [

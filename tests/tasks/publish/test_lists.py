@@ -115,6 +115,7 @@ def test_lists_are_those_of_a_recount(home, log_events, seed):
     assert found["trending", 3][0]["item_id"] == "i20" and len(found["new", 20]) > 3
 
 
+@pytest.mark.slow
 def test_lists_of_a_public_log_are_those_of_a_recount(home, log_events):
     """The ratings of every fourth user of ml-100k."""
     rows = [line.split("\t") for line in real_log("ml-100k/u.data").read_text().splitlines()]

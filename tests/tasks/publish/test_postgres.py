@@ -150,6 +150,7 @@ def test_a_snapshot_that_began_before_sees_the_earlier_publication(copied, split
         assert cursor.fetchall() != before
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_killed_leaves_the_earlier_publication(copied, split_once, server):
     copy_to_postgres(copied, "night", SETTINGS)
     before = server(BY_RUN)

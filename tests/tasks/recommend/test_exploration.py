@@ -21,6 +21,7 @@ def draw(seed):
     return ids, (means, (0.02 + 0.2 * random.random(ids.shape)).astype(np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["thompson", "mixture"])
 def test_propensities_are_the_shares_of_nights_in_which_an_item_is_shown(policy):
     ids, like = draw(1)

@@ -209,6 +209,7 @@ class Apart:
         return answers
 
 
+@pytest.mark.slow
 def test_a_fit_by_blocks_has_the_bits_of_one_process(s3, home, stored, tmp_path):
     options = FitOptions(
         workers=Apart(tmp_path),

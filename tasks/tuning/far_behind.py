@@ -1,0 +1,71 @@
+"""Default models that a run with long fits leaves out, since their search shows them far behind the best."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from oneclass.tasks.capacity import record_left_out
+from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import Home
+from oneclass.tasks.tuning.auto import sample_edges
+
+MAX_FITS_SECONDS = 1_800.0  # of all fits of a run, up to which no model is left out for what its search found
+FAR_BEHIND_SHARE = 0.4  # of the best metric, below which the search of a model leaves it behind
+SEARCH_COSTS = """
+select model, reached, seconds / trials, edges
+from operations.model_settings
+where run_id = ? and reached is not null
+"""  # one row per model with a search, of this run or kept from an earlier one
+
+
+@dataclass(frozen=True)
+class SearchCost:
+    """What the search of a model found, in this run or an earlier one, and what its trials took.
+
+    Attributes:
+        model: the model's name.
+        reached: the metric of the best settings.
+        trial_seconds: mean wall time of a trial.
+        edges: training edges of the log, of which a trial has a sample.
+    """
+
+    model: str
+    reached: float
+    trial_seconds: float
+    edges: int
+
+    @property
+    def fit_seconds(self) -> float:
+        """Estimate the time of a fit on the whole log."""
+        return self.trial_seconds * max(1.0, self.edges / sample_edges(self.edges))
+
+
+def find_models_far_behind(searches: Collection[SearchCost], fits: int) -> dict[str, str]:
+    """Return the models that a run with long fits leaves out, each with the reason as a sentence's end.
+
+    They are those whose metric is below FAR_BEHIND_SHARE of the best, the longest fits first, until the fits of the
+    others take MAX_FITS_SECONDS or no such model is left.
+
+    Args:
+        fits: how many fits of each model the run makes.
+    """
+    seconds = {of.model: fits * of.fit_seconds for of in searches}
+    best = max(searches, key=lambda of: of.reached, default=None)
+    reasons: dict[str, str] = {}
+    for of in sorted(searches, key=lambda of: -of.fit_seconds):
+        left = sum(cost for model, cost in seconds.items() if model not in reasons)
+        if best and left > MAX_FITS_SECONDS and of.reached < FAR_BEHIND_SHARE * best.reached:
+            reasons[of.model] = (
+                f"its fits take about {seconds[of.model] / 60:,.0f} of {sum(seconds.values()) / 60:,.0f} minutes, and "
+                f"its search reached {of.reached:.4f}, that of {best.model} {best.reached:.4f}"
+            )
+    return reasons
+
+
+def drop_models_far_behind(home: Home, run_id: str, models: Collection[str], fits: int) -> list[str]:
+    """Return the default models of a run that its searches leave in the race, and record the others."""
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        rows = connection.execute(SEARCH_COSTS, [run_id]).fetchall()
+    reasons = find_models_far_behind([of for row in rows if (of := SearchCost(*row)).model in models], fits)
+    if reasons:
+        record_left_out(home, run_id, reasons, {})
+    return [name for name in models if name not in reasons]

@@ -1,0 +1,58 @@
+"""Which default models a run with long fits leaves out for what their searches found."""
+
+import json
+
+import pytest
+
+from oneclass.models.registry import MODELS
+from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.tuning.far_behind import SearchCost, drop_models_far_behind, find_models_far_behind
+
+
+def costs(**models):
+    """Searches with trials of so many seconds, an eighth of a fit, and what they reached."""
+    return [SearchCost(model, reached, seconds, 1_600_000) for model, (seconds, reached) in models.items()]
+
+
+@pytest.mark.parametrize(
+    ("of", "left_out"),
+    [
+        ({"slow": (20.0, 0.1), "best": (10.0, 0.3)}, []),  # 16 minutes in all
+        ({"slow": (100.0, 0.13), "best": (100.0, 0.3)}, []),  # within two fifths
+        ({"slow": (100.0, 0.11), "best": (100.0, 0.3)}, ["slow"]),
+        ({"slow": (100.0, 0.1), "slower": (200.0, 0.1), "best": (1.0, 0.3)}, ["slower", "slow"]),
+        ({"slow": (20.0, 0.1), "slower": (200.0, 0.1), "best": (1.0, 0.3)}, ["slower"]),
+        ({"all zero": (900.0, 0.0)}, []),
+        ({}, []),
+    ],
+)
+def test_models_far_behind_are_left_out_where_all_fits_take_over_half_an_hour(of, left_out):
+    """Of 4 fits of each model; the slowest first, until what is left takes less."""
+    assert list(find_models_far_behind(costs(**of), 4)) == left_out
+
+
+def test_a_short_log_is_a_trial_of_itself():
+    [of] = costs(quick=(3.0, 0.1))
+    assert of.fit_seconds == pytest.approx(24.0)
+    assert SearchCost("quick", 0.1, 3.0, 20_000).fit_seconds == 3.0
+
+
+def test_a_run_notes_which_models_its_search_left_behind(home, caplog):
+    """Of a run whose searches are recorded; the one of another run and a model without a search change nothing."""
+    models = {name: MODELS[name].Settings() for name in ("popularity", "slim", "hpf", "wmf")}
+    settings = {"models": {name: of.model_dump() for name, of in models.items()}, "left_out": {"mrf_dense": "large"}}
+    with runs.record_run(home, "night", "backfill", settings):
+        with warehouse.open_warehouse(home) as connection:
+            for run_id, model, reached in (("night", "slim", 0.3), ("night", "hpf", 0.1), ("before", "wmf", 0.0)):
+                connection.execute(
+                    "insert into operations.model_settings (run_id, model, origin, reason, trials, seconds, reached, "
+                    "edges, settings) values (?, ?, 'search', 'tried', 4, 4000, ?, 1600000, '{}')",
+                    [run_id, model, reached],
+                )
+        assert drop_models_far_behind(home, "night", list(models), 3) == ["popularity", "slim", "wmf"]
+        assert drop_models_far_behind(home, "night", ["slim"], 3) == ["slim"]
+    assert "hpf is left out: its fits take about 400 of 800 minutes, and its search reached 0.1000" in caplog.text
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        (text,) = connection.execute("select settings from operations.runs where run_id = 'night'").fetchone()
+    recorded = json.loads(text)
+    assert list(recorded["left_out"]) == ["mrf_dense", "hpf"] and "hpf" not in recorded["models"]
