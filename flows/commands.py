@@ -149,7 +149,7 @@ def _inspect(given: InspectParameters) -> str:
     from oneclass.tasks.stores import home
 
     root = home.resolve_root(given.home)
-    dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source))
+    dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source), is_declared=given.write)
     return inspection.inspect_logs(root, dataset, given.source, write=given.write)
 
 

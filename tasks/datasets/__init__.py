@@ -270,7 +270,7 @@ def list_own_datasets(root: Path) -> list[str]:
     return sorted({*folders, *(file.stem for file in (root / "datasets").glob("*.toml"))})
 
 
-def load_dataset(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
+def load_dataset(name: str, root: Path, *, with_logs: bool = False, is_declared: bool = False) -> Dataset:
     """Load the data set `name`; a user's file overrides a built-in one of the same name.
 
     An undeclared name is a data set with the defaults of `Dataset` if its logs are named with it, or if its landing
@@ -278,6 +278,7 @@ def load_dataset(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
 
     Args:
         with_logs: whether logs were named.
+        is_declared: whether its file is about to be written, so that its name is no slip.
 
     Raises:
         InputError: no data set has or can have that name, or its file is malformed.
@@ -286,7 +287,7 @@ def load_dataset(name: str, root: Path, *, with_logs: bool = False) -> Dataset:
     names.check_name(name, root, known)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
-        if (with_logs and not close) or names.is_data_set(root / name):
+        if (with_logs and (is_declared or not close)) or names.is_data_set(root / name):
             return Dataset(name=name, title=name)
         hint = f" Did you mean {close[0]}?" if close else ""
         if not close and not with_logs:

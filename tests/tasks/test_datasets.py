@@ -61,6 +61,12 @@ def test_a_persons_own_file_goes_before_the_built_in_one(tmp_path):
     assert datasets.list_datasets(tmp_path).count("ml-1m") == 1
 
 
+def test_a_name_like_a_known_one_is_a_slip_unless_it_is_about_to_be_declared(tmp_path):
+    with pytest.raises(InputError, match=r"Did you mean ml-1m\?"):
+        datasets.load_dataset("ml-1n", tmp_path, with_logs=True)
+    assert datasets.load_dataset("ml-1n", tmp_path, with_logs=True, is_declared=True).name == "ml-1n"
+
+
 @pytest.mark.parametrize("name, hint", [("ml1m", "Did you mean ml-1m?"), ("netflx", "Did you mean netflix?")])
 def test_an_unknown_name_lists_the_known_ones(tmp_path, name, hint):
     with pytest.raises(InputError) as error:
