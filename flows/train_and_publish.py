@@ -29,12 +29,7 @@ from oneclass.tasks.publish.stage import Published, publish_task
 from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.recommend.like_calibration import Calibrations
 from oneclass.tasks.split.stage import Splits
-from oneclass.tasks.train import (
-    is_model_error,
-    submit_fit,
-    take_stored_fits,
-    train_task,
-)
+from oneclass.tasks.train import is_model_error, submit_fit, take_stored_fits, train_task
 
 logger = logging.getLogger(__name__)
 

@@ -66,7 +66,7 @@ FILTERS = 2  # matrices of all pairs of items: S, and the filter itself
 FILTER_BLOCKS = 6  # blocks of columns that are held while the filter is formed
 WALK = 40  # operations of BLAS in the time of one step of a walk
 NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
-CACHED_SHARE = 8  # if columns of one item in so many find room, most of those that are asked for are cached
+CACHED_SHARE = 8  # a cache with room for one column in so many has most of those that are looked up
 SINGLE_COLUMNS = 16  # up to this many columns are computed one by one, since most of the graph is far from most items
 
 
@@ -155,7 +155,7 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     @property
     def explains_cheaply(self) -> bool:
-        """Whether the filter is formed; otherwise each item's column takes two passes over all edges."""
+        """Whether the filter is formed; otherwise contributions take passes over edges for each item."""
         return len(self.weights) > 0
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:

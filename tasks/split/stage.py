@@ -254,9 +254,8 @@ def _rewrite_splits(
         connection.execute(f"delete from indexed.{protocol}")
     if "strong_generalization" in arguments.protocols:
         drawn["fold_count"] = 0
-        for split_matrices in strong_generalization.make_splits(
-            connection, settings, arguments.seed, arguments.ids_are_numbers
-        ):
+        splits = strong_generalization.make_splits(connection, settings, arguments.seed, arguments.ids_are_numbers)
+        for split_matrices in splits:
             matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
             drawn["fold_count"] += 1
         if settings.scheme == "liang2018":
