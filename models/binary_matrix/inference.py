@@ -7,6 +7,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.binary_matrix import kernels
 from oneclass.models.binary_matrix.minibatch import NOISE_STRIDE, SHARDS, Entries, UpdatedSide, group_entries
+from oneclass.models.binary_matrix.null_solution import NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.binary_matrix.tables import draw_initial_table, kl_divergence
@@ -52,6 +53,18 @@ class BinaryMatrixPosterior:
             item_updates=np.zeros(M, dtype=np.int64),
             progress=np.array([0, min(2 * ones, settings.most_batch)]),
         )
+
+    @property
+    def is_null(self) -> bool:
+        """Whether all factors have mean zero, so that every entry has the same logit."""
+        return not self.items[:, : self.items.shape[1] // 2].any()
+
+    def set_null(self, null: NullSolution, factors: int) -> None:
+        """Move to the stationary point at which all factors have mean zero."""
+        for table, variance in ((self.users, null.user_variance), (self.items, null.item_variance)):
+            width = table.shape[1] // 2
+            table[:, :width], table[:, width : width + factors] = 0, variance
+        self.z[:] = null.z
 
     def take(self, start: Start) -> None:
         """Copy an earlier fit's vertices and its z, and of its numbers of updates the share that a warm start passes

@@ -24,8 +24,12 @@ column.
 **Minibatch size**: box 8 uses the ratio of noise to signal. Here S = mean_s {|eta*_s - eta_i|^2 / (p(i) |eta_i|^2)}
 / (theta delta), where eta*_s is the maximizer of entry s, and eta_i are the natural parameters of its vertex, a running
 mean of maximizers. The mean is over the drawn entries, each with its row and with its column.
+
+**Very sparse matrices**: with tens of thousands of items and ten likes of each, all factors vanish where the bound is
+largest (`models.binary_matrix.null_solution`). Such a fit ends before its first pass and ranks by popularity.
 """
 
+import warnings
 from time import perf_counter
 from typing import ClassVar
 
@@ -36,6 +40,7 @@ from oneclass.models.base import Model
 from oneclass.models.binary_matrix.fold_in import fold_in, transpose_table
 from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference, to_float32
 from oneclass.models.binary_matrix.minibatch import SHARDS
+from oneclass.models.binary_matrix.null_solution import NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
@@ -56,7 +61,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
 
     Attributes:
         q: the posterior: means and variances of `users` (users, 2 W), `items` (items, 2 W) and `z` (2,).
-        bounds: float64 (passes,), the bound, estimated from the entries of each pass.
+        bounds: float64 (passes,), the bound, estimated from the entries of each pass; empty if all factors vanish.
         minibatches: float64 (passes,), S, the number of entries in the minibatch after each pass.
 
     Example:
@@ -79,15 +84,28 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.params, 2 * interactions.nnz
-        seed = sampling_seed(self.seed, interactions, options.start)
         q = BinaryMatrixPosterior.start(interactions, settings, self.seed)
-        if options.start:
-            q.take(options.start)  # before `self.q` is replaced: the start may be this model's own last fit
+        null = NullSolution.of(interactions.shape, interactions.nnz, settings)
+        if null.is_stable(interactions, self.seed):
+            q.set_null(null, settings.factors)
+            self.q, self.bounds, self.minibatches = q, np.zeros(0), np.zeros(0)
+            warnings.warn(
+                f"binary_matrix: {interactions.nnz:,} likes by {interactions.shape[0]:,} users of "
+                f"{interactions.shape[1]:,} items say too little of them, and all factors vanish; items are ranked by "
+                "popularity. Choose another model for this log",
+                stacklevel=3,
+            )
+            return
+        # an earlier fit whose factors vanished is a stationary point that no pass would leave
+        start = None if options.start is None or options.start.previous.q.is_null else options.start
+        seed = sampling_seed(self.seed, interactions, start)
+        if start:
+            q.take(start)  # before `self.q` is replaced: the start may be this model's own last fit
         self.q = q
         with kernel_threads(self.threads):
             inference = Inference(q, EntrySampler.of(interactions, settings.sampling), settings, seed)
             bounds, minibatches = [], []
-            for number in range(skipped_epochs(settings.passes, options.start) + 1, settings.passes + 1):
+            for number in range(skipped_epochs(settings.passes, start) + 1, settings.passes + 1):
                 started = perf_counter()
                 values = inference.run_pass(entries)
                 bounds.append(values["bound"])
@@ -105,7 +123,10 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         `q.users`.
         """
         histories, settings = self._known(histories), self.params
-        users = np.empty((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
+        users = np.zeros((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
+        if self._is_null:
+            users[:, users.shape[1] // 2 :] = self.q.users[0, users.shape[1] // 2 :]
+            return users
         with kernel_threads(self.threads):
             fold_in(
                 *copy_pattern(histories),
@@ -141,6 +162,8 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         return AllZeros()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
+        if self._is_null:
+            return np.tile(self._popularity(), (histories.shape[0], 1))
         K, table = self.params.factors, self._user_table(histories, users)
         with kernel_threads(self.threads):
             scores = dense_times(
@@ -148,6 +171,10 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
             )
         scores += np.float32(self.q.z[0])
         return scores
+
+    @property
+    def _is_null(self) -> bool:
+        return self.cached("null", lambda: self.q.is_null)
 
     def _user_table(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         return self.fold_in_users(histories) if users is None else self.q.users[users]

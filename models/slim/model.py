@@ -34,6 +34,7 @@ from oneclass.models.slim.columns import ColumnWeights, Gram, RegressionSettings
 from oneclass.models.slim.kernels import count_pairs, fill_pairs
 
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
+PAIR_SECONDS = (2.5e-6, 1.2e-7)  # CPU seconds of a fit for a pair of items that share a user, short and long histories
 PAIR_BYTES = 16  # of a pair of items that share a user: in the Gram matrix and, for some, in the weights
 L1, L2 = (0.015, 0.05), (15.0, 5.0)  # times `mean_over_edges`, of short and of long histories
 
@@ -120,7 +121,6 @@ class SLIM(Model[SLIMSettings]):
     """
 
     name = "slim"
-    edge_seconds = 5e-6
     Settings = SLIMSettings
     is_deterministic = True
     memory_hint = "raise slim.l1"
@@ -129,6 +129,13 @@ class SLIM(Model[SLIMSettings]):
     def fit_bytes(cls, settings: SLIMSettings, log: LogSize) -> int:
         """Estimate the memory of a fit: the Gram matrix without its zeros, and the weights, which are fewer."""
         return EDGE_BYTES * log.edges + PAIR_BYTES * log.gram_entries
+
+    @classmethod
+    def fit_seconds(cls, log: LogSize) -> float:
+        """Estimate the CPU seconds of a fit: a column's descent reads the Gram matrix's row of each of its weights, and
+        short histories leave weights on most items that share a user.
+        """
+        return interpolate_by_history(log.edges / log.users, *PAIR_SECONDS) * log.gram_entries
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         moments = column_moments(interactions, self.params.user_weight_exponent)

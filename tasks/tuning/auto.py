@@ -281,7 +281,7 @@ def _search_outcome(log: SearchData, progress: SearchProgress, origin: Origin) -
         "searched_on": log.day,
         "metric": search.metric,
         "trials": len(outcomes),
-        "seconds": sum(outcome.seconds for outcome, _ in trials),
+        "seconds": progress.trial_cpu_seconds,
         "at_start": first.value if first.state == "done" else None,
         "reached": best.value,
         "standard_error": best.standard_error,

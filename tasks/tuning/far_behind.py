@@ -8,7 +8,8 @@ from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.auto import sample_edges
 
-MAX_FITS_SECONDS = 1_800.0  # of all fits of a run, up to which no model is left out for what its search found
+# CPU seconds of all fits of a run, up to which no model is left out for what its search found
+MAX_FITS_SECONDS = 1_800.0
 FAR_BEHIND_SHARE = 0.4  # of the best metric, below which the search of a model leaves it behind
 SEARCH_COSTS = """
 select model, reached, seconds / trials, edges
@@ -24,7 +25,7 @@ class SearchCost:
     Attributes:
         model: the model's name.
         reached: the metric of the best settings.
-        trial_seconds: mean wall time of a trial.
+        trial_seconds: mean CPU seconds of a trial, which do not depend on what else the machine does.
         edges: training edges of the log, of which a trial has a sample.
     """
 
@@ -35,7 +36,7 @@ class SearchCost:
 
     @property
     def fit_seconds(self) -> float:
-        """Estimate the time of a fit on the whole log."""
+        """Estimate the CPU seconds of a fit on the whole log."""
         return self.trial_seconds * max(1.0, self.edges / sample_edges(self.edges))
 
 
@@ -55,8 +56,8 @@ def find_models_far_behind(searches: Collection[SearchCost], fits: int) -> dict[
         left = sum(cost for model, cost in seconds.items() if model not in reasons)
         if best and left > MAX_FITS_SECONDS and of.reached < FAR_BEHIND_SHARE * best.reached:
             reasons[of.model] = (
-                f"its fits take about {seconds[of.model] / 60:,.0f} of {sum(seconds.values()) / 60:,.0f} minutes, and "
-                f"its search reached {of.reached:.4f}, that of {best.model} {best.reached:.4f}"
+                f"its fits take about {seconds[of.model] / 60:,.0f} of {sum(seconds.values()) / 60:,.0f} CPU minutes, "
+                f"and its search reached {of.reached:.4f}, that of {best.model} {best.reached:.4f}"
             )
     return reasons
 

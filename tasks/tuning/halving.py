@@ -37,7 +37,8 @@ class SearchProgress:
     Attributes:
         baseline: the value of popularity on the search's data.
         results: the trials, in their order.
-        cpu_seconds: of the trials and the comparison on a larger sample, evaluations included.
+        trial_cpu_seconds: of the trials, evaluations included.
+        check_cpu_seconds: of the comparison on a larger sample.
         confirmed: the outcomes of the initial and the best settings on a larger sample; empty without one.
         stopped: why there are fewer than NUM_TRIALS trials, as a sentence's end.
     """
@@ -45,9 +46,15 @@ class SearchProgress:
     search: Search
     baseline: float
     results: Sequence[TrialResult] = ()
-    cpu_seconds: float = 0.0
+    trial_cpu_seconds: float = 0.0
+    check_cpu_seconds: float = 0.0
     confirmed: Sequence[TrialOutcome] = ()
     stopped: str = ""
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds of the whole search."""
+        return self.trial_cpu_seconds + self.check_cpu_seconds
 
     @property
     def outcomes(self) -> list[TrialOutcome]:
@@ -108,7 +115,7 @@ def run_searches(
         ]
         for of, call in zip(models, calls, strict=True):
             of.results, seconds = call.result()
-            of.cpu_seconds += seconds
+            of.trial_cpu_seconds += seconds
 
     make_trials(progress, 1, math.inf)
     budget = allowed.seconds(sum(_estimate_fit_seconds(home, of) for of in progress))
@@ -205,8 +212,7 @@ def _confirm_on_larger_sample(home: Home, progress: Sequence[SearchProgress], le
         call = executor.submit(confirm_settings, home, of.search, of.best, label=f"{of.search.model}: larger sample")
         pending.append((of, call))
     for of, call in pending:
-        of.confirmed, seconds = call.result()
-        of.cpu_seconds += seconds
+        of.confirmed, of.check_cpu_seconds = call.result()
 
 
 def confirm_settings(home: Home, search: Search, best: TrialOutcome) -> tuple[list[TrialOutcome], float]:

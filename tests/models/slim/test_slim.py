@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.slim import columns
 from oneclass.models.slim import kernels as slim_kernels
@@ -143,3 +144,19 @@ def test_twice_as_many_users_double_the_penalties_without_rescaling(long_tailed)
     twice = csr_matrix(np.vstack([long_tailed.toarray()] * 2))
     one, two = (SLIM(settings).fit(likes).weights.toarray() for likes in (long_tailed, twice))
     np.testing.assert_allclose(one, two, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("log", "seconds"),
+    [
+        (LogSize(942, 1_447, 55_375, 870_869), 0.4),  # ml-100k
+        (LogSize(6_038, 3_533, 575_281, 6_772_246), 0.6),  # ml-1m
+        (LogSize(29_858, 40_981, 810_128, 54_505_188), 12.5),  # Gowalla
+        (LogSize(31_668, 38_048, 1_237_259, 89_033_997), 7.8),  # Yelp 2018
+        (LogSize(37_905, 41_668, 472_460, 13_584_254), 28.5),  # of benchmarks.scale.catalogues
+        (LogSize(148_609, 163_110, 1_848_709, 54_057_727), 151.0),
+    ],
+)
+def test_the_estimate_of_a_fit_is_near_the_measured_cpu_seconds(log, seconds):
+    """Measured on two cores with the default settings."""
+    assert seconds / 5 < SLIM.fit_seconds(log) < 2 * seconds

@@ -51,7 +51,7 @@ def test_a_run_notes_which_models_its_search_left_behind(home, caplog):
                 )
         assert drop_models_far_behind(home, "night", list(models), 3) == ["popularity", "slim", "wmf"]
         assert drop_models_far_behind(home, "night", ["slim"], 3) == ["slim"]
-    assert "hpf is left out: its fits take about 400 of 800 minutes, and its search reached 0.1000" in caplog.text
+    assert "hpf is left out: its fits take about 400 of 800 CPU minutes, and its search reached 0.1000" in caplog.text
     with warehouse.open_warehouse(home, read_only=True) as connection:
         (text,) = connection.execute("select settings from operations.runs where run_id = 'night'").fetchone()
     recorded = json.loads(text)

@@ -1,0 +1,98 @@
+"""Where all factors of the binary-matrix model vanish, against dense NumPy and against fits."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference
+from oneclass.models.binary_matrix.model import BinaryMatrix
+from oneclass.models.binary_matrix.null_solution import NullSolution
+from oneclass.models.binary_matrix.sampling import EntrySampler
+from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
+from oneclass.models.fit_options import FitOptions, Start
+from oneclass.models.popularity import Popularity
+from tests.models.binary_matrix.test_binary_matrix import Dense, matrix
+
+SETTINGS = BinaryMatrixSettings(factors=3, user_variance=0.7, item_variance=0.4, z_variance=5.0)
+
+
+def sparse_log(users: int = 500, items: int = 400, likes: int = 2) -> csr_matrix:
+    """Every user likes so few random items that all factors vanish."""
+    draw = np.random.default_rng(1)
+    x = np.zeros((users, items))
+    for row in x:
+        row[draw.choice(items, likes, replace=False)] = 1
+    return csr_matrix(x)
+
+
+@pytest.mark.parametrize("x", [matrix(30, 20), matrix(7, 40), sparse_log(60, 50)], ids=["dense", "wide", "sparse"])
+def test_the_null_solution_is_stationary(x):
+    """Every user's and item's best q, and z's, by the dense equations, is the one that it has."""
+    (L, M), q = x.shape, BinaryMatrixPosterior.start(x, SETTINGS, 0)
+    null = NullSolution.of(x.shape, x.nnz, SETTINGS)
+    q.set_null(null, SETTINGS.factors)
+    assert q.is_null and q.users.shape == (L, 2 * 8) and not q.users[:, 8 + 3 :].any()
+    dense = Dense(q, SETTINGS)
+    for side, (n, others) in ((dense, (L, M)), (dense.transposed(), (M, L))):
+        y = x.toarray() if side is dense else x.toarray().T
+        for i in range(0, n, 5):
+            best = [side.row_maximizer(y, i, j, 1.0)[1] for j in range(others)]
+            precision = sum(best) - (others - 1) / side.settings.user_variance
+            np.testing.assert_allclose(1 / side.u_var[i], precision, rtol=1e-5)
+    mean, curvature = dense.moments()
+    precision = 1 / SETTINGS.z_variance + curvature.sum()
+    assert null.z[1] == pytest.approx(1 / precision, rel=1e-5)
+    assert null.z[0] == pytest.approx((x.nnz - L * M / 2) / precision, rel=1e-5)
+    assert null.residual == pytest.approx(-0.5 - curvature[0, 0] * mean[0, 0], rel=1e-5)
+
+
+def test_it_is_stable_where_the_largest_singular_value_is_small():
+    verdicts = []
+    logs = matrix(30, 20), matrix(60, 40), sparse_log(80, 90), csr_matrix(np.eye(3)), csr_matrix(np.ones((5, 4)))
+    for x, variance in itertools.product(logs, (0.01, 0.05, 0.1, 0.2, 0.7, 3.0)):
+        settings = SETTINGS.model_copy(update={"user_variance": variance, "item_variance": variance})
+        null = NullSolution.of(x.shape, x.nnz, settings)
+        sigma = np.linalg.svd(x.toarray() + null.residual, compute_uv=False)[0]
+        verdicts.append(null.is_stable(x, 0))
+        assert verdicts[-1] == (sigma**2 * null.user_variance * null.item_variance <= 1)
+    assert min(verdicts.count(True), verdicts.count(False)) > 5
+
+
+@pytest.mark.parametrize(("x", "is_stable"), [(sparse_log(), True), (matrix(60, 40), False)], ids=["sparse", "dense"])
+def test_passes_shrink_the_factors_where_it_is_stable_and_else_grow_them(x, is_stable):
+    settings = SETTINGS.model_copy(update={"least_batch": 500, "user_variance": 0.2, "item_variance": 0.2})
+    assert NullSolution.of(x.shape, x.nnz, settings).is_stable(x, 0) == is_stable
+    steps = Inference(BinaryMatrixPosterior.start(x, settings, 3), EntrySampler.of(x, "balanced"), settings, 3)
+    before = np.abs(Dense(steps.q, settings).u).mean()
+    for _ in range(80):
+        steps.run_pass(4 * x.nnz)
+    ratio = np.abs(Dense(steps.q, settings).u).mean() / before
+    assert ratio < 0.5 if is_stable else ratio > 2
+
+
+def test_a_fit_whose_factors_vanish_ends_at_once_and_ranks_by_popularity(tmp_path):
+    x = sparse_log()
+    epochs = []
+    with pytest.warns(UserWarning, match=r"1,000 likes by 500 users of 400 items .* all factors vanish"):
+        BinaryMatrix().fit(x, FitOptions(on_epoch=epochs.append)).save(tmp_path)
+    model = BinaryMatrix.load(tmp_path)
+    assert not epochs and len(model.bounds) == 0
+    expected = Popularity().fit(x).scores(x[:7])
+    np.testing.assert_array_equal(model.scores(x[:7]), expected)
+    np.testing.assert_array_equal(model.scores(x[:7], users=np.arange(7)), expected)
+    np.testing.assert_array_equal(model.fold_in(x[:7]), model.q.users[:7])
+    mean, sd = model.like(x[:7])
+    assert mean == pytest.approx(np.full(mean.shape, x.nnz / np.prod(x.shape)), rel=0.25) and (sd > 0).all()
+
+
+def test_a_warm_start_at_vanished_factors_is_a_fit_from_scratch():
+    x, grown = sparse_log(60, 40), matrix(60, 40)
+    with pytest.warns(UserWarning, match="vanish"):
+        vanished = BinaryMatrix(passes=4).fit(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = BinaryMatrix(passes=4).fit(grown, FitOptions(start=Start(vanished, np.arange(60), np.arange(40))))
+    np.testing.assert_array_equal(model.q.items, BinaryMatrix(passes=4).fit(grown).q.items)
