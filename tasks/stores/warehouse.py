@@ -20,7 +20,7 @@ import polars as pl
 
 from oneclass import data_contracts, sql
 from oneclass.tasks.errors import InputError, OneclassError, ResourceExhausted
-from oneclass.tasks.stores import durable, resources
+from oneclass.tasks.stores import durable, instances, resources
 from oneclass.tasks.stores.home import Home
 
 
@@ -98,10 +98,10 @@ def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     Raises:
         InputError: it is locked for longer than `home.limits.patience`, not writable, or damaged.
     """
-    file = Path(os.path.abspath(home.warehouse))  # a relative path such as `md:x` would be a service's address
+    file = _file_of(home)
 
     def once() -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(str(file), read_only=read_only, config=database_config(home))
+        connection = instances.open_file(file, database_config(home), read_only=read_only)
         connection.execute("set TimeZone = 'UTC'")
         return connection
 
@@ -117,6 +117,10 @@ def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     except duckdb.Error as error:
         raise _explain_open_error(home, error) from error
     return connection
+
+
+def _file_of(home: Home) -> Path:
+    return Path(os.path.abspath(home.warehouse))  # a relative path such as `md:x` would be a service's address
 
 
 def explain_database_error(home: Home, error: duckdb.Error) -> OneclassError | None:
@@ -177,7 +181,8 @@ def _retry_while_locked(connect_once: Callable[[], duckdb.DuckDBPyConnection], h
 
 def _is_locked(error: duckdb.Error) -> bool:
     """Whether another process has the file open, or this one has it open in another mode."""
-    return "could not set lock" in str(error).lower() or "different configuration" in str(error)
+    signs = "could not set lock", "different configuration", "unique file handle conflict"
+    return any(sign in str(error).lower() for sign in signs)
 
 
 def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
@@ -196,12 +201,14 @@ def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyCo
         _quarantine_wal(log, str(error))
         return connect_once()
     block, blocks, replayed = fetch_row(
-        connection, "select block_size, used_blocks, wal_size <> '0 bytes' from pragma_database_size()"
+        connection,
+        "select block_size, used_blocks, wal_size <> '0 bytes' from pragma_database_size() "
+        "where database_name = current_database()",
     )
     if left and not replayed and log.exists():
         _quarantine_wal(log, "its beginning is damaged")
     elif not left and file.stat().st_size < HEADER_BYTES + block * blocks:
-        connection.close()
+        instances.close_file(file, connection, reusable=False)
         raise duckdb.IOException(f"The file holds {file.stat().st_size} bytes of {HEADER_BYTES + block * blocks}")
     return connection
 
@@ -257,7 +264,7 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.Du
         InputError: another program holds it for too long, the folder is not writable, the file is damaged or of a newer
             version, or it lacks a table when opened for reading.
     """
-    connection = open_database(home, read_only=read_only)
+    connection, completed = open_database(home, read_only=read_only), False
     try:
         if read_only:
             check_version(connection, home)
@@ -266,6 +273,7 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.Du
         yield connection
         if not read_only:
             connection.execute("checkpoint")
+        completed = True
     except duckdb.CatalogException as error:
         if not read_only:
             raise
@@ -275,7 +283,7 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.Du
             raise
         raise explained from error
     finally:
-        connection.close()
+        instances.close_file(_file_of(home), connection, reusable=completed)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,110 @@
+"""Openings of one warehouse share a DuckDB instance, which waits for the next opening and holds no file meanwhile."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import instances, warehouse
+
+COUNT = "select count(*) from raw.rejects"
+STRANGER = """
+import duckdb, sys
+duckdb.connect(sys.argv[1]).execute("insert into raw.rejects values (2, 1, 'line', 'reason')")
+"""
+
+
+def reject(connection):
+    connection.execute("insert into raw.rejects values (1, 1, 'line', 'reason')")
+
+
+def other_program_writes(home):
+    program = [sys.executable, "-c", STRANGER, str(home.warehouse)]
+    return subprocess.run(program, check=False, capture_output=True).returncode == 0
+
+
+def instance_of(home):
+    return instances._open_files[home.warehouse].instance
+
+
+def test_a_closed_warehouse_is_free_and_its_instance_opens_the_next(home, tmp_path):
+    with warehouse.open_warehouse(home) as connection:
+        reject(connection)
+        connection.execute("create temp table step as select 1")
+        first = instance_of(home)
+        assert not other_program_writes(home)
+    assert other_program_writes(home)
+    with warehouse.open_warehouse(home) as connection:
+        assert instance_of(home) is first
+        assert connection.execute(COUNT).fetchone() == (2,)
+        assert connection.execute("select count(*) from duckdb_tables() where temporary").fetchone() == (0,)
+    narrow = replace(home, root=tmp_path / "it's another", limits=replace(home.limits, threads=1, memory=300_000_000))
+    with warehouse.open_warehouse(narrow) as connection:
+        assert instance_of(narrow) is first
+        names = "threads", "memory_limit", "temp_directory"
+        settings = [connection.execute(f"select current_setting('{name}')").fetchone()[0] for name in names]
+        assert settings == [1, "286.1 MiB", str(narrow.spill)]
+        assert connection.execute(COUNT).fetchone() == (0,)
+
+
+def test_openings_of_a_process_share_the_warehouse_and_the_last_one_closes_it(home):
+    with warehouse.open_warehouse(home) as outer:
+        reject(outer)
+        with warehouse.open_warehouse(home) as inner:
+            reject(inner)
+            assert outer.execute(COUNT).fetchone() == inner.execute(COUNT).fetchone() == (2,)
+        reject(outer)
+        assert not other_program_writes(home)
+    assert other_program_writes(home)
+
+
+def test_a_warehouse_open_for_writing_is_not_opened_otherwise(home):
+    hasty = replace(home, limits=replace(home.limits, patience=0.05))
+    with (
+        warehouse.open_warehouse(home) as connection,
+        pytest.raises(InputError, match="holds the warehouse"),
+        warehouse.open_warehouse(hasty, read_only=True),
+    ):
+        pass
+    with pytest.raises(duckdb.ConnectionException):
+        connection.execute("select 1")
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        assert connection.execute(COUNT).fetchone() == (0,)
+        with pytest.raises(duckdb.InvalidInputException, match="read-only"):
+            reject(connection)
+
+
+def test_an_instance_that_failed_spilled_or_lost_its_threads_is_not_used_again(home, monkeypatch):
+    used = []
+    for cause in ("", "", "error", "spill", "fork", ""):
+        with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+            if cause == "fork":
+                patch.setattr(os, "getpid", lambda: -1)
+            with warehouse.open_warehouse(home):
+                used.append(instance_of(home))
+                if cause == "error":
+                    1 / 0  # noqa: B018
+                home.spill.mkdir() if cause == "spill" else None
+            home.spill.rmdir() if cause == "spill" else None
+            raise ZeroDivisionError
+    assert used[0] is used[1] is used[2]
+    assert len(set(map(id, used))) == 4
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_an_idle_instance_gives_its_memory_back(home):
+    with warehouse.open_warehouse(home) as connection:
+        before = resident_bytes()
+        connection.execute("create temp table step as select hash(range) as a from range(12_000_000)")
+        assert resident_bytes() > before + 90e6
+    assert resident_bytes() < before + 20e6
+    with warehouse.open_warehouse(home) as connection:
+        assert connection.execute("select current_setting('memory_limit')").fetchone() == ("1023.2 MiB",)
