@@ -14,6 +14,7 @@ from great_expectations.core.freshness_diagnostics import (
     CheckpointFreshnessDiagnostics,
     ValidationDefinitionFreshnessDiagnostics,
 )
+from great_expectations.core.id_dict import IDDict
 from great_expectations.core.metric_domain_types import MetricDomainTypes
 from great_expectations.datasource.fluent import SQLDatasource
 from great_expectations.execution_engine import ExecutionEngine, SqlAlchemyExecutionEngine
@@ -109,6 +110,8 @@ class UnstoredCheckpoint(Checkpoint):
 
 
 _build_configuration: Any = Expectation.configuration.fget
+_build_expectation: Any = ExpectationConfiguration.to_domain_obj
+_compute_id: Any = IDDict.to_id
 _of_thread = threading.local()
 
 
@@ -116,22 +119,46 @@ _of_thread = threading.local()
 def share_configurations() -> Iterator[None]:
     """Build the configuration of each expectation once in the block, in this thread; it must not change meanwhile.
 
-    Great Expectations builds it again for every argument that it looks up, about twenty times per expectation.
+    Great Expectations builds it and its expectation again for every argument that it looks up, about twenty times per
+    expectation, and serializes the same arguments of metrics as often.
     """
-    _of_thread.configurations = {}
+    _of_thread.shared = {}
     try:
         yield
     finally:
-        _of_thread.configurations = None
+        _of_thread.shared = None
+
+
+def _build_once(build: Any, source: Any) -> Any:
+    """Build something from an object, or return what was built from it earlier in the block."""
+    shared = getattr(_of_thread, "shared", None)
+    if shared is None:
+        return build(source)
+    if id(source) not in shared:
+        shared[id(source)] = source, build(source)  # held, so that no other gets its id
+    return shared[id(source)][1]
 
 
 def _read_configuration(expectation: Expectation) -> ExpectationConfiguration:
-    shared = getattr(_of_thread, "configurations", None)
-    if shared is None:
-        return _build_configuration(expectation)
-    if id(expectation) not in shared:
-        shared[id(expectation)] = expectation, _build_configuration(expectation)  # held, so that no other gets its id
-    return shared[id(expectation)][1]
+    return _build_once(_build_configuration, expectation)
+
+
+def _read_expectation(configuration: ExpectationConfiguration) -> Expectation:
+    return _build_once(_build_expectation, configuration)
+
+
+def _read_id(arguments: IDDict, *keys: Any, **named_keys: Any) -> Any:
+    """Compute the id of a metric's arguments, once in the block for equal ones whose values are texts or None."""
+    shared = getattr(_of_thread, "shared", None)
+    items = tuple(arguments.items())
+    plain = type(arguments) is IDDict and all(value is None or type(value) is str for _, value in items)
+    if shared is None or keys or named_keys or not plain:
+        return _compute_id(arguments, *keys, **named_keys)
+    if items not in shared:
+        shared[items] = _compute_id(arguments)
+    return shared[items]
 
 
 Expectation.configuration = property(_read_configuration)  # pyright: ignore[reportAttributeAccessIssue]  (replaced)
+ExpectationConfiguration.to_domain_obj = _read_expectation  # pyright: ignore[reportAttributeAccessIssue]  (the same)
+IDDict.to_id = _read_id  # pyright: ignore[reportAttributeAccessIssue]  (the same)

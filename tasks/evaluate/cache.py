@@ -5,7 +5,6 @@ or removed since are not copied.
 """
 
 import hashlib
-import importlib.metadata
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ import duckdb
 from oneclass import sql
 from oneclass.models import fingerprint
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES, delete_evaluation
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import machine, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import LIBRARIES, table_digest
 
@@ -34,7 +33,7 @@ def evaluation_digest(
         chosen: the digests of the attributes that users are divided by, and of further metrics.
     """
     source = [fingerprint.fingerprint_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
-    versions = [importlib.metadata.version(name) for name in LIBRARIES]
+    versions = [machine.library_version(name) for name in LIBRARIES]
     record = home.truth / "settings.json"  # which has the sha256 of every file of the truth
     truth = record.read_text(encoding="utf-8") if record.is_file() else ""
     parts = [

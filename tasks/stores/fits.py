@@ -6,7 +6,6 @@ fitted, its cost, and the sha256 of each file.
 """
 
 import hashlib
-import importlib.metadata
 import json
 import logging
 import os
@@ -25,7 +24,7 @@ from oneclass.models import fingerprint, registry
 from oneclass.models.base import Model
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import SharedStoreUnavailable
-from oneclass.tasks.stores import checksums, durable, remote
+from oneclass.tasks.stores import checksums, durable, machine, remote
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: in
     kind = registry.MODELS[model]
     kinds = [kind, *kind.component_settings(settings)]
     libraries = ["numpy", "scipy", "numba"] + ["torch"] * any(one.extra == "neural" for one in kinds)
-    versions = {name: importlib.metadata.version(name) for name in libraries}
+    versions = {name: machine.library_version(name) for name in libraries}
     source = " ".join(map(fingerprint.fingerprint_model, kinds))
     parts = [matrices, model, settings.model_dump(mode="json"), seed, source, versions]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ import functools
 import platform
 import threading
 from collections.abc import Iterator
-from importlib.metadata import distributions
+from importlib.metadata import distributions, version
 from pathlib import Path
 
 from oneclass.tasks.stores import resources
@@ -43,6 +43,12 @@ def _find_processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+@functools.cache
+def library_version(name: str) -> str:
+    """Return the version of an installed library, whose metadata take milliseconds to read."""
+    return version(name)
 
 
 @functools.lru_cache(maxsize=1)

@@ -6,7 +6,6 @@ Tables that were changed by hand are rewritten.
 """
 
 import hashlib
-import importlib.metadata
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ import duckdb
 
 from oneclass import sql
 from oneclass.models import fingerprint
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import machine, warehouse
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class StageCache:
         digests = [fingerprint.fingerprint_file(module) for module in modules]
         if tables:
             digests.append(sql.stage_digest(stage))
-        versions = [importlib.metadata.version(name) for name in LIBRARIES]
+        versions = [machine.library_version(name) for name in LIBRARIES]
         parts = [stage, reads, dict(parameters), digests, versions]
         self.made_from = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 

@@ -272,6 +272,26 @@ def test_a_configuration_is_built_once_in_a_check_and_anew_after_a_change():
 
     expectation = gx.expectations.ExpectColumnValuesToNotBeNull(column="number")
     with share_configurations():
-        assert expectation.configuration is expectation.configuration
-    expectation.column = "other"
-    assert expectation.configuration.kwargs["column"] == "other"
+        configuration = expectation.configuration
+        assert expectation.configuration is configuration
+        assert configuration.to_domain_obj() is configuration.to_domain_obj() is not expectation
+    expectation.column = configuration.kwargs["column"] = "other"
+    assert expectation.configuration.kwargs["column"] == configuration.to_domain_obj().column == "other"
+
+
+def test_ids_of_arguments_are_those_of_great_expectations():
+    gx = lazy_gx.load_great_expectations()
+    from great_expectations.core.id_dict import IDDict
+
+    from oneclass.data_contracts.execution_engine import share_configurations
+
+    def compute_ids():
+        values = [None, "", "None", "a", 1, 1.0, True, ["a"], {"a": 1}]
+        return [IDDict(a=one, b=other).to_id() for one in values for other in values]
+
+    assert gx and len(set(compute_ids())) == 81
+    expected = compute_ids()
+    with share_configurations():
+        assert compute_ids() == compute_ids() == expected
+        assert IDDict(a="a", b="b").to_id(id_ignore_keys={"b"}) == "a=a"
+        assert IDDict(a="a").to_id() == "a=a" and IDDict().to_id() == ()

@@ -1,7 +1,6 @@
 """The store of fits: digests, whole folders or none, damage, and retention."""
 
 import dataclasses
-import importlib.metadata
 import json
 
 import numpy as np
@@ -13,7 +12,7 @@ from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.stores import fits, retention, runs, warehouse
+from oneclass.tasks.stores import fits, machine, retention, runs, warehouse
 
 GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))
 
@@ -31,7 +30,7 @@ def test_the_digest_moves_with_everything_a_fit_depends_on(monkeypatch):
     base = key()
     assert key() == base
     others = [key(matrices="n"), key("popularity"), key(l2=1e3), key(seed=1)]
-    for module, name, value in ((importlib.metadata, "version", "0"), (fingerprint, "fingerprint_model", "source")):
+    for module, name, value in ((machine, "library_version", "0"), (fingerprint, "fingerprint_model", "source")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, lambda *_, value=value: value)
             others.append(key())
@@ -39,10 +38,10 @@ def test_the_digest_moves_with_everything_a_fit_depends_on(monkeypatch):
 
 
 def test_another_version_of_torch_is_another_fit_of_the_models_that_use_it(monkeypatch):
-    version = importlib.metadata.version
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1" if name == "torch" else version(name))
+    version = machine.library_version
+    monkeypatch.setattr(machine, "library_version", lambda name: "1" if name == "torch" else version(name))
     before = key("mult_dae"), key()
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2" if name == "torch" else version(name))
+    monkeypatch.setattr(machine, "library_version", lambda name: "2" if name == "torch" else version(name))
     assert key("mult_dae") != before[0] and key() == before[1]
 
 
