@@ -1,5 +1,6 @@
 """Fixtures that every room uses: a home in a temporary folder, and a warehouse filled with events."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -72,6 +73,17 @@ class PackagesTogether(LoadScopeScheduling):
             return "tests/tasks/report"
         room = file.rpartition("/")[0] if file.startswith("tests/models/") and file.count("/") > 2 else file
         return "tests/models/numerics" if room == "tests/models/slim" else room  # both want the kernels of slim
+
+
+def pytest_collection() -> None:
+    """Importing every test allocates millions of objects: none is garbage, and none becomes any (see below)."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of all later garbage collections, which would go through it each time."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

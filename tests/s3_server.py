@@ -12,7 +12,6 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from s3fs import S3FileSystem
 
 BUCKET = "oneclass-test"
 
@@ -79,6 +78,8 @@ def started(folder: Path) -> Iterator[Server]:
     with pytest.MonkeyPatch.context() as environment:
         for name, value in server.environment.items():
             environment.setenv(name, value)
+        from s3fs import S3FileSystem  # here, since it loads a client of HTTP
+
         S3FileSystem.clear_instance_cache()  # one that is kept has the address of an earlier server
         server.start()
         try:

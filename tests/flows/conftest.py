@@ -74,7 +74,7 @@ def receiver() -> Iterator[Receiver]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         yield Receiver(f"http://127.0.0.1:{server.server_port}", bodies, paths)
         server.shutdown()
 

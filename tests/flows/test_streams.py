@@ -68,7 +68,7 @@ DONE = "Done, but standard output cannot be written ({}), so the result is not s
     ],
 )
 def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, kind, status, sentence, redirected):
-    program = PRINTING.format(kind=kind).replace('return "the result"', "import time; time.sleep(1); return 'result'")
+    program = PRINTING.format(kind=kind).replace('return "the result"', "import time; time.sleep(0.3); return 'result'")
     ended = run([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
     assert (ended.returncode, (tmp_path / "file").read_text()) == (status, "the work")
     assert ended.stderr.splitlines()[-1] == sentence.format(UNWRITABLE[redirected])
@@ -78,7 +78,7 @@ def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, kind, status
 @pytest.mark.parametrize("redirected", ["2> /dev/full", "2> >(true)"])
 def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, redirected):
     program = PRINTING.format(kind="command").replace('print("words of a library", file=sys.stderr)', "pass")
-    program = program.replace("with open", "import time; time.sleep(1)\n    with open")
+    program = program.replace("with open", "import time; time.sleep(0.3)\n    with open")
     ended = run([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
     assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")
     assert "the result" in ended.stdout

@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 
 import duckdb
 import numpy as np
@@ -394,7 +395,8 @@ def tables_of(folder):
         return {name: connection.execute(f"from {name} order by all").fetchall() for name in names}
 
 
-pytest.importorskip("torch", reason="the extra neural is not installed")
+if find_spec("torch") is None:  # which takes seconds to load
+    pytest.skip("the extra neural is not installed", allow_module_level=True)
 
 SETTINGS = MultDAE.Settings(epochs=6, batch_users=10, learning_rate=0.02, hidden=6)
 

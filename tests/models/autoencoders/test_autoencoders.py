@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,8 @@ from oneclass.models.autoencoders.mult_dae import MultDAE
 from oneclass.models.autoencoders.mult_vae import MultVAE
 from oneclass.models.fit_options import FitOptions, Start, ValidationUsers
 
-torch = pytest.importorskip("torch", reason="the extra neural is not installed")
-training = pytest.importorskip("oneclass.models.autoencoders.training")
+if find_spec("torch") is None:
+    pytest.skip("the extra neural is not installed", allow_module_level=True)
 
 MODELS = {
     "cdae": (CDAE, {"hidden": 5, "negative_weight": 0.3}),
@@ -35,9 +36,18 @@ def make(name, **settings):
     return model(model.Settings(**{**small, **SHORT, **settings}), seed=3)
 
 
+@pytest.fixture(scope="module")
+def torch():
+    """PyTorch, which takes seconds to load and which only these tests need."""
+    import torch
+
+    return torch
+
+
 @pytest.fixture
 def steps(long_tailed):
     """Float64 training of a model by name, at random weights that are nowhere zero, after three updates."""
+    from oneclass.models.autoencoders import training
 
     def get(name):
         model = make(name)
@@ -91,7 +101,7 @@ def test_the_loss_agrees_with_the_papers_in_float64(name, steps, long_tailed):
 
 
 @every_model
-def test_gradients_agree_with_finite_differences(name, steps, long_tailed):
+def test_gradients_agree_with_finite_differences(name, steps, long_tailed, torch):
     _, made, _ = steps(name)
     batch = made.batch(long_tailed, USERS, 0.5, seed=3, epoch=2)
     made.loss(made.tensors, batch).backward()
@@ -273,7 +283,7 @@ def test_a_checkpoint_of_another_fit_is_passed_over_and_a_damaged_one_is_deleted
     np.testing.assert_array_equal(checkpoints.read_checkpoint(tmp_path, "one")["x"], [0, 1, 2])
 
 
-def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_tailed):
+def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_tailed, torch):
     torch.manual_seed(1)
     first = make("mult_vae").fit(long_tailed).scores(long_tailed)
     torch.manual_seed(2)
@@ -329,7 +339,7 @@ def test_a_user_of_no_training_has_the_mean_node(long_tailed):
     assert np.abs(model.scores(long_tailed[inside], users=inside) - model.scores(long_tailed[inside])).max() > 1e-4
 
 
-def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, monkeypatch):
+def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, torch, monkeypatch):
     def full(model, weights, batch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -339,15 +349,17 @@ def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, monkeyp
         model.fit(long_tailed)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_absent_cuda_is_reported(long_tailed):
+def test_absent_cuda_is_reported(long_tailed, torch):
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
     with pytest.raises(ValueError, match="device = cuda: PyTorch .* sees no CUDA device"):
         make("mult_dae", device="cuda").fit(long_tailed)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @every_model
-def test_a_gpu_learns_what_a_cpu_learns(name, long_tailed):
+def test_a_gpu_learns_what_a_cpu_learns(name, long_tailed, torch):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
     on_cpu, on_gpu = (make(name, device=device, epochs=2).fit(long_tailed) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(on_gpu.scores(long_tailed), on_cpu.scores(long_tailed), atol=1e-3)
 

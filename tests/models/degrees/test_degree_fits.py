@@ -1,7 +1,6 @@
 """Fits of degree laws: planted parameters, a peer library, brute force, and the bootstrap's own truth."""
 
 import numpy as np
-import powerlaw
 import pytest
 from scipy.optimize import approx_fprime
 from scipy.stats import chisquare
@@ -53,6 +52,8 @@ def test_an_exponent_and_a_cutoff_are_recovered():
 def test_agrees_with_powerlaw_on_a_long_support(family, planted):
     degrees, counts, _ = sampled(planted, 2_000)
     ours = fit_family(family, degrees, counts, LONG)
+    import powerlaw  # here, since it loads Matplotlib
+
     peer = powerlaw.Fit(np.repeat(degrees, counts), discrete=True, xmin=1, estimate_discrete=False, verbose=0)
     theirs = {"power_law": peer.power_law, "power_law_cutoff": peer.truncated_power_law,
               "exponential": peer.exponential}[family]  # fmt: skip

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from distributed import Client
 
 from tests.conftest import home_in
 
@@ -28,11 +27,15 @@ class Cluster:
         where = "--protocol", protocol, "--host", "127.0.0.1", "--port", "0"
         self.scheduler = self._start("scheduler", *where, "--no-dashboard")
         self._wait(lambda: self._file.exists())
+        from distributed import Client  # here, since tests by default need none
+
         with Client(scheduler_file=str(self._file)) as client:
             self.address = client.scheduler.address
 
     def worker(self, *arguments: str, source: Path = ROOT) -> subprocess.Popen:
         """One more, once the scheduler knows it."""
+        from distributed import Client
+
         with Client(self.address) as client:
             before = len(client.scheduler_info(n_workers=-1)["workers"])
             words = arguments or ("--nthreads", "1")

@@ -85,7 +85,7 @@ def server():
             pass
 
     listening = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    threading.Thread(target=listening.serve_forever, args=[0.01], daemon=True).start()
     yield f"http://127.0.0.1:{listening.server_port}", posted
     listening.shutdown()
     listening.server_close()
