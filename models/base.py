@@ -16,6 +16,8 @@ from oneclass.models.estimator import Estimator, SettingsT, show_progress
 from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
 from oneclass.models.inference_cache import InferenceCache
 from oneclass.models.memory_estimates import LogSize
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.top_k import top_items
 from oneclass.models.numerics.validation import (
     check_interactions,
     count_item_degrees,
@@ -38,6 +40,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         scores_each_epoch: whether `on_epoch` may call `scores`, which then uses the parameters learned so far.
         warm_startable: whether `fit` can start at an earlier fit.
         stops_early: whether `fit` keeps the epoch that is best on the validation users.
+        prunes_lists: whether a loaded model finds the best items of one user without scoring all.
         cost_depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
         block_bytes: bytes of a block of scores that fits the CPU's cache, for models whose blocks read no large table.
         min_block_users: users of a block even where their scores are larger, for models that read the whole log or all
@@ -54,6 +57,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
     scores_each_epoch: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
     cost_depends_on_items: ClassVar[bool] = False
+    prunes_lists: ClassVar[bool] = False
     block_bytes: ClassVar[int] = 1 << 23
     min_block_users: ClassVar[int] = 1
     item_matrices: ClassVar[int] = 0
@@ -184,6 +188,49 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         scores = self.scores_of_training_users(self._score_block(histories, users), users, score)
         return scores if items is None else scores[:, items]
 
+    def best_items(
+        self,
+        histories: csr_matrix,
+        n: int,
+        *,
+        users: np.ndarray | None = None,
+        score: str | None = None,
+        excluded: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the n best items of each user by `scores`, as `recommend` does.
+
+        Args:
+            histories, users, score: as in `scores`.
+            excluded: (indptr, indices), CSR with sorted columns: each user's items to leave out, by default those of
+                the history.
+
+        Raises:
+            TypeError, ValueError, NotFittedError: as `scores`.
+        """
+        score, excluded = self._check_score(score), excluded or (histories.indptr, histories.indices)
+        known = self._score_block(histories, users)
+        if (found := self.find_best_items(known, n, excluded)) is not None:
+            return found
+        scores = self.scores_of_training_users(known, users, score)
+        with kernel_threads(self.threads):
+            return top_items(scores, *excluded, n)
+
+    def find_best_items(
+        self, histories: csr_matrix, n: int, excluded: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the `best_items` of one user without scoring all items; None where the model cannot.
+
+        The arguments are those of `best_items`, for a model with one score; items without a training edge may be in the
+        history.
+        """
+        if len(excluded[0]) != 2 or not (0 < n and self.prunes_lists):
+            return None
+        known = self._known(histories)
+        if not len(known.indices) or (self.item_features is not None and not self.item_degrees.all()):
+            return None  # an item without an edge has the mean score of similar ones
+        found = self._find_best_items(known, n, excluded[1])
+        return None if found is None else (found[0][None], found[1][None])
+
     def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """Score histories as `scores` does, without its checks, for a component of a model that has made them."""
         return self._complete_scores(self._scores(histories, users, score), histories, users)
@@ -292,6 +339,14 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
     @abstractmethod
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """Return a new float32 (block, items) array; the caller overwrites the rows of empty histories."""
+
+    def _find_best_items(
+        self, history: csr_matrix, n: int, excluded: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the n best items of one user, int32 (n,), and their scores, without scoring all items; None if these
+        are not found. Called if `prunes_lists`; `history` has a known item.
+        """
+        return None
 
     def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
         """Yield `_scores` by each of `score_names`; a model whose scores share work overrides it."""

@@ -90,8 +90,8 @@ class Predictor(ABC):
         """
         if self.interactions is not None and not isinstance(histories, csr_matrix):
             return self._recommend_by_id(histories, users, (n, score, exclude_seen))
-        scores = self.scores(histories, users=users, score=score)
-        return self.select_best(scores, histories, n, exclude_seen=exclude_seen)
+        excluded = None if exclude_seen else (np.zeros_like(histories.indptr), histories.indices[:0])
+        return self.best_items(histories, n, users=users, score=score, excluded=excluded)
 
     def select_best(self, scores: np.ndarray, histories: csr_matrix, n: int, *, exclude_seen: bool) -> Arrays:
         """Return the n best items by these scores of all items, as `recommend` does."""
@@ -175,6 +175,18 @@ class Predictor(ABC):
     def item_vectors(self) -> np.ndarray | None:
         """Return the items' factors, float32 (items, K); None if the model has none."""
         return None
+
+    @abstractmethod
+    def best_items(
+        self,
+        histories: csr_matrix,
+        n: int,
+        *,
+        users: np.ndarray | None = ...,
+        score: str | None = ...,
+        excluded: Arrays | None = ...,
+    ) -> Arrays:
+        """Return the n best items of each user by `scores`, without those that are excluded."""
 
     @abstractmethod
     def scores(

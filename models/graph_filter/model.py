@@ -29,6 +29,7 @@ The largest eigenvalue is 1 where du = 1 and in + out = 1, as in these papers; e
 the plateau mean the same.
 """
 
+import functools
 from collections.abc import Iterator
 from time import perf_counter
 
@@ -47,8 +48,10 @@ from oneclass.models.graph_filter.graph import (
     top_eigenvectors,
     weighted_degrees,
 )
+from oneclass.models.graph_filter.hubs import HubColumns
 from oneclass.models.graph_filter.paths import sum_paths
 from oneclass.models.graph_filter.polynomials import Product, apply_chebyshev, apply_decay, plateau_coefficients
+from oneclass.models.graph_filter.pruning import MAX_LIST, LowPassTable, SecondWalk, select_best_items
 from oneclass.models.graph_filter.settings import GraphFilterSettings, default_vectors
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.matmul import dense_times, pattern_times
@@ -117,8 +120,10 @@ class GraphFilter(Model[GraphFilterSettings]):
     Settings = GraphFilterSettings
     memory_hint = "lower graph_filter.vectors"
     min_block_users = COLUMNS
+    prunes_lists = True
     graph: NormalizedGraph | DenseSquare | None
     _factors: tuple[np.ndarray, np.ndarray] | None = None
+    _low_columns: np.ndarray | None = None  # the second of `_factors` transposed, for blocks of users
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
@@ -147,10 +152,11 @@ class GraphFilter(Model[GraphFilterSettings]):
             with kernel_threads(self.threads), single_threaded_blas():
                 values, vectors = top_eigenvectors(graph, max(wanted, 1), chosen.oversampling, chosen.passes, self.seed)
             self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
-        self.graph, self.weights, self._factors = graph.over(self.eigenvalue), NOT_FORMED, None
+        self.graph, self.weights = graph.over(self.eigenvalue), NOT_FORMED
+        self._factors = self._low_columns = None
         if forms_filter(self.item_count, interactions.nnz):
             self.weights = self._filter_histories(single_item_histories(np.arange(self.item_count), self.item_count))
-            self.graph = self._factors = None
+            self.graph = self._factors = self._low_columns = None
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
     @property
@@ -169,7 +175,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         before, low_after = self._low_pass()
         with kernel_threads(self.threads):
             if self._sums_paths:
-                added, low_columns = self._path_sums(history.indices, items), low_after[:, items]
+                added, low_columns = self._path_sums(history.indices, items), low_after[items].T
             else:
                 added, low_columns = self._cached_columns(history.indices, items)
             low = before[history.indices] * self.vectors[history.indices]
@@ -177,13 +183,16 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     @property
     def _sums_paths(self) -> bool:
-        """Whether contributions are sums over the paths between a history and an item, for which no column is made.
-
-        That takes less time where few columns would be found in the cache.
+        """Whether contributions are sums over the paths between a history and an item, without a cache of columns, in
+        which few would be found.
         """
+        return self._is_walk and CACHED_SHARE * (CACHE_ENTRIES // self._column_size) < self.item_count
+
+    @property
+    def _is_walk(self) -> bool:
+        """Whether the filter without its low-pass is S - h S^2 between powers of the degrees."""
         chosen = self.params
-        is_walk = chosen.polynomial == "linear" and (not chosen.sharpening or chosen.sharpening_terms == 1)
-        return is_walk and CACHED_SHARE * (CACHE_ENTRIES // self._column_size) < self.item_count
+        return chosen.polynomial == "linear" and (not chosen.sharpening or chosen.sharpening_terms == 1)
 
     @property
     def _column_size(self) -> int:
@@ -192,10 +201,17 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _path_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Return what the filter without its low-pass adds for items of a history, float32 (history, items)."""
-        assert isinstance(self.graph, NormalizedGraph)  # a square forms the filter
-        assert self.params.sharpening is not None  # by `resolve`
         before, after = (self._degree_powers(sign * self._delta(1)) for sign in (-1, 1))
-        return before[history] * after[items, 0] * sum_paths(*self.graph.tables, history, items, self.params.sharpening)
+        return before[history] * after[items, 0] * self._walk_sums(history, items)
+
+    def _walk_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Return (S - h S^2)_ji; a loaded model keeps columns of the hubs."""
+        graph, sharpening = self.graph, self.params.sharpening
+        assert isinstance(graph, NormalizedGraph) and sharpening is not None
+        if self._cache is None:
+            return sum_paths(*graph.tables, history, items, sharpening)
+        make = functools.partial(HubColumns.of, graph, sharpening, CACHE_ENTRIES // self.edges.shape[0])
+        return self.cached("hubs", make).pair_sums(history, items)
 
     def _cached_columns(self, history: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what the filter without its low-pass adds for items of a history, float32 (history, items), and the
@@ -238,7 +254,7 @@ class GraphFilter(Model[GraphFilterSettings]):
                 columns = self.graph.at_users(self._degree_powers(-self._delta(-1)) * block)
             else:
                 columns = self._apply_between(self._polynomial, block, -1)
-            yield from zip(columns.T, after[:, some].T, strict=True)
+            yield from zip(columns.T, after[some], strict=True)
 
     @property
     def _ends_at_users(self) -> bool:
@@ -259,7 +275,7 @@ class GraphFilter(Model[GraphFilterSettings]):
     def _filter_histories(self, histories: csr_matrix) -> np.ndarray:
         """Return x F, float32 (block, items), passing each history through the graph."""
         scores = np.empty(histories.shape, dtype=np.float32)
-        before, after = self._low_pass()
+        before, _ = self._low_pass()
         width = self._operator.columns
         with kernel_threads(self.threads):
             for start in range(0, histories.shape[0], width):
@@ -270,8 +286,32 @@ class GraphFilter(Model[GraphFilterSettings]):
                 block[some.indices, rows] = of_entries
                 of_block = self._sharpen(self._apply_between(self._polynomial, block, 1), 1).T
                 low = pattern_times(some, self.vectors, of_entries * before[some.indices, 0])
-                np.add(of_block, dense_times(low, after), out=scores[start : start + width])
+                np.add(of_block, dense_times(low, self._low_pass_columns()), out=scores[start : start + width])
         return scores
+
+    def _find_best_items(
+        self, history: csr_matrix, n: int, excluded: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        if self._cache is None or len(self.weights) or not self._is_walk or n > MAX_LIST:
+            return None
+        of_entries, graph, (before, after) = self._entry_weights(history), self.graph, self._low_pass()
+        assert isinstance(graph, NormalizedGraph) and self.params.sharpening is not None
+        table = self.cached("low-pass table", lambda: LowPassTable.of(after))
+        to, back = self._degree_powers(-self._delta(1)), self._degree_powers(self._delta(1))[:, 0]
+        step = np.float32(-self.params.sharpening)
+        with kernel_threads(self.threads):
+            block = np.zeros((self.item_count, 1), dtype=np.float32)
+            block[history.indices, 0] = of_entries
+            walk = self._apply_between(self._polynomial, block, 1)
+            second = SecondWalk(*graph.tables, (to * walk)[:, 0])
+            low = pattern_times(history, self.vectors, of_entries * before[history.indices, 0])[0]
+
+            def score(items: np.ndarray, of_items: np.ndarray) -> np.ndarray:
+                if not step:
+                    return walk[items, 0] + of_items
+                return back[items] * (second.vector[items] + second.entries(items) * step) + of_items
+
+            return select_best_items(table, walk[:, 0], low, score, excluded, n)
 
     def _entry_weights(self, histories: csr_matrix) -> np.ndarray:
         """Return x at the entries of the histories, float32."""
@@ -279,8 +319,8 @@ class GraphFilter(Model[GraphFilterSettings]):
         return of_order * _roots(histories.data) if self.params.use_weights else of_order
 
     def _low_pass(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sharpened low-pass as two factors: D^-gamma, (items, 1), before V, and alpha V' D^gamma times
-        the sharpening, (k, items), after it.
+        """Return the sharpened low-pass as two factors: D^-gamma, (items, 1), before V, and the transpose of
+        alpha V' D^gamma times the sharpening, (items, k), after it.
         """
         if self._factors is None:
             gamma, low_pass = self.params.low_pass_exponent, self.params.low_pass
@@ -290,8 +330,14 @@ class GraphFilter(Model[GraphFilterSettings]):
                 for start in range(0, after.shape[1], self._operator.columns):
                     some = slice(start, start + self._operator.columns)
                     after[:, some] = self._sharpen(np.ascontiguousarray(after[:, some]), 1)
-            self._factors = self._degree_powers(-gamma), np.ascontiguousarray(after.T)
+            self._factors = self._degree_powers(-gamma), after
         return self._factors
+
+    def _low_pass_columns(self) -> np.ndarray:
+        """Return the second factor, float32 (k, items)."""
+        if self._low_columns is None:
+            self._low_columns = np.ascontiguousarray(self._low_pass()[1].T)
+        return self._low_columns
 
     @property
     def _operator(self) -> NormalizedGraph | DenseSquare:

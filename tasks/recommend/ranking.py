@@ -62,6 +62,21 @@ def rank_items(
         popular: float32 (items,), the scores of an empty history that is given; by default the model's.
     """
     with kernel_threads(model.threads):
+        indptr, excluded = histories.indptr, histories.indices
+        if not exclude_seen:
+            indptr, excluded = np.zeros_like(indptr), excluded[:0]
+        if without is not None and len(without):
+            excluded = np.union1d(excluded, without).astype(np.int32)
+            indptr = np.array([0, len(excluded)])
+        n = min(n, model.item_count)
+        is_popular = users is None and popular is not None and (histories.indptr[1:] == histories.indptr[:-1]).any()
+        if selection is None and within is None and not is_popular:
+            items, best = model.best_items(histories, n, users=users, score=score, excluded=(indptr, excluded))
+            return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
+        if selection is not None and within is None and not is_popular:
+            found = _find_allowed_items(model, histories, selection)
+            if found is not None:
+                return RankedItems(*found, *describe_items(model, companion, histories, users, found[0]))
         scores = model.scores(histories, users=users, score=score)
         if selection is not None:
             scores = raise_new_items(model, score, histories, users, scores, selection)
@@ -71,13 +86,6 @@ def rank_items(
             chosen = vectors() if vectors is not None and selection.diversity is not None else None
             items, best = select_lists(scores, histories, selection, chosen)
             return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
-        n = min(n, model.item_count)
-        indptr, excluded = histories.indptr, histories.indices
-        if not exclude_seen:
-            indptr, excluded = np.zeros_like(indptr), excluded[:0]
-        if without is not None and len(without):
-            excluded = np.union1d(excluded, without).astype(np.int32)
-            indptr = np.array([0, len(excluded)])
         candidates = None
         if within is not None:  # one row, cut to the candidates
             candidates = np.setdiff1d(within, excluded, assume_unique=True)
@@ -86,6 +94,21 @@ def rank_items(
         if candidates is not None and len(candidates):
             items = np.where(items >= 0, candidates[items], -1)
         return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
+
+
+def _find_allowed_items(
+    model: Model, histories: csr_matrix, selection: Selection
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return one user's best items and scores, (1, n) each, without scoring all items; None if the model cannot, or if
+    the rules change the list.
+    """
+    if histories.shape[0] != 1 or not (model.prunes_lists and selection.keeps_order):
+        return None
+    excluded = histories.indices if selection.exclude_seen else histories.indices[:0]
+    if selection.excluded is not None:
+        excluded = np.union1d(excluded, selection.excluded.indices).astype(np.int32)
+    found = model.find_best_items(histories, selection.n, (np.array([0, len(excluded)]), excluded))
+    return found if found is not None and selection.allows(found[0][0]) else None
 
 
 def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:

@@ -178,6 +178,21 @@ class Selection:
         excluded = None if self.excluded is None else self.excluded[rows]
         return dataclasses.replace(self, sets=self.sets[rows], excluded=excluded)
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether lists are the ranking by scores, without some items."""
+        of = self.constraints
+        return of.boosts is None and not len(of.pinned) and self.diversity is None
+
+    def allows(self, items: np.ndarray) -> bool:
+        """Return whether one user's n best items, int (n,), are the list: whether the rules leave none of them out."""
+        of = self.constraints
+        if (items < 0).any() or not of.eligible[self.sets[0], items].all():
+            return False
+        categories = [of.category_indices[of.category_indptr[item] : of.category_indptr[item + 1]] for item in items]
+        counts = np.bincount(np.concatenate(categories), minlength=len(of.limits)) if len(of.limits) else np.zeros(0)
+        return bool((counts <= of.limits).all())
+
     def compute_digest(self) -> str:
         """Return a digest of all that decides what is selected from scores."""
         excluded = () if self.excluded is None else (self.excluded.indptr, self.excluded.indices)
