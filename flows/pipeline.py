@@ -218,7 +218,8 @@ def drop_models_far_behind(run: RunSettings, run_id: str, splits: Splits) -> Run
     if run.are_named:
         return run
     candidates = [name for name in run.models if name != run.publish.model]
-    left = far_behind.drop_models_far_behind(run.home, run_id, candidates, len(splits.digests))
+    logs = capacity.measure_logs(run.home, splits.digests.values())
+    left = far_behind.drop_models_far_behind(run.home, run_id, candidates, logs, len(splits.digests))
     return replace(run, models={name: of for name, of in run.models.items() if name in {*left, run.publish.model}})
 
 

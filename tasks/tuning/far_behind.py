@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from oneclass.models.memory_estimates import LogSize
+from oneclass.models.registry import MODELS
 from oneclass.tasks.capacity import record_left_out
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
@@ -27,17 +29,19 @@ class SearchCost:
         reached: the metric of the best settings.
         trial_seconds: mean CPU seconds of a trial, which do not depend on what else the machine does.
         edges: training edges of the log, of which a trial has a sample.
+        least_seconds: CPU seconds of a fit as the model estimates them for the log, whose cost may grow faster than it.
     """
 
     model: str
     reached: float
     trial_seconds: float
     edges: int
+    least_seconds: float = 0.0
 
     @property
     def fit_seconds(self) -> float:
         """Estimate the CPU seconds of a fit on the whole log."""
-        return self.trial_seconds * max(1.0, self.edges / sample_edges(self.edges))
+        return max(self.least_seconds, self.trial_seconds * max(1.0, self.edges / sample_edges(self.edges)))
 
 
 def find_models_far_behind(searches: Collection[SearchCost], fits: int) -> dict[str, str]:
@@ -62,11 +66,20 @@ def find_models_far_behind(searches: Collection[SearchCost], fits: int) -> dict[
     return reasons
 
 
-def drop_models_far_behind(home: Home, run_id: str, models: Collection[str], fits: int) -> list[str]:
-    """Return the default models of a run that its searches leave in the race, and record the others."""
+def drop_models_far_behind(
+    home: Home, run_id: str, models: Collection[str], logs: Collection[LogSize], fits: int
+) -> list[str]:
+    """Return the default models of a run that its searches leave in the race, and record the others.
+
+    Args:
+        logs: the sizes of the run's training matrices.
+        fits: how many fits of each model the run makes.
+    """
     with warehouse.open_warehouse(home, read_only=True) as connection:
         rows = connection.execute(SEARCH_COSTS, [run_id]).fetchall()
-    reasons = find_models_far_behind([of for row in rows if (of := SearchCost(*row)).model in models], fits)
+    estimated = {name: max(MODELS[name].fit_seconds(log) for log in logs) for name in models}
+    searches = [SearchCost(*row, least_seconds=estimated[row[0]]) for row in rows if row[0] in estimated]
+    reasons = find_models_far_behind(searches, fits)
     if reasons:
         record_left_out(home, run_id, reasons, {})
     return [name for name in models if name not in reasons]

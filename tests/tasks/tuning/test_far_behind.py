@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.tuning.far_behind import SearchCost, drop_models_far_behind, find_models_far_behind
@@ -35,6 +36,23 @@ def test_a_short_log_is_a_trial_of_itself():
     [of] = costs(quick=(3.0, 0.1))
     assert of.fit_seconds == pytest.approx(24.0)
     assert SearchCost("quick", 0.1, 3.0, 20_000).fit_seconds == 3.0
+    assert SearchCost("quick", 0.1, 3.0, 20_000, least_seconds=7.0).fit_seconds == 7.0
+
+
+def test_a_model_is_left_out_by_its_own_estimate_where_trials_take_little(home):
+    """A trial of slim takes 5 s, and a fit on as many short histories several minutes."""
+    logs = [LogSize(1000, 800, 10**4, 5000), LogSize(148_609, 163_110, 1_848_709, 54_057_727)]
+    with runs.record_run(home, "night", "backfill", {"models": {}}):
+        with warehouse.open_warehouse(home) as connection:
+            for model, reached, seconds in (("slim", 0.0006, 20), ("wmf", 0.0046, 4 * 170)):
+                connection.execute(
+                    "insert into operations.model_settings (run_id, model, origin, reason, trials, seconds, reached, "
+                    "edges, settings) values ('night', ?, 'search', 'tried', 4, ?, ?, 1848709, '{}')",
+                    [model, seconds, reached],
+                )
+        assert drop_models_far_behind(home, "night", ["slim", "wmf"], logs[:1], 1) == ["slim", "wmf"]
+        assert drop_models_far_behind(home, "night", ["slim", "wmf"], logs, 1) == ["slim", "wmf"]
+        assert drop_models_far_behind(home, "night", ["slim", "wmf"], logs, 4) == ["wmf"]
 
 
 def test_a_run_notes_which_models_its_search_left_behind(home, caplog):
@@ -49,8 +67,9 @@ def test_a_run_notes_which_models_its_search_left_behind(home, caplog):
                     "edges, settings) values (?, ?, 'search', 'tried', 4, 4000, ?, 1600000, '{}')",
                     [run_id, model, reached],
                 )
-        assert drop_models_far_behind(home, "night", list(models), 3) == ["popularity", "slim", "wmf"]
-        assert drop_models_far_behind(home, "night", ["slim"], 3) == ["slim"]
+        logs = [LogSize(100, 50, 1000, 500)]
+        assert drop_models_far_behind(home, "night", list(models), logs, 3) == ["popularity", "slim", "wmf"]
+        assert drop_models_far_behind(home, "night", ["slim"], logs, 3) == ["slim"]
     assert "hpf is left out: its fits take about 400 of 800 CPU minutes, and its search reached 0.1000" in caplog.text
     with warehouse.open_warehouse(home, read_only=True) as connection:
         (text,) = connection.execute("select settings from operations.runs where run_id = 'night'").fetchone()
