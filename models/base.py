@@ -42,6 +42,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         stops_early: whether `fit` keeps the epoch that is best on the validation users.
         prunes_lists: whether a loaded model finds the best items of one user without scoring all.
         cost_depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
+        cost_is_linear: whether the time of a fit is in proportion to the edges, as far as a sample of users can tell.
         block_bytes: bytes of a block of scores that fits the CPU's cache, for models whose blocks read no large table.
         min_block_users: users of a block even where their scores are larger, for models that read the whole log or all
             factors for each block.
@@ -58,6 +59,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
     stops_early: ClassVar[bool] = False
     cost_depends_on_items: ClassVar[bool] = False
     prunes_lists: ClassVar[bool] = False
+    cost_is_linear: ClassVar[bool] = True
     block_bytes: ClassVar[int] = 1 << 23
     min_block_users: ClassVar[int] = 1
     item_matrices: ClassVar[int] = 0

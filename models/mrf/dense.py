@@ -130,6 +130,7 @@ class MRFDense(Model[MRFDenseSettings]):
     Settings = MRFDenseSettings
     is_deterministic = True
     cost_depends_on_items = True
+    cost_is_linear = False
     item_matrices = 2
     memory_hint = "take item_knn, sansa or mrf_sparse in its place"
 

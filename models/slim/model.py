@@ -123,6 +123,7 @@ class SLIM(Model[SLIMSettings]):
     name = "slim"
     Settings = SLIMSettings
     is_deterministic = True
+    cost_is_linear = False
     memory_hint = "raise slim.l1"
 
     @classmethod

@@ -29,7 +29,7 @@ class SearchCost:
         reached: the metric of the best settings.
         trial_seconds: mean CPU seconds of a trial, which do not depend on what else the machine does.
         edges: training edges of the log, of which a trial has a sample.
-        least_seconds: CPU seconds of a fit as the model estimates them for the log, whose cost may grow faster than it.
+        least_seconds: CPU seconds of a fit by the model's own estimate, if its cost grows faster than the log.
     """
 
     model: str
@@ -77,7 +77,10 @@ def drop_models_far_behind(
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
         rows = connection.execute(SEARCH_COSTS, [run_id]).fetchall()
-    estimated = {name: max(MODELS[name].fit_seconds(log) for log in logs) for name in models}
+    kinds = {name: MODELS[name] for name in models}
+    estimated = {
+        name: 0.0 if kind.cost_is_linear else max(kind.fit_seconds(log) for log in logs) for name, kind in kinds.items()
+    }
     searches = [SearchCost(*row, least_seconds=estimated[row[0]]) for row in rows if row[0] in estimated]
     reasons = find_models_far_behind(searches, fits)
     if reasons:

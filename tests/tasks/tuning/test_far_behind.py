@@ -40,7 +40,7 @@ def test_a_short_log_is_a_trial_of_itself():
 
 
 def test_a_model_is_left_out_by_its_own_estimate_where_trials_take_little(home):
-    """A trial of slim takes 5 s, and a fit on as many short histories several minutes."""
+    """A trial of slim takes 5 s, and a fit on as many short histories several minutes; wmf's is linear in the likes."""
     logs = [LogSize(1000, 800, 10**4, 5000), LogSize(148_609, 163_110, 1_848_709, 54_057_727)]
     with runs.record_run(home, "night", "backfill", {"models": {}}):
         with warehouse.open_warehouse(home) as connection:
