@@ -33,6 +33,7 @@ from oneclass.tasks.settings import (
     build_search_space,
     check_model,
     check_protocol,
+    needs_order,
     replace_deprecated,
     validate_settings,
 )
@@ -162,7 +163,13 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
     choose_metrics(settings["evaluate"].metrics)
     if any(settings[name].reads_explicit_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
-    if any(settings[name].reads_order for name in [*model_names, *substitutes]):
+    protocols = _resolve_protocols(given.protocols, bool(given.split_files), declared)
+    if needs_order(
+        {name: settings[name] for name in [*model_names, *substitutes]},
+        settings["train"].tune,
+        declared.models,
+        () if "order" in sections.get("split", {}) else protocols,
+    ):
         settings["split"] = settings["split"].model_copy(update={"order": True})
     optional_models = () if given.models else tuple(name for name in model_names if name in OPTIONAL_MODELS)
     if any(settings[name].reads_times for name in model_names if name not in optional_models):
@@ -176,7 +183,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         dataset=declared,
         sources=tuple(map(Path, given.source)),
         split_files=split_file_pair(given.split_files),
-        protocols=_resolve_protocols(given.protocols, bool(given.split_files), declared),
+        protocols=protocols,
         optional_protocols=() if given.protocols or given.split_files else OPTIONAL_PROTOCOLS,
         models={name: settings[name] for name in model_names},
         optional_models=optional_models,

@@ -178,7 +178,8 @@ class RecencySettings(ModelSettings):
     it.
     """
 
-    recency_search_space: ClassVar[SearchSpace] = {"recency_exponent": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0))}
+    exponents: ClassVar = (0.0, 0.2, 0.4, 0.7, 1.0)
+    recency_search_space: ClassVar[SearchSpace] = {"recency_exponent": Choice(exponents)}
 
     recency_exponent: float = Field(
         0.0,

@@ -4,13 +4,13 @@ import difflib
 import functools
 import importlib.util
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import SearchSpace, Settings
+from oneclass.models.settings import ModelSettings, RecencySettings, SearchSpace, Settings
 from oneclass.tasks.attributes import MAX_FEW_TEXTS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
@@ -24,6 +24,8 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores.home import FileSettings
 
 logger = logging.getLogger(__name__)
+
+LATEST_PROTOCOLS = frozenset({"given", "next_events"})  # whose validation edges may be later than the histories
 
 
 class TrainSettings(BaseModel):
@@ -200,6 +202,22 @@ def build_search_space(
     if not space:
         raise InputError(f"--set: fixes every setting of {model} that is searched, {', '.join(declared)}.")
     return space
+
+
+def needs_order(
+    models: Mapping[str, ModelSettings], tune: str, tuned: Collection[str], protocols: Collection[str]
+) -> bool:
+    """Whether a run keeps the order of likes: a model reads it, or its search may choose a recency exponent.
+
+    Args:
+        models: the settings by model.
+        tune: `train.tune`.
+        tuned: models with settings in the data set's file, which `auto` does not search.
+        protocols: those by which a search may choose; empty if the order is not to be kept for it.
+    """
+    searched = {"off": (), "always": models}.get(tune, models.keys() - set(tuned))
+    may_choose = any(isinstance(models[name], RecencySettings) for name in searched)
+    return any(of.reads_order for of in models.values()) or (may_choose and not LATEST_PROTOCOLS.isdisjoint(protocols))
 
 
 def _unknown_name_error(kind: str, name: str, known: Iterable[str]) -> str:

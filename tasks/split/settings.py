@@ -61,7 +61,8 @@ class SplitSettings(Settings):
     order: bool = Field(
         False,
         description="Keep with the matrices in which order each user came to like the items: by time, else by the "
-        "lines of the logs. A run with a model whose recency_exponent is above 0 sets it.",
+        "lines of the logs. A run sets it for a model whose recency_exponent is above 0, and where its search may "
+        "choose one, under given and next_events, unless this says false.",
     )
     times: bool | Literal["auto"] = Field(
         False,

@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import ModelSettings
+from oneclass.models.settings import ModelSettings, RecencySettings
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import describe_folds
@@ -36,6 +36,7 @@ from oneclass.tasks.tuning.halving import (
     enlarge_search,
     run_searches,
 )
+from oneclass.tasks.tuning.recency import choose_recency
 from oneclass.tasks.tuning.search import Search, TrialOutcome, best_outcome
 from oneclass.tasks.tuning.study import format_setting
 from oneclass.tasks.tuning.trial import MIN_USERS, trial_task
@@ -113,6 +114,7 @@ class SearchData:
         trial: `record_pending_trial`; by default as a Prefect task.
         further_folds: the digests of the other folds.
         uses_latest: whether the latest training edges are the validation edges, instead of random ones.
+        keeps_order: whether histories keep their order.
     """
 
     home: Home
@@ -123,6 +125,7 @@ class SearchData:
     seed: int
     trial: TrialRunner = trial_task
     uses_latest: bool = False
+    keeps_order: bool = False
     further_folds: tuple[str, ...] = ()
 
     @property
@@ -212,6 +215,11 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
         quick=True,
         initial_trials=_initial_trials(log, settings, given),
         further_folds=log.further_folds,
+        weighs_recency=log.keeps_order
+        and log.uses_latest
+        and isinstance(settings, RecencySettings)
+        and not settings.reads_order
+        and "recency_exponent" not in given,
         whole=LogSize.of(log.train),
     )
 
@@ -257,11 +265,12 @@ def _search_outcome(log: SearchData, progress: SearchProgress, origin: Origin) -
         edges.append(enlarge_search(search).validation_data(log.home).train.nnz)
         trials += tuple((outcome, edges[1]) for outcome in confirmed)
         reason = "no trial improved on the initial settings on the larger sample"
-    settings = search.start.tried(best.values, log.train) if best.values else search.start
-    if best.values:
-        reason = ", ".join(
-            f"{name} {format_setting(getattr(settings, name))}" for name in {**search.space, **best.values}
-        )
+    recency = choose_recency(log.home, search, best.values) if search.weighs_recency else {}
+    values = {**best.values, **recency}
+    settings = search.start.tried(values, log.train) if values else search.start
+    if values:
+        named = {**(search.space if best.values else {}), **values}
+        reason = ", ".join(f"{name} {format_setting(getattr(settings, name))}" for name in named)
     spent = f"trials: {len(outcomes)} in {progress.cpu_seconds:,.0f} CPU s"
     reason += f"; {spent}" + (f", stopped: {progress.stopped}" if progress.stopped else "")
     logger.info(
@@ -318,5 +327,6 @@ def _search_key(log: SearchData, search: Search) -> str:
     space = {name: repr(range_) for name, range_ in search.space.items()}
     parts = [search.protocol, search.metric, fixed, space, [*search.initial_trials], search.seed, search.source]
     parts += [MAX_CHECK_EDGES, MAX_CHECK_ITEMS, *(["latest"] if log.uses_latest else [])]
+    parts += ["recency"] if search.weighs_recency else []
     parts += [f"{search.folds} folds"] if search.further_folds else []
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

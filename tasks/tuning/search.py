@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models import fingerprint
 from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
+from oneclass.models.fit_options import FitOptions, ValidationUsers
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.sequential_histories import copy_order
 from oneclass.models.numerics.threads import kernel_threads
@@ -55,10 +56,27 @@ class ValidationData:
         """Number of users with an edge to find."""
         return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
 
+    def fit_options(self, home: Home, *, stops: bool = False) -> FitOptions:
+        """Return what a fit reads beside the training edges; with `stops` the validation users may end it early."""
+        return FitOptions(
+            validation=ValidationUsers(self.part.histories, self.part.targets) if stops else None,
+            explicit_negatives=self.explicit_negatives,
+            item_windows=self.item_windows,
+            item_features=self.item_features,
+            user_features=self.user_features,
+            scratch=home.absolute().spill,
+        )
 
-@functools.lru_cache(maxsize=2)  # a study needs the same parts at every trial, and once larger ones
+
+@functools.lru_cache(maxsize=3)  # a study needs the same parts at every trial, and once each larger ones and more users
 def load_validation(
-    home: Home, protocol: str, matrices_digest: str, seed: int, edges: int | None = None, items: int | None = None
+    home: Home,
+    protocol: str,
+    matrices_digest: str,
+    seed: int,
+    edges: int | None = None,
+    items: int | None = None,
+    users: int = MAX_VALIDATION_USERS,
 ) -> ValidationData:
     """Load the training and validation parts of a stored split, or a sample of them.
 
@@ -66,6 +84,7 @@ def load_validation(
         seed: of the hash that draws a validation part, if the split has none, and of the sample.
         edges: sample the training users so that they have about this many edges; None for all.
         items: number of items to keep, those with the most edges of these users; None for all.
+        users: the most validation users of a sample.
 
     Raises:
         InputError: no user has an edge to find, or no edge is left to train on.
@@ -77,7 +96,7 @@ def load_validation(
         with kernel_threads(home.limits.threads):
             data = _split_training_edges(split, metric, seed)
     if (edges or data.train.nnz) < data.train.nnz or (items or data.train.shape[1]) < data.train.shape[1]:
-        data = _sample_log(data, edges or data.train.nnz, items or data.train.shape[1], seed)
+        data = _sample_log(data, edges or data.train.nnz, items or data.train.shape[1], users, seed)
     if not data.users or not data.train.nnz:
         raise InputError(
             f"{protocol}: {data.users} validation users with an edge to be found and {data.train.nnz} edges to "
@@ -104,8 +123,8 @@ def _features(split: SplitMatrices) -> tuple[csr_matrix | None, csr_matrix | Non
     return split.user_features, split.item_features, split.item_windows
 
 
-def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> ValidationData:
-    """Sample users, keep the items most of them have, and at most MAX_VALIDATION_USERS validation users."""
+def _sample_log(whole: ValidationData, edges: int, items: int, most: int, seed: int) -> ValidationData:
+    """Sample users, keep the items most of them have, and at most `most` validation users."""
     generator, users = np.random.default_rng(seed), whole.train.shape[0]
     trained = _draw_rows(generator, np.arange(users), max(1, round(users * edges / whole.train.nnz)))
     train, part = whole.train[trained], whole.part
@@ -115,7 +134,7 @@ def _sample_log(whole: ValidationData, edges: int, items: int, seed: int) -> Val
     eligible = np.diff(part.targets[:, known].indptr) > 0
     if part.rows is not None:
         eligible &= np.isin(part.rows, trained)
-    chosen = _draw_rows(generator, np.flatnonzero(eligible), MAX_VALIDATION_USERS)
+    chosen = _draw_rows(generator, np.flatnonzero(eligible), most)
     histories, targets = (matrix[chosen][:, known].tocsr() for matrix in (part.histories, part.targets))
     rows = None if part.rows is None else np.searchsorted(trained, part.rows[chosen]).astype(np.int32)
     negatives = None if whole.explicit_negatives is None else whole.explicit_negatives[trained][:, known].tocsr()
@@ -147,6 +166,8 @@ class Search:
             space, which later trials take from the best one so far.
         batch_size: number of trials that are suggested from the same earlier trials, and may run concurrently.
         further_folds: the digests of the other folds. A trial is fitted on each, and evaluated by the users of all.
+        validation_users: the most validation users, where a trial has a sample.
+        weighs_recency: whether to choose how much less older likes weigh, once the other settings are found.
         whole: size of the whole log, on which a trial's settings are not to need far more memory than the initial ones
             (`limit_bytes`); None for no limit.
     """
@@ -163,6 +184,8 @@ class Search:
     initial_trials: Sequence[Mapping[str, Any]] = ()
     batch_size: int = 1
     further_folds: tuple[str, ...] = ()
+    validation_users: int = MAX_VALIDATION_USERS
+    weighs_recency: bool = False
     whole: LogSize | None = None
 
     @property
@@ -181,7 +204,11 @@ class Search:
     def iterate_folds(self, home: Home) -> Iterator[ValidationData]:
         """Load the data of one fold after another; of the only split, without folds."""
         for digest in (self.matrices_digest, *self.further_folds):
-            yield load_validation(home, self.protocol, digest, self.seed, self.edges, self.items)
+            yield load_validation(home, self.protocol, digest, self.seed, self.edges, self.items, self.validation_users)
+
+    def settings_of(self, values: Mapping[str, Any], data: ValidationData) -> ModelSettings:
+        """Return the settings of a trial with these values, for a fit on this data."""
+        return self.start.tried(values, data.train) if values else self.start
 
     def count_users(self, home: Home) -> int:
         """Count the validation users with an edge to find, of all folds."""

@@ -49,6 +49,7 @@ def tune(
         day,
         seed,
         uses_latest=uses_latest,
+        keeps_order=split.recency_ranks is not None,
         further_folds=tuple(further_folds),
     )
     searchable = {model: settings for model, settings in models.items() if settings.search_space}

@@ -13,7 +13,7 @@ from prefect.cache_policies import NO_CACHE
 from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Mean
-from oneclass.models.fit_options import Epoch, FitOptions, ValidationUsers
+from oneclass.models.fit_options import Epoch
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
@@ -39,7 +39,7 @@ def submit_trial(executor: Executor, home: Home, search: Search, trial: Trial) -
     """Submit a trial, whose result is a `TrialResult`."""
     data, kind = search.validation_data(home), MODELS[search.model]
     try:
-        memory = kind.fit_bytes(_trial_settings(search, trial, data), LogSize.of(data.train))
+        memory = kind.fit_bytes(search.settings_of(trial.values, data), LogSize.of(data.train))
     except (ValueError, ArithmeticError):
         memory = 0  # the model refuses the settings, so the trial will fail
     label = f"{search.model}: trial {trial.number}"
@@ -56,7 +56,7 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
     settings = {**search.start.model_dump(mode="json"), **trial.values}
     started, checkpoints = time.perf_counter(), None
     try:
-        chosen = _trial_settings(search, trial, folds[0])
+        chosen = search.settings_of(trial.values, folds[0])
         settings = chosen.model_dump(mode="json")
         _check_memory(search, chosen)
         models = [MODELS[search.model](chosen, seed=search.seed, threads=home.limits.threads) for _ in folds]
@@ -65,14 +65,7 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
         for model, data in zip(models, folds, strict=True):
             # A fold's users are in the table, so they stop no fit early, here or in training.
             stops = data.part.rows is None and len(folds) == 1
-            options = FitOptions(
-                validation=ValidationUsers(data.part.histories, data.part.targets) if stops else None,
-                explicit_negatives=data.explicit_negatives,
-                item_windows=data.item_windows,
-                item_features=data.item_features,
-                user_features=data.user_features,
-                scratch=home.absolute().spill,
-            )
+            options = data.fit_options(home, stops=stops)
             options = replace(options, on_epoch=partial(_watch_fit, started, trial.max_seconds, checkpoints))
             needed = model.fit_bytes(chosen, LogSize.of(data.train))
             with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
@@ -101,10 +94,6 @@ def record_pending_trial(home: Home, search: Search, number: int, pending: Pendi
     study.record_trial(result)
     log_outcome(search, result.outcome, study.best())
     return result
-
-
-def _trial_settings(search: Search, trial: Trial, data: ValidationData) -> ModelSettings:
-    return search.start.tried(trial.values, data.train) if trial.values else search.start
 
 
 def _check_memory(search: Search, settings: ModelSettings) -> None:

@@ -73,6 +73,19 @@ def test_a_model_that_reads_the_order_of_likes_has_the_split_keep_it(tmp_path):
         resolve("demo", **chosen, settings={"slim.recency_exponent": -1})
 
 
+def test_the_split_keeps_the_order_of_likes_where_a_search_may_weigh_it(tmp_path):
+    chosen = {"home": tmp_path, "protocols": ["next_events"], "source": ["log.csv"]}
+    assert resolve("mine", **chosen, models=["slim"]).split.order
+    assert resolve("mine", **chosen | {"protocols": []}, models=["graph_filter"]).split.order
+    assert not resolve("mine", **chosen, models=["wmf"]).split.order  # which does not weigh likes by recency
+    assert not resolve("mine", **chosen | {"protocols": ["leave_one_out"]}, models=["slim"]).split.order
+    assert not resolve("mine", **chosen, models=["slim"], settings={"train.tune": "off"}).split.order
+    assert not resolve("mine", **chosen, models=["slim"], settings={"split.order": False}).split.order
+    of_file = {"home": tmp_path, "protocols": ["next_events"], "models": ["slim"]}  # the demo's file has its settings
+    assert not resolve("demo", **of_file).split.order
+    assert resolve("demo", **of_file, settings={"train.tune": "always"}).split.order
+
+
 def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypatch):
     monkeypatch.delenv("ONECLASS_HOME", raising=False)
     assert str(resolve("demo").home.root) == "var"

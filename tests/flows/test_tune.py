@@ -114,7 +114,7 @@ def test_a_run_searches_by_itself_and_the_next_one_takes_what_was_found(tmp_path
         assert fits.fetchone() == (2,)  # what was searched, not the defaults
 
 
-def test_the_weight_of_new_likes_is_searched_where_their_order_is_kept(tmp_path, capsys, prefect_server):
+def test_the_weight_of_new_likes_is_searched_by_what_came_next(tmp_path, capsys, prefect_server):
     log, generator = tmp_path / "log.csv", np.random.default_rng(5)
     lines = ["user,item,value,time"]
     for user in range(200):  # eight likes of one taste, then eight of another: what comes next is of the second
@@ -125,8 +125,8 @@ def test_the_weight_of_new_likes_is_searched_where_their_order_is_kept(tmp_path,
     fixed = ["slim.l1=1", "slim.l2=5", "slim.alpha=0", "slim.user_weight_exponent=0"]
     command = ["--dataset", "mine", "--home", str(tmp_path), "--source", str(log), "--model", "slim", "--trials", "4"]
     command += ["--protocol", "next_events", "--set", *fixed]
-    assert commands.main("tune", command) == 2  # nothing is left to search
-    assert commands.main("tune", [*command, "split.order=true"]) == 0
+    assert commands.main("tune", [*command, "split.order=false"]) == 2  # nothing is left to search
+    assert commands.main("tune", command) == 0
     file = tmp_path / "mine" / "tuning" / "slim.toml"
     assert tomllib.loads(file.read_text())["slim"]["recency_exponent"] > 0
     assert resolve_settings(
