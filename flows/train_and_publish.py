@@ -52,11 +52,7 @@ def train_models(
     in_order = (*run.protocols, NEXT_EVENTS_VALIDATION)
     protocols = [split for name in in_order for split in list_splits(name, splits.digests)]
     components_run = replace(run, models={name: of for name, of in run.models.items() if name != BLEND_MODEL})
-    stored: dict[str, dict[str, str]] = {protocol: {} for protocol in protocols}
-    if not run.train.warm_start:  # which depends on earlier runs
-        for protocol in protocols:
-            digest, models = splits.digests[protocol], components_run.models
-            stored[protocol] = take_stored_fits(run.home, run_id, protocol, digest, models, run.seed)
+    stored = _take_stored_fits(run, run_id, splits, dict.fromkeys(protocols, components_run.models))
     pending = _submit_fits(run, splits, protocols, executor, stored)
     fits = {}
     for protocol in protocols:
@@ -74,10 +70,24 @@ def train_models(
         settings = _choose_blend(run, run_id, splits, fits, protocol, is_published=is_published)
         if settings is not None:
             blended_runs[protocol] = replace(run, models={**components_run.models, BLEND_MODEL: settings})
-    for name in protocols:
-        if blended := blended_runs.get(weighed_by[name]):
-            fits[name] |= train_protocol(blended, run_id, name, splits, failed, [BLEND_MODEL])
+    blended = {name: blended_runs[weighed_by[name]] for name in protocols if weighed_by[name] in blended_runs}
+    settings_of = {name: {BLEND_MODEL: of.models[BLEND_MODEL]} for name, of in blended.items()}
+    stored = _take_stored_fits(run, run_id, splits, settings_of)
+    for name, blended_run in blended.items():
+        missing = [] if stored[name] else [BLEND_MODEL]
+        fits[name] |= stored[name] | train_protocol(blended_run, run_id, name, splits, failed, missing)
     return blended_runs.get(weighed_by[ALL_EDGES], components_run), fits, failed
+
+
+def _take_stored_fits(
+    run: RunSettings, run_id: str, splits: Splits, models: Mapping[str, Mapping[str, ModelSettings]]
+) -> dict[str, dict[str, str]]:
+    """Record the fits of models by split that are in the store, and return their digests; with warm starts, which
+    depend on earlier runs, none are taken.
+    """
+    if run.train.warm_start:
+        return {name: {} for name in models}
+    return take_stored_fits(run.home, run_id, splits.digests, models, run.seed)
 
 
 def _find_weighing_protocol(run: RunSettings, splits: Splits, split: str) -> str | None:

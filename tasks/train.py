@@ -67,51 +67,61 @@ def train(
     else:
         previous = warm_start.find_latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
         fit = load_or_fit(home, matrices_digest, model, settings, seed, previous)
-    _record_fits(home, run_id, protocol, [fit])
+    _record_fits(home, run_id, {protocol: [fit]})
     return fit
 
 
-def record_stored_fits(home: Home, run_id: str, protocol: str, stored: Sequence[Fit]) -> None:
-    """Record a protocol's fits that are in the store, under one check of their contract.
+def record_stored_fits(home: Home, run_id: str, stored: Mapping[str, Sequence[Fit]]) -> None:
+    """Record fits that are in the store, by protocol, under one check of their contract.
 
     Raises:
         ContractBroken: one of them breaks a rule; none is recorded.
     """
-    _record_fits(home, run_id, protocol, stored)
-    for fit in stored:
-        fits.upload_fit(home, fit)
-    names = ", ".join(fit.model for fit in stored)
-    logger.info("%s: fitted before on these edges with these settings, taken from the store: %s", protocol, names)
+    _record_fits(home, run_id, stored)
+    for protocol, of_protocol in stored.items():
+        for fit in of_protocol:
+            fits.upload_fit(home, fit)
+        names = ", ".join(fit.model for fit in of_protocol)
+        logger.info("%s: fitted before on these edges with these settings, taken from the store: %s", protocol, names)
 
 
-def _record_fits(home: Home, run_id: str, protocol: str, recorded: Sequence[Fit]) -> None:
+def _record_fits(home: Home, run_id: str, recorded: Mapping[str, Sequence[Fit]]) -> None:
     with warehouse.run_stage(home, run_id, "train") as connection:
-        for fit in recorded:
-            connection.execute(
-                "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
-                [run_id, protocol, fit.model],
-            )
-            row = [run_id, protocol, fit.model, fit.digest, fit.seconds, fit.peak_bytes, fit.saved_bytes]
-            connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
-        fits.register_arrays(connection, home, recorded, protocol)
+        for protocol, of_protocol in recorded.items():
+            for fit in of_protocol:
+                connection.execute(
+                    "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
+                    [run_id, protocol, fit.model],
+                )
+                row = [run_id, protocol, fit.model, fit.digest, fit.seconds, fit.peak_bytes, fit.saved_bytes]
+                connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
+            fits.register_arrays(connection, home, of_protocol, protocol)
 
 
 def take_stored_fits(
-    home: Home, run_id: str, protocol: str, matrices_digest: str, models: Mapping[str, ModelSettings], seed: int
-) -> dict[str, str]:
-    """Record the fits of a protocol that are in the store, and return their digests by model.
+    home: Home,
+    run_id: str,
+    digests: Mapping[str, str],
+    models: Mapping[str, Mapping[str, ModelSettings]],
+    seed: int,
+) -> dict[str, dict[str, str]]:
+    """Record the fits that are in the store, and return their digests by protocol and model.
 
     None are taken if one breaks the contract: `train` then records each alone, and only that model is left out.
+
+    Args:
+        digests: of the splits' matrices.
+        models: the settings by protocol and model.
     """
-    stored = _find_stored_fits(home, matrices_digest, models, seed)
-    if not stored:
-        return {}
+    found = {protocol: _find_stored_fits(home, digests[protocol], of, seed) for protocol, of in models.items()}
+    stored = {protocol: list(of_protocol.values()) for protocol, of_protocol in found.items() if of_protocol}
     try:
-        record_stored_fits_task(home, run_id, protocol, list(stored.values()))
+        if stored:
+            record_stored_fits_task(home, run_id, stored)
     except ContractBroken as error:
-        logger.warning("%s: %s", protocol, error)
-        return {}
-    return {model: fit.digest for model, fit in stored.items()}
+        logger.warning("%s", error)
+        return {protocol: {} for protocol in models}
+    return {protocol: {model: fit.digest for model, fit in of.items()} for protocol, of in found.items()}
 
 
 def _find_stored_fits(
@@ -315,4 +325,4 @@ def _report_epochs(report: progress.ProgressCallback) -> Callable[[Epoch], None]
 
 
 train_task = stage_task(train, "train {model} on {protocol}")
-record_stored_fits_task = stage_task(record_stored_fits, "take stored fits on {protocol}", stage="train")
+record_stored_fits_task = stage_task(record_stored_fits, "take stored fits", stage="train")

@@ -103,11 +103,14 @@ def test_stored_fits_are_recorded_at_once(home, digests):
     fit = fitted(home, digests)
     popularity = fitted(home, digests, model="popularity")
     wanted = {name: MODELS[name].Settings() for name in ("slim", "popularity", "mrf_dense")}
-    assert take_stored_fits(home, "next", PROTOCOL, digests[PROTOCOL], wanted, seed=1) == {}
+    models = {PROTOCOL: wanted, "elsewhere": wanted}
+    of_digests = digests | {"elsewhere": "another matrix"}
+    assert take_stored_fits(home, "next", of_digests, models, seed=1) == {PROTOCOL: {}, "elsewhere": {}}
     stored = {"popularity": popularity.digest, "mrf_dense": fit.digest}
-    assert take_stored_fits(home, "next", PROTOCOL, digests[PROTOCOL], wanted, seed=0) == stored
-    recorded = rows(home, "select model, digest from operations.model_fits where run_id = 'next'")
-    assert dict(recorded) == stored
+    taken = take_stored_fits(home, "next", of_digests, models, seed=0)
+    assert taken == {PROTOCOL: stored, "elsewhere": {}}
+    recorded = rows(home, "select protocol, model, digest from operations.model_fits where run_id = 'next'")
+    assert sorted(recorded) == sorted((PROTOCOL, *fit) for fit in stored.items())
 
 
 def test_a_half_written_fit_is_made_again(home, digests):
@@ -163,7 +166,7 @@ def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
     stored = [fit, fitted(home, digests, model="popularity")]
     for record in (
         lambda: fitted(home, digests, run_id="next"),
-        lambda: record_stored_fits(home, "next", PROTOCOL, stored),
+        lambda: record_stored_fits(home, "next", {PROTOCOL: stored}),
     ):
         with pytest.raises(Exception, match="not_finite") as caught:
             record()
