@@ -212,6 +212,7 @@ class BPRUniform(BPR):
     """
 
     name = "bpr_uniform"
+    edge_seconds = 3e-5
     popular = False
 
 
@@ -237,4 +238,5 @@ class BPRPopularity(BPR):
     """
 
     name = "bpr_popularity"
+    edge_seconds = 3e-5
     popular = True

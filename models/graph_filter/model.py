@@ -116,7 +116,7 @@ class GraphFilter(Model[GraphFilterSettings]):
     """
 
     name = "graph_filter"
-    edge_seconds = 1e-5
+    edge_seconds = 4e-6
     Settings = GraphFilterSettings
     memory_hint = "lower graph_filter.vectors"
     min_block_users = COLUMNS

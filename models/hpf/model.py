@@ -156,7 +156,7 @@ class HPF(Model[HPFSettings]):
     """
 
     name: ClassVar[str] = "hpf"
-    edge_seconds = 1e-4
+    edge_seconds = 1.5e-5
     Settings: ClassVar[type[ModelSettings]] = HPFSettings
 
     warm_startable = True

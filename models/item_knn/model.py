@@ -96,7 +96,7 @@ class ItemKNN(Model[ItemKNNSettings]):
     Settings = ItemKNNSettings
     is_deterministic = True
     cost_depends_on_items = True
-    edge_seconds = 3e-6
+    edge_seconds = 1.5e-6
     memory_hint = "lower item_knn.neighbours"
 
     @classmethod

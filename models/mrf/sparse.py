@@ -120,7 +120,7 @@ class MRFSparse(Model[MRFSparseSettings]):
     """
 
     name = "mrf_sparse"
-    edge_seconds = 2e-5
+    edge_seconds = 1e-5
     Settings = MRFSparseSettings
     is_deterministic = True
     cost_depends_on_items = True

@@ -70,6 +70,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     """
 
     name = "paired_symbols"
+    edge_seconds = 3e-6
     Settings = PairedSymbolsSettings
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
 

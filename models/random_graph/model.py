@@ -92,6 +92,7 @@ class RandomGraph(Model[RandomGraphSettings]):
     """
 
     name = "random_graph"
+    edge_seconds = 7e-6
     Settings = RandomGraphSettings
     score_names = ("like", "popularity_x_like", "popularity_x_odds")
     warm_startable = True

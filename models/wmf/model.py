@@ -224,6 +224,7 @@ class WMF(Model[WMFSettings]):
     """
 
     name = "wmf"
+    edge_seconds = 2e-6
     Settings = WMFSettings
     warm_startable = True
     scores_each_epoch = True

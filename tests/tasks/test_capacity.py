@@ -43,6 +43,26 @@ def test_a_model_that_takes_longer_than_all_others_together_is_left_out(log, is_
     assert all("CPU minutes, and those of all other models together" in reason for reason in reasons.values())
 
 
+MEASURED = {  # CPU seconds of a fit with the default settings, on ml-1m and on a log of benchmarks.scale.catalogues
+    "hpf": (3.9, 45.0),
+    "bpr_uniform": (14.0, 62.6),
+    "random_graph": (2.0, 20.6),
+    "paired_symbols": (0.5, 10.2),
+    "wmf": (0.6, 7.4),
+    "mrf_sparse": (1.7, 42.3),
+    "sansa": (10.2, 11.2),
+    "item_knn": (0.3, 3.9),
+    "graph_filter": (1.4, 8.1),
+}
+
+
+@pytest.mark.parametrize("model", MEASURED)
+def test_estimates_of_fits_are_near_what_was_measured(model):
+    logs = LogSize(6_038, 3_533, 575_281, 6_772_246), LogSize(148_609, 163_110, 1_848_709, 54_057_727)
+    for log, seconds in zip(logs, MEASURED[model], strict=True):
+        assert seconds / 4 < MODELS[model].fit_seconds(log) < 4 * seconds
+
+
 def test_a_model_alone_is_too_large_by_memory_only():
     assert capacity.find_large_models({"slim": MODELS["slim"].Settings()}, [SHOP], 20 * GB) == {}
     models = {"mrf_dense": MODELS["mrf_dense"].Settings()}
