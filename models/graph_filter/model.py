@@ -29,7 +29,6 @@ The largest eigenvalue is 1 where du = 1 and in + out = 1, as in these papers; e
 the plateau mean the same.
 """
 
-import functools
 from collections.abc import Iterator
 from time import perf_counter
 
@@ -69,7 +68,7 @@ FILTERS = 2  # matrices of all pairs of items: S, and the filter itself
 FILTER_BLOCKS = 6  # blocks of columns that are held while the filter is formed
 WALK = 40  # operations of BLAS in the time of one step of a walk
 NOT_FORMED = np.zeros((0, 0), dtype=np.float32)
-CACHED_SHARE = 8  # a cache with room for one column in so many has most of those that are looked up
+MAX_HUBS = 512  # items whose columns are kept for sums over paths
 SINGLE_COLUMNS = 16  # up to this many columns are computed one by one, since most of the graph is far from most items
 
 
@@ -174,7 +173,7 @@ class GraphFilter(Model[GraphFilterSettings]):
             return of_entries * self.weights[history.indices[:, None], items]
         before, low_after = self._low_pass()
         with kernel_threads(self.threads):
-            if self._sums_paths:
+            if self._is_walk:
                 added, low_columns = self._path_sums(history.indices, items), low_after[items].T
             else:
                 added, low_columns = self._cached_columns(history.indices, items)
@@ -182,15 +181,10 @@ class GraphFilter(Model[GraphFilterSettings]):
             return of_entries * (added + dense_times(low, low_columns))
 
     @property
-    def _sums_paths(self) -> bool:
-        """Whether contributions are sums over the paths between a history and an item, without a cache of columns, in
-        which few would be found.
-        """
-        return self._is_walk and CACHED_SHARE * (CACHE_ENTRIES // self._column_size) < self.item_count
-
-    @property
     def _is_walk(self) -> bool:
-        """Whether the filter without its low-pass is S - h S^2 between powers of the degrees."""
+        """Whether the filter without its low-pass is S - h S^2 between powers of the degrees, so that contributions are
+        sums over the paths between a history and an item; of others columns are cached.
+        """
         chosen = self.params
         return chosen.polynomial == "linear" and (not chosen.sharpening or chosen.sharpening_terms == 1)
 
@@ -210,8 +204,9 @@ class GraphFilter(Model[GraphFilterSettings]):
         assert isinstance(graph, NormalizedGraph) and sharpening is not None
         if self._cache is None:
             return sum_paths(*graph.tables, history, items, sharpening)
-        make = functools.partial(HubColumns.of, graph, sharpening, CACHE_ENTRIES // self.edges.shape[0])
-        return self.cached("hubs", make).pair_sums(history, items)
+        count = min(MAX_HUBS, CACHE_ENTRIES // self.edges.shape[0])
+        hubs = self.cached("hubs", lambda: HubColumns.of(graph, sharpening, count))
+        return hubs.pair_sums(history, items)
 
     def _cached_columns(self, history: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what the filter without its low-pass adds for items of a history, float32 (history, items), and the

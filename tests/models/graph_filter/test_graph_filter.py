@@ -207,11 +207,10 @@ def test_sums_over_paths_are_the_columns_of_the_filter(likes, settings, asked, m
     model = fit(likes * (1 + np.arange(40) % 3), **settings)
     for history in (csr_matrix(likes[[3]]), csr_matrix((1, 40)), csr_matrix(np.ones((1, 40)))):
         with monkeypatch.context() as columns:
-            columns.setattr("oneclass.models.graph_filter.model.CACHED_SHARE", 10**6)
+            columns.setattr(GraphFilter, "_is_walk", False)
             columns.setattr("oneclass.models.graph_filter.model.CACHE_ENTRIES", 60)
-            assert not model._sums_paths
             expected = model.contributions(history, np.array(asked))
-        assert model._sums_paths
+        assert model._is_walk
         found = model.contributions(history, np.array(asked))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
         assert found.shape == (history.nnz, len(asked)) and found.dtype == np.float32
@@ -224,6 +223,7 @@ def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settin
     never_form(monkeypatch, kept=25 * 40)
     model, history = fit(likes[:25], **settings), csr_matrix(likes[[3]])
     assert model._ends_at_users and not fit(likes)._ends_at_users
+    monkeypatch.setattr(GraphFilter, "_is_walk", False)
     found = model.contributions(history, np.array(asked))
     monkeypatch.setattr(GraphFilter, "_ends_at_users", False)
     np.testing.assert_array_equal(found, model.contributions(history, np.array(asked)))
