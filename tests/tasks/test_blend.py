@@ -1,5 +1,6 @@
 """The blend of a run: components are added if the blend gets better; others are left out, with their figures."""
 
+import shutil
 from datetime import date
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.train import train
+from tests.conftest import home_in, log_into
 
 PROTOCOL = "strong_generalization"
 DAY = date(2026, 3, 1)
@@ -74,24 +76,28 @@ def halves(monkeypatch):
     monkeypatch.setattr(Half, "fits", [])
 
 
-@pytest.fixture
-def log(home, log_events):
-    """500 users of two tastes in the first thirty items and two, by themselves, in the other thirty."""
-    generator = np.random.default_rng(4)
+@pytest.fixture(scope="module")
+def split_once(tmp_path_factory):
+    """(home, digest): 500 users of two tastes in the first thirty items and two, by themselves, in the other thirty."""
+    home, generator = home_in(tmp_path_factory.mktemp("split")), np.random.default_rng(4)
     events = [("all", f"i{item:02}", 1) for item in range(60)]  # so that columns are in this order
     for user in range(500):
         tastes = generator.integers(2, size=2)
         places = [half * 30 + item for half in (0, 1) for item in range(30) if item % 2 == tastes[half]]
         items = generator.choice(places, size=11, replace=False)
         events += [(f"u{user:03}", f"i{item:02}", 1) for item in items]
-    log_events(events[: len(events) * 4 // 5])
-    log_events(events[len(events) * 4 // 5 :], file_id=2)
+    log_into(home, events[: len(events) * 4 // 5])
+    log_into(home, events[len(events) * 4 // 5 :], file_id=2)
     binarize(home, BinarizeSettings(), "run")
+    digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=[PROTOCOL], seed=1).digests
+    return home, digests[PROTOCOL]
 
 
 @pytest.fixture
-def digest(home, log):
-    return split(home, SplitSettings(held_out_share=0.2), "run", protocols=[PROTOCOL], seed=1).digests[PROTOCOL]
+def digest(home, split_once):
+    """The test's own copy of the split."""
+    shutil.copytree(split_once[0].root, home.root)
+    return split_once[1]
 
 
 def fitted(home, digest, **settings):
@@ -210,7 +216,7 @@ def test_a_changed_member_makes_another_fit(home, digest):
     assert fits.compute_fit_key(digest, "blend", one, 1) != fits.compute_fit_key(digest, "blend", other, 1)
 
 
-def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, log):
+def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home, digest):
     digest = split(home, SplitSettings(), "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
     of = two_halves(home, digest)
     whole, Half.fits[:] = matrices.load_split(home, digest).train, []
@@ -220,7 +226,7 @@ def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home
     assert row["metric"] == "ndcg@20"
 
 
-def test_a_member_that_needs_more_memory_than_there_is_is_not_fitted_to_weigh_it(home, log, monkeypatch):
+def test_a_member_that_needs_more_memory_than_there_is_is_not_fitted_to_weigh_it(home, digest, monkeypatch):
     digest = split(home, SplitSettings(), "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
     of = two_halves(home, digest)
     monkeypatch.setattr(OtherHalf, "item_matrices", 10**9)

@@ -1,6 +1,7 @@
 """The protocol cold_items: its draw, the features of its items, and its metrics, against a recount in plain Python."""
 
 import hashlib
+import shutil
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -20,6 +21,7 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.train import train
 from oneclass.tasks.tuning.search import load_validation
+from tests.conftest import home_in
 
 USERS, ITEMS, SEED = 90, 60, 3
 
@@ -50,17 +52,25 @@ def expected_roles(pairs):
     return {pair: role if pair[0] in trained else "dropped" for pair, role in roles.items()}
 
 
-@pytest.fixture
-def shop(home, tmp_path):
-    """The likes of a log whose items have a table, in a home."""
-    pairs = draw_log()
+@pytest.fixture(scope="module")
+def binarized(tmp_path_factory):
+    """(home, likes) of a log whose items have a table."""
+    tmp_path = tmp_path_factory.mktemp("binarized")
+    home, pairs = home_in(tmp_path), draw_log()
     (log := tmp_path / "log.csv").write_text("user_id,item_id\n" + "".join(f"{user},{item}\n" for user, item in pairs))
     genres = "".join(f"i{item},g{item % 3},{item % 7}\n" for item in range(ITEMS) if item != 8)
     (tmp_path / "items.csv").write_text(f"item_id,genre,price\n{genres}")
     items = AttributeTable(file=str(tmp_path / "items.csv"), category=("genre",), number=("price",))
     ingest(home, Dataset(name=home.dataset, items=items), [log], "run")
     binarize(home, BinarizeSettings(), "run")
-    return pairs
+    return home, pairs
+
+
+@pytest.fixture
+def shop(home, binarized):
+    """The likes of the log that the test's home has."""
+    shutil.copytree(binarized[0].root, home.root)
+    return binarized[1]
 
 
 def make_split(home, run_id="run", protocols=("cold_items",)):

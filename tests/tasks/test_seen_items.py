@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import Counter, defaultdict
 from datetime import date, datetime, timedelta
 
@@ -21,6 +22,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from oneclass.tasks.train import train
+from tests.conftest import home_in, log_into
 
 CUT = date(2026, 5, 1)
 SETTINGS = SplitSettings(next_from=CUT)
@@ -58,12 +60,20 @@ def split_next(home, seen="auto", settings=SETTINGS, run_id="run"):
     return split(home, settings, run_id, protocols=["next_events"], seed=1, seen=seen)
 
 
-@pytest.fixture
-def returning(home, log_events):
-    events = draw_events(loyalty=0.2)
-    log_events(events)
+@pytest.fixture(scope="module")
+def returning_once(tmp_path_factory):
+    """(home, events) of users who come back to items, binarized."""
+    home, events = home_in(tmp_path_factory.mktemp("returning")), draw_events(loyalty=0.2)
+    log_into(home, events)
     binarize(home, BinarizeSettings(), "run")
-    return events
+    return home, events
+
+
+@pytest.fixture
+def returning(home, returning_once):
+    """The events of the log that the test's home has."""
+    shutil.copytree(returning_once[0].root, home.root)
+    return returning_once[1]
 
 
 def test_auto_includes_seen_items_if_users_come_back_to_them(home, returning, caplog):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import shutil
 import time
 from datetime import date, timedelta
 from typing import ClassVar
@@ -27,6 +28,7 @@ from oneclass.tasks.stores.matrices import Part
 from oneclass.tasks.tuning import auto, halving, search, trial, trial_task
 from oneclass.tasks.tuning.sampler import QUICK_STARTUP_TRIALS
 from oneclass.tasks.tuning.stage import tune
+from tests.conftest import home_in, log_into
 
 DAY = date(2026, 3, 1)
 BEST = 0.3  # times the rule
@@ -112,17 +114,40 @@ def test_checkpoints_are_after_an_eighth_a_quarter_and_half_of_the_epochs():
     assert reached == [2, 4, 8] and list(checkpoints.values) == [12, 25, 50]
 
 
+def add_log(home, users, file_id, protocols):
+    """Log likes of so many users, 60 items with a long tail; the digests of the splits of all logs."""
+    generator = np.random.default_rng(file_id)
+    share = 1 / np.arange(1, 61) ** 1.2
+    liked = [generator.choice(60, size=12, replace=False, p=share / share.sum()) for _ in range(users)]
+    log_into(home, [(f"{file_id}u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items], file_id=file_id)
+    binarize(home, BinarizeSettings(), "run")
+    return split(home, SplitSettings(held_out_share=0.3), "run", protocols=protocols, seed=1).digests
+
+
+@pytest.fixture(scope="module")
+def first_log(tmp_path_factory):
+    """Makes a home with a first log, once for each number of users and protocols."""
+    made = {}
+
+    def get(*asked):
+        if asked not in made:
+            first = home_in(tmp_path_factory.mktemp("first"))
+            made[asked] = first.root, add_log(first, asked[0], 1, asked[1])
+        return made[asked]
+
+    return get
+
+
 @pytest.fixture
-def log(home, log_events):
-    """Makes a log of so many users, 60 items with a long tail; the digests of its splits."""
+def log(home, first_log):
+    """Adds a log to the test's home; the digests of its splits."""
 
     def of(users, file_id=1, protocols=("strong_generalization",)):
-        generator = np.random.default_rng(file_id)
-        share = 1 / np.arange(1, 61) ** 1.2
-        liked = [generator.choice(60, size=12, replace=False, p=share / share.sum()) for _ in range(users)]
-        log_events([(f"{file_id}u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items], file_id=file_id)
-        binarize(home, BinarizeSettings(), "run")
-        return split(home, SplitSettings(held_out_share=0.3), "run", protocols=protocols, seed=1).digests
+        if file_id > 1:
+            return add_log(home, users, file_id, protocols)
+        root, digests = first_log(users, protocols)
+        shutil.copytree(root, home.root, dirs_exist_ok=True)
+        return digests
 
     return of
 

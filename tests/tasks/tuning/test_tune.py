@@ -27,6 +27,7 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning import Search, Study, load_validation, record_pending_trial
+from tests.conftest import home_in, log_into
 
 PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
 
@@ -89,18 +90,26 @@ def no_studies(tmp_path_factory):
     return home.tuning
 
 
-@pytest.fixture
-def digests(home, log_events, no_studies):
-    """200 users, 60 items with a long tail; the second file is the test part of the given split."""
+@pytest.fixture(scope="module")
+def split_once(tmp_path_factory, no_studies):
+    """(home, digests): 200 users, 60 items with a long tail; the second file is the test part of the given split."""
+    home = home_in(tmp_path_factory.mktemp("split"))
     shutil.copytree(no_studies, home.tuning)
     generator = np.random.default_rng(2)
     share = 1 / np.arange(1, 61)
     liked = [generator.choice(60, size=14, replace=False, p=share / share.sum()) for _ in range(200)]
-    log_events([(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[:11]])
-    log_events([(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[11:]], file_id=2)
+    log_into(home, [(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[:11]])
+    log_into(home, [(f"u{u}", f"i{i}", 1) for u, items in enumerate(liked) for i in items[11:]], file_id=2)
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(held_out_share=0.3)
-    return split(home, settings, "run", protocols=PROTOCOLS, seed=1, given_files=((1,), (2,))).digests
+    return home, split(home, settings, "run", protocols=PROTOCOLS, seed=1, given_files=((1,), (2,))).digests
+
+
+@pytest.fixture
+def digests(home, split_once):
+    """The test's own copy of the splits."""
+    shutil.copytree(split_once[0].root, home.root)
+    return split_once[1]
 
 
 def search(digests, protocol="strong_generalization", model="toy", seed=3, **settings):
