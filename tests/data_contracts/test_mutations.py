@@ -527,26 +527,17 @@ def test_what_the_stages_make_keeps_every_contract(made, request):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_a_corruption_is_caught(whole, name):
-    table, rule, mutation = MUTATIONS[name]
-    result = whole.broken(table, mutation)[rule]
-    assert result.samples and "could not be checked" not in result.observed
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FALSE_STATISTICS)
-def test_a_false_statistic_is_caught(whole, name):
-    table, rule, mutation = FALSE_STATISTICS[name]
-    result = whole.broken(table, mutation)[rule]
-    assert result.samples and "could not be checked" not in result.observed
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FILTERED_MUTATIONS)
-def test_a_corruption_of_a_filtered_warehouse_is_caught(filtered, name):
-    table, rule, mutation = FILTERED_MUTATIONS[name]
-    result = filtered.broken(table, mutation)[rule]
+@pytest.mark.parametrize(
+    ("made", "name", "case"),
+    [
+        *(("whole", name, case) for name, case in (MUTATIONS | FALSE_STATISTICS).items()),
+        *(("filtered", name, case) for name, case in FILTERED_MUTATIONS.items()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_corruption_is_caught(made, name, case, request):
+    table, rule, mutation = case
+    result = request.getfixturevalue(made).broken(table, mutation)[rule]
     assert result.samples and "could not be checked" not in result.observed
 
 

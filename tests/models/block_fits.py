@@ -31,23 +31,6 @@ def assert_close(one, other, within):
         assert worst <= within * np.abs(array).max(), (name, worst)
 
 
-def assert_bits_of_blocks_alone(fitted, matrix, **settings):
-    """Neither threads nor the order of calls, nor one that is made twice, decide a bit. `fitted` fits a model."""
-    one = fitted(matrix, **settings)
-    assert_same_bits(one, fitted(matrix, threads=2, **settings))
-    assert_same_bits(one, fitted(matrix, options=FitOptions(workers=Backwards()), **settings))
-
-
-def assert_killed_process_changes_no_bit(fitted, matrix, scratch, **settings):
-    """Nor do processes, one of which is killed; and nothing stays in `scratch`."""
-    workers = Processes()
-    many = fitted(matrix, options=FitOptions(workers=workers, scratch=scratch), **settings)
-    workers.pool.shutdown()
-    assert workers.killed == 1
-    assert_same_bits(many, fitted(matrix, **settings))
-    assert not list(scratch.iterdir())
-
-
 def assert_begins_at_an_earlier_fit(fitted, matrix, within, **settings):
     """From a fit of fewer users a fit by blocks comes to where one machine's does."""
     first, rows = fitted(matrix[:200]), np.arange(300)
