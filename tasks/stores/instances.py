@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 
 CATALOG = "warehouse"
+TEMPORARY_FILES = "duckdb_temp_*"
 IDLE_MEMORY = "1MB"  # a limit that makes an instance give back what it keeps for its next statements
 
 
@@ -62,7 +63,7 @@ def close_file(file: Path, connection: duckdb.DuckDBPyConnection, *, reusable: b
 
     Args:
         reusable: whether the instance may be kept for the next opening; not after an error, which may have
-            invalidated it. One that has written to its folder for temporary files is not kept either.
+            invalidated it. One that has written temporary files is not kept either, since it holds on to their folder.
     """
     connection.close()
     with _lock:
@@ -72,7 +73,8 @@ def close_file(file: Path, connection: duckdb.DuckDBPyConnection, *, reusable: b
         if opened.connections:
             return
         del _open_files[file]
-        if opened.reusable and not os.path.exists(opened.config["temp_directory"]):
+        spilled = any(Path(opened.config["temp_directory"]).glob(TEMPORARY_FILES))
+        if opened.reusable and not spilled:
             opened.instance.execute(f"detach {CATALOG}")
             opened.instance.execute(f"set memory_limit = '{IDLE_MEMORY}'")
             _idle[:] = [(os.getpid(), opened.config | {"memory_limit": IDLE_MEMORY}, opened.instance)]
