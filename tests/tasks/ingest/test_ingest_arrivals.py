@@ -171,6 +171,16 @@ def test_a_warehouse_from_before_names_were_kept(home, dataset, tmp_path):
     assert rows(home, "select item_id, file_id from raw.events order by 2") == [("y", 1), ("y", 2)]
 
 
+def test_a_night_is_a_run_that_reads_the_landing_folder_and_adds_to_the_events(home, dataset, tmp_path):
+    path, landed = csv(tmp_path / "one.csv", "a,x,5"), csv(home.landing / "ratings.csv", "b,x,5")
+    ingest(home, dataset, [path], "named")
+    ingest(home, dataset, [], "night")
+    ingest(home, dataset, [], "replacing", replace=True)
+    csv(landed, "b,y,5")
+    ingest(home, dataset, [], "next")
+    assert rows(home, "select distinct run_id from operations.nights order by all") == [("next",), ("night",)]
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
