@@ -26,6 +26,7 @@ from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.settings import (
+    LATEST_PROTOCOLS,
     STAGE_SETTINGS,
     EvaluateSettings,
     SearchSpace,
@@ -243,8 +244,11 @@ def find_notify_settings(given: SettingsParameters) -> NotifySettings:
     return NotifySettings(**found)
 
 
-def resolve_search_space(run: RunSettings, given: TuneParameters) -> SearchSpace:
+def resolve_search_space(run: RunSettings, given: TuneParameters, protocol: str | None = None) -> SearchSpace:
     """Return the search space of a tuning run: the model's declared space without the settings that `--set` fixes.
+
+    Args:
+        protocol: the one that judges the trials; None if the log will decide which.
 
     Raises:
         InputError: a wrong argument, or a model without settings to search.
@@ -255,7 +259,8 @@ def resolve_search_space(run: RunSettings, given: TuneParameters) -> SearchSpace
         raise InputError(f"--batch-size {given.batch_size}: must be at least 1.")
     if given.timeout is not None and given.timeout <= 0:
         raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
-    recorded = {"order": run.split.order, "explicit_negatives": run.binarize.explicit_negatives}
+    has_later_edges = protocol is None or protocol in LATEST_PROTOCOLS
+    recorded = {"order": run.split.order and has_later_edges, "explicit_negatives": run.binarize.explicit_negatives}
     own = replace_deprecated(given.model, nest_keys(given.settings).get(given.model, {}))
     return build_search_space(given.model, fixed=own, **recorded)
 

@@ -42,7 +42,6 @@ def tune(given: TuneParameters) -> TuneResult:
         OneclassError: every trial failed.
     """
     run = prepared_run() or resolve_settings(given.to_backfill())
-    space = resolve_search_space(run, given)
     run_id = reconcile.current_run_id()
     context = run_context(run, run_id, "tune", trials=given.trials, batch_size=given.batch_size)
     with context, cluster.open_executor(run.cluster, run.home, flow_run.id) as executor:
@@ -57,7 +56,7 @@ def tune(given: TuneParameters) -> TuneResult:
             chosen,
             digest,
             run.models[given.model],
-            space,
+            resolve_search_space(run, given, chosen),
             run.seed,
             batch_size=given.batch_size,
             further_folds=tuple(further_folds),
