@@ -209,8 +209,8 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         Raises:
             TypeError, ValueError, NotFittedError: as `scores`.
         """
-        score, excluded = self._check_score(score), excluded or (histories.indptr, histories.indices)
-        known = self._score_block(histories, users)
+        score, known = self._check_score(score), self._score_block(histories, users)
+        excluded = excluded or (histories.indptr, histories.indices)
         if (found := self.find_best_items(known, n, excluded)) is not None:
             return found
         scores = self.scores_of_training_users(known, users, score)
