@@ -155,22 +155,17 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         check_model(name)
     substitutes = () if given.models else LARGE_CATALOGUE_MODELS
     # Settings of models that this run leaves out are validated too, to report misspellings.
-    settings = {
-        name: validate_settings(name, sections.get(name, {}))
-        for name in [*sections, *STAGE_SETTINGS, *model_names, *substitutes]
-    }
+    names = [*sections, *STAGE_SETTINGS, *model_names, *substitutes]
+    settings = {name: validate_settings(name, sections.get(name, {})) for name in names}
     settings["split"].require_used(overrides.get("split", {}))
     _check_publish_settings(settings["publish"], declared, model_names)
     choose_metrics(settings["evaluate"].metrics)
     if any(settings[name].reads_explicit_negatives for name in model_names):
         settings["binarize"] = settings["binarize"].model_copy(update={"explicit_negatives": True})
     protocols = _resolve_protocols(given.protocols, bool(given.split_files), declared)
-    if needs_order(
-        {name: settings[name] for name in [*model_names, *substitutes]},
-        settings["train"].tune,
-        declared.models,
-        () if "order" in sections.get("split", {}) else protocols,
-    ):
+    may_order = () if "order" in sections.get("split", {}) else protocols
+    of_models = {name: settings[name] for name in [*model_names, *substitutes]}
+    if needs_order(of_models, settings["train"].tune, declared.models, may_order):
         settings["split"] = settings["split"].model_copy(update={"order": True})
     optional_models = () if given.models else tuple(name for name in model_names if name in OPTIONAL_MODELS)
     if any(settings[name].reads_times for name in model_names if name not in optional_models):
@@ -188,7 +183,7 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
         optional_protocols=() if given.protocols or given.split_files else OPTIONAL_PROTOCOLS,
         models={name: settings[name] for name in model_names},
         optional_models=optional_models,
-        given={name: list(overrides[name]) for name in [*model_names, *substitutes] if name in overrides},
+        given={name: list(overrides[name]) for name in of_models if name in overrides},
         substitutes={name: settings[name] for name in substitutes},
         are_named=bool(given.models),
         **{name: settings[name] for name in STAGE_SETTINGS},
