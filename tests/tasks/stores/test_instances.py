@@ -82,7 +82,7 @@ def test_a_warehouse_open_for_writing_is_not_opened_otherwise(home):
 
 def test_an_instance_that_failed_or_lost_its_threads_is_not_used_again(home, monkeypatch):
     used = []
-    for cause in ("", "", "error", "fork", ""):
+    for cause in ("", "", "error", "", "fork", ""):
         with monkeypatch.context() as patch, contextlib.suppress(ZeroDivisionError):
             if cause == "fork":
                 patch.setattr(os, "getpid", lambda: -1)
@@ -91,7 +91,7 @@ def test_an_instance_that_failed_or_lost_its_threads_is_not_used_again(home, mon
                 if cause == "error":
                     1 / 0  # noqa: B018
     assert used[0] is used[1] is used[2]
-    assert len(set(map(id, used))) == 3
+    assert len(set(map(id, used))) == 4
 
 
 def test_an_instance_that_spilled_leaves_no_file_and_is_not_used_again(home):
