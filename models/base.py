@@ -17,6 +17,7 @@ from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
 from oneclass.models.inference_cache import InferenceCache
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.tiled_ranking import Balls, ColumnsOf, ItemTiles, LinearScores, TiledScores, rank_tiles
 from oneclass.models.numerics.top_k import top_items
 from oneclass.models.numerics.validation import (
     check_interactions,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from oneclass.models.negatives.distributions import NegativeDistribution
 
 INTERACTIONS = "interactions"  # folder of a saved model with the ids
+MIN_TILED_ITEMS = 1 << 14  # with fewer, scoring all items takes no longer
 
 
 class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC):
@@ -40,7 +42,6 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         scores_each_epoch: whether `on_epoch` may call `scores`, which then uses the parameters learned so far.
         warm_startable: whether `fit` can start at an earlier fit.
         stops_early: whether `fit` keeps the epoch that is best on the validation users.
-        prunes_lists: whether a loaded model finds the best items of one user without scoring all.
         cost_depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
         cost_is_linear: whether the time of a fit is in proportion to the edges, as far as a sample of users can tell.
         block_bytes: bytes of a block of scores that fits the CPU's cache, for models whose blocks read no large table.
@@ -58,7 +59,6 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
     scores_each_epoch: ClassVar[bool] = False
     stops_early: ClassVar[bool] = False
     cost_depends_on_items: ClassVar[bool] = False
-    prunes_lists: ClassVar[bool] = False
     cost_is_linear: ClassVar[bool] = True
     block_bytes: ClassVar[int] = 1 << 23
     min_block_users: ClassVar[int] = 1
@@ -186,8 +186,12 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
                 order is missing that the model reads, or the model has no such score.
             NotFittedError: the model is not fitted.
         """
-        score = self._check_score(score)
-        scores = self.scores_of_training_users(self._score_block(histories, users), users, score)
+        score, known = self._check_score(score), self._score_block(histories, users)
+        if items is not None and self._is_scored_by_parts(known, users):
+            with kernel_threads(self.threads):
+                if (tiled := self._score_tiles(known, users, score)) is not None:
+                    return tiled.score(slice(None), np.arange(self.item_count, dtype=np.int32)[items])
+        scores = self.scores_of_training_users(known, users, score)
         return scores if items is None else scores[:, items]
 
     def best_items(
@@ -211,27 +215,37 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         """
         score, known = self._check_score(score), self._score_block(histories, users)
         excluded = excluded or (histories.indptr, histories.indices)
-        if (found := self.find_best_items(known, n, excluded)) is not None:
+        if (found := self.find_best_items(known, n, excluded, users=users, score=score)) is not None:
             return found
         scores = self.scores_of_training_users(known, users, score)
         with kernel_threads(self.threads):
             return top_items(scores, *excluded, n)
 
     def find_best_items(
-        self, histories: csr_matrix, n: int, excluded: tuple[np.ndarray, np.ndarray]
+        self,
+        histories: csr_matrix,
+        n: int,
+        excluded: tuple[np.ndarray, np.ndarray],
+        *,
+        users: np.ndarray | None = None,
+        score: str | None = None,
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the `best_items` of one user without scoring all items; None where the model cannot.
+        """Return the `best_items` without scoring all items; None where the model cannot, or would take longer.
 
-        The arguments are those of `best_items`, for a model with one score; items without a training edge may be in the
-        history.
+        The arguments are those of `best_items`; items without a training edge may be in the histories.
         """
-        if len(excluded[0]) != 2 or not (0 < n and self.prunes_lists):
-            return None
         known = self._known(histories)
-        if not len(known.indices) or (self.item_features is not None and not self.item_degrees.all()):
-            return None  # an item without an edge has the mean score of similar ones
-        found = self._find_best_items(known, n, excluded[1])
-        return None if found is None else (found[0][None], found[1][None])
+        if n < 1 or not self._is_scored_by_parts(known, users):
+            return None
+        return self._find_best_items(known, users, self._check_score(score), n, excluded)
+
+    def _is_scored_by_parts(self, known: csr_matrix, users: np.ndarray | None) -> bool:
+        """Whether each score is the model's own, of a history that has a known item and an item that has an edge or
+        needs none: others are completed from those of all items.
+        """
+        if self._cache is None or (users is None and (known.indptr[1:] == known.indptr[:-1]).any()):
+            return False
+        return self.learns_attributes or self.item_features is None or bool(self.item_degrees.all())
 
     def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """Score histories as `scores` does, without its checks, for a component of a model that has made them."""
@@ -343,12 +357,35 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         """Return a new float32 (block, items) array; the caller overwrites the rows of empty histories."""
 
     def _find_best_items(
-        self, history: csr_matrix, n: int, excluded: np.ndarray
+        self,
+        histories: csr_matrix,
+        users: np.ndarray | None,
+        score: str,
+        n: int,
+        excluded: tuple[np.ndarray, np.ndarray],
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the n best items of one user, int32 (n,), and their scores, without scoring all items; None if these
-        are not found. Called if `prunes_lists`; `history` has a known item.
+        """Return the n best items, int32 (block, n), and their scores; None if they are not found without scoring all.
+
+        Called for loaded models; the histories have known items only, each at least one unless `users` are given.
         """
+        if self.item_count < MIN_TILED_ITEMS:
+            return None
+        with kernel_threads(self.threads):
+            tiled = self._score_tiles(histories, users, score)
+            return tiled and rank_tiles(tiled, *excluded, n)
+
+    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> TiledScores | None:
+        """Return the scores of a block by tiles of items; None for a model whose scores have no bounds by tile."""
         return None
+
+    def _linear_scores(self, rows: np.ndarray, columns_of: ColumnsOf, constant: float = 0.0) -> LinearScores:
+        """Return those of a model whose scores are products of these rows, float32 (block, width), and columns."""
+        tiles = self._tiles()
+        balls = lambda: Balls.around([columns_of(items) for items in tiles])
+        return LinearScores(tiles, rows, columns_of, lambda: self.cached("balls", balls), constant)
+
+    def _tiles(self) -> ItemTiles:
+        return self.cached("tiles", lambda: ItemTiles.of(self.item_degrees))
 
     def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
         """Yield `_scores` by each of `score_names`; a model whose scores share work overrides it."""

@@ -8,6 +8,7 @@ from oneclass.models.base import Model
 from oneclass.models.distributed import UserBlock, partition_users
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import Sizes
+from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.numerics.validation import check_edges, check_entries, check_matrix_type, count_item_degrees
 from oneclass.models.settings import ModelSettings
 
@@ -69,6 +70,10 @@ class Popularity(Model[PopularitySettings]):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return np.tile(self.item_degrees.astype(np.float32), (histories.shape[0], 1))
+
+    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
+        ones = np.ones((histories.shape[0], 1), dtype=np.float32)
+        return self._linear_scores(ones, lambda items: self.item_degrees[None, items].astype(np.float32))
 
 
 def _block_degrees(block: UserBlock, state: int, items: int) -> np.ndarray:

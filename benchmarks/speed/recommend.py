@@ -1,15 +1,16 @@
-"""p50 and p99 of one recommendation from the published model, beside implicit and an exact matrix product.
+"""One recommendation from the published model, and lists of 1,024 users, beside implicit and an exact matrix product.
 
 python -m benchmarks.speed.recommend
 python -m benchmarks.speed.recommend --items 41000 --models wmf,slim --requests 500
-python -m benchmarks.speed.recommend --items 195795 --users 166666 --likes 11 --models graph_filter
+python -m benchmarks.speed.recommend --items 195795 --users 166666 --likes 11 --models graph_filter,paired_symbols
 python -m benchmarks.speed.recommend --home var --dataset ml-1m
 
 By default on logs drawn here (popularity as in Zipf's law, 30 likes of each of 4,000 users), published with the models
 named; else on what a home has published. Each request is the history of another user, for 20 items, on one thread.
 `recommend` is the whole answer, a Polars frame with titles and reasons; `scores alone` is its model without that.
-`exact product` is what any model of 64 factors needs: a vector times all item factors in BLAS, and the best 20 of the
-result. implicit's row is its ALS model of 64 factors with a user's factors computed from the history
+`together` is a block of users of the log, by all scores and, on a large catalogue, as nights make lists, with the same
+ids and bits. `exact product` is what any model of 64 factors needs: a vector times all item factors in BLAS, and the
+best 20 of the result. implicit's row is its ALS model of 64 factors with a user's factors computed from the history
 (`recalculate_user`), kindling-rec's is its engine with its defaults, for a user of the log; each is left out, with a
 word, where it is not installed.
 """
@@ -28,11 +29,13 @@ from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
 from oneclass.flows import published
+from oneclass.models.base import Model
 from oneclass.models.registry import MODELS
 from oneclass.tasks.stores import checksums, publications, published_model
 from oneclass.tasks.stores.home import Home
 
 N, FACTORS, USERS, LIKES = 20, 64, 4000, 30
+BLOCK = 1024  # users whose lists are made together
 WARM = 10  # requests that are not counted
 
 
@@ -99,6 +102,35 @@ def measure(home: Path, dataset: str, requests: int) -> None:
     timed("recommend(history)", lambda number: shop.recommend(histories[number], N), requests)
     timed("recommend_for(user)", lambda number: shop.recommend_for(users[number % len(users)], N), requests)
     timed("scores alone", lambda number: fitted.recommend(rows[number % len(rows)], N, score=shop.score), requests)
+    together(fitted, shop.score, matrix[:BLOCK])
+
+
+def together(model: Model, score: str, histories: csr_matrix) -> None:
+    """Print the processor time of the lists of a block of users, without scoring all items if the model can."""
+    users, excluded = np.arange(histories.shape[0], dtype=np.int32), (histories.indptr, histories.indices)
+    blocks = [users[start : start + model.users_at_once] for start in range(0, len(users), model.users_at_once)]
+
+    def by_all_scores() -> tuple[np.ndarray, ...]:
+        lists = []
+        for block in blocks:
+            scores = model.scores(histories[block], users=block, score=score)
+            lists.append(model.select_best(scores, histories[block], N, exclude_seen=True))
+        return tuple(map(np.concatenate, zip(*lists, strict=True)))
+
+    def by_tiles() -> tuple[np.ndarray, ...] | None:
+        return model.find_best_items(histories, N, excluded, users=users, score=score)
+
+    expected, found = by_all_scores(), by_tiles()
+    for name, lists, make in (("all scores", expected, by_all_scores), ("tiles", found, by_tiles)):
+        if lists is None:
+            continue
+        np.testing.assert_equal(lists, expected)
+        took = []
+        for _ in range(3):
+            began = time.thread_time()
+            make()
+            took.append(time.thread_time() - began)
+        print(f"  {len(users):,} users together, {name:15} processor {min(took) / len(users) * 1e3:8.3f} ms a user")
 
 
 def beside(log: csr_matrix, requests: int) -> None:
@@ -112,6 +144,10 @@ def beside(log: csr_matrix, requests: int) -> None:
         return best[np.argsort(-scores[best])]
 
     timed(f"exact product, {FACTORS} factors", product, requests)
+    crowd, began = np.random.default_rng(2).normal(size=(64, FACTORS)).astype(np.float32), time.thread_time()
+    np.argpartition(-(crowd @ vectors.T), N, axis=1)
+    took = (time.thread_time() - began) / len(crowd) * 1e3
+    print(f"  {len(crowd)} users together, exact product   processor {took:8.3f} ms a user")
     for name, ask in [*of_implicit(log), *of_kindling(log)]:
         timed(name, ask, requests)
 

@@ -51,6 +51,7 @@ from oneclass.models.numerics.gaussian_factors import GaussianFactors
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.settings import ModelSettings
 
 
@@ -171,6 +172,12 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
             )
         scores += np.float32(self.q.z[0])
         return scores
+
+    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores | None:
+        if self._is_null:
+            return None
+        K, table = self.params.factors, self._user_table(histories, users)
+        return self._linear_scores(table[:, :K], lambda items: self.q.items[items, :K].T, float(self.q.z[0]))
 
     @property
     def _is_null(self) -> bool:

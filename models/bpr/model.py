@@ -27,6 +27,7 @@ from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skippe
 from oneclass.models.numerics.matmul import as_read_only, dense_times
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
 TARGET_STEPS = 2 * 10**8  # gradient steps of a fit by default
@@ -159,10 +160,20 @@ class BPR(Model[BPRSettings]):
         return out[:, :factors].copy()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        rows = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
-        rows = np.concatenate([rows, np.ones((len(rows), 1), dtype=np.float32)], axis=1)
+        rows = self._user_rows(histories, users)
         with kernel_threads(self.threads):
             return dense_times(rows, self.cached("columns", self._columns))
+
+    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
+        def columns_of(items: np.ndarray) -> np.ndarray:
+            return np.vstack([self.item_factors[items].T, self.item_bias[items]])
+
+        return self._linear_scores(self._user_rows(histories, users), columns_of)
+
+    def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
+        """Return the users' factors and ones, by which the items' biases are multiplied, float32 (block, K + 1)."""
+        rows = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
+        return np.concatenate([rows, np.ones((len(rows), 1), dtype=np.float32)], axis=1)
 
     def _item_rows(self) -> np.ndarray:
         """Return the items' factors and biases in the layout of the kernels."""

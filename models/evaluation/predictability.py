@@ -5,9 +5,17 @@ from numba import njit, prange
 from scipy.sparse import csr_matrix
 
 LEAST_VARIANCE = 1e-12  # of the mean square; below, all scores are one but for rounding
+SAMPLED_ITEMS = 8192
 
 
-def predictability(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
+def sample_items(item_degrees: np.ndarray) -> np.ndarray:
+    """Draw columns whose scores stand for those of a large catalogue: every so many-th by popularity, int32, sorted."""
+    order = np.argsort(-item_degrees, kind="stable")
+    places = np.linspace(0, len(order) - 1, min(SAMPLED_ITEMS, len(order))).astype(np.int64)
+    return np.sort(order[places]).astype(np.int32)
+
+
+def predictability(scores: np.ndarray, histories: csr_matrix, sampled: np.ndarray | None = None) -> np.ndarray:
     """Test whether a model scores the items of a user's history above the others.
 
     The statistic is sqrt(n) (m - mean) / sd, where m is the mean score of the n items of the history, and mean and sd
@@ -15,8 +23,9 @@ def predictability(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
     models can be compared by it.
 
     Args:
-        scores: float32 (block, items), of every item, seen or not.
+        scores: float32 (block, items), of every item, seen or not; or of those sampled and those of the histories.
         histories: (block, items) CSR.
+        sampled: columns whose mean and sd are taken, by default all.
 
     Returns:
         float64 (block,); 0 for a user without a history, or to whom all items have one score.
@@ -24,7 +33,7 @@ def predictability(scores: np.ndarray, histories: csr_matrix) -> np.ndarray:
     lengths = np.diff(histories.indptr)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     own = np.bincount(rows, scores[rows, histories.indices], minlength=len(lengths))
-    mean, square = _average_rows(scores)
+    mean, square = _average_rows(scores if sampled is None else np.take(scores, sampled, axis=1))
     variance = square - mean**2
     scale = np.sqrt(np.maximum(variance, 0) * lengths)
     known = (variance > LEAST_VARIANCE * square) & (lengths > 0)

@@ -119,7 +119,6 @@ class GraphFilter(Model[GraphFilterSettings]):
     Settings = GraphFilterSettings
     memory_hint = "lower graph_filter.vectors"
     min_block_users = COLUMNS
-    prunes_lists = True
     graph: NormalizedGraph | DenseSquare | None
     _factors: tuple[np.ndarray, np.ndarray] | None = None
     _low_columns: np.ndarray | None = None  # the second of `_factors` transposed, for blocks of users
@@ -285,9 +284,22 @@ class GraphFilter(Model[GraphFilterSettings]):
         return scores
 
     def _find_best_items(
+        self,
+        histories: csr_matrix,
+        users: np.ndarray | None,
+        score: str,
+        n: int,
+        excluded: tuple[np.ndarray, np.ndarray],
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        if histories.shape[0] != 1 or not len(histories.indices):
+            return None
+        found = self._find_best_items_of_user(histories, n, excluded[1])
+        return None if found is None else (found[0][None], found[1][None])
+
+    def _find_best_items_of_user(
         self, history: csr_matrix, n: int, excluded: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        if self._cache is None or len(self.weights) or not self._is_walk or n > MAX_LIST:
+        if len(self.weights) or not self._is_walk or n > MAX_LIST:
             return None
         of_entries, graph, (before, after) = self._entry_weights(history), self.graph, self._low_pass()
         assert isinstance(graph, NormalizedGraph) and self.params.sharpening is not None

@@ -60,6 +60,7 @@ from oneclass.models.hpf.ascent import (
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 
@@ -242,6 +243,11 @@ class HPF(Model[HPFSettings]):
         means = self.fold_in_users(histories) if users is None else self.user_shape[users] / self.user_rate[users]
         with kernel_threads(self.threads):
             return dense_times(means, self.cached("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
+
+    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
+        means = self.fold_in_users(histories) if users is None else self.user_shape[users] / self.user_rate[users]
+        vectors = self.cached("vectors", self.item_vectors)
+        return self._linear_scores(means, lambda items: vectors[items].T)
 
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""

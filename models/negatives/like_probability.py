@@ -65,11 +65,16 @@ def _moments_but_for_biases(
     users: GaussianFactors, columns: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """`logit_moments` without the users' biases."""
+    of_means, of_variances = user_rows(users)
+    return dense_times(of_means, columns[0]), dense_times(of_variances, columns[1])
+
+
+def user_rows(users: GaussianFactors) -> tuple[np.ndarray, np.ndarray]:
+    """What is multiplied with `item_columns`, float32 (users, K + 1) and (users, 2 K + 1)."""
     user_variance = 1 / users.precision
     ones = np.ones((len(users.mean), 1), dtype=np.float32)
-    means = dense_times(np.concatenate([users.mean, ones], axis=1), columns[0])
-    rows = np.concatenate([user_variance, users.mean**2 + user_variance, ones], axis=1)
-    return means, dense_times(rows, columns[1])
+    means = np.concatenate([users.mean, ones], axis=1)
+    return means, np.concatenate([user_variance, users.mean**2 + user_variance, ones], axis=1)
 
 
 def log_odds(means: np.ndarray, variances: np.ndarray) -> np.ndarray:

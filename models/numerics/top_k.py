@@ -199,8 +199,7 @@ def _top_items(scores, indptr, indices, ids, best):
 def top_of_row(scores, history, ids, best):
     """Fill `ids` and `best` (both (n,)) with one user's best items, best first.
 
-    `history` is sorted. `ids` and `best` first hold a heap, whose root is the worst item in it; then they are sorted
-    in place, by taking the root n times.
+    `history` is sorted. `ids` and `best` first hold a heap, whose root is the worst item in it, then they are sorted.
     """
     size = seen = np.int64(0)  # with a bare 0, numba would compile the heap's functions for a second type
     below = top_n_threshold(scores, history, len(ids))
@@ -221,6 +220,12 @@ def top_of_row(scores, history, ids, best):
                 score = np.float32(-np.inf) if np.isnan(scores[item]) else scores[item]
                 sift_up(ids, best, size, item, score)
                 size += 1
+    sort_heap(ids, best, size)
+
+
+@njit(cache=True, nogil=True)
+def sort_heap(ids, best, size):
+    """Put a heap of `size` items in order, best first, by taking the root again and again."""
     for last in range(size - 1, 0, -1):
         worst_id, worst = ids[0], best[0]
         sift_down(ids, best, last, ids[last], best[last])

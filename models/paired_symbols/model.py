@@ -19,6 +19,7 @@ eq. 10 have a misprint: u_i should be u_i', over which the sum in their denomina
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
@@ -28,6 +29,7 @@ from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, Star
 from oneclass.models.negatives.availability import Spans, item_spans, user_spans
 from oneclass.models.negatives.distributions import CensoredPairs
 from oneclass.models.negatives.like_probability import compute_scores, like_spread, log_odds, put_log_odds, sigmoid
+from oneclass.models.negatives.tiled_log_odds import LogitBounds, LogitColumns, LogitRows, LogOddsScores
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.threads import kernel_threads
@@ -187,13 +189,19 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     ) -> Iterator[np.ndarray]:
         with kernel_threads(self.threads):
             logits = put_log_odds(*self._products_and_biases(self._user_rows(histories, users), None))
-        popularity = self.cached("psi", lambda: self.item_popularity.astype(np.float32))
-        weighted = self.cached("popularity", self._weighted_log_popularity)
+        popularity, weighted = self.cached("popularity", self._popularity_and_log)
         return compute_scores(logits, names, popularity, weighted, self.threads)
 
-    def _weighted_log_popularity(self) -> np.ndarray:
-        """Return a log psi, float32 (items,)."""
-        return (self.params.popularity_weight * np.log(self.item_popularity)).astype(np.float32)
+    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LogOddsScores:
+        rows, of_items = self._logit_rows(self._user_rows(histories, users)), (self._tiles(), self._logit_columns)
+        popularity = self.cached("popularity", self._popularity_and_log)
+        bounds = partial(self.cached, "logit bounds", partial(LogitBounds.of, *of_items, popularity))
+        return LogOddsScores(*of_items, score, rows, popularity, bounds, self.threads)
+
+    def _popularity_and_log(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return psi and a log psi, float32 (items,) each."""
+        weighted = self.params.popularity_weight * np.log(self.item_popularity)
+        return self.item_popularity.astype(np.float32), weighted.astype(np.float32)
 
     def _moments(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Return E a and var a of every pair of users' rows and items (None: all items), float32 (users, items)."""
@@ -207,24 +215,21 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
 
     def _products_and_biases(self, rows: np.ndarray, items: np.ndarray | None) -> tuple:
         """Return the arguments of `put_log_odds`: the moments without biases, and the moments of both sides' biases."""
+        users, columns = self._logit_rows(rows), self._logit_columns(items)
+        mean, variance = dense_times(users.means, columns.means), dense_times(users.variances, columns.variances)
+        return mean, variance, users[2:], columns[2:]
+
+    def _logit_rows(self, rows: np.ndarray) -> LogitRows:
         u, b, u_variance, b_variance = self._split_rows(rows)
-        of_means, of_variances, c, c_variance = self._columns(items)
-        mean = dense_times(u, of_means)
-        variance = dense_times(np.concatenate([u**2 + u_variance, u_variance], axis=1), of_variances)
-        return mean, variance, (b, b_variance), (c, c_variance)
+        return LogitRows(u, np.concatenate([u**2 + u_variance, u_variance], axis=1), b, b_variance)
 
-    def _columns(self, items: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the items' part of the moments: float32 (K, items) and (2 K, items), and the biases' moments."""
+    def _logit_columns(self, items: np.ndarray | None) -> LogitColumns:
+        """Return the items' part of the moments, of all items by default."""
 
-        def columns_of(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        def columns_of(rows: np.ndarray) -> LogitColumns:
             v, c, v_variance, c_variance = self._split_rows(rows)
-            means, variances = v.T, np.hstack([v_variance, v**2]).T
-            return (
-                np.ascontiguousarray(means),
-                np.ascontiguousarray(variances),
-                c + self._log_odds_shift(),
-                c_variance.copy(),
-            )
+            means, variances = np.ascontiguousarray(v.T), np.ascontiguousarray(np.hstack([v_variance, v**2]).T)
+            return LogitColumns(means, variances, c + self._log_odds_shift(), c_variance.copy())
 
         if items is None:
             return self.cached("columns", lambda: columns_of(self.item_rows))

@@ -29,8 +29,15 @@ from oneclass.models.memory_estimates import Sizes
 from oneclass.models.negatives.availability import find_availability, item_spans, scale_to_exposure
 from oneclass.models.negatives.balanced_histogram import balance_histogram
 from oneclass.models.negatives.distributions import WithoutReplacement
-from oneclass.models.negatives.like_probability import compute_scores, item_columns, like_logits, pair_likes
+from oneclass.models.negatives.like_probability import (
+    compute_scores,
+    item_columns,
+    like_logits,
+    pair_likes,
+    user_rows,
+)
 from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power, negative_starts
+from oneclass.models.negatives.tiled_log_odds import LogitBounds, LogitColumns, LogitRows, LogOddsScores
 from oneclass.models.numerics.adjacency import copy_pattern, transpose
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import purpose
@@ -284,17 +291,28 @@ class RandomGraph(Model[RandomGraphSettings]):
         with kernel_threads(self.threads):
             columns = self.cached("columns", lambda: item_columns(self.posterior.items))
             logits = like_logits(self._side(histories, users), columns)
-        popularity = self.cached("pi", lambda: self._popularity_shares().astype(np.float32))
-        weighted = self.cached("popularity", self._weighted_log_popularity)
+        popularity, weighted = self.cached("popularity", self._popularity_and_log)
         return compute_scores(logits, names, popularity, weighted, self.threads)
+
+    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LogOddsScores:
+        side, of_items = self._side(histories, users), (self._tiles(), self._logit_columns)
+        rows = LogitRows(*user_rows(side), side.bias_mean, 1 / side.bias_precision)
+        popularity = self.cached("popularity", self._popularity_and_log)
+        bounds = partial(self.cached, "logit bounds", partial(LogitBounds.of, *of_items, popularity))
+        return LogOddsScores(*of_items, score, rows, popularity, bounds, self.threads)
+
+    def _logit_columns(self, items: np.ndarray) -> LogitColumns:
+        zeros = np.zeros(len(items), dtype=np.float32)
+        return LogitColumns(*item_columns(self.posterior.items.rows(items)), zeros, zeros)
 
     def _side(self, histories: csr_matrix, users: np.ndarray | None) -> VertexPosterior:
         return self.fold_in_users(histories) if users is None else self.posterior.users.rows(users)
 
-    def _weighted_log_popularity(self) -> np.ndarray:
-        """Return a log pi, float32 (items,); an item without an edge gets half of the smallest pi."""
+    def _popularity_and_log(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return pi and a log pi, float32 (items,); an item without an edge gets the log of half the smallest pi."""
         shares = self._popularity_shares()
-        return self._weigh_logs(np.where(shares > 0, shares, shares[shares > 0].min() / 2))
+        logs = self._weigh_logs(np.where(shares > 0, shares, shares[shares > 0].min() / 2))
+        return shares.astype(np.float32), logs
 
     def _weigh_logs(self, shares: np.ndarray) -> np.ndarray:
         """Return a log pi, float32."""

@@ -54,6 +54,7 @@ from oneclass.models.numerics.history_length import LONG, interpolate_by_history
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.numerics.validation import mean_degree, row_sums
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, RelativeRange, SearchSpace
 from oneclass.models.wmf.normal_equations import (
@@ -328,6 +329,10 @@ class WMF(Model[WMFSettings]):
         of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
         with kernel_threads(self.threads):
             return dense_times(of_users, self.cached("columns", lambda: np.ascontiguousarray(self.item_factors.T)))
+
+    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
+        of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
+        return self._linear_scores(of_users, lambda items: self.item_factors[items].T)
 
     def _represent(self, features: csr_matrix) -> np.ndarray:
         return self._map_features(features, self.item_map, "items")

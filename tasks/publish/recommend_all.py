@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.base import Model
-from oneclass.models.evaluation.predictability import predictability
+from oneclass.models.evaluation.predictability import predictability, sample_items
 from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
@@ -33,6 +33,7 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 
 USERS_PER_BATCH = 1 << 12  # if blocks of scores are smaller
+USERS_PER_BLOCK = 1 << 10  # whose lists are found together without scoring all items
 EXPLORATION_COLUMNS = ("user_index", "item_index", "rank", "score", "propensity", *LIKE_COLUMNS)
 
 Lists = dict[str, np.ndarray]
@@ -173,19 +174,25 @@ def recommend_batch(
 ) -> pl.DataFrame:
     """Return the lists of the users in rows [first, end), to whom the selections belong."""
     model, _, split = _load_models_and_split(home, spec)
-    end, step = min(end, split.train.shape[0]), model.users_at_once
+    end = min(end, split.train.shape[0])
     lists: dict[str | None, list[Lists]] = {}
-    for start in range(first, end, step):
-        stop = min(start + step, end)
-        selected = _select_rows(selections, slice(start - first, stop - first))
-        rows = np.arange(start, stop, dtype=np.int32)
-        for placement, block in _recommend_rows(home, spec, rows, selected):
-            lists.setdefault(placement, []).append(block)
-        if spec.exploration is not None:
-            selection = None if selected is None else selected[None]
-            lists.setdefault(EXPLORATION, []).append(_explore_rows(home, spec, spec.exploration, rows, selection))
+    for rows in _split_range(first, end, USERS_PER_BLOCK):
+        if selections is None and spec.exploration is None and (found := _find_lists(home, spec, rows)) is not None:
+            lists.setdefault(None, []).append(found)
+            continue
+        for some in _split_range(rows[0], rows[-1] + 1, model.users_at_once):
+            selected = _select_rows(selections, slice(some[0] - first, some[-1] + 1 - first))
+            for placement, block in _recommend_rows(home, spec, some, selected):
+                lists.setdefault(placement, []).append(block)
+            if spec.exploration is not None:
+                selection = None if selected is None else selected[None]
+                lists.setdefault(EXPLORATION, []).append(_explore_rows(home, spec, spec.exploration, some, selection))
     is_new = model.item_degrees == 0
     return pl.concat(_build_frame(placement, blocks, split.items, is_new) for placement, blocks in lists.items())
+
+
+def _split_range(first: int, end: int, size: int) -> Iterator[np.ndarray]:
+    return (np.arange(start, min(start + size, end), dtype=np.int32) for start in range(first, end, size))
 
 
 def _select_rows(selections: ListSelections | None, rows: slice) -> ListSelections | None:
@@ -208,6 +215,22 @@ def _load_models_and_split(
         is_model = spec.companion == (spec.model, spec.digest)
         beside = Companion(model if is_model else fits.load_fit(home, *spec.companion), spec.calibrations)
     return model, beside, matrices.load_split(home, spec.matrices_digest)
+
+
+def _find_lists(home: Home, spec: RecommendationSpec, rows: np.ndarray) -> Lists | None:
+    """Return the lists of a block of users, found without scoring all items; None where the model cannot."""
+    model, beside, split = _load_models_and_split(home, spec)
+    histories = split.histories[rows]
+    indptr = histories.indptr if spec.exclude_seen else np.zeros_like(histories.indptr)
+    found = model.find_best_items(histories, spec.top_n, (indptr, histories.indices), users=rows, score=spec.score)
+    if found is None:
+        return None
+    sampled = model.cached("sampled items", lambda: sample_items(model.item_degrees))
+    scored = np.union1d(sampled, histories.indices)
+    scores = model.scores(histories, users=rows, items=scored, score=spec.score)
+    with kernel_threads(model.threads):
+        predicted = predictability(scores, histories[:, scored], np.searchsorted(scored, sampled))
+    return _describe_lists(model, beside, histories, rows, *found) | {"predictability": predicted}
 
 
 def _recommend_rows(

@@ -74,7 +74,7 @@ def rank_items(
             items, best = model.best_items(histories, n, users=users, score=score, excluded=(indptr, excluded))
             return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
         if selection is not None and within is None and not is_popular:
-            found = _find_allowed_items(model, histories, selection)
+            found = _find_allowed_items(model, score, histories, users, selection)
             if found is not None:
                 return RankedItems(*found, *describe_items(model, companion, histories, users, found[0]))
         scores = model.scores(histories, users=users, score=score)
@@ -97,17 +97,18 @@ def rank_items(
 
 
 def _find_allowed_items(
-    model: Model, histories: csr_matrix, selection: Selection
+    model: Model, score: str, histories: csr_matrix, users: np.ndarray | None, selection: Selection
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return one user's best items and scores, (1, n) each, without scoring all items; None if the model cannot, or if
     the rules change the list.
     """
-    if histories.shape[0] != 1 or not (model.prunes_lists and selection.keeps_order):
+    if histories.shape[0] != 1 or not selection.keeps_order:
         return None
     excluded = histories.indices if selection.exclude_seen else histories.indices[:0]
     if selection.excluded is not None:
         excluded = np.union1d(excluded, selection.excluded.indices).astype(np.int32)
-    found = model.find_best_items(histories, selection.n, (np.array([0, len(excluded)]), excluded))
+    left_out = np.array([0, len(excluded)]), excluded
+    found = model.find_best_items(histories, selection.n, left_out, users=users, score=score)
     return found if found is not None and selection.allows(found[0][0]) else None
 
 

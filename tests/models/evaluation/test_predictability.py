@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.stats import spearmanr
 
-from oneclass.models.evaluation.predictability import predictability
+from oneclass.models.evaluation.predictability import predictability, sample_items
 from oneclass.models.mrf.dense import MRFDense
 
 
@@ -31,3 +31,21 @@ def test_it_tells_users_of_the_crowd_from_those_of_no_taste():
     scores, tested = model.scores(likes[1::2]), np.arange(1, 400, 2)
     found = predictability(scores, likes[1::2])
     assert spearmanr(found, ~strays[tested])[0] > 0.6
+
+
+def test_a_sample_of_a_large_catalogue_stands_for_it(monkeypatch):
+    """Scores that fall with popularity: items drawn by chance would miss the few popular ones."""
+    monkeypatch.setattr("oneclass.models.evaluation.predictability.SAMPLED_ITEMS", 500)
+    rng, users, items = np.random.default_rng(2), 30, 20_000
+    degrees = rng.permutation(1 + 20_000 // np.arange(1, items + 1))
+    scores = (np.log(degrees) + rng.normal(size=(users, items))).astype(np.float32)
+    likes = csr_matrix(
+        rng.random((users, items)) < 1e-3 * (1 + np.arange(users))[:, None] / users * np.log(degrees + 1)
+    )
+    sampled = sample_items(degrees)
+    assert len(np.unique(sampled)) == 500 and (np.diff(sampled) > 0).all()
+    assert np.log(degrees[sampled]).mean() == pytest.approx(np.log(degrees).mean(), rel=0.01)
+    scored = np.union1d(sampled, likes.indices)
+    found = predictability(scores[:, scored], likes[:, scored], np.searchsorted(scored, sampled))
+    expected, standard_error = predictability(scores, likes), np.sqrt(np.diff(likes.indptr) / 500)
+    assert (np.abs(found - expected) < 4 * standard_error).all()
