@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -131,6 +131,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         self.params = self.settings.resolve(interactions)
         with show_progress(self.name, options) if progress else nullcontext(options) as watched:
             self._fit(interactions, watched)
+        self._cache = {}
         return self
 
     def check_options(self, shape: tuple[int, int], options: FitOptions) -> None:
@@ -187,7 +188,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
             NotFittedError: the model is not fitted.
         """
         score, known = self._check_score(score), self._score_block(histories, users)
-        if items is not None and self._is_scored_by_parts(known, users):
+        if items is not None and self.scores_by_tiles and (users is not None or np.diff(known.indptr).all()):
             with kernel_threads(self.threads):
                 if (tiled := self._score_tiles(known, users, score)) is not None:
                     return tiled.score(slice(None), np.arange(self.item_count, dtype=np.int32)[items])
@@ -235,15 +236,41 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         The arguments are those of `best_items`; items without a training edge may be in the histories.
         """
         known = self._known(histories)
-        if n < 1 or not self._is_scored_by_parts(known, users):
+        if self._cache is None or n < 1 or (users is None and (known.indptr[1:] == known.indptr[:-1]).any()):
             return None
         return self._find_best_items(known, users, self._check_score(score), n, excluded)
 
-    def _is_scored_by_parts(self, known: csr_matrix, users: np.ndarray | None) -> bool:
-        """Whether each score is the model's own, of a history that has a known item and an item that has an edge or
-        needs none: others are completed from those of all items.
+    @property
+    def scores_by_tiles(self) -> bool:
+        """Whether `score_tiles` has the scores of some items without those of others, on a large catalogue."""
+        return self.item_count >= MIN_TILED_ITEMS and self._scores_items_alone
+
+    def score_tiles(
+        self, histories: csr_matrix, *, users: np.ndarray | None = None
+    ) -> Callable[[np.ndarray], list[np.ndarray]]:
+        """Return a function of columns, int (n,), that returns each of `score_names` for these, float32 (block, n).
+
+        For a model that `scores_by_tiles`; the arguments are those of `scores`, and scores have the same bits.
         """
-        if self._cache is None or (users is None and (known.indptr[1:] == known.indptr[:-1]).any()):
+        known = self._score_block(histories, users)
+        with kernel_threads(self.threads):
+            tiled, popularity = self._score_tiles(known, users, self.score_names[0]), self._popularity()
+        assert tiled is not None
+        empty = np.flatnonzero(known.indptr[1:] == known.indptr[:-1]) if users is None else []
+
+        def score(items: np.ndarray) -> list[np.ndarray]:
+            with kernel_threads(self.threads):
+                found = tiled.score_all(items)
+            for scores in found if len(empty) else ():
+                scores[empty] = popularity[items]
+            return found
+
+        return score
+
+    @property
+    def _scores_items_alone(self) -> bool:
+        """Whether an item has its score without those of others, as one without an edge may not."""
+        if self._cache is None or type(self)._score_tiles is Model._score_tiles:
             return False
         return self.learns_attributes or self.item_features is None or bool(self.item_degrees.all())
 
@@ -366,9 +393,9 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the n best items, int32 (block, n), and their scores; None if they are not found without scoring all.
 
-        Called for loaded models; the histories have known items only, each at least one unless `users` are given.
+        Called after a fit; the histories have known items only, each at least one unless `users` are given.
         """
-        if self.item_count < MIN_TILED_ITEMS:
+        if not self.scores_by_tiles:
             return None
         with kernel_threads(self.threads):
             tiled = self._score_tiles(histories, users, score)

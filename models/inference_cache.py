@@ -1,4 +1,4 @@
-"""A cache of what a loaded model computes again and again: per-model constants, and the last block of histories."""
+"""A cache of what a fitted model computes again and again: per-model constants, and the last block of histories."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,12 +7,12 @@ from scipy.sparse import csr_matrix
 
 
 class InferenceCache:
-    """Per-model cache. Thread-safe for loaded models."""
+    """Per-model cache. Thread-safe for fitted models."""
 
     _cache: dict[str, Any] | None = None  # None in a fit, whose arrays may still change
 
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return `make()`, which does not depend on the users: computed once for a loaded model, each time in a fit."""
+        """Return `make()`, which does not depend on the users: computed once for a fitted model, each time in a fit."""
         if self._cache is None:
             return make()
         if name not in self._cache:
@@ -20,7 +20,7 @@ class InferenceCache:
         return self._cache[name]
 
     def cached_for_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
-        """Return `make()`, which a loaded model caches for the last block of histories."""
+        """Return `make()`, which a fitted model caches for the last block of histories."""
         if self._cache is None:
             return make()
         ages = getattr(histories, "event_ages", None)

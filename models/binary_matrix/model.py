@@ -173,9 +173,10 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         scores += np.float32(self.q.z[0])
         return scores
 
-    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores | None:
+    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
         if self._is_null:
-            return None
+            ones = np.ones((histories.shape[0], 1), dtype=np.float32)
+            return self._linear_scores(ones, lambda items: self._popularity()[None, items])
         K, table = self.params.factors, self._user_table(histories, users)
         return self._linear_scores(table[:, :K], lambda items: self.q.items[items, :K].T, float(self.q.z[0]))
 

@@ -291,7 +291,11 @@ class GraphFilter(Model[GraphFilterSettings]):
         n: int,
         excluded: tuple[np.ndarray, np.ndarray],
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        if histories.shape[0] != 1 or not len(histories.indices):
+        if (
+            histories.shape[0] != 1
+            or not len(histories.indices)
+            or not (self.item_features is None or self.item_degrees.all())
+        ):
             return None
         found = self._find_best_items_of_user(histories, n, excluded[1])
         return None if found is None else (found[0][None], found[1][None])

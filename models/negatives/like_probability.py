@@ -15,6 +15,7 @@ from oneclass.models.numerics.threads import map_row_blocks
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 NODES, NODE_WEIGHTS = _NODES.astype(np.float32), (_WEIGHTS / _WEIGHTS.sum()).astype(np.float32)
+LOG_ODDS_SCORES = ("like", "popularity_x_like", "popularity_x_odds")
 MACKAY, ONE = np.float32(np.pi / 8), np.float32(1)
 PAIRS_PER_BLOCK = 4096  # whose values at all nodes are computed at a time: 400 KB an array, which stays in the cache
 

@@ -5,13 +5,13 @@ the user's and the item's numbers (`models.negatives.like_probability`). m has a
 factors, and s, whose terms are not negative, by the least and the largest number in each place.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from oneclass.models.negatives.like_probability import MACKAY, compute_scores, put_log_odds, sigmoid
+from oneclass.models.negatives.like_probability import LOG_ODDS_SCORES, MACKAY, compute_scores, put_log_odds, sigmoid
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.tiled_ranking import ROUNDING, Balls, ItemTiles, TiledScores
 
@@ -122,8 +122,15 @@ class LogOddsScores(TiledScores):
 
     def score(self, users: np.ndarray | slice, items: np.ndarray) -> np.ndarray:
         """As `TiledScores.score`."""
+        return next(self._scores(users, items, (self.name,)))
+
+    def score_all(self, items: np.ndarray) -> list[np.ndarray]:
+        """As `TiledScores.score_all`, in the order of LOG_ODDS_SCORES."""
+        return list(self._scores(slice(None), items, LOG_ODDS_SCORES))
+
+    def _scores(self, users: np.ndarray | slice, items: np.ndarray, names: tuple[str, ...]) -> Iterator[np.ndarray]:
         columns, rows = self.columns_of(items), LogitRows(*(part[users] for part in self.rows))
         means, variances = dense_times(rows.means, columns.means), dense_times(rows.variances, columns.variances)
         logits = put_log_odds(means, variances, rows[2:], columns[2:])
         popularity, weighted = (of_items[items] for of_items in self.popularity)
-        return next(compute_scores(logits, (self.name,), popularity, weighted, self.threads))
+        return compute_scores(logits, names, popularity, weighted, self.threads)

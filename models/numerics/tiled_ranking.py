@@ -106,6 +106,10 @@ class TiledScores(ABC):
             items: int (n,), columns.
         """
 
+    def score_all(self, items: np.ndarray) -> list[np.ndarray]:
+        """Return each of the model's scores of all users for some items, float32 (block, n); they share their work."""
+        return [self.score(slice(None), items)]
+
 
 @dataclass(frozen=True)
 class LinearScores(TiledScores):
@@ -149,23 +153,48 @@ def rank_tiles(
     bounds = scores.bound()
     users, tiles = bounds.shape
     order, most = np.argsort(-bounds.max(axis=0), kind="stable"), max(1, GROUP_TILES // max(1, users))
-    indptr, indices = as_index_arrays(indptr, indices)
-    ids, best = np.full((users, n), -1, dtype=np.int32), np.full((users, n), -np.inf, dtype=np.float32)
-    sizes, least = np.zeros(users, dtype=np.int64), np.full(users, -np.inf, dtype=np.float32)
-    start, count = 0, min(most, FIRST_TILES)
+    lists, start, count = BestItems(users, n, indptr, indices), 0, min(most, FIRST_TILES)
     while start < tiles:
         group = order[start : start + count]
-        reached = ~(bounds[:, group] < least[:, None])  # a bound that is no number leaves nothing out
+        reached = ~(bounds[:, group] < lists.least[:, None])  # a bound that is no number leaves nothing out
         some = np.flatnonzero(reached.any(axis=1))
         if len(some):
             items = scores.tiles.items_of(group[reached.any(axis=0)])
-            found = scores.score(some, items)
-            _offer(found, as_read_only(items, np.int32), some, indptr, indices, ids, best, sizes, least)
-        if start == 0 and users < FEW_USERS and (bounds >= least[:, None]).mean() > MAX_SHARE_OF_FEW:
+            lists.offer(scores.score(some, items), some, items)
+        if start == 0 and users < FEW_USERS and (bounds >= lists.least[:, None]).mean() > MAX_SHARE_OF_FEW:
             return None
         start, count = start + count, min(most, 2 * count)
-    _sort_lists(ids, best, sizes)
-    return ids, best
+    return lists.sort()
+
+
+class BestItems:
+    """The best items so far of a block of users, in heaps.
+
+    Args:
+        indptr, indices: the items to leave out (CSR), with sorted column indices.
+
+    Attributes:
+        least: float32 (users,), the score of the last item of a list that is full, else -inf.
+    """
+
+    def __init__(self, users: int, n: int, indptr: np.ndarray, indices: np.ndarray) -> None:
+        self._excluded = as_index_arrays(indptr, indices)
+        self._ids, self._best = np.full((users, n), -1, np.int32), np.full((users, n), -np.inf, np.float32)
+        self._sizes, self.least = np.zeros(users, dtype=np.int64), np.full(users, -np.inf, dtype=np.float32)
+
+    def offer(self, scores: np.ndarray, users: np.ndarray, items: np.ndarray) -> None:
+        """Put items into the lists of some users where they belong.
+
+        Args:
+            scores: float32 (len(users), len(items)).
+        """
+        users, items = as_read_only(users, np.int64), as_read_only(items, np.int32)
+        _offer(scores, items, users, *self._excluded, self._ids, self._best, self._sizes, self.least)
+
+    def sort(self) -> tuple[np.ndarray, np.ndarray]:
+        """Put the lists in order and return them as `top_items` does; nothing is offered after it."""
+        _sort_lists(self._ids, self._best, self._sizes)
+        return self._ids, self._best
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -28,7 +28,14 @@ from oneclass.models.base import Model
 from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, Start, copy_rows, has_converged
 from oneclass.models.negatives.availability import Spans, item_spans, user_spans
 from oneclass.models.negatives.distributions import CensoredPairs
-from oneclass.models.negatives.like_probability import compute_scores, like_spread, log_odds, put_log_odds, sigmoid
+from oneclass.models.negatives.like_probability import (
+    LOG_ODDS_SCORES,
+    compute_scores,
+    like_spread,
+    log_odds,
+    put_log_odds,
+    sigmoid,
+)
 from oneclass.models.negatives.tiled_log_odds import LogitBounds, LogitColumns, LogitRows, LogOddsScores
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.random_numbers import normals, purpose
@@ -74,7 +81,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     name = "paired_symbols"
     edge_seconds = 3e-6
     Settings = PairedSymbolsSettings
-    score_names = ("like", "popularity_x_like", "popularity_x_odds")
+    score_names = LOG_ODDS_SCORES
 
     warm_startable = True
     scores_each_epoch = True

@@ -30,6 +30,7 @@ from oneclass.models.negatives.availability import find_availability, item_spans
 from oneclass.models.negatives.balanced_histogram import balance_histogram
 from oneclass.models.negatives.distributions import WithoutReplacement
 from oneclass.models.negatives.like_probability import (
+    LOG_ODDS_SCORES,
     compute_scores,
     item_columns,
     like_logits,
@@ -101,7 +102,7 @@ class RandomGraph(Model[RandomGraphSettings]):
     name = "random_graph"
     edge_seconds = 7e-6
     Settings = RandomGraphSettings
-    score_names = ("like", "popularity_x_like", "popularity_x_odds")
+    score_names = LOG_ODDS_SCORES
     warm_startable = True
     scores_each_epoch = True
     learns_attributes = True

@@ -3,7 +3,7 @@
 No users x items array is ever held; the result has one number per user and metric.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
@@ -16,7 +16,7 @@ from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
 from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.models.evaluation.new_items import rank_known_items, rank_new_items
-from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets
+from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets, rank_targets_by_tiles
 from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import OneclassError
@@ -25,7 +25,7 @@ from oneclass.tasks.evaluate.strata import StratumValues, evaluate_targets, join
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.stores.matrices import Part
 
-ScoreIterator = Callable[[csr_matrix, np.ndarray | None], Iterator[tuple[str, np.ndarray]]]
+TILED_USERS = 256  # whose targets are ranked together, tile by tile
 
 
 class Extras(NamedTuple):
@@ -77,11 +77,7 @@ class TargetRankMetrics(NamedTuple):
 
 def rank_part_targets(model: Model, score: str, part: Part) -> TargetRankMetrics:
     """Rank the users' targets by one score of a model."""
-
-    def scores(histories: csr_matrix, users: np.ndarray | None) -> Iterator[tuple[str, np.ndarray]]:
-        yield score, model.scores(histories, users=users, score=score)
-
-    return _rank_users(model, scores, part)[score]
+    return _rank_users(model, part, [score])[score]
 
 
 def rank_targets_by_score(
@@ -105,11 +101,7 @@ def rank_targets_by_score(
     Raises:
         OneclassError: a user's items cannot be ranked; it names the model, the score and the user.
     """
-
-    def scores(histories: csr_matrix, users: np.ndarray | None) -> Iterator[tuple[str, np.ndarray]]:
-        return model.iterate_scores(histories, users=users)
-
-    return _rank_users(model, scores, part, exposures, extras, on_progress)
+    return _rank_users(model, part, model.score_names, exposures, extras, on_progress)
 
 
 def collect_target_ranks(model: Model, part: Part, n: int = 0) -> dict[str, RankedTargets]:
@@ -156,23 +148,23 @@ def _name_targets(block: Part, ranks: TargetRanks, rows: np.ndarray | None = Non
 
 def _rank_users(
     model: Model,
-    iterate_scores: ScoreIterator,
     part: Part,
+    names: Sequence[str],
     exposures: Mapping[str, Exposure] = MappingProxyType({}),
     extras: Extras = NO_EXTRAS,
     on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
     blocks: dict[str, list[TargetRankMetrics]] = {}
     for block in _iterate_blocks(model, part, on_progress):
-        for score, scores in iterate_scores(block.histories, block.rows):
-            ranks = _rank_block(model, score, scores, block, exposures.get(score), extras)
+        rank = _rank_by_tiles if _is_tiled(model, block) else _rank_by_scores
+        for score, ranks in rank(model, names, block, exposures, extras):
             blocks.setdefault(score, []).append(ranks)
     return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
 
 
 def _iterate_blocks(model: Model, part: Part, on_progress: bool) -> Iterator[Part]:
     """Yield the users with a target, as many at a time as a model scores."""
-    users, size = users_with_targets(part), model.users_at_once
+    users, size = users_with_targets(part), max(model.users_at_once, TILED_USERS if _is_tiled(model, part) else 1)
     starts: Iterable[int] = range(0, len(users), size)
     if on_progress:
         starts = progress.iterate_with_progress(starts, f"{model.name} ranks for {len(users):,} users")
@@ -187,6 +179,38 @@ def _iterate_blocks(model: Model, part: Part, on_progress: bool) -> Iterator[Par
             seen_items=part.seen_items,
             new_items=part.new_items,
         )
+
+
+def _is_tiled(model: Model, part: Part) -> bool:
+    """Whether a model ranks a part's targets without holding the scores of all items, which some metrics need."""
+    return model.scores_by_tiles and not part.seen_items and part.new_items is None
+
+
+def _rank_by_scores(
+    model: Model, names: Sequence[str], block: Part, exposures: Mapping[str, Exposure], extras: Extras
+) -> Iterator[tuple[str, TargetRankMetrics]]:
+    if len(names) > 1:
+        of_names = model.iterate_scores(block.histories, users=block.rows)
+    else:
+        of_names = ((name, model.scores(block.histories, users=block.rows, score=name)) for name in names)
+    for name, scores in of_names:
+        yield name, _rank_block(model, name, scores, block, exposures.get(name), extras)
+
+
+def _rank_by_tiles(
+    model: Model, names: Sequence[str], block: Part, exposures: Mapping[str, Exposure], extras: Extras
+) -> Iterator[tuple[str, TargetRankMetrics]]:
+    try:
+        score = model.score_tiles(block.histories, users=block.rows)
+        with kernel_threads(model.threads):
+            found = rank_targets_by_tiles(score, block.excluded, block.targets, TOP_K if exposures else 0)
+    except CannotRank as error:
+        raise _explain(model, model.score_names[error.score], block.users[error.row], error) from error
+    for name, ranks in zip(model.score_names, found, strict=True):
+        if name in exposures:
+            exposures[name].add(ranks.first, block.histories)
+        if name in names:
+            yield name, _compute_metrics(_name_targets(block, ranks), extras)
 
 
 def _rank_block(

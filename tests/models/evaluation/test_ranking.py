@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.sparse import csr_matrix
 
-from oneclass.models.evaluation.ranking import CannotRank, rank_targets
+from oneclass.models.evaluation import ranking
+from oneclass.models.evaluation.ranking import CannotRank, rank_targets, rank_targets_by_tiles
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import NUM_GROUPS, top_items
 
@@ -154,3 +155,31 @@ def test_results_do_not_depend_on_threads():
         found.append([*best, ranks.worse, ranks.tied, ranks.position])
     for one, two in zip(*found, strict=True):
         assert one.tobytes() == two.tobytes()
+
+
+@given(blocks(), st.integers(0, 9), st.integers(1, 12))
+@settings(max_examples=120, deadline=None)
+def test_ranks_by_tiles_are_those_of_whole_rows(block, n, columns):
+    """Of two scores at once, whatever the size of a tile."""
+    scores, marks = block
+    excluded, targets = csr(marks == "history"), csr(marks == "target")
+    both = [scores, np.negative(scores)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "TILE_COLUMNS", columns)
+        found = rank_targets_by_tiles(lambda some: [whole[:, some] for whole in both], excluded, targets, n)
+    for whole, ranks in zip(both, found, strict=True):
+        expected = rank_targets(whole, excluded, targets, n)
+        for name in ("indptr", "worse", "tied", "position", "candidates", "first"):
+            np.testing.assert_array_equal(getattr(ranks, name), getattr(expected, name), err_msg=name)
+
+
+def test_what_cannot_be_ranked_by_tiles_is_told(monkeypatch):
+    monkeypatch.setattr(ranking, "TILE_COLUMNS", 4)
+    scores, nothing = np.zeros((3, 10), dtype=np.float32), csr(np.zeros((3, 10)))
+    with pytest.raises(CannotRank, match="row 2 of the block: a target lies in the history"):
+        rank_targets_by_tiles(lambda some: [scores[:, some]], csr(np.eye(3, 10)), csr(np.eye(3, 10) * [[0], [0], [1]]))
+    broken = scores.copy()
+    broken[1, 9] = np.nan
+    with pytest.raises(CannotRank, match="row 1 of the block: a score is NaN") as raised:
+        rank_targets_by_tiles(lambda some: [scores[:, some], broken[:, some]], nothing, csr(np.eye(3, 10)))
+    assert raised.value.score == 1
