@@ -95,6 +95,27 @@ def limit_users(most_pairs: int, items: int) -> int:
     return max(1, most_pairs // max(1, items))
 
 
+def limit_share(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float:
+    """Return `split.held_out_share`, halved until a model ranks no more than `split.max_ranked_pairs` pairs.
+
+    By halves, so that users keep their parts while the log grows a little.
+    """
+    # one row
+    sizes = "select (select count(*) from indexed.users), (select count(*) from indexed.items)"
+    (users, items), share = query(connection, sizes).row(0), settings.held_out_share
+    while share * users > limit_users(settings.max_ranked_pairs, items):
+        share /= 2
+    if share < settings.held_out_share:
+        logger.info(
+            "strong_generalization: the share %g of the users validate and test instead of split.held_out_share = %g, "
+            "so that a model ranks split.max_ranked_pairs = %s pairs at most",
+            share,
+            settings.held_out_share,
+            f"{settings.max_ranked_pairs:,}",
+        )
+    return share
+
+
 def draw_users(connection: duckdb.DuckDBPyConnection, settings: SplitSettings, ids_are_numbers: bool) -> None:
     """Create `user_parts`: the part of each active user, drawn by numpy's legacy generator.
 

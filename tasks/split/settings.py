@@ -23,7 +23,11 @@ class SplitSettings(Settings):
         "preprocessing of Liang et al. 2018, draw for draw.",
     )
     held_out_share: float = Field(
-        0.1, gt=0, lt=0.5, description="hashed: share of users in each of validation and test."
+        0.1,
+        gt=0,
+        lt=0.5,
+        description="hashed: share of users in each of validation and test; it is halved until these rank "
+        "split.max_ranked_pairs pairs at most.",
     )
     min_validation_users: int = Field(
         100,
@@ -43,8 +47,9 @@ class SplitSettings(Settings):
     max_ranked_pairs: int = Field(
         2_500_000_000,
         ge=1,
-        description="leave_one_out and next_events: pairs of a user and an item that a model ranks at most, so that an "
-        "evaluation takes no longer than the fits; of more users, those drawn by the seed are evaluated.",
+        description="strong_generalization, leave_one_out and next_events: pairs of a user and an item that a model "
+        "ranks at most, so that an evaluation takes no longer than the fits; of more users, those drawn by the seed "
+        "are evaluated.",
     )
     min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")

@@ -253,8 +253,9 @@ def _rewrite_splits(
     for protocol in PROTOCOLS:
         connection.execute(f"delete from indexed.{protocol}")
     if "strong_generalization" in arguments.protocols:
-        drawn["fold_count"] = 0
-        splits = strong_generalization.make_splits(connection, settings, arguments.seed, arguments.ids_are_numbers)
+        drawn |= {"fold_count": 0, "held_out_share": protocols.limit_share(connection, settings)}
+        limited = settings.model_copy(update={"held_out_share": drawn["held_out_share"]})
+        splits = strong_generalization.make_splits(connection, limited, arguments.seed, arguments.ids_are_numbers)
         for split_matrices in splits:
             matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
             drawn["fold_count"] += 1

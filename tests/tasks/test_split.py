@@ -88,6 +88,14 @@ def test_hashed_targets_are_a_fifth_of_the_edges_that_training_items_leave(home,
         assert of_user["target"] == (kept // 5 if kept >= 5 else 0)
 
 
+@pytest.mark.parametrize(("pairs_per_item", "share"), [(80, 0.4), (32, 0.4), (31, 0.2), (8, 0.1), (7, 0.05)])
+def test_the_share_of_held_out_users_is_halved_until_few_pairs_are_ranked(home, log, pairs_per_item, share):
+    """Of 80 users; the split is that of the smaller share."""
+    items = len({item for _, item in log})
+    found = strong(home, held_out_share=0.4, max_ranked_pairs=pairs_per_item * items)
+    assert found.digests == strong(home, held_out_share=share).digests
+
+
 @pytest.mark.parametrize(("long", "found"), [(8, {1}), (600, {0})])
 def test_where_most_histories_are_short_one_edge_of_each_is_a_target(home, log_events, long, found):
     """Of 500 users with up to four edges each, and some with ten: users with fewer than five have a target, or none."""
