@@ -4,11 +4,14 @@
     python -m benchmarks.speed.paired_symbols --ratings ../shared/data/ml-1m/ratings.csv
 
 Without --ratings the graph is the demo's own. Whole passes are timed on --threads threads in wall and CPU
-seconds, then their parts on one thread in CPU seconds, the median of --repeats. An edge visit is one edge
-seen from one side. The floors, measured in the same run on one thread:
+seconds, then a pass and its parts on one thread in CPU seconds, the least of --repeats. An edge visit is one
+edge seen from one side. A pass, which is the updates of users and items, xi* and the bound, is compared with
+bare gathers: fetching the row of the other end of every edge once from either side, and nothing else. The
+roofline has, for a visit in an update:
 
     arithmetic   the floating-point operations that one visit cannot do without, at the better rate of a large
                  SGEMM and of a tile of multiply-adds that stays in registers
+    vectors      the loads that the kernel makes of vectors and of numbers that multiply them, at two a cycle
     memory       fetching the cache lines of the other side's row, in the order of the graph
 
 With --ratings, a CSV file of user_id,item_id,rating, one random edge (rating >= 4) of every user with two or
@@ -27,10 +30,12 @@ import polars as pl
 from numba import njit
 from scipy.sparse import csr_matrix
 
-from benchmarks.speed.random_graph import arithmetic_rate, demo_graph, median_seconds
+from benchmarks.speed.random_graph import arithmetic_rate, cycles_a_nanosecond, demo_graph, least_seconds
 from oneclass.models.evaluation.ranking import rank_targets
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.numerics.simd import F32_WIDTH, pad_width
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.paired_symbols.edges import COLUMN_UNIT
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 
 LINE = 16  # float32 numbers in a cache line
@@ -65,40 +70,53 @@ def _fetch(rows, neighbours):
     return total
 
 
-def report_phases(matrix: csr_matrix, repeats: int) -> None:
-    """The updates of users and items, and the sums over edges that xi* and the bound take, on one thread."""
-    model = PairedSymbols()
+def loads(factors: int) -> int:
+    """Vectors, and numbers that multiply one, that `models.paired_symbols.edges` loads for one edge of an update."""
+    n = factors + 2
+    width = pad_width(n, COLUMN_UNIT)
+    unit = width % F32_WIDTH
+    tiles = [unit] * bool(unit) + [first + F32_WIDTH for first in range(unit, width, F32_WIDTH)]  # heights
+    # In a tile each row is a number; the edge's place, its two weights and two vectors are loaded beside them.
+    return 2 * width // F32_WIDTH + sum(height + 5 for height in tiles)
+
+
+def report_phases(matrix: csr_matrix, factors: int, repeats: int) -> None:
+    """A pass, the updates of users and items, and the sums over edges that xi* and the bound take, on one thread."""
+    model = PairedSymbols(factors=factors)
     q = model._initial_posterior(matrix)
     q.iterate(learn_selection=False)
-    rate, where = arithmetic_rate(repeats)
-    needed = operations(model.settings.factors)
-    arithmetic = needed / rate
-    print(f"arithmetic floor {arithmetic:.1f} ns ({needed} operations at {rate:.0f} a ns, {where})")
+    (rate, where), clock = arithmetic_rate(repeats), cycles_a_nanosecond(repeats)
+    print(f"arithmetic {operations(factors) / rate:.1f} ns ({operations(factors)} at {rate:.0f} a ns, {where})")
+    print(f"vectors {loads(factors) / 2 / clock:.1f} ns ({loads(factors)} loads, two a cycle of {clock:.2f} GHz)")
+    bare = 0.0
     for name, own, other in (("users", q.users, q.items), ("items", q.items, q.users)):
-        memory, update, sums = (
-            1e9 * median_seconds(partial(*work), repeats) / matrix.nnz
+        gather, update, sums = (
+            1e9 * least_seconds(partial(*work), repeats) / matrix.nnz
             for work in (
                 (_fetch, other.rows, own.edges.indices),
                 (q.update_factors, own, other),
                 (own.edge_sums, other),
             )
         )
-        times = update / (arithmetic + memory)
+        bare += matrix.nnz * gather / 1e9
         print(
-            f"{name}: memory floor {memory:.1f}, update {update:.1f} ns, {times:.1f} times arithmetic "
-            f"+ memory; sums over edges {sums:.1f} ns a visit",
+            f"{name}: memory {gather:.1f} ns ({4 * other.rows.shape[1] / gather:.0f} GB/s), update {update:.1f} ns, "
+            f"sums over edges {sums:.1f} ns a visit",
             flush=True,
         )
+    taken = least_seconds(partial(q.iterate, learn_selection=False), repeats)
+    print(f"a pass {taken:.3f} CPU s, {taken / bare:.1f} times bare gathers ({bare:.3f} s)", flush=True)
 
 
-def report_passes(matrix: csr_matrix, threads: int, passes: int) -> None:
+def report_passes(matrix: csr_matrix, factors: int, threads: int, passes: int) -> None:
     wall, cpu = [], [time.process_time()]
 
     def note(epoch):
         wall.append(epoch.seconds)
         cpu.append(time.process_time())
 
-    PairedSymbols(PairedSymbolsSettings(iterations=passes), threads=threads).fit(matrix, FitOptions(on_epoch=note))
+    settings = PairedSymbolsSettings(factors=factors, iterations=passes)
+    PairedSymbols(settings, threads=threads).fit(matrix, FitOptions(on_epoch=note))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     wall_seconds, cpu_seconds = np.median(wall), np.median(np.diff(cpu)[1:])
     print(
@@ -144,9 +162,10 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=60_000)
     parser.add_argument("--items", type=int, default=17_770)
     parser.add_argument("--likes", type=int, default=7_000_000)
+    parser.add_argument("--factors", type=int, default=PairedSymbolsSettings().factors)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--passes", type=int, default=4)
     arguments = parser.parse_args()
     if arguments.ratings:
@@ -156,10 +175,10 @@ def main() -> None:
             report_ranks(train, target, arguments.seed, arguments.threads, **settings)
         return
     matrix = demo_graph(arguments.users, arguments.items, arguments.likes, arguments.seed)
-    print(f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} edges, K = {PairedSymbolsSettings().factors}")
-    report_passes(matrix, arguments.threads, arguments.passes)
+    print(f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} edges, K = {arguments.factors}")
+    report_passes(matrix, arguments.factors, arguments.threads, arguments.passes)
     with kernel_threads(1):
-        report_phases(matrix, arguments.repeats)
+        report_phases(matrix, arguments.factors, arguments.repeats)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,15 @@
 
 The graph is the demo's own, drawn in a process of its own so that peak memory is the model's alone. First
 come whole iterations on --threads threads, in wall seconds with the CPU seconds beside them, since the
-machine may be busy. Then phases are timed on one thread in CPU seconds, the median of --repeats. An edge
-visit is one edge of the hidden graph H seen from one side. The floors, measured in the same run:
+machine may be busy. Then phases are timed on one thread in CPU seconds, the least of --repeats. An edge
+visit is one edge of the hidden graph H seen from one side. A pass, which is the draw of H and the updates of
+item biases, users and items, is compared with bare gathers: fetching the packed row of the other end of
+every edge of H once from either side, and nothing else. The roofline has, for a visit in a factor update:
 
     arithmetic   the floating-point operations that one visit cannot do without, at the better rate of a large
                  SGEMM and of a tile of multiply-adds that stays in registers
+    vectors      the loads that the kernel makes of vectors and of numbers that multiply them, at two a cycle;
+                 of a cycle this machine has as many as of dependent additions
     memory       fetching the cache lines of the other side's packed row, in the order of the graph
 """
 
@@ -27,7 +31,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.adjacency import transpose
-from oneclass.models.numerics.simd import F32_WIDTH, ROWS, add_outer, pad_width
+from oneclass.models.numerics.simd import F32_WIDTH, ROWS, pad_width
+from oneclass.models.numerics.simd_tiles import add_outer
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.random_graph.inference import HiddenGraph, RandomGraphPosterior
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
@@ -66,15 +71,23 @@ def operations(factors: int) -> int:
     return factors * (factors + 1) + 12 * factors
 
 
-def median_seconds(work: Callable[[], object], repeats: int) -> float:
-    """CPU seconds of one call, after one that may compile."""
+def loads(factors: int) -> int:
+    """Vectors, and numbers that multiply a vector, that `models.random_graph.edges` loads for one edge of an update."""
+    width, lanes = pad_width(2 * factors + 4), range(0, factors, F32_WIDTH)
+    moments = pad_width(factors + 2) + width - (factors + 2) // F32_WIDTH * F32_WIDTH
+    tile = sum(pad_width(factors, 4) - lane + 5 for lane in lanes)  # with the edge's place, two weights and two vectors
+    return moments // F32_WIDTH + tile
+
+
+def least_seconds(work: Callable[[], object], repeats: int) -> float:
+    """CPU seconds of the fastest call, after one that may compile."""
     work()
     seconds = []
     for _ in range(repeats):
         began = time.process_time()
         work()
         seconds.append(time.process_time() - began)
-    return float(np.median(seconds))
+    return min(seconds)
 
 
 @njit
@@ -93,16 +106,29 @@ def _fetch(table, width, neighbours):
     return total
 
 
+@njit
+def _add_in_turn(count):
+    total = 0
+    for number in range(count):
+        total = (total ^ number) + number  # two dependent operations of a cycle each
+    return total
+
+
+def cycles_a_nanosecond(repeats: int) -> float:
+    """The processor's clock, GHz, while one core works."""
+    return 2 * 20_000_000 / least_seconds(lambda: _add_in_turn(20_000_000), repeats) / 1e9
+
+
 def arithmetic_rate(repeats: int) -> tuple[float, str]:
     """The best of two rates of one core, operations a nanosecond, and where it was met."""
     tile, left, right = (np.zeros(size, np.float32) for size in (ROWS * F32_WIDTH, ROWS * 64, F32_WIDTH * 64))
-    seconds = median_seconds(lambda: _multiply_adds(tile, left, right, 64, 100_000), repeats)
+    seconds = least_seconds(lambda: _multiply_adds(tile, left, right, 64, 100_000), repeats)
     rates = {"register tile": 2 * ROWS * F32_WIDTH * 64 * 100_000 / seconds / 1e9}
     square = np.ones((1500, 1500), np.float32)
     with threadpool_limits(1, user_api="blas"):
         kernels = {info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"}
         rates[f"SGEMM, BLAS kernel {', '.join(map(str, kernels))}"] = (
-            2 * 1500**3 / median_seconds(lambda: square @ square, repeats) / 1e9
+            2 * 1500**3 / least_seconds(lambda: square @ square, repeats) / 1e9
         )
     where = max(rates, key=rates.get)
     return rates[where], where
@@ -111,7 +137,7 @@ def arithmetic_rate(repeats: int) -> tuple[float, str]:
 def memory_floor(table: np.ndarray, factors: int, neighbours: np.ndarray, repeats: int) -> float:
     """Nanoseconds for the packed row of each neighbour in turn."""
     width = pad_width(2 * factors + 4)
-    return 1e9 * median_seconds(lambda: _fetch(table, width, neighbours), repeats) / len(neighbours)
+    return 1e9 * least_seconds(lambda: _fetch(table, width, neighbours), repeats) / len(neighbours)
 
 
 def phases(q: RandomGraphPosterior, sampler, graph: HiddenGraph) -> dict[str, tuple[Callable[[], object], int]]:
@@ -128,26 +154,41 @@ def phases(q: RandomGraphPosterior, sampler, graph: HiddenGraph) -> dict[str, tu
     }
 
 
+PASS = ("draw negatives", "transpose them", "item biases", "users", "items")
+JOINT_PASS = ("draw negatives", "transpose them", "users", "items and biases")
+
+
 def report_phases(model: RandomGraph, matrix: csr_matrix, repeats: int) -> None:
     sampler = model.sampler(matrix)
     q, graph, factors = model.posterior, sampler.draw(1), model.settings.factors
-    rate, where = arithmetic_rate(repeats)
-    arithmetic = operations(factors) / rate
-    memory = {
+    gathers = {
         "users": memory_floor(q.items.table(), factors, graph.likes[1], repeats),
         "items": memory_floor(q.users.table(), factors, graph.likes_by_item[1], repeats),
     }
-    print(f"arithmetic floor {arithmetic:.1f} ns ({operations(factors)} operations at {rate:.0f} a ns, {where})")
-    print("; ".join(f"memory floor of {side} {ns:.1f} ns" for side, ns in memory.items()))
+    report_roofline(factors, gathers, repeats)
+    seconds = {}
     for name, (work, visits) in phases(q, sampler, graph).items():
-        nanoseconds = 1e9 * median_seconds(work, repeats) / visits
-        floor = arithmetic + memory.get(name.split()[0], np.nan)
-        beside = "" if np.isnan(floor) or "bias" in name.split()[1:2] else f"{nanoseconds / floor:6.1f} x the floors"
-        print(f"{name:20s}{nanoseconds:8.1f} ns a visit{beside}", flush=True)
+        seconds[name] = least_seconds(work, repeats)
+        print(f"{name:20s}{1e9 * seconds[name] / visits:8.1f} ns a visit", flush=True)
+    edges = len(graph.likes[1]) + len(graph.negatives[1])
+    bare = edges * sum(gathers.values()) / 1e9
+    for name, parts in (("Algorithm 1", PASS), ("joint block", JOINT_PASS)):
+        taken = sum(seconds[part] for part in parts)
+        print(f"{name}: a pass {taken:.3f} CPU s, {taken / bare:.1f} times bare gathers ({bare:.3f} s)", flush=True)
 
 
-def report_iterations(matrix: csr_matrix, threads: int, iterations: int, joint: bool) -> None:
-    settings = RandomGraphSettings(iterations=iterations, joint_bias=joint, bound_every=0, t_tau=0)
+def report_roofline(factors: int, gathers: dict[str, float], repeats: int) -> None:
+    """Print the bounds of one visit, ns; `gathers` are those of memory."""
+    (rate, where), clock = arithmetic_rate(repeats), cycles_a_nanosecond(repeats)
+    print(f"arithmetic {operations(factors) / rate:.1f} ns ({operations(factors)} at {rate:.0f} a ns, {where})")
+    print(f"vectors {loads(factors) / 2 / clock:.1f} ns ({loads(factors)} loads, two a cycle of {clock:.2f} GHz)")
+    for side, ns in gathers.items():
+        lines = pad_width(2 * factors + 4) // F32_WIDTH
+        print(f"memory of {side} {ns:.1f} ns ({lines} cache lines, {64 * lines / ns:.0f} GB/s)")
+
+
+def report_iterations(matrix: csr_matrix, factors: int, threads: int, iterations: int, joint: bool) -> None:
+    settings = RandomGraphSettings(factors=factors, iterations=iterations, joint_bias=joint, bound_every=0, t_tau=0)
     wall, cpu = [], [time.process_time()]
 
     def note(epoch):
@@ -168,17 +209,19 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=60_000)
     parser.add_argument("--items", type=int, default=17_770)
     parser.add_argument("--likes", type=int, default=7_000_000)
+    parser.add_argument("--factors", type=int, default=RandomGraphSettings().factors)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=4)
     arguments = parser.parse_args()
     matrix = demo_graph(arguments.users, arguments.items, arguments.likes, arguments.seed)
-    print(f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} edges, K = {RandomGraphSettings().factors}")
+    print(f"{matrix.shape[0]} x {matrix.shape[1]}, {matrix.nnz} edges, K = {arguments.factors}")
     for joint in (False, True):
-        report_iterations(matrix, arguments.threads, arguments.iterations, joint)
+        report_iterations(matrix, arguments.factors, arguments.threads, arguments.iterations, joint)
     with kernel_threads(1):
-        model = RandomGraph(RandomGraphSettings(iterations=2, bound_every=0)).fit(matrix)
+        settings = RandomGraphSettings(factors=arguments.factors, iterations=2, bound_every=0)
+        model = RandomGraph(settings).fit(matrix)
         report_phases(model, matrix, arguments.repeats)
 
 

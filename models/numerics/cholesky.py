@@ -14,15 +14,18 @@ from oneclass.models.numerics.simd import (
     F32_WIDTH,
     F64_WIDTH,
     ROWS,
-    add_outer,
     add_scaled,
+    at_least,
     dot,
     element,
     load,
+    load_like,
     pad_width,
+    reciprocal,
     scale,
     store,
 )
+from oneclass.models.numerics.simd_tiles import add_outer
 
 STRICT = {"contract", "nsz"}
 DOUBLE = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
@@ -42,6 +45,35 @@ def solve_in_rows(matrix, stride, size, vector):
         for column in range(row):
             total -= matrix[row * stride + column] * vector[column]
         vector[row] = total / matrix[row * stride + row]
+
+
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def solve_in_lanes(systems, n, lanes, least):
+    """Solve as many systems of n unknowns side by side as a vector has lanes, in place; no pivot is below `least`.
+
+    Args:
+        systems: flat, rows of n + 1 vectors like `lanes`, a system in each lane: rows 0 .. n - 1 have the lower
+            triangle of P, and row n has z, which becomes P^-1 z.
+    """
+    width = F32_WIDTH if systems.itemsize == 4 else F64_WIDTH
+    step = (n + 1) * width
+    for pivot in range(n):
+        at = pivot * step + pivot * width
+        inverse = reciprocal(at_least(load_like(lanes, systems, at), least))
+        store(systems, at, inverse)
+        for row in range(pivot + 1, n + 1):
+            start = row * step
+            factor = inverse * load_like(lanes, systems, start + pivot * width)
+            for column in range(pivot + 1, min(row + 1, n)):
+                place = start + column * width
+                product = factor * load_like(lanes, systems, column * step + pivot * width)
+                store(systems, place, load_like(lanes, systems, place) - product)
+    for column in range(n - 1, -1, -1):
+        total = load_like(lanes, systems, n * step + column * width)
+        for row in range(column + 1, n):
+            x = load_like(lanes, systems, n * step + row * width)
+            total = total - x * load_like(lanes, systems, row * step + column * width)
+        store(systems, n * step + column * width, total * load_like(lanes, systems, column * (step + width)))
 
 
 @njit(cache=True, fastmath=STRICT)

@@ -37,7 +37,8 @@ def best_square(mean, variance):
 def twice_lambda_of_square(xi_squared):
     """2 lambda(xi), float32, from xi^2, without an exponential and without a special case near zero.
 
-    The rational minimax approximation of tanh on +-7.9 that Eigen and XNNPACK use; error below 5e-7; 4.3 ns.
+    The rational minimax approximation of tanh on +-7.9 that Eigen and XNNPACK use; error below 5e-7; 0.2 ns, and 2.5
+    where the loop is not of `error_model` "numpy": tests for a division by zero keep it from being vectorized.
     """
     y = np.float32(0.25) * xi_squared
     s = min(y, np.float32(62.4))
@@ -83,7 +84,7 @@ def exp_of_minus(x):
 
 @njit(**PLAIN)
 def lambda_of_square(xi_squared):
-    """lambda(xi), float32, from xi^2; its Taylor series below xi = 1/4; error below 3e-7; 0.9 ns."""
+    """lambda(xi), float32, from xi^2; its Taylor series below xi = 1/4; error below 3e-7; 0.3 ns."""
     xi = np.sqrt(xi_squared)
     tail = exp_of_minus(min(xi, np.float32(80)))
     far = (np.float32(1) - tail) / ((np.float32(1) + tail) * np.float32(4) * max(xi, np.float32(0.25)))
@@ -95,7 +96,7 @@ def lambda_of_square(xi_squared):
 def best_bound_of_square(xi_squared):
     """log sigma(xi) - xi / 2, float32, from xi^2: the expected bound without its term a / 2, if E a^2 is xi^2.
 
-    log(1 + x) is a series in x / (2 + x); error below 3e-7; 1.6 ns.
+    log(1 + x) is a series in x / (2 + x); error below 3e-7; 0.5 ns.
     """
     xi = np.sqrt(xi_squared)
     tail = exp_of_minus(min(xi, np.float32(80)))

@@ -15,7 +15,6 @@ from oneclass.models.numerics.simd import (
     F32_WIDTH,
     ROWS,
     ZERO,
-    add_outer,
     aligned_zeros,
     broadcast,
     copy,
@@ -24,6 +23,7 @@ from oneclass.models.numerics.simd import (
     prefetch_row,
     store,
 )
+from oneclass.models.numerics.simd_tiles import add_outer
 
 GROUP = 32  # rows that share a pass over the columns, so that rows of the table are used again while in the cache
 COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result

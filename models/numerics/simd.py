@@ -86,6 +86,7 @@ def _arithmetic(operation, name):
 
 
 _arithmetic(operator.add, "fadd")
+_arithmetic(operator.sub, "fsub")
 _arithmetic(operator.mul, "fmul")
 
 
@@ -125,17 +126,24 @@ def element(typing, array, at):
     return array.dtype(array, types.intp), _loads(array.dtype)
 
 
+def _stores(context, builder, call, arguments):
+    """Code that stores its last argument in an array at a place."""
+    array, at, value = arguments
+    place = element_pointer(context, builder, call.args[0], array, at, value.type)
+    builder.store(value, place, align=call.args[0].dtype.bitwidth // 8)
+    return context.get_dummy_value()
+
+
 @intrinsic
 def store(typing, array, at, lanes):
     """array[at : at + n] = lanes."""
+    return types.void(array, types.intp, lanes), _stores
 
-    def generate(context, builder, call, arguments):
-        array, at, value = arguments
-        place = element_pointer(context, builder, call.args[0], array, at, value.type)
-        builder.store(value, place, align=lanes.element.bitwidth // 8)
-        return context.get_dummy_value()
 
-    return types.void(array, types.intp, lanes), generate
+@intrinsic
+def put(typing, array, at, number):
+    """array[at] = number, without numba's test for a negative place."""
+    return types.void(array, types.intp, array.dtype), _stores
 
 
 @intrinsic
@@ -150,6 +158,28 @@ def broadcast(typing, number):
 
 
 @intrinsic
+def reciprocal(typing, lanes):
+    """1 / lanes, lane by lane."""
+
+    def generate(context, builder, call, arguments):
+        (value,) = arguments
+        return builder.fdiv(splat(builder, value.type.element(1), lanes.count), value)
+
+    return lanes(lanes), generate
+
+
+@intrinsic
+def at_least(typing, lanes, least):
+    """The larger of each lane and the number `least`."""
+
+    def generate(context, builder, call, arguments):
+        value, floor = arguments[0], splat(builder, arguments[1], lanes.count)
+        return builder.select(builder.fcmp_ordered(">", value, floor), value, floor)
+
+    return lanes(lanes, lanes.element), generate
+
+
+@intrinsic
 def add_halves(typing, lanes):
     """The first half of the lanes plus the second half: half as many lanes."""
     count = lanes.count // 2
@@ -159,6 +189,17 @@ def add_halves(typing, lanes):
         return builder.fadd(*(builder.shuffle_vector(arguments[0], arguments[0], half) for half in halves))
 
     return Vector(lanes.element, count)(lanes), generate
+
+
+@intrinsic
+def join_halves(typing, low, high):
+    """Lanes whose first half is `low` and whose second half is `high`."""
+    count = 2 * low.count
+
+    def generate(context, builder, call, arguments):
+        return builder.shuffle_vector(*arguments, ir.Constant(ir.VectorType(INDEX, count), list(range(count))))
+
+    return Vector(low.element, count)(low, low), generate
 
 
 @intrinsic
@@ -264,7 +305,7 @@ def dot(one, one_at, other, other_at, width):
 
 
 @intrinsic
-def _totals(typing, rows):
+def horizontal_sums(typing, rows):
     """The total of each of ROWS rows of lanes, as lanes: 24 instructions, instead of 64 for one row after another."""
     (count,), half = {len(rows)}, Vector(rows.dtype.element, ROWS)
 
@@ -291,7 +332,7 @@ def _totals(typing, rows):
 @njit(**IN_ORDER)
 def dot_rows(out, at, table, places, places_at, start, width, vector, vector_at):
     """out[at + e] = sum_{l < width} table[places[places_at + e] + start + l] vector[vector_at + l], e < ROWS."""
-    r0, r1, r2, r3, r4, r5, r6, r7 = _eight(places, places_at)
+    r0, r1, r2, r3, r4, r5, r6, r7 = eight(places, places_at)
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = broadcast(ZERO)
     for lane in range(0, width, F32_WIDTH):
         x, column = load(vector, vector_at + lane), start + lane
@@ -299,14 +340,14 @@ def dot_rows(out, at, table, places, places_at, start, width, vector, vector_at)
         s2, s3 = s2 + load(table, r2 + column) * x, s3 + load(table, r3 + column) * x
         s4, s5 = s4 + load(table, r4 + column) * x, s5 + load(table, r5 + column) * x
         s6, s7 = s6 + load(table, r6 + column) * x, s7 + load(table, r7 + column) * x
-    store(out, at, _totals((s0, s1, s2, s3, s4, s5, s6, s7)))
+    store(out, at, horizontal_sums((s0, s1, s2, s3, s4, s5, s6, s7)))
 
 
 @njit(**IN_ORDER)
 def add_rows(target, at, weights, weights_at, table, places, places_at, start, width):
     """target[at + l] += sum_{e < ROWS} weights[weights_at + e] table[places[places_at + e] + start + l], l < width."""
-    r0, r1, r2, r3, r4, r5, r6, r7 = _eight(places, places_at)
-    w0, w1, w2, w3, w4, w5, w6, w7 = _eight(weights, weights_at)
+    r0, r1, r2, r3, r4, r5, r6, r7 = eight(places, places_at)
+    w0, w1, w2, w3, w4, w5, w6, w7 = eight(weights, weights_at)
     for lane in range(0, width, F32_WIDTH):
         column, total = start + lane, load(target, at + lane)
         total = total + w0 * load(table, r0 + column) + w1 * load(table, r1 + column)
@@ -317,7 +358,7 @@ def add_rows(target, at, weights, weights_at, table, places, places_at, start, w
 
 
 @njit(**IN_ORDER)
-def _eight(array, at):
+def eight(array, at):
     """array[at : at + ROWS] as a tuple."""
     return (
         element(array, at),
@@ -329,72 +370,3 @@ def _eight(array, at):
         element(array, at + 6),
         element(array, at + 7),
     )
-
-
-EIGHT = (0,) * ROWS
-
-
-def _places(context, builder, array_type, array, at, stride, tile):
-    """LLVM pointers to the rows of a tile in an array."""
-    for row in range(len(tile)):
-        place = builder.add(at, builder.mul(stride, stride.type(row)))
-        yield element_pointer(context, builder, array_type, array, place, context.get_value_type(tile.dtype))
-
-
-@intrinsic
-def load_tile(typing, rows, lanes, array, at, stride):
-    """A tuple of lanes like `lanes`, as many as the tuple `rows` is long; row r is loaded from at + stride r."""
-    tile = types.UniTuple(lanes, len(rows))
-
-    def generate(context, builder, call, arguments):
-        array, at, stride = arguments[2:]
-        places = _places(context, builder, call.args[2], array, at, stride, tile)
-        align = lanes.element.bitwidth // 8
-        return context.make_tuple(builder, tile, [builder.load(place, align=align) for place in places])
-
-    return tile(rows, lanes, array, types.intp, types.intp), generate
-
-
-@intrinsic
-def store_tile(typing, array, at, stride, tile):
-    """Store row r of a tuple of lanes at place at + stride r."""
-
-    def generate(context, builder, call, arguments):
-        array, at, stride, rows = arguments
-        for row, place in enumerate(_places(context, builder, call.args[0], array, at, stride, tile)):
-            value = builder.extract_value(rows, row)
-            builder.store(value, place, align=tile.dtype.element.bitwidth // 8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.intp, tile), generate
-
-
-@intrinsic
-def plus_outer(typing, tile, array, at, lanes):
-    """The tuple of tile[r] + array[at + r] lanes."""
-
-    def generate(context, builder, call, arguments):
-        tile, array, at, value = arguments
-        rows = []
-        for row in range(len(call.args[0])):
-            place = element_pointer(
-                context, builder, call.args[1], array, builder.add(at, at.type(row)), value.type.element
-            )
-            scaled = builder.fmul(splat(builder, builder.load(place), lanes.count), value)
-            rows.append(builder.fadd(builder.extract_value(tile, row), scaled))
-        return context.make_tuple(builder, call.return_type, rows)
-
-    return tile(tile, array, types.intp, lanes), generate
-
-
-@njit(**IN_ORDER)
-def add_outer(target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
-    """Add `count` outer products to a tile of ROWS x F32_WIDTH, in their order, with the whole tile in registers.
-
-    target[at + stride r + l] += sum_{c < count} left[left_at + left_step c + r] right[right_at + right_step c + l].
-    As in BLAS, each of the three arrays comes with a place and a step; callers hold each in a larger table.
-    """
-    tile = load_tile(EIGHT, broadcast(ZERO), target, at, stride)
-    for c in range(count):
-        tile = plus_outer(tile, left, left_at + left_step * c, load(right, right_at + right_step * c))
-    store_tile(target, at, stride, tile)

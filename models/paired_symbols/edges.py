@@ -17,19 +17,20 @@ from numba import njit
 
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
+    ROWS,
     ZERO,
     add_halves,
     broadcast,
     element,
-    horizontal_sum,
+    horizontal_sums,
+    join_halves,
+    load,
     load_like,
-    load_tile,
     pad_width,
-    plus_outer,
     prefetch_row,
     store,
-    store_tile,
 )
+from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, plus_rows, plus_squared_rows, store_tile
 
 EDGES_PER_BATCH = 32  # edges that are worked on together
 COLUMN_UNIT = F32_WIDTH // 2  # half rows are filled up to a multiple of it
@@ -64,51 +65,68 @@ def row_start(indices, edge, width):
 @njit(**JIT_OPTIONS)
 def fill_row_factors(row, n, factors):
     """Fill `factors` (3 W) from an own row (2 W): the numbers by which `moments` multiplies rows of the other side."""
-    width = len(row) // 2
-    factors[:] = 0
-    for k in range(n - 2):
-        mean, variance = row[k], row[width + k]
-        factors[k], factors[width + k], factors[2 * width + k] = mean, mean * mean + variance, variance
+    width, like = len(row) // 2, add_halves(broadcast(ZERO))
+    for k in range(0, width, COLUMN_UNIT):
+        mean, variance = load_like(like, row, k), load_like(like, row, width + k)
+        store(factors, k, mean)
+        store(factors, width + k, mean * mean + variance)
+        store(factors, 2 * width + k, variance)
     factors[n - 2], factors[n - 1] = 1, row[n - 2]
-    factors[width + n - 2] = 1
-    factors[2 * width + n - 1] = row[width + n - 2]
+    factors[width + n - 2], factors[width + n - 1] = 1, 0
+    factors[2 * width + n - 2], factors[2 * width + n - 1] = 0, row[width + n - 2]
 
 
 @njit(**INLINED)
-def prefetch_rows(lanes, table, indices, start, count):
-    """Prefetch the rows of `count` edges."""
-    width = pad_width(len(lanes), COLUMN_UNIT)
-    for edge in range(start, start + count):
+def prefetch_batch(lanes, table, indices, start, count):
+    """Prefetch the rows of as many edges as a batch has that starts at `start`, a batch ahead, of whatever vertex."""
+    width, last = pad_width(len(lanes), COLUMN_UNIT), len(indices)
+    for edge in range(min(start + EDGES_PER_BATCH, last), min(start + EDGES_PER_BATCH + count, last)):
         prefetch_row(table, row_start(indices, edge, width), 2 * width)
 
 
 @njit(**INLINED)
-def _products(like, own, table, row, first, width):
-    """The terms of E[a] and of var[a] from some lanes of a row."""
-    mean, variance = load_like(like, table, row + first), load_like(like, table, row + width + first)
-    spreads = mean * mean * load_like(like, own, 2 * width + first) + variance * load_like(like, own, width + first)
-    return mean * load_like(like, own, first), spreads
+def _row_starts(indices, edge, last, width):
+    """Where the rows of ROWS edges begin; behind the edge `last`, that of it."""
+    return (
+        row_start(indices, edge, width),
+        row_start(indices, min(edge + 1, last), width),
+        row_start(indices, min(edge + 2, last), width),
+        row_start(indices, min(edge + 3, last), width),
+        row_start(indices, min(edge + 4, last), width),
+        row_start(indices, min(edge + 5, last), width),
+        row_start(indices, min(edge + 6, last), width),
+        row_start(indices, min(edge + 7, last), width),
+    )
 
 
 @njit(**INLINED)
 def fill_moments(lanes, own, table, indices, start, count, means, variances):
     """E[a] and var[a], a = u.v + b_i + b_j, of the `count` edges from the place `start` of `indices`.
 
+    A row is read by cache lines. Where W is not a multiple of F32_WIDTH, one line has means and variances.
+
     own: float32 (3 W), the factors of a row's means, variances and squared means: [u, 1, b_i], [E u^2, 1, 0] and
         [var u, 0, var b_i].
-    means, variances: float32, filled from place 0.
+    means, variances: float32, filled from place 0 up to a multiple of ROWS.
     """
     width = pad_width(len(lanes), COLUMN_UNIT)
-    unit = add_halves(broadcast(np.float32(-0.0)))  # adding -0 changes no sum, not even one that is -0
-    for edge in range(count):
-        row = row_start(indices, start + edge, width)
-        mean_sum = spread_sum = unit
+    middle, zero, nothing = width - width % F32_WIDTH, broadcast(ZERO), add_halves(broadcast(ZERO))
+    for edge in range(0, count, ROWS):
+        rows = _row_starts(indices, start + edge, start + count - 1, width)
+        mean = spread = (zero, zero, zero, zero, zero, zero, zero, zero)
+        for line in range(0, middle, F32_WIDTH):
+            mean = plus_rows(mean, table, rows, line, load(own, line))
+            spread = plus_squared_rows(spread, table, rows, line, load(own, 2 * width + line))
         if width % F32_WIDTH:
-            mean_sum, spread_sum = _products(unit, own, table, row, 0, width)
-        for first in range(width % F32_WIDTH, width, F32_WIDTH):
-            mean, spreads = _products(broadcast(ZERO), own, table, row, first, width)
-            mean_sum, spread_sum = mean_sum + add_halves(mean), spread_sum + add_halves(spreads)
-        means[edge], variances[edge] = horizontal_sum(mean_sum), horizontal_sum(spread_sum)
+            last, first, squared = middle, width, 2 * width + middle
+            mean = plus_rows(mean, table, rows, middle, join_halves(load_like(nothing, own, last), nothing))
+            spread = plus_rows(spread, table, rows, middle, join_halves(nothing, load_like(nothing, own, first)))
+            squares = join_halves(load_like(nothing, own, squared), nothing)
+            spread = plus_squared_rows(spread, table, rows, middle, squares)
+        for line in range(width + width % F32_WIDTH, 2 * width, F32_WIDTH):
+            spread = plus_rows(spread, table, rows, line, load(own, line))
+        store(means, edge, horizontal_sums(mean))
+        store(variances, edge, horizontal_sums(spread))
 
 
 @njit(**INLINED)

@@ -6,24 +6,30 @@ vertices with about equally many edges. A shard writes its own rows, or its own 
 So the result does not depend on the number of threads.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.cholesky import solve_with_pivot_floor
+from oneclass.models.numerics.cholesky import solve_in_lanes, solve_with_pivot_floor
 from oneclass.models.numerics.logistic_bound import best_bound_of_square, best_square, lambda_of_square
+from oneclass.models.numerics.simd import F64_WIDTH, aligned_zeros, broadcast, element, pad_width, put
+from oneclass.models.numerics.simd_tiles import load_tile, store_tile, transpose_tile
 from oneclass.models.numerics.threads import NUMBA_CONFIG
 from oneclass.models.paired_symbols.edges import (
+    COLUMN_UNIT,
     EDGES_PER_BATCH,
     JIT_OPTIONS,
+    ROWS_8,
     WeightedEdges,
     add_outer,
     fill_moments,
     fill_row_factors,
-    prefetch_rows,
+    prefetch_batch,
+    row_start,
 )
 
+SUMMED: dict[str, Any] = JIT_OPTIONS | {"fastmath": {"contract", "reassoc"}}  # lets float64 sums vectorize
 FLUSH = 32  # so many batches are summed in float32 before their sum is added to a float64 sum
 SHARDS = 64  # fixed, so that sums do not depend on the number of threads
 SOLVE_COST_IN_EDGES = 60  # the cost of solving a vertex's linear system, in edges
@@ -69,33 +75,41 @@ class Scratch(NamedTuple):
     """The scratch arrays with which a shard updates its vertices.
 
     Attributes:
-        factors: float32 (3 W,), filled by `express` for one vertex.
+        factors: float32 (3 W,), filled by `fill_row_factors` for one vertex.
         batch: float32 (6, BATCH), six numbers for each edge of a batch.
         sums: float32 ((W + 2) W,), sums over some batches; total: float64 ((W + 2) W,), sums over all of them.
-        system: float64 (n W,), P and z; diagonal: float64 (n,), that of P; solution: float64 (n,).
+        diagonal: float64 (n,), that of P.
     """
 
     factors: np.ndarray
     batch: np.ndarray
     sums: np.ndarray
     total: np.ndarray
-    system: np.ndarray
     diagonal: np.ndarray
-    solution: np.ndarray
 
 
 @njit(**JIT_OPTIONS)
 def allocate_scratch(n, width):
     """`Scratch` arrays."""
     return Scratch(
-        np.zeros(3 * width, np.float32),
+        aligned_zeros(3 * width),
         np.zeros((6, EDGES_PER_BATCH), np.float32),
-        np.empty((width + 2) * width, np.float32),
+        aligned_zeros((width + 2) * width),
         np.empty((width + 2) * width),
-        np.zeros(n * width),
-        np.empty(n),
         np.empty(n),
     )
+
+
+@njit(**JIT_OPTIONS)
+def load_counts(lanes, edges, other, first, count, hits, shares):
+    """Fill `hits` and `shares` (BATCH,) with c_ij and t_j of the `count` edges from `first` on, zero behind them."""
+    width = pad_width(len(lanes), COLUMN_UNIT)
+    for e in range(count):
+        row = row_start(edges.indices, first + e, width)
+        put(hits, e, element(edges.counts, first + e))
+        put(shares, e, element(other, row + width + len(lanes) - 1))
+    for e in range(count, EDGES_PER_BATCH):
+        hits[e] = shares[e] = 0
 
 
 @njit(**JIT_OPTIONS)
@@ -105,20 +119,18 @@ def sum_weighted_edges(lanes, vertex, edges, other, censored, scratch):
     w_ij = 2 lambda_ij c_ij + D' s_i t_j 2 (lambda_ij - lambda*), with xi_ij at its optimum for the present
     factors.
     """
-    indptr, indices, counts, _ = edges
+    indptr, indices, _, _ = edges
     factors, batch, sums, total = scratch.factors, scratch.batch, scratch.sums, scratch.total
     means, variances, hits, shares, weights, halves = batch[0], batch[1], batch[2], batch[3], batch[4], batch[5]
-    share_lane = other.shape[1] // 2 + len(lanes) - 1
     pseudo, lambda_star = np.float32(censored.pseudo[vertex]), np.float32(censored.lambda_star)
     start, end = indptr[vertex], indptr[vertex + 1]
     sums[:] = 0
     total[:] = 0
     for first in range(start, end, EDGES_PER_BATCH):
         count = min(EDGES_PER_BATCH, end - first)
-        prefetch_rows(lanes, other, indices, first + count, min(EDGES_PER_BATCH, end - first - count))
+        prefetch_batch(lanes, other, indices, first, count)
         fill_moments(lanes, factors, other, indices, first, count, means, variances)
-        for e in range(count):
-            hits[e], shares[e] = counts[first + e], other[indices[first + e], share_lane]
+        load_counts(lanes, edges, other, first, count, hits, shares)
         for e in range(EDGES_PER_BATCH):
             bend = lambda_of_square(best_square(means[e], variances[e]))
             weights[e] = np.float32(2) * (bend * hits[e] + pseudo * shares[e] * (bend - lambda_star))
@@ -131,8 +143,8 @@ def sum_weighted_edges(lanes, vertex, edges, other, censored, scratch):
 
 
 @njit(**JIT_OPTIONS)
-def build_system(n, vertex, censored, precisions, scratch):
-    """Fill `system` (float64, rows W long) with the upper triangle of P and z, for the joint (u_i, b_i).
+def build_system(n, vertex, censored, precisions, scratch, system):
+    """Fill `system` (float64, n rows W long) with the upper triangle of P and z, for the joint (u_i, b_i).
 
     With x_j = (v_j, 1): P = sum_G w E[x x'] + g E_t[x x'] + tau and z = sum_G (c/2 - w E b_j) E x_j
     - (D' s_i / 2) E_t[x] - g E_t[b x], where g = D' s_i 2 lambda*. Most of this is in
@@ -142,7 +154,7 @@ def build_system(n, vertex, censored, precisions, scratch):
     with_more, with_less = censored.ranges[vertex, 0], censored.ranges[vertex, 1]
     more, less = censored.backgrounds[with_more], censored.backgrounds[with_less]
     pseudo, (precision, bias_precision) = censored.pseudo[vertex], precisions
-    total, system, diagonal = scratch.total, scratch.system, scratch.diagonal
+    total, diagonal = scratch.total, scratch.diagonal
     width = len(more) // n
     grip, bias, one = 2 * pseudo * censored.lambda_star, n - 2, n - 1
     for place in range(len(more)):
@@ -162,74 +174,137 @@ def build_system(n, vertex, censored, precisions, scratch):
 
 
 @njit(**JIT_OPTIONS)
-def store_vertex(n, row, scratch):
-    """Write a vertex's new means and variances; returns the largest change of a mean."""
+def store_variances(n, row, diagonal):
+    """Write a vertex's new variances."""
     width = len(row) // 2
+    for k in range(n - 1):
+        row[width + k] = np.float32(1 / diagonal[k])
+
+
+@njit(**JIT_OPTIONS)
+def store_means(n, row, solution):
+    """Write a vertex's new means; returns the largest change of one."""
     change = np.float32(0)
     for k in range(n - 1):
-        mean = np.float32(scratch.solution[k])
+        mean = np.float32(solution[k])
         change = max(change, abs(mean - row[k]))
-        row[k], row[width + k] = mean, np.float32(1 / scratch.diagonal[k])
+        row[k] = mean
     return change
 
 
 @njit(**JIT_OPTIONS)
-def update_shard(lanes, shard, edges, own, other, censored, precisions, limits):
-    n, least = len(lanes), min(precisions)
-    scratch = allocate_scratch(n, own.shape[1] // 2)
-    for vertex in range(edges.bounds[shard], edges.bounds[shard + 1]):
-        for _ in range(limits[0]):
-            fill_row_factors(own[vertex], n, scratch.factors)
-            sum_weighted_edges(lanes, vertex, edges, other, censored, scratch)
-            build_system(n, vertex, censored, precisions, scratch)
-            solve_with_pivot_floor(lanes, scratch.system, least, scratch.solution)
-            if store_vertex(n, own[vertex], scratch) <= limits[1]:
-                break
+def solve_group(lanes, group, systems, least):
+    """Solve the systems of F64_WIDTH vertices side by side.
+
+    Args:
+        group: float64 (F64_WIDTH, n W), the systems, filled by `build_system`.
+        systems: float64 (W n F64_WIDTH,), the same with a vertex in each lane, as `solve_in_lanes` takes them.
+    """
+    n, zero, flat = len(lanes), broadcast(0.0), group.reshape(-1)
+    width = group.shape[1] // n
+    for row in range(n - 1):
+        for column in range(row // F64_WIDTH * F64_WIDTH, width, F64_WIDTH):
+            tile = load_tile(ROWS_8, zero, flat, row * width + column, n * width)
+            store_tile(systems, (column * n + row) * F64_WIDTH, n * F64_WIDTH, transpose_tile(tile))
+    solve_in_lanes(systems, n - 1, zero, least)
+
+
+@njit(**JIT_OPTIONS)
+def update_shard(lanes, shard, edges, own, other, censored, precisions):
+    n, width, last = len(lanes), own.shape[1] // 2, edges.bounds[shard + 1] - 1
+    scratch = allocate_scratch(n, width)
+    group = aligned_zeros(2 * F64_WIDTH * n * width).view(np.float64).reshape(F64_WIDTH, n * width)
+    systems = aligned_zeros(2 * width * n * F64_WIDTH).view(np.float64)
+    first = edges.bounds[shard]
+    for vertex in range(first, last + 1):
+        fill_row_factors(own[vertex], n, scratch.factors)
+        sum_weighted_edges(lanes, vertex, edges, other, censored, scratch)
+        build_system(n, vertex, censored, precisions, scratch, group[vertex - first])
+        store_variances(n, own[vertex], scratch.diagonal)
+        if vertex - first == F64_WIDTH - 1 or vertex == last:
+            solve_group(lanes, group, systems, min(precisions))
+            for solved in range(first, vertex + 1):
+                store_means(n, own[solved], systems[(n - 1) * n * F64_WIDTH + solved - first :: F64_WIDTH])
+            first = vertex + 1
 
 
 @njit(parallel=True, **JIT_OPTIONS)
-def update_rows(lanes, edges, own, other, censored, precisions, limits):
+def update_rows(lanes, edges, own, other, censored, precisions):
     """The joint update of (u_i, b_i) for every vertex of `own`, in place.
 
     Args:
         edges: the `Edges` of these vertices.
         censored: their `Censored` pairs.
         precisions: those of the priors of the factors and of the biases.
-        limits: (passes, tolerance): each vertex is updated up to `passes` times, until no mean moves by more than
-            `tolerance`.
     """
     for shard in prange(len(edges.bounds) - 1):
         if edges.bounds[shard] < edges.bounds[shard + 1]:  # with few vertices, some shards are empty
             # numba types the loop's index as int64 and runs it as uint64: as it is, it compiles what it calls for both
-            update_shard(lanes, np.int64(shard), edges, own, other, censored, precisions, limits)
+            update_shard(lanes, np.int64(shard), edges, own, other, censored, precisions)
+
+
+@njit(**JIT_OPTIONS)
+def converge_shard(lanes, shard, edges, own, other, censored, precisions, limits):
+    n, least = len(lanes), min(precisions)
+    scratch = allocate_scratch(n, own.shape[1] // 2)
+    system, solution = np.zeros(n * own.shape[1] // 2), np.empty(n)
+    for vertex in range(edges.bounds[shard], edges.bounds[shard + 1]):
+        for _ in range(limits[0]):
+            fill_row_factors(own[vertex], n, scratch.factors)
+            sum_weighted_edges(lanes, vertex, edges, other, censored, scratch)
+            build_system(n, vertex, censored, precisions, scratch, system)
+            store_variances(n, own[vertex], scratch.diagonal)
+            solve_with_pivot_floor(lanes, system, least, solution)
+            if store_means(n, own[vertex], solution) <= limits[1]:
+                break
+
+
+@njit(parallel=True, **JIT_OPTIONS)
+def converge_rows(lanes, edges, own, other, censored, precisions, limits):
+    """`update_rows` again and again for each vertex by itself, whose system is solved alone: often there is one.
+
+    Args:
+        limits: (passes, tolerance): each vertex is updated up to `passes` times, until no mean moves by more than
+            `tolerance`.
+    """
+    for shard in prange(len(edges.bounds) - 1):
+        if edges.bounds[shard] < edges.bounds[shard + 1]:
+            converge_shard(lanes, np.int64(shard), edges, own, other, censored, precisions, limits)
+
+
+@njit(**SUMMED)
+def sum_batch(batch):
+    """Over a batch, the sums of c (log sigma(xi) - xi/2 + E a / 2); t (log sigma(xi) - xi/2); t; t E a^2. Float64."""
+    likelihood = high = mass = spread = 0.0
+    for e in range(EDGES_PER_BATCH):
+        mean, square, height = np.float64(batch[0, e]), np.float64(batch[1, e]), np.float64(batch[2, e])
+        hit, share = np.float64(batch[3, e]), np.float64(batch[4, e])
+        likelihood += hit * (height + 0.5 * mean)
+        high += share * height
+        mass += share
+        spread += share * square
+    return likelihood, high, mass, spread
 
 
 @njit(**JIT_OPTIONS)
 def edge_sums_of_shard(lanes, shard, edges, own, other, out):
-    indptr, indices, counts, bounds = edges
-    width = own.shape[1] // 2
-    share_lane = width + len(lanes) - 1
-    factors, batch = np.zeros(3 * width, np.float32), np.zeros((4, EDGES_PER_BATCH), np.float32)
-    means, variances, squares, heights = batch[0], batch[1], batch[2], batch[3]
+    indptr, indices, _, bounds = edges
+    factors, batch = aligned_zeros(3 * own.shape[1] // 2), np.zeros((5, EDGES_PER_BATCH), np.float32)
+    means, squares, heights = batch[0], batch[1], batch[2]
     for vertex in range(bounds[shard], bounds[shard + 1]):
         fill_row_factors(own[vertex], len(lanes), factors)
-        likelihood = high = mass = spread = 0.0
-        for first in range(indptr[vertex], indptr[vertex + 1], EDGES_PER_BATCH):
-            count = min(EDGES_PER_BATCH, indptr[vertex + 1] - first)
-            prefetch_rows(
-                lanes, other, indices, first + count, min(EDGES_PER_BATCH, indptr[vertex + 1] - first - count)
-            )
-            fill_moments(lanes, factors, other, indices, first, count, means, variances)
+        end, sums = indptr[vertex + 1], (0.0, 0.0, 0.0, 0.0)
+        for first in range(indptr[vertex], end, EDGES_PER_BATCH):
+            count = min(EDGES_PER_BATCH, end - first)
+            prefetch_batch(lanes, other, indices, first, count)
+            fill_moments(lanes, factors, other, indices, first, count, means, squares)
+            load_counts(lanes, edges, other, first, count, batch[3], batch[4])
             for e in range(EDGES_PER_BATCH):
-                squares[e] = best_square(means[e], variances[e])
+                squares[e] = best_square(means[e], squares[e])
                 heights[e] = best_bound_of_square(squares[e])
-            for e in range(count):
-                share = np.float64(other[indices[first + e], share_lane])
-                likelihood += counts[first + e] * (heights[e] + 0.5 * means[e])
-                high += share * heights[e]
-                mass += share
-                spread += share * squares[e]
-        out[vertex, 0], out[vertex, 1], out[vertex, 2], out[vertex, 3] = likelihood, high, mass, spread
+            gained = sum_batch(batch)
+            sums = (sums[0] + gained[0], sums[1] + gained[1], sums[2] + gained[2], sums[3] + gained[3])
+        out[vertex, 0], out[vertex, 1], out[vertex, 2], out[vertex, 3] = sums
 
 
 @njit(parallel=True, **JIT_OPTIONS)

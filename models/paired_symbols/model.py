@@ -104,7 +104,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
             if spans is not None:
                 shares = users.available_shares(items)
                 pseudo = np.divide(pseudo, shares, out=np.zeros_like(pseudo), where=shares > 0)
-            users.update(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
+            users.converge(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
         return users.rows
 
     def _like(

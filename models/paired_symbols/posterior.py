@@ -75,9 +75,9 @@ class PairedSymbolsPosterior:
         """
         sums = self.users.edge_sums(self.items) if sums is None else sums
         mass, _, square = self._all_pairs()
-        left = mass - self.users.shares @ sums[:, 2]
+        left = mass - self._weigh(sums[:, 2])
         if left > 1e-6 * mass:
-            self.xi_star = float(np.sqrt(max((square - self.users.shares @ sums[:, 3]) / left, 1e-12)))
+            self.xi_star = float(np.sqrt(max((square - self._weigh(sums[:, 3])) / left, 1e-12)))
 
     def bound(self, sums: np.ndarray | None = None) -> float:
         """The variational lower bound of log p(D) (eq. 4), in nats, with every edge's xi_ij at its optimum.
@@ -90,11 +90,15 @@ class PairedSymbolsPosterior:
         all_mass, all_mean, all_square = self._all_pairs()
         bend = lambda_of_xi(self.xi_star)
         background = bound_constant(self.xi_star) * all_mass - 0.5 * all_mean - bend * all_square
-        edges = self.users.shares @ (heights - bound_constant(self.xi_star) * mass + bend * squares)
+        edges = self._weigh(heights - bound_constant(self.xi_star) * mass + bend * squares)
         total = seen.sum() + self.censored * (background + edges)
         for side in (self.users, self.items):
             total += side.selection_bound(self.alpha, self.censored) + side.log_prior_ratio()
         return float(total)
+
+    def _weigh(self, values: np.ndarray) -> float:
+        """Sum numbers of the users by their shares; BLAS would do so on several threads, and wait for them."""
+        return float((self.users.shares * values).sum())
 
     def _all_pairs(self) -> tuple[float, float, float]:
         """Sums over all available pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the background caches."""

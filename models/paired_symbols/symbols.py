@@ -68,6 +68,7 @@ class Symbols:
         self.degrees = row_sums(indptr, counts)
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
         self._backgrounds: np.ndarray | None = None
+        self._selection: float | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,6 +78,7 @@ class Symbols:
         lane = self.rows.shape[1] // 2 + len(self.lanes) - 1
         self.rows[:, lane] = shares
         self.shares = self.marginals = self.rows[:, lane].astype(np.float64)
+        self._selection = None
         self._forget_sums()
 
     def ranges(self, other: "Symbols") -> np.ndarray:
@@ -94,14 +96,20 @@ class Symbols:
         lane = other.rows.shape[1] // 2 + len(other.lanes) - 1
         return sum_available(self.spans, other.spans, other.rows[:, lane].astype(np.float64))
 
-    def update(
-        self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int = 1, tolerance: float = 0.0
-    ) -> None:
+    def update(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> None:
         """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
-        censored = kernels.Censored(pseudo, lambda_of_xi(xi_star), other.backgrounds, self.ranges(other))
-        limits = passes, tolerance
-        kernels.update_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, limits)
+        censored = self._censored(other, pseudo, xi_star)
+        kernels.update_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions)
         self._forget_sums()
+
+    def converge(self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int, tolerance: float) -> None:
+        """Update every block (u_i, b_i) until its means move by at most `tolerance`. See `kernels.converge_rows`."""
+        censored, limits = self._censored(other, pseudo, xi_star), (passes, tolerance)
+        kernels.converge_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, limits)
+        self._forget_sums()
+
+    def _censored(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> kernels.Censored:
+        return kernels.Censored(pseudo, lambda_of_xi(xi_star), other.backgrounds, self.ranges(other))
 
     @property
     def background(self) -> np.ndarray:
@@ -140,6 +148,7 @@ class Symbols:
         """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise; `censored` is D'."""
         self.concentration = alpha + self.degrees + censored * self.marginals
         self.weight = self.concentration.sum()
+        self._selection = None
 
     def log_shares(self, other: "Symbols", sums: np.ndarray, xi_star: float) -> np.ndarray:
         """log s (or t) but for a constant: E log pi_i + f_i, where f_i is the term of a censored pair of i in the
@@ -170,12 +179,17 @@ class Symbols:
         return digamma(self.concentration) - digamma(self.weight)
 
     def selection_bound(self, alpha: float, censored: float) -> float:
-        """E log p(y, pi) - E log q(y, pi), the bound's terms in pi and s (psi and t)."""
+        """E log p(y, pi) - E log q(y, pi), the bound's terms in pi and s (psi and t); kept until one of them moves."""
+        if self._selection is None:
+            self._selection = self._evaluate_selection(alpha, censored)
+        return self._selection
+
+    def _evaluate_selection(self, alpha: float, censored: float) -> float:
         posterior, events = self.concentration, self.degrees + censored * self.marginals
         logs = xlogy(self.marginals, self.shares).sum()  # of q of a censored pair, which is s_i t_j
-        entropy = (events + alpha - posterior) @ self.expected_log() - censored * logs
+        entropy = ((events + alpha - posterior) * self.expected_log()).sum() - censored * logs
         prior = gammaln(len(self) * alpha) - len(self) * gammaln(alpha)
-        return entropy + prior - gammaln(self.weight) + gammaln(posterior).sum()
+        return float(entropy + prior - gammaln(self.weight) + gammaln(posterior).sum())
 
     def _forget_sums(self) -> None:
         self._sums = self._backgrounds = None

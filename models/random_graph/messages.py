@@ -15,16 +15,18 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.partition import partition_evenly
-from oneclass.models.numerics.simd import ROWS, pad_width
-from oneclass.models.random_graph.kernels import (
-    FAST,
+from oneclass.models.numerics.simd import pad_width
+from oneclass.models.random_graph.edges import (
+    OPTIONS,
     add_bias_edges,
     add_edges,
-    add_prior_means,
     allocate_workspace,
     load_own_vertex,
-    update_vertex,
+    ones_start,
+    pulls_start,
+    spreads_start,
 )
+from oneclass.models.random_graph.kernels import add_prior_means, update_vertex
 from oneclass.models.random_graph.posterior import VertexPosterior, VertexPrior, prior_arrays
 
 
@@ -33,7 +35,7 @@ def message_size(factors: int) -> int:
     return (factors + 1) * (factors + 4) // 2
 
 
-@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
+@njit(parallel=True, **OPTIONS)
 def sum_parameters(items, table, likes, negatives, bounds):
     """The message of a block of users.
 
@@ -44,36 +46,37 @@ def sum_parameters(items, table, likes, negatives, bounds):
         bounds: int64, where the shards of items begin and end.
     """
     factors = items[0].shape[1]
-    stride = pad_width(factors + 3)
-    variances = (factors + 2 + ROWS) // ROWS * ROWS * stride
+    stride, ones = pad_width(factors + 1), ones_start(factors)
+    pulls, spreads = pulls_start(factors), spreads_start(factors)
     message = np.empty((len(items[0]), (factors + 1) * (factors + 4) // 2), dtype=np.float32)
     for shard in prange(len(bounds) - 1):
-        edges, own, sums, columns = allocate_workspace(factors)
+        rows, own, sums, columns = allocate_workspace(factors)
         for item in range(bounds[shard], bounds[shard + 1]):
             load_own_vertex(own, item, items)
-            add_edges(edges, own, sums, columns, table, (likes, negatives), item, factors)
+            add_edges(rows, own, sums, columns, table, (likes, negatives), item, factors)
             at = 0
-            for row in range(factors + 1):
+            for row in range(factors):
                 for column in range(row):
                     message[item, at + column] = sums[row * stride + column]
-                message[item, at + row] = sums[row * stride + row] + sums[variances + row]
+                message[item, at + row] = sums[row * stride + row] + sums[spreads + row]
                 at += row + 1
-            for row in range(factors + 1):
-                message[item, at + row] = sums[(factors + 2) * stride + row] - sums[(factors + 1) * stride + row]
+            for column in range(factors + 1):
+                message[item, at + column] = sums[ones + column]
+                message[item, at + factors + 1 + column] = sums[pulls + column]
     return message
 
 
-@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
+@njit(parallel=True, **OPTIONS)
 def sum_bias_parameters(items, table, likes, negatives, bounds):
     """The message of a block of users for the items' biases alone; arguments as in `sum_parameters`."""
     factors = items[0].shape[1]
     message = np.empty((len(items[0]), 2))
     for shard in prange(len(bounds) - 1):
-        edges, own, _, columns = allocate_workspace(factors)
+        rows, own, _, columns = allocate_workspace(factors)
         for item in range(bounds[shard], bounds[shard + 1]):
             load_own_vertex(own, item, items)
             message[item, 0], message[item, 1] = add_bias_edges(
-                edges, own, columns, table, (likes, negatives), item, factors, 0.0
+                rows, own, columns, table, (likes, negatives), item, factors, 0.0
             )
     return message
 
@@ -131,11 +134,11 @@ def update_item_factors(
     _update_item_factors(items.arrays, priors, total, bounds, precisions, np.float32(step), joint)
 
 
-@njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
+@njit(parallel=True, **OPTIONS)
 def _update_item_factors(items, prior, total, bounds, taus, step, joint):
     factors = items[0].shape[1]
     size = factors + 1 if joint else factors
-    stride = pad_width(factors + 3)
+    stride = pad_width(factors + 1)
     for shard in prange(len(bounds) - 1):
         matrix = np.zeros((factors + 1) * stride, dtype=np.float32)
         z = np.zeros(factors + 1, dtype=np.float32)

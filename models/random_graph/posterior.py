@@ -12,7 +12,7 @@ from scipy.special import gammaln, psi
 from oneclass.models.attributes.prior_means import PriorMeans
 from oneclass.models.numerics.gaussian_factors import GaussianFactors
 from oneclass.models.numerics.random_numbers import normals
-from oneclass.models.random_graph.kernels import pack
+from oneclass.models.random_graph.edges import pack
 
 USER_FACTORS, USER_BIAS, ITEM_FACTORS, ITEM_BIAS = range(4)  # the precisions tau_u, tau_bu, tau_v, tau_bv
 

@@ -19,7 +19,6 @@ from oneclass.models.numerics.cholesky import factorize_tiled, solve_factorized
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     ROWS,
-    add_outer,
     add_rows,
     add_scaled,
     aligned_zeros,
@@ -28,6 +27,7 @@ from oneclass.models.numerics.simd import (
     dot_rows,
     scale,
 )
+from oneclass.models.numerics.simd_tiles import add_outer
 
 PARTS = 16  # runs of rows, each with a Gram matrix of its own; these are added in order
 BATCH = 64  # rows whose outer products are added at a time

@@ -6,7 +6,7 @@ from numba import njit
 from numba.core.errors import TypingError
 from numpy.testing import assert_allclose, assert_array_equal
 
-from oneclass.models.numerics import simd
+from oneclass.models.numerics import simd, simd_tiles
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     F64_WIDTH,
@@ -19,13 +19,11 @@ from oneclass.models.numerics.simd import (
     horizontal_sum,
     load,
     load_like,
-    load_tile,
     pad_width,
-    plus_outer,
     prefetch,
     store,
-    store_tile,
 )
+from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, store_tile
 
 
 def numbers(size: int, dtype: type = np.float32, seed: int = 0) -> np.ndarray:
@@ -234,7 +232,7 @@ def gain(target, at, stride, source, left, left_at, right, half):
 
 @njit
 def add_outer(*arguments):
-    simd.add_outer(*arguments)
+    simd_tiles.add_outer(*arguments)
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -258,3 +256,59 @@ def test_outer_products_are_added_to_a_tile(count):
             expected[at : at + F32_WIDTH] += float(left[3 + 9 * c + row]) * right[5 + 17 * c : 5 + 17 * c + F32_WIDTH]
     add_outer(target, 4, stride, left, 3, 9, right, 5, 17, count)
     assert_allclose(target, expected, rtol=1e-5, atol=1e-5)
+
+
+EIGHT, SIXTEEN = (0,) * 8, (0,) * 16
+
+
+@njit
+def row_sums(out, table, places, at, factor):
+    zero = broadcast(np.float32(0))
+    nothing = (zero, zero, zero, zero, zero, zero, zero, zero)
+    rows = simd.eight(places, 1)
+    plain = simd_tiles.plus_rows(nothing, table, rows, at, load(factor, 0))
+    both = simd_tiles.plus_squared_rows(plain, table, rows, at, load(factor, 0))
+    store(out, 0, simd.horizontal_sums(plain))
+    store(out, 8, simd.horizontal_sums(both))
+
+
+def test_rows_and_their_squares_are_weighted_and_summed():
+    table, factor, out = numbers(600), numbers(F32_WIDTH, seed=1), np.zeros(16, np.float32)
+    places = np.random.default_rng(2).integers(0, 500, 10)
+    row_sums(out, table, places, 5, factor)
+    rows = np.stack([table[place + 5 : place + 5 + F32_WIDTH] for place in places[1:9]]).astype(float)
+    assert_allclose(out[:8], rows @ factor, **CLOSE)
+    assert_allclose(out[8:], rows @ factor + rows**2 @ factor, **CLOSE)
+
+
+@njit
+def turned(target, source, rows, number, stride):
+    tile = simd_tiles.load_tile(rows, broadcast(number), source, 3, stride)
+    store_tile(target, 0, len(rows), simd_tiles.transpose_tile(tile))
+
+
+@pytest.mark.parametrize(("dtype", "rows"), [(np.float32, SIXTEEN), (np.float64, EIGHT)])
+def test_a_square_tile_is_transposed(dtype, rows):
+    count = len(rows)
+    source, target = numbers(23 * count, dtype), np.zeros((count, count), dtype)
+    turned(target, source, rows, dtype(0), 21)
+    places = 3 + 21 * np.arange(count)[:, None] + np.arange(count)
+    assert_array_equal(target, source[places].T)
+
+
+@njit
+def lane_by_lane(out, source, least):
+    half, other = add_halves(load(source, 0)), load_like(add_halves(load(source, 0)), source, 3)
+    store(out, 0, simd.join_halves(half, other))
+    store(out, 16, simd.reciprocal(simd.at_least(load(source, 0), least)))
+    store(out, 32, load(source, 0) - load(source, 1))
+    simd.put(out, 48, least)
+
+
+def test_lanes_are_joined_inverted_and_subtracted():
+    source, out, least = numbers(30), np.zeros(49, np.float32), np.float32(0.3)
+    lane_by_lane(out, source, least)
+    assert_array_equal(out[:16], np.append(source[:8] + source[8:16], source[3:11]))
+    assert_allclose(out[16:32], 1 / np.maximum(source[:16], least), rtol=1e-6)
+    assert_array_equal(out[32:48], source[:16] - source[1:17])
+    assert out[48] == least
