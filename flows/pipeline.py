@@ -4,7 +4,7 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -161,9 +161,11 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         stack.enter_context(lineage.emit_run(run.lineage, run.home, run_id, flow_name))
         executor = stack.enter_context(cluster.open_executor(run.cluster, run.home, flow_run.id))
         splits = build_splits(run, run_id)
-        run = fit_to_machine(drop_optional_models(run, splits), run_id, splits, executor)
+        logs = capacity.measure_logs(run.home, splits.digests.values())
+        run = fit_to_machine(drop_optional_models(run, splits), run_id, logs, executor)
         diagnose_task(run.home, run_id, run.seed)
-        run = drop_models_far_behind(replace(run, models=_tune_settings(run, run_id, splits, executor)), run_id, splits)
+        run = replace(run, models=_tune_settings(run, run_id, splits, executor))
+        run = drop_models_far_behind(run, run_id, logs, len(splits.digests))
         run, fits, failed = train_models(run, run_id, splits, executor)
         failed |= _evaluate_protocols(run, run_id, splits, fits, executor)
         published = publish_run(run, run_id, splits, fits, failed, executor)
@@ -192,19 +194,22 @@ def drop_optional_models(run: RunSettings, splits: Splits) -> RunSettings:
     return replace(run, models={name: of for name, of in run.models.items() if name not in run.optional_models})
 
 
-def fit_to_machine(run: RunSettings, run_id: str, splits: Splits, executor: cluster.Executor) -> RunSettings:
+def fit_to_machine(
+    run: RunSettings, run_id: str, logs: Sequence[capacity.LogSize], executor: cluster.Executor
+) -> RunSettings:
     """Leave out the default models that are too large for the machine.
+
+    Args:
+        logs: the sizes of the run's training matrices.
 
     Raises:
         InputError: the user named a model that is too large, or `publish.model` is one.
     """
     available = capacity.available_memory(executor)
     if run.are_named:
-        capacity.refuse_large_models(run.models, capacity.measure_logs(run.home, splits.digests.values()), available)
+        capacity.refuse_large_models(run.models, logs, available)
         return run
-    models = capacity.choose_default_models(
-        run.home, run_id, run.models, run.substitutes, splits.digests.values(), available
-    )
+    models = capacity.choose_default_models(run.home, run_id, run.models, run.substitutes, logs, available)
     if run.publish.model is not None and run.publish.model not in models:
         raise InputError(
             f"setting publish.model = {run.publish.model}: is too large for this machine; the log has the reason. "
@@ -213,13 +218,17 @@ def fit_to_machine(run: RunSettings, run_id: str, splits: Splits, executor: clus
     return replace(run, models=models)
 
 
-def drop_models_far_behind(run: RunSettings, run_id: str, splits: Splits) -> RunSettings:
-    """Leave out default models that their search shows far behind, where all fits of the run take long."""
+def drop_models_far_behind(run: RunSettings, run_id: str, logs: Sequence[capacity.LogSize], fits: int) -> RunSettings:
+    """Leave out default models that their search shows far behind, where all fits of the run take long.
+
+    Args:
+        logs: as in `fit_to_machine`.
+        fits: how many fits of each model the run makes.
+    """
     if run.are_named:
         return run
     candidates = [name for name in run.models if name != run.publish.model]
-    logs = capacity.measure_logs(run.home, splits.digests.values())
-    left = far_behind.drop_models_far_behind(run.home, run_id, candidates, logs, len(splits.digests))
+    left = far_behind.drop_models_far_behind(run.home, run_id, candidates, logs, fits)
     return replace(run, models={name: of for name, of in run.models.items() if name in {*left, run.publish.model}})
 
 

@@ -96,7 +96,7 @@ def choose_default_models(
     run_id: str,
     models: Mapping[str, ModelSettings],
     substitutes: Mapping[str, ModelSettings],
-    digests: Collection[str],
+    logs: Collection[LogSize],
     available: int,
 ) -> dict[str, ModelSettings]:
     """Return a run's default models without those that are too large, and record these among the run's settings.
@@ -104,10 +104,9 @@ def choose_default_models(
     Args:
         models: the default models with their settings.
         substitutes: the models that take the place of the dense one, where it is left out.
-        digests: of the run's splits.
+        logs: the sizes of the run's training matrices.
         available: bytes of memory for a fit.
     """
-    logs = measure_logs(home, digests)
     reasons = find_large_models(models, logs, available)
     if not reasons:
         return dict(models)

@@ -11,7 +11,7 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.auto import sample_edges
 
 # CPU seconds of all fits of a run, up to which no model is left out for what its search found
-MAX_FITS_SECONDS = 1_800.0
+MAX_FITS_SECONDS = 900.0
 FAR_BEHIND_SHARE = 0.4  # of the best metric, below which the search of a model leaves it behind
 SEARCH_COSTS = """
 select model, reached, seconds / trials, edges

@@ -126,7 +126,7 @@ def test_a_default_run_notes_what_it_leaves_out_and_takes_others(shop, caplog, m
     substitutes = {name: MODELS[name].Settings() for name in capacity.LARGE_CATALOGUE_MODELS}
     settings = {"models": {name: of.model_dump() for name, of in models.items()}}
     with runs.record_run(home, "night", "backfill", settings):
-        args = home, "night", models, substitutes, list(digests.values())
+        args = home, "night", models, substitutes, capacity.measure_logs(home, digests.values())
         assert capacity.choose_default_models(*args, 10 * GB) == models
         monkeypatch.setattr(MODELS["mrf_dense"], "item_matrices", 10**6)
         chosen = capacity.choose_default_models(*args, 10 * GB)
