@@ -81,8 +81,9 @@ def _run_checkpoint(
     """Run the Checkpoint of the contracts, then validate broken rules again for counts and sample rows."""
     from oneclass.data_contracts.execution_engine import share_configurations
 
-    checkpoint = gx_session.checkpoint(contracts, values)
-    with share_configurations():
+    cached = gx_session.checkpoint(contracts, values)
+    checkpoint = cached.checkpoint
+    with share_configurations(cached.shared):
         outcome = checkpoint.run()
     validations = {
         key.expectation_suite_identifier.name: {rule_name(rule.expectation_config): rule for rule in table.results}

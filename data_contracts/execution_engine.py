@@ -25,6 +25,7 @@ from great_expectations.expectations.metrics.query_metrics.query_table.unexpecte
     UnexpectedRowsQueryTable,
 )
 from great_expectations.validator.metric_configuration import MetricConfiguration
+from great_expectations.validator.validator import Validator
 
 MAX_SAMPLES = 20
 
@@ -112,17 +113,22 @@ class UnstoredCheckpoint(Checkpoint):
 _build_configuration: Any = Expectation.configuration.fget
 _build_expectation: Any = ExpectationConfiguration.to_domain_obj
 _compute_id: Any = IDDict.to_id
+_build_graphs: Any = Validator._generate_metric_dependency_subgraphs_for_each_expectation_configuration
 _of_thread = threading.local()
 
 
 @contextmanager
-def share_configurations() -> Iterator[None]:
+def share_configurations(shared: dict[Any, Any]) -> Iterator[None]:
     """Build the configuration of each expectation once in the block, in this thread; it must not change meanwhile.
 
     Great Expectations builds it and its expectation again for every argument that it looks up, about twenty times per
-    expectation, and serializes the same arguments of metrics as often.
+    expectation, and serializes the same arguments of metrics as often. Every run of a Checkpoint finds again which
+    metrics its expectations need.
+
+    Args:
+        shared: what earlier blocks have built from the same expectations; empty for the first.
     """
-    _of_thread.shared = {}
+    _of_thread.shared = shared
     try:
         yield
     finally:
@@ -159,6 +165,29 @@ def _read_id(arguments: IDDict, *keys: Any, **named_keys: Any) -> Any:
     return shared[items]
 
 
+def _read_graphs(
+    validator: Validator,
+    expectation_configurations: list[ExpectationConfiguration],
+    processed_configurations: list[ExpectationConfiguration],
+    catch_exceptions: bool,
+    runtime_configuration: dict[str, Any] | None = None,
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Find the metrics that expectations need, once in the block; `processed_configurations` is empty."""
+    shared = getattr(_of_thread, "shared", None)
+    arguments = expectation_configurations, processed_configurations, catch_exceptions, runtime_configuration
+    if shared is None:
+        return _build_graphs(validator, *arguments)
+    key = (validator.active_batch_id, str(runtime_configuration), *map(id, expectation_configurations))
+    if key not in shared:
+        graphs, failures, processed = _build_graphs(validator, *arguments)
+        if failures:
+            return graphs, failures, processed
+        shared[key] = [*expectation_configurations], graphs, [*processed]  # the first are held, as above
+    _, graphs, processed = shared[key]
+    return [*graphs], [], [*processed]
+
+
 Expectation.configuration = property(_read_configuration)  # pyright: ignore[reportAttributeAccessIssue]  (replaced)
 ExpectationConfiguration.to_domain_obj = _read_expectation  # pyright: ignore[reportAttributeAccessIssue]  (the same)
 IDDict.to_id = _read_id  # pyright: ignore[reportAttributeAccessIssue]  (the same)
+setattr(Validator, _build_graphs.__name__, _read_graphs)

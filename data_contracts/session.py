@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class CachedCheckpoint:
-    """A Checkpoint with its contracts and the values of their parameters."""
+    """A Checkpoint with its contracts and the values of their parameters.
+
+    Attributes:
+        shared: what `execution_engine.share_configurations` keeps from one run of the Checkpoint to the next.
+    """
 
     contracts: list[Contract]
     values: list[dict[str, Any]]
     checkpoint: "gx.Checkpoint"
+    shared: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -39,7 +44,7 @@ class Session:
     connection: Any
     checkpoints: dict[str, CachedCheckpoint] = field(default_factory=dict)
 
-    def checkpoint(self, contracts: Sequence[Contract], values: Sequence[Mapping[str, Any]]) -> "gx.Checkpoint":
+    def checkpoint(self, contracts: Sequence[Contract], values: Sequence[Mapping[str, Any]]) -> CachedCheckpoint:
         """Build the Checkpoint of a stage's contracts: one ValidationDefinition per table.
 
         Args:
@@ -53,7 +58,7 @@ class Session:
         contracts, values, stage = list(contracts), [dict(parameters) for parameters in values], contracts[0].stage
         cached = self.checkpoints.get(stage)
         if cached and (cached.contracts, cached.values) == (contracts, values):
-            return cached.checkpoint
+            return cached
         suites = list(map(build_suite, contracts, values))
         if cached:
             for contract in cached.contracts:
@@ -70,7 +75,7 @@ class Session:
         ]
         checkpoint = UnstoredCheckpoint(name=stage, validation_definitions=definitions, result_format="BOOLEAN_ONLY")
         self.checkpoints[stage] = CachedCheckpoint(contracts, values, checkpoint)
-        return checkpoint
+        return self.checkpoints[stage]
 
 
 @contextmanager

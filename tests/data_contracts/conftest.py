@@ -244,7 +244,7 @@ def parameters():
 def file(tmp_path_factory):
     """A warehouse with its tables and no rows."""
     path = tmp_path_factory.mktemp("contracts") / "warehouse.duckdb"
-    with duckdb.connect(str(path)) as connection:
+    with duckdb.connect(str(path), config={"threads": 1}) as connection:
         for statement in sql.schema():
             connection.execute(statement)
     return path
@@ -254,7 +254,7 @@ def file(tmp_path_factory):
 def filled(file):
     """An open warehouse with the rows that keep every contract, for tests that change it and roll back."""
     path = shutil.copy(file, file.with_name("filled.duckdb"))
-    with duckdb.connect(str(path)) as connection:
+    with duckdb.connect(str(path), config={"threads": 1}) as connection:
         connection.execute(GOOD_ROWS)
         yield connection
 
@@ -262,7 +262,7 @@ def filled(file):
 @pytest.fixture
 def empty(file):
     """A connection inside an open transaction, all tables empty; rolled back afterwards."""
-    with duckdb.connect(str(file)) as connection:
+    with duckdb.connect(str(file), config={"threads": 1}) as connection:
         connection.begin()
         yield connection
         connection.rollback()

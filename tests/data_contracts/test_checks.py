@@ -271,10 +271,12 @@ def test_a_configuration_is_built_once_in_a_check_and_anew_after_a_change():
     from oneclass.data_contracts.execution_engine import share_configurations
 
     expectation = gx.expectations.ExpectColumnValuesToNotBeNull(column="number")
-    with share_configurations():
+    with share_configurations(shared := {}):
         configuration = expectation.configuration
         assert expectation.configuration is configuration
         assert configuration.to_domain_obj() is configuration.to_domain_obj() is not expectation
+    with share_configurations(shared):
+        assert expectation.configuration is configuration
     expectation.column = configuration.kwargs["column"] = "other"
     assert expectation.configuration.kwargs["column"] == configuration.to_domain_obj().column == "other"
 
@@ -291,7 +293,7 @@ def test_ids_of_arguments_are_those_of_great_expectations():
 
     assert gx and len(set(compute_ids())) == 81
     expected = compute_ids()
-    with share_configurations():
+    with share_configurations({}):
         assert compute_ids() == compute_ids() == expected
         assert IDDict(a="a", b="b").to_id(id_ignore_keys={"b"}) == "a=a"
         assert IDDict(a="a").to_id() == "a=a" and IDDict().to_id() == ()

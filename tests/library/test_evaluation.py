@@ -52,7 +52,7 @@ def test_nothing_is_left_behind_and_a_bar_shows_the_fits(tmp_path, monkeypatch, 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made, make = [], tempfile.mkdtemp
     monkeypatch.setattr(tempfile, "mkdtemp", lambda *given, **more: made.append(make(*given, **more)) or made[-1])
-    options = {"protocol": "leave_one_out", "metrics": ["mrr"], "threads": 2}
+    options = {"protocol": "leave_one_out", "metrics": ["mrr"], "threads": 1}
     shown = evaluate({"weak": Popularity()}, LIKES, seed=[1, 2], progress=True, **options)
     said = capsys.readouterr()
     assert "evaluate" in said.err and "100%" in said.err and not said.out
@@ -67,14 +67,14 @@ def test_nothing_is_left_behind_and_a_bar_shows_the_fits(tmp_path, monkeypatch, 
 
 def test_metrics_of_another_protocol_are_refused():
     with pytest.raises(ValueError, match="metrics ndcg@100_new_items: not of this protocol, .* have .*ndcg@100"):
-        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=["ndcg@100_new_items"], threads=2)
+        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=["ndcg@100_new_items"], threads=1)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folds")  # of logs below the bound, as in a run
 @pytest.mark.parametrize(("number", "users"), [(None, 160), (3, 160), (1, 16)])
 def test_folds_are_those_asked_for(number, users):
-    found = evaluate(Popularity(), LIKES, folds=number, metrics=["ndcg@100"], threads=2)
+    found = evaluate(Popularity(), LIKES, folds=number, metrics=["ndcg@100"], threads=1)
     [count] = found.metrics["users"]
     assert 150 < count <= users if users == 160 else 5 < count < 40  # a few have too few likes for a target
 
@@ -93,7 +93,7 @@ def test_a_model_of_ones_own_needs_no_registry_and_one_that_fails_is_left_out_wi
             raise ValueError("no luck today")
 
     models = [Alphabet(), Broken(), Popularity()]
-    found = evaluate(models, LIKES, protocol="leave_one_out", metrics=["ndcg@100"], threads=2)
+    found = evaluate(models, LIKES, protocol="leave_one_out", metrics=["ndcg@100"], threads=1)
     alphabet, popularity = found.metrics["value"]
     assert found.metrics["model"].to_list() == ["alphabet", "popularity"] and 0 < alphabet < popularity
     assert "alphabet" not in MODELS
@@ -103,19 +103,19 @@ def test_a_model_of_ones_own_needs_no_registry_and_one_that_fails_is_left_out_wi
 def test_attributes_make_cold_items_possible():
     kinds = pl.DataFrame({"item_id": [f"i{item}" for item in range(70)], "side": ["a"] * 30 + ["b"] * 10 + ["c"] * 30})
     likes = Interactions(LIKES, items=kinds.with_columns(tags=pl.concat_list("side", pl.lit("x, y | z"))))
-    found = evaluate(ItemKNN(), likes, protocol="cold_items", metrics=["ndcg@100_new_items"], threads=2)
+    found = evaluate(ItemKNN(), likes, protocol="cold_items", metrics=["ndcg@100_new_items"], threads=1)
     assert found.metrics["value"].item() > 0.2
 
 
 def test_weights_are_added_and_small_ones_stay_likes(evaluated):
     weighted = [(user, item, 0.25) for user, item in LIKES]
-    found = evaluate({"strong": MRFDense(l2=5.0)}, weighted, protocol="leave_one_out", metrics=["ndcg@100"], threads=2)
+    found = evaluate({"strong": MRFDense(l2=5.0)}, weighted, protocol="leave_one_out", metrics=["ndcg@100"], threads=1)
     assert found.metrics.equals(evaluated.metrics.filter(model="strong", metric="ndcg@100"))
 
 
 def test_tuning_begins_at_the_models_settings_and_returns_the_best():
     found = tune(
-        MRFDense(l2=9000.0, seed=2, threads=2), LIKES, trials=4, threads=2, space={"l2": Choice((1.0, 9.0, 90.0))}
+        MRFDense(l2=9000.0, seed=2, threads=2), LIKES, trials=4, threads=1, space={"l2": Choice((1.0, 9.0, 90.0))}
     )
     assert found.trials["number"].to_list() == [1, 2, 3, 4] and found.trials["l2"][0] == 9000.0
     best = found.trials.sort("value", descending=True, maintain_order=True).row(0, named=True)

@@ -30,12 +30,12 @@ KINDS = pl.DataFrame({"item_id": range(100, 170), "side": ["a"] * 30 + ["b"] * 1
 def one_out():
     """Both models by every metric with `leave_one_out`, where each user has one target."""
     table = Interactions(LIKES, items=KINDS)
-    return evaluate(MODELS, table, metrics=NAMES, protocol="leave_one_out", threads=2)
+    return evaluate(MODELS, table, metrics=NAMES, protocol="leave_one_out", threads=1)
 
 
 @pytest.fixture(scope="module")
 def folded():
-    return evaluate(MODELS, Interactions(LIKES, items=KINDS), metrics=NAMES, folds=2, threads=2)
+    return evaluate(MODELS, Interactions(LIKES, items=KINDS), metrics=NAMES, folds=2, threads=1)
 
 
 @pytest.fixture(params=["one split", "folds"])
@@ -77,7 +77,7 @@ def test_pairs_are_compared_user_by_user(one_out):
 
 def test_known_items_are_ranked_apart_from_new_ones():
     found = evaluate(
-        ItemKNN(), Interactions(LIKES, items=KINDS), protocol="cold_items", metrics=["ndcg@20", "NDCG@20"], threads=2
+        ItemKNN(), Interactions(LIKES, items=KINDS), protocol="cold_items", metrics=["ndcg@20", "NDCG@20"], threads=1
     )
     one, other = found.metrics.drop("metric").rows()
     assert one == other and one[-1] > 10
@@ -96,7 +96,7 @@ def test_a_function_gets_a_users_ranks_by_their_ids():
         return float(found) if user.user_id % 2 else np.nan
 
     metrics = ["precision@3", precision, "ndcg@100", odd_users_ndcg]
-    found = evaluate(MODELS, LIKES, folds=2, metrics=metrics, threads=2)
+    found = evaluate(MODELS, LIKES, folds=2, metrics=metrics, threads=1)
     table = found.metrics
     assert table["metric"].to_list() == ["precision@3", "precision", "ndcg@100", "odd_users_ndcg"] * 2
     values, drop = table["value"].to_list(), ["metric", "value", "standard_error", "difference", "p_value"]
@@ -117,7 +117,7 @@ def test_texts_stay_texts_and_an_undefined_metric_has_no_row():
 
     texts = [(f"{user:03}", f"{item:04}") for user, item in LIKES]
     metrics = [undefined, lengths_of_ids]
-    found = evaluate(Popularity(), texts, protocol="leave_one_out", metrics=metrics, threads=2)
+    found = evaluate(Popularity(), texts, protocol="leave_one_out", metrics=metrics, threads=1)
     assert found.metrics.select("metric", "value").rows() == [("lengths_of_ids", 304)]
 
 
@@ -136,9 +136,9 @@ def test_wrong_functions_are_refused():
         return 1.0
 
     with pytest.raises(TypeError, match=r"metric nothing: returns None for user \d+; return a number"):
-        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[nothing], threads=2)
+        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[nothing], threads=1)
     with pytest.raises(IndexError) as raised:
-        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[broken], threads=2)
+        evaluate(Popularity(), LIKES, protocol="leave_one_out", metrics=[broken], threads=1)
     assert raised.value.__notes__[0].startswith("in the metric broken, of user ")
     for metrics, message in {
         (auc,): "auc is the name of another metric; rename",

@@ -106,7 +106,7 @@ def naive_ndcg(train: Interactions, test: Interactions, k: int) -> list[float]:
 
 def test_a_split_is_evaluated_as_it_is():
     split = split_last(LOG, 2)
-    found = evaluate(Popularity(), split, metrics=["ndcg@10"], threads=2)
+    found = evaluate(Popularity(), split, metrics=["ndcg@10"], threads=1)
     values = naive_ndcg(split.train, split.test, 10)
     row = found.metrics.row(0, named=True)
     assert row["users"] == len(values) and row["value"] == pytest.approx(np.mean(values))
@@ -117,7 +117,7 @@ def test_a_split_is_evaluated_as_it_is():
 def test_several_splits_have_a_row_each_and_a_mean():
     splits = split_times(LOG, ["1970-02-10", "1970-03-01"])
     models = {"knn": ItemKNN(), "popularity": Popularity()}
-    found = evaluate(models, splits, metrics=["ndcg@10", "coverage@10"], strata="activity", threads=2)
+    found = evaluate(models, splits, metrics=["ndcg@10", "coverage@10"], strata="activity", threads=1)
     of_popularity = found.metrics.filter(model="popularity", metric="ndcg@10")
     expected = [float(np.mean(naive_ndcg(one.train, one.test, 10))) for one in splits]
     assert of_popularity["split"].to_list() == [split.name for split in splits]
@@ -134,15 +134,15 @@ def test_several_splits_have_a_row_each_and_a_mean():
 
 @pytest.mark.slow
 def test_several_seeds_are_several_splits():
-    found = evaluate(Popularity(), LOG, protocol="leave_one_out", seed=[5, 6], metrics=["mrr"], threads=2)
-    alone = evaluate(Popularity(), LOG, protocol="leave_one_out", seed=6, metrics=["mrr"], threads=2)
+    found = evaluate(Popularity(), LOG, protocol="leave_one_out", seed=[5, 6], metrics=["mrr"], threads=1)
+    alone = evaluate(Popularity(), LOG, protocol="leave_one_out", seed=6, metrics=["mrr"], threads=1)
     assert found.metrics["split"].to_list() == ["seed 5", "seed 6"]
     assert found.metrics.filter(split="seed 6").drop("split").equals(alone.metrics)
     assert found.metrics["value"].n_unique() == 2
 
 
 def test_settings_are_searched_on_the_training_pairs_of_a_split():
-    found = tune_model(MRFDense(), split_last(LOG, 1), trials=2, threads=2)
+    found = tune_model(MRFDense(), split_last(LOG, 1), trials=2, threads=1)
     assert found.trials["value"].is_not_null().all() and len(found.trials) == 2
 
 

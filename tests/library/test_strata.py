@@ -43,8 +43,8 @@ def one_out():
         seen.append(user)
         return 0.0
 
-    evaluate(Popularity(), TABLE, protocol="leave_one_out", metrics=spy, threads=2)
-    options = {"protocol": "leave_one_out", "metrics": ["hit_rate@10", hits, "coverage@20"], "threads": 2}
+    evaluate(Popularity(), TABLE, protocol="leave_one_out", metrics=spy, threads=1)
+    options = {"protocol": "leave_one_out", "metrics": ["hit_rate@10", hits, "coverage@20"], "threads": 1}
     return seen, lambda strata: evaluate(Popularity(), TABLE, strata=strata, **options)
 
 
@@ -110,7 +110,7 @@ def test_other_targets_stay_in_the_ranking():
         seen.append(user)
         return 0.0
 
-    found = evaluate(models, LIKES, folds=2, metrics=["recall@5", spy], strata="popularity", threads=2)
+    found = evaluate(models, LIKES, folds=2, metrics=["recall@5", spy], strata="popularity", threads=1)
     users, thirds = found.metrics["users"][0], {}
     whole, calls = seen[: 2 * users], iter(seen[2 * users :])
     for model, of_model in (("strong", whole[:users]), ("popularity", whole[users:])):
@@ -130,7 +130,7 @@ def test_other_targets_stay_in_the_ranking():
 
 
 def test_without_metrics_strata_have_those_of_the_tables():
-    found = evaluate(Popularity(), LIKES, protocol="leave_one_out", strata="activity", threads=2)
+    found = evaluate(Popularity(), LIKES, protocol="leave_one_out", strata="activity", threads=1)
     fixed = ["recall@20", "recall@50", "recall_of_all@20", "ndcg@100", "ndcg@20", "mean_rank", "mean_rank_midtie"]
     assert found.strata is not None and found.strata["metric"].unique(maintain_order=True).to_list() == fixed
     weighted = found.strata.group_by("metric").agg((pl.col("value") * pl.col("users")).sum() / pl.col("users").sum())

@@ -31,7 +31,7 @@ PACKAGED = ("flows", "tasks", "models", "sql", "data_contracts", "oneclass")
 DRAWS = np.random.default_rng(0).zipf(1.3, (200, 12)) % 40
 ROWS = [(f"u{u}", f"i{int(i) + u % 2 * 30}", int(t)) for u, row in enumerate(DRAWS) for t, i in enumerate(row)]
 LOG = pl.DataFrame(ROWS, schema=["user_id", "item_id", "occurred_at"], orient="row")
-evaluate = partial(oneclass.evaluate, protocol="leave_one_out", threads=2)
+evaluate = partial(oneclass.evaluate, protocol="leave_one_out", threads=1)
 
 
 def granted_a_frame_is_fitted_and_lists_have_ids():
@@ -168,7 +168,7 @@ def granted_metrics_are_split_by_strata():
 
 
 def granted_settings_are_searched_on_validation_users():
-    search = oneclass.tune(oneclass.MRFDense(), LOG, trials=2, protocol="leave_one_out", threads=2)
+    search = oneclass.tune(oneclass.MRFDense(), LOG, trials=2, protocol="leave_one_out", threads=1)
     assert search.trials.height == 2 and isinstance(search.best, oneclass.MRFDense)
 
 

@@ -98,7 +98,7 @@ def copied(by_model, tmp_path):
 @pytest.fixture(scope="session")
 def reported(tmp_path_factory):
     """A home with the report on `tests.report_rows`; for tests that only read."""
-    home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=2, memory=1 << 30))
+    home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
         fill(connection)
     (home.report / "figures").mkdir(parents=True)

@@ -105,7 +105,7 @@ def fill(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: 
 @pytest.mark.parametrize("until", [False, True], ids=["logs that came later", "events of later days"])
 def test_hits_are_those_of_likes_that_came_after_the_lists(tmp_path, until):
     edges, lists = draw(seed=3 + until)
-    home = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
+    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     fill(home, edges, lists, until=until)
     with warehouse.open_warehouse(home) as connection:
         for _ in range(2):  # the second record replaces the first
@@ -116,7 +116,7 @@ def test_hits_are_those_of_likes_that_came_after_the_lists(tmp_path, until):
 
 def test_lists_of_which_no_user_came_back_have_no_row(tmp_path):
     edges, lists = draw(seed=3)
-    home = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
+    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     fill(home, [(user, item, False) for user, item, _ in edges], lists, until=False)
     with warehouse.open_warehouse(home) as connection:
         record_list_hits(connection, "tonight")

@@ -70,7 +70,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setitem(registry.MODELS, "opinion", Opinion)
     monkeypatch.setitem(registry.MODELS, "upside_down", UpsideDown)
     monkeypatch.setattr(Opinion, "blocks", [])
-    return Home(tmp_path, "tiny", Limits(threads=2, memory=1 << 30))
+    return Home(tmp_path, "tiny", Limits(threads=1, memory=1 << 30))
 
 
 def csr(mask) -> csr_matrix:

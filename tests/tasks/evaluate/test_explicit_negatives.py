@@ -137,7 +137,7 @@ def prepared(home, threshold):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    return Home(tmp_path_factory.mktemp("truth"), "demo", Limits(threads=2, memory=1 << 30))
+    return Home(tmp_path_factory.mktemp("truth"), "demo", Limits(threads=1, memory=1 << 30))
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +195,6 @@ def test_the_sample_comes_true_at_the_true_ratio(whole, truth):
 
 
 def test_likes_that_are_not_the_demos_have_no_truth(home, tmp_path):
-    other = Home(tmp_path, "demo", Limits(threads=2, memory=1 << 30))
+    other = Home(tmp_path, "demo", Limits(threads=1, memory=1 << 30))
     assert evaluate_truth.load_truth(other, None) is None
     assert evaluate_truth.load_truth(other, prepared(other, 3)) is None

@@ -13,6 +13,14 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.sources import describe_expected_sources
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home
+from tests.conftest import home_in
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home whose folder does not exist."""
+    return home_in(tmp_path)
+
 
 CSV = b"user_id,item_id,rating\n" + b"1,2,3\n" * 9999
 

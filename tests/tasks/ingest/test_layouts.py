@@ -31,6 +31,7 @@ from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
+from tests.conftest import LIMITS, write_tables
 
 Event = tuple[str, str, float, datetime | None]
 EVENTS: list[Event] = [
@@ -320,7 +321,9 @@ def read(tmp_path: Path) -> Callable[..., tuple[list[Event], int]]:
         dataset = Dataset(name="mine", **declared)
         (scratch := tmp_path / "scratch").mkdir(exist_ok=True)
         logs = SourceScanner(dataset).scan([path])
-        with warehouse.open_warehouse(Home(tmp_path, f"mine-{len(list(tmp_path.iterdir()))}")) as connection:
+        home = Home(tmp_path, f"mine-{len(list(tmp_path.iterdir()))}", LIMITS)
+        write_tables(home)
+        with warehouse.open_warehouse(home) as connection:
             connection.begin()
             load_logs(connection, list(enumerate(logs, 1)), scratch, dataset)
             connection.commit()

@@ -24,7 +24,7 @@ FITTED = {"random_graph": {"factors": 4, "iterations": 12}, "paired_symbols": {"
 @pytest.fixture(scope="module")
 def demo_fits(tmp_path_factory):
     """(home, digest of the split, digests of the fits by model)."""
-    home = Home(tmp_path_factory.mktemp("calibrate"), "demo", Limits(threads=2, memory=1 << 30))
+    home = Home(tmp_path_factory.mktemp("calibrate"), "demo", Limits(threads=1, memory=1 << 30))
     logs = make_demo(home, DemoSettings(users=400, items=150, likes=9_000), 3)
     ingest(home, load_dataset("demo", home.root), logs, "run")
     binarize(home, BinarizeSettings(threshold=4, explicit_negatives=True), "run")

@@ -150,7 +150,7 @@ def test_alarms_are_in_proportion():
 def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
     assert "orders.csv was not read: is &lt;empty&gt;" in page.split('id="look"')[1].split("</ul>")[0]
     assert 'id="look"' in page and "could not be read" not in page.split('id="look"')[1].split("</ul>")[0]
-    home = Home(tmp_path, "sound", Limits(threads=2, memory=1 << 30))
+    home = Home(tmp_path, "sound", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
         fill(connection)
         connection.execute("update operations.contract_results set success = true")
@@ -195,7 +195,7 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
 
 @pytest.mark.slow
 def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
-    home = Home(tmp_path, "titled", Limits(threads=2, memory=1 << 30))
+    home = Home(tmp_path, "titled", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
         fill(connection)
     model = home.publications / "one" / "model"
@@ -210,7 +210,7 @@ def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_recommends_nothing_has_no_sample_users(undrawn, tmp_path):
-    home = Home(tmp_path, "given", Limits(threads=2, memory=1 << 30))
+    home = Home(tmp_path, "given", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
         fill(connection)
         connection.execute("delete from operations.promotions where run_id = ?", [RUN])

@@ -418,7 +418,7 @@ def test_factors_and_minibatches_are_in_order(figures):
 @pytest.mark.slow
 def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
     """A tune between two runs: changes are relative to the run before it, as if there had been none."""
-    other = Home(tmp_path, "small", Limits(threads=2, memory=1 << 30))
+    other = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(other) as connection:
         fill(connection)
         for name, hours, state in (("a-tune", 3, "completed"), ("cut-off", 2, "failed")):
@@ -437,7 +437,7 @@ def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
 
 
 def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
-    home = Home(tmp_path, "empty", Limits(threads=2, memory=1 << 30))
+    home = Home(tmp_path, "empty", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
         connection.execute("insert into operations.runs values ('r', 'f', 'empty', now(), null, 'running', '{}', '1')")
     report(home, "r")
@@ -451,7 +451,7 @@ def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
 
 @pytest.mark.slow
 def test_single_bins_and_missing_values_are_drawn(tmp_path):
-    home = Home(tmp_path, "tiny", Limits(threads=2, memory=1 << 30))
+    home = Home(tmp_path, "tiny", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
         fill(connection)
         for table in ("ranks_by_degree", "like_by_degree"):

@@ -141,6 +141,7 @@ def test_sizes_of_memory_are_read(text, found):
 
 def test_duckdb_is_held_to_the_limits_and_fetches_nothing(home):
     names = ("threads", "memory_limit", "autoload_known_extensions", "autoinstall_known_extensions")
-    with warehouse.open_warehouse(home) as connection:
+    bounded = replace(home, limits=Limits(threads=3, memory=1 << 30))
+    with warehouse.open_warehouse(bounded) as connection:
         found = [connection.execute(f"select current_setting('{name}')").fetchone()[0] for name in names]
-    assert found == [2, "1023.2 MiB", False, False]
+    assert found == [3, "1023.2 MiB", False, False]
