@@ -1,12 +1,12 @@
 """Whole runs with the default models on logs of ever more items: status, minutes, memory, and each model's nDCG.
 
-    python -m benchmarks.scale.catalogues --home DIR [--items 1000 10000 50000 195795] [--at-most 1800]
+    python -m benchmarks.scale.catalogues --home DIR [--items 1000 10000 50000 195795] [--likes 9.45] [--at-most 1800]
         [--models A B ...] [--protocols A,B] [--set KEY=VALUE ...]
 
-A log is made by the demo's generative story, with .85 users and 9.45 likes for each item, as a shop's log of 1.85
-million likes has them, and `python -m flows.backfill` turns it into published tables with the models that a data set
-has by default, or with `--models` as these. `--set` goes to the run; `train.tune=off` leaves out the search for
-settings. A run that is not done after `--at-most` seconds is stopped.
+A log is made by the demo's generative story, with .85 users and `--likes` likes for each item, by default as many as a
+shop's log of 1.85 million likes has, and `python -m flows.backfill` turns it into published tables with the models that
+a data set has by default, or with `--models` as these. `--set` goes to the run; `train.tune=off` leaves out the search
+for settings. A run that is not done after `--at-most` seconds is stopped.
 
 Prints a row a model: nDCG@100 on users never seen and its difference from popularity's, of the model's scores the best
 on the test users, and the seconds of its fits; above them the run's status, minutes, CPU minutes and the largest
@@ -27,7 +27,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.demo.story import DemoSettings, make_demo
 from oneclass.tasks.stores.home import Home
 
-USERS, LIKES, SEED = 166_666 / 195_795, 1_850_000 / 195_795, 7  # for each item
+USERS, LIKES, SEED = 166_666 / 195_795, 1_850_000 / 195_795, 7  # users and likes for each item
 DATASET = """default_models = [{models}]
 files = ["*.txt"]
 value_min = 1
@@ -57,9 +57,9 @@ order by ndcg desc nulls last
 """  # one row per model
 
 
-def make_log(home: Path, items: int, models: Sequence[str]) -> tuple[str, list[Path]]:
+def make_log(home: Path, items: int, likes: float, models: Sequence[str]) -> tuple[str, list[Path]]:
     """Make the log and its data set's file, and return the data set's name and the files."""
-    settings = DemoSettings(users=round(USERS * items), items=items, likes=round(LIKES * items))
+    settings = DemoSettings(users=round(USERS * items), items=items, likes=round(likes * items))
     name = f"items-{items}"
     (home / "datasets").mkdir(parents=True, exist_ok=True)
     (home / "datasets" / f"{name}.toml").write_text(DATASET.format(models=", ".join(f'"{model}"' for model in models)))
@@ -93,6 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--home", type=Path, required=True, help="where logs and tables are kept")
     parser.add_argument("--items", nargs="+", type=int, default=[1000, 10_000, 50_000, 195_795])
+    parser.add_argument("--likes", type=float, default=LIKES, help="for each item")
     parser.add_argument("--at-most", type=float, default=1800, help="seconds of a run, after which it is stopped")
     default_models = Dataset(name="any").default_models
     parser.add_argument("--models", nargs="+", default=default_models, help="the data set's default models")
@@ -101,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     home = given.home.resolve()
     for items in given.items:
-        name, files = make_log(home, items, given.models)
+        name, files = make_log(home, items, given.likes, given.models)
         print(f"\n{items:,} items: {run(home, name, files, given)}\n", flush=True)
         warehouse = home / name / "warehouse.duckdb"
         if not warehouse.exists():
