@@ -30,6 +30,8 @@ class SearchCost:
         trial_seconds: mean CPU seconds of a trial, which do not depend on what else the machine does.
         edges: training edges of the log, of which a trial has a sample.
         least_seconds: CPU seconds of a fit by the model's own estimate, if its cost grows faster than the log.
+        samples_items: whether its trials are on a sample of the items, among which targets are found more easily than
+            on one of the users: metrics are compared among models with samples of one kind.
     """
 
     model: str
@@ -37,6 +39,7 @@ class SearchCost:
     trial_seconds: float
     edges: int
     least_seconds: float = 0.0
+    samples_items: bool = False
 
     @property
     def fit_seconds(self) -> float:
@@ -47,18 +50,18 @@ class SearchCost:
 def find_models_far_behind(searches: Collection[SearchCost], fits: int) -> dict[str, str]:
     """Return the models that a run with long fits leaves out, each with the reason as a sentence's end.
 
-    They are those whose metric is below FAR_BEHIND_SHARE of the best, the longest fits first, until the fits of the
-    others take MAX_FITS_SECONDS or no such model is left.
+    They are those whose metric is below FAR_BEHIND_SHARE of the best on a sample of the same kind, the longest fits
+    first, until the fits of the others take MAX_FITS_SECONDS or no such model is left.
 
     Args:
         fits: how many fits of each model the run makes.
     """
     seconds = {of.model: fits * of.fit_seconds for of in searches}
-    best = max(searches, key=lambda of: of.reached, default=None)
     reasons: dict[str, str] = {}
     for of in sorted(searches, key=lambda of: -of.fit_seconds):
         left = sum(cost for model, cost in seconds.items() if model not in reasons)
-        if best and left > MAX_FITS_SECONDS and of.reached < FAR_BEHIND_SHARE * best.reached:
+        best = max((one for one in searches if one.samples_items == of.samples_items), key=lambda one: one.reached)
+        if left > MAX_FITS_SECONDS and of.reached < FAR_BEHIND_SHARE * best.reached:
             reasons[of.model] = (
                 f"its fits take about {seconds[of.model] / 60:,.0f} of {sum(seconds.values()) / 60:,.0f} CPU minutes, "
                 f"and its search reached {of.reached:.4f}, that of {best.model} {best.reached:.4f}"
@@ -81,7 +84,9 @@ def drop_models_far_behind(
     estimated = {
         name: 0.0 if kind.cost_is_linear else max(kind.fit_seconds(log) for log in logs) for name, kind in kinds.items()
     }
-    searches = [SearchCost(*row, least_seconds=estimated[row[0]]) for row in rows if row[0] in estimated]
+    searches = [
+        SearchCost(*row, estimated[row[0]], kinds[row[0]].cost_depends_on_items) for row in rows if row[0] in estimated
+    ]
     reasons = find_models_far_behind(searches, fits)
     if reasons:
         record_left_out(home, run_id, reasons, {})

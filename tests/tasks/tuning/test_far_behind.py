@@ -32,6 +32,13 @@ def test_models_far_behind_are_left_out_where_all_fits_take_over_a_quarter_of_an
     assert list(find_models_far_behind(costs(**of), 4)) == left_out
 
 
+def test_metrics_on_samples_of_items_are_not_compared_with_those_on_samples_of_users():
+    searches = costs(slow=(200.0, 0.1), best=(100.0, 0.2))
+    of_items = SearchCost("neighbours", 0.9, 1.0, 1_600_000, samples_items=True)
+    behind = SearchCost("inverse", 0.3, 50.0, 1_600_000, samples_items=True)
+    assert list(find_models_far_behind([*searches, of_items, behind], 4)) == ["inverse"]
+
+
 def test_a_short_log_is_a_trial_of_itself():
     [of] = costs(quick=(3.0, 0.1))
     assert of.fit_seconds == pytest.approx(24.0)
