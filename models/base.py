@@ -17,7 +17,15 @@ from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
 from oneclass.models.inference_cache import InferenceCache
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.tiled_ranking import Balls, ColumnsOf, ItemTiles, LinearScores, TiledScores, rank_tiles
+from oneclass.models.numerics.tiled_ranking import (
+    Balls,
+    ColumnsOf,
+    ItemTiles,
+    LinearScores,
+    TiledScores,
+    find_ball,
+    rank_tiles,
+)
 from oneclass.models.numerics.top_k import top_items
 from oneclass.models.numerics.validation import (
     check_interactions,
@@ -408,8 +416,11 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
     def _linear_scores(self, rows: np.ndarray, columns_of: ColumnsOf, constant: float = 0.0) -> LinearScores:
         """Return those of a model whose scores are products of these rows, float32 (block, width), and columns."""
         tiles = self._tiles()
-        balls = lambda: Balls.around([columns_of(items) for items in tiles])
-        return LinearScores(tiles, rows, columns_of, lambda: self.cached("balls", balls), constant)
+
+        def make_balls() -> Balls:
+            return self.cached("balls", lambda: Balls.of(find_ball(columns_of(items)) for items in tiles))
+
+        return LinearScores(tiles, rows, columns_of, make_balls, constant)
 
     def _tiles(self) -> ItemTiles:
         return self.cached("tiles", lambda: ItemTiles.of(self.item_degrees))

@@ -13,7 +13,7 @@ import numpy as np
 
 from oneclass.models.negatives.like_probability import LOG_ODDS_SCORES, MACKAY, compute_scores, put_log_odds, sigmoid
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.numerics.tiled_ranking import ROUNDING, Balls, ItemTiles, TiledScores
+from oneclass.models.numerics.tiled_ranking import ROUNDING, Balls, ItemTiles, TiledScores, find_ball
 
 
 class LogitColumns(NamedTuple):
@@ -70,17 +70,16 @@ class LogitBounds:
         popularity: tuple[np.ndarray, np.ndarray],
     ) -> Self:
         """Find those of all tiles; the arguments are those of `LogOddsScores`."""
-        blocks = [columns_of(items) for items in tiles]
-        return cls(
-            Balls.around([block.means for block in blocks]),
-            np.array([block.bias.max() for block in blocks]),
-            np.array([np.abs(block.bias).max() for block in blocks]),
-            np.stack([block.variances.min(axis=1) for block in blocks], axis=1),
-            np.stack([block.variances.max(axis=1) for block in blocks], axis=1),
-            np.array([block.bias_variance.min() for block in blocks]),
-            np.array([block.bias_variance.max() for block in blocks]),
-            *(np.array([of_items[items].max() for items in tiles]) for of_items in popularity),
-        )
+
+        def bound_tile(items: np.ndarray) -> tuple:
+            of = columns_of(items)
+            biases = of.bias.max(), np.abs(of.bias).max()
+            variances = of.variances.min(axis=1), of.variances.max(axis=1)
+            of_bias = of.bias_variance.min(), of.bias_variance.max()
+            return find_ball(of.means), *biases, *variances, *of_bias, *(part[items].max() for part in popularity)
+
+        balls, *bounds = zip(*map(bound_tile, tiles), strict=True)
+        return cls(Balls.of(balls), *(np.stack(of_tiles, axis=-1) for of_tiles in bounds))
 
 
 @dataclass(frozen=True)

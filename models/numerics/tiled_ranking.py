@@ -7,7 +7,7 @@ inner-product search using cone trees", KDD 2012). Lists have the ids and bits o
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -65,16 +65,12 @@ class Balls:
     radii: np.ndarray
 
     @classmethod
-    def around(cls, blocks: list[np.ndarray]) -> Self:
-        """Put a ball around each block of columns, float32 (width, items of the tile)."""
-        centers = np.stack([block.mean(axis=1, dtype=np.float64) for block in blocks], axis=1)
-        radii = [
-            np.sqrt(((block - center[:, None]) ** 2).sum(axis=0).max())
-            for block, center in zip(blocks, centers.T, strict=True)
-        ]
-        margin = (len(centers) + 8) * ROUNDING
-        lengths = np.linalg.norm(centers, axis=0)
-        return cls(centers.astype(np.float32), ((1 + margin) * np.array(radii) + margin * lengths).astype(np.float32))
+    def of(cls, balls: Iterable[tuple[np.ndarray, np.floating]]) -> Self:
+        """Put together the center and the radius of each tile (`find_ball`)."""
+        centers, radii = map(np.array, zip(*balls, strict=True))
+        margin = (centers.shape[1] + 8) * ROUNDING
+        radii = (1 + margin) * radii + margin * np.linalg.norm(centers, axis=1)
+        return cls(np.ascontiguousarray(centers.T, dtype=np.float32), radii.astype(np.float32))
 
     def bound(self, rows: np.ndarray) -> np.ndarray:
         """Return upper bounds of <row, column> for each row and all columns of a tile, float32 (block, tiles)."""
@@ -82,6 +78,12 @@ class Balls:
         bounds = dense_times(rows, self.centers)
         bounds += lengths.astype(np.float32)[:, None] * self.radii
         return bounds
+
+
+def find_ball(columns: np.ndarray) -> tuple[np.ndarray, np.floating]:
+    """Return the mean of some columns, float64 (width,), and the largest distance to it."""
+    center = columns.mean(axis=1, dtype=np.float64)
+    return center, np.sqrt(((columns - center[:, None]) ** 2).sum(axis=0).max())
 
 
 class TiledScores(ABC):

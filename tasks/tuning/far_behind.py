@@ -85,7 +85,9 @@ def drop_models_far_behind(
         name: 0.0 if kind.cost_is_linear else max(kind.fit_seconds(log) for log in logs) for name, kind in kinds.items()
     }
     searches = [
-        SearchCost(*row, estimated[row[0]], kinds[row[0]].cost_depends_on_items) for row in rows if row[0] in estimated
+        SearchCost(*row, least_seconds=estimated[row[0]], samples_items=kinds[row[0]].cost_depends_on_items)
+        for row in rows
+        if row[0] in estimated
     ]
     reasons = find_models_far_behind(searches, fits)
     if reasons:

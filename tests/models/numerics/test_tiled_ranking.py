@@ -10,7 +10,7 @@ from oneclass.models.negatives.like_probability import compute_scores, put_log_o
 from oneclass.models.negatives.tiled_log_odds import LogitBounds, LogitColumns, LogitRows, LogOddsScores
 from oneclass.models.numerics import tiled_ranking
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.numerics.tiled_ranking import Balls, ItemTiles, LinearScores
+from oneclass.models.numerics.tiled_ranking import Balls, ItemTiles, LinearScores, find_ball
 from oneclass.models.registry import MODELS
 from tests.models.graph_filter.test_pruning import ITEMS, log_of, rank_all
 
@@ -99,7 +99,7 @@ def test_few_pairs_are_scored():
     items, users = 3000, 50
     factors = (draw.normal(size=(items, 8)) / np.sqrt(np.arange(1, items + 1))[:, None]).astype(np.float32)
     tiles, Counted.pairs = ItemTiles.of(np.arange(items, 0, -1)), 0
-    balls = Balls.around([factors[of].T for of in tiles])
+    balls = Balls.of(find_ball(factors[of].T) for of in tiles)
     rows = draw.normal(size=(users, 8)).astype(np.float32)
     scores = Counted(tiles, rows, lambda some: factors[some].T, lambda: balls)
     found = tiled_ranking.rank_tiles(scores, *exclude([NOTHING] * users), 10)
@@ -127,7 +127,7 @@ def test_no_item_is_left_out_wrongly(data):
     name = data.draw(st.sampled_from(["linear", "like", "popularity_x_like", "popularity_x_odds"]))
     if name == "linear":
         constant = data.draw(numbers)
-        balls = Balls.around([columns[:, of] for of in tiles])
+        balls = Balls.of(find_ball(columns[:, of]) for of in tiles)
         scores = LinearScores(tiles, rows, lambda some: columns[:, some], lambda: balls, constant)
         whole = dense_times(rows, columns) + np.float32(constant)
     else:
