@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import great_expectations as gx
 
 
+MAX_CHECKPOINTS = 24  # of a session; a run has about twelve
+
+
 @dataclass
 class CachedCheckpoint:
     """A Checkpoint with its contracts and the values of their parameters.
@@ -36,13 +39,14 @@ class Session:
     """A context in memory and its data source, which reads through the borrowed connection.
 
     Attributes:
-        checkpoints: the last Checkpoint of each stage. A run checks some stages once per model with the same values.
+        checkpoints: the Checkpoints that were used last, the last one at the end. A run checks some stages once per
+            model with the same values.
     """
 
     context: "gx.data_context.EphemeralDataContext"
     datasource: Any
     connection: Any
-    checkpoints: dict[str, CachedCheckpoint] = field(default_factory=dict)
+    checkpoints: list[CachedCheckpoint] = field(default_factory=list)
 
     def checkpoint(self, contracts: Sequence[Contract], values: Sequence[Mapping[str, Any]]) -> CachedCheckpoint:
         """Build the Checkpoint of a stage's contracts: one ValidationDefinition per table.
@@ -55,27 +59,31 @@ class Session:
         """
         from oneclass.data_contracts.execution_engine import UnstoredCheckpoint, UnstoredValidation
 
-        contracts, values, stage = list(contracts), [dict(parameters) for parameters in values], contracts[0].stage
-        cached = self.checkpoints.get(stage)
-        if cached and (cached.contracts, cached.values) == (contracts, values):
-            return cached
+        contracts, values = list(contracts), [dict(parameters) for parameters in values]
+        for place, cached in enumerate(self.checkpoints):
+            if (cached.contracts, cached.values) == (contracts, values):
+                self.checkpoints.append(self.checkpoints.pop(place))
+                return cached
         suites = list(map(build_suite, contracts, values))
-        if cached:
-            for contract in cached.contracts:
-                self.datasource.delete_asset(contract.table)
+        if len(self.checkpoints) >= MAX_CHECKPOINTS:
+            for definition in self.checkpoints.pop(0).checkpoint.validation_definitions:
+                self.datasource.delete_asset(definition.asset.name)
+        number = next(_numbers)
         definitions: list[gx.ValidationDefinition] = [
             UnstoredValidation(
                 name=contract.table,
                 data=self.datasource.add_query_asset(
-                    name=contract.table, query=rows_query(contract, parameters)
+                    name=f"{contract.table} {number}", query=rows_query(contract, parameters)
                 ).add_batch_definition("rows"),
                 suite=suite,
             )
             for contract, parameters, suite in zip(contracts, values, suites, strict=True)
         ]
-        checkpoint = UnstoredCheckpoint(name=stage, validation_definitions=definitions, result_format="BOOLEAN_ONLY")
-        self.checkpoints[stage] = CachedCheckpoint(contracts, values, checkpoint)
-        return self.checkpoints[stage]
+        checkpoint = UnstoredCheckpoint(
+            name=contracts[0].stage, validation_definitions=definitions, result_format="BOOLEAN_ONLY"
+        )
+        self.checkpoints.append(CachedCheckpoint(contracts, values, checkpoint))
+        return self.checkpoints[-1]
 
 
 @contextmanager
@@ -104,7 +112,7 @@ def session(connection: duckdb.DuckDBPyConnection, *, private: bool = False) -> 
 
 # Concurrent checks take one each.
 _idle_sessions: list[Session] = []
-_session_numbers = itertools.count(1)
+_numbers = itertools.count(1)  # of sessions and Checkpoints
 
 
 def _new_session() -> Session:
@@ -118,7 +126,7 @@ def _new_session() -> Session:
     context._save_project_config = lambda: None
     context.validation_results_store.set = lambda **_: True
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    connection, name = TransactionConnection(), f"warehouse {next(_session_numbers)}"
+    connection, name = TransactionConnection(), f"warehouse {next(_numbers)}"
     datasource = context.data_sources.add_duckdb(name=name, connection_string=URL, kwargs=engine_options(connection))
     return Session(context, datasource, connection)
 

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -135,12 +136,15 @@ def run_early(*lines: list[str]) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
 
 
-@pytest.mark.parametrize("kind", ["missing", "truncated gzip", "no columns"])
-@pytest.mark.parametrize("name", ["backfill", "sweep"])
-def test_a_log_that_cannot_be_read_is_reported_before_anything_is_loaded(tmp_path, name, kind):
-    make, message = BAD_SOURCES[kind]
-    ended = run_early([name, "--dataset", "mine", "--home", str(tmp_path / "home"), "--source", str(make(tmp_path))])
-    assert ended.stdout == "2\n" and message in ended.stderr
+def test_a_log_that_cannot_be_read_is_reported_before_anything_is_loaded(tmp_path):
+    sources = [BAD_SOURCES[kind] for kind in ("missing", "truncated gzip", "no columns")]
+    paths = [str(make(tmp_path)) for make, _ in sources]
+    base = ["--dataset", "mine", "--home", str(tmp_path / "home"), "--source"]
+    ended = run_early(*[[name, *base, path] for name in ("backfill", "sweep") for path in paths])
+    assert ended.stdout == 6 * "2\n"
+    for path, (_, message) in zip(paths, sources, strict=True):
+        assert message in ended.stderr
+        assert len(re.findall(rf"^{re.escape(path)}[:, ]", ended.stderr, re.MULTILINE)) == 2
     assert not (tmp_path / "home").exists()
 
 

@@ -75,9 +75,9 @@ def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, kind, status
     assert "Traceback" not in ended.stderr and "Exception ignored" not in ended.stderr
 
 
-@pytest.mark.parametrize("redirected", ["2> /dev/full", "2> >(true)"])
-def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, redirected):
-    program = PRINTING.format(kind="command").replace('print("words of a library", file=sys.stderr)', "pass")
+@pytest.mark.parametrize(("kind", "redirected"), [("without_prefect", "2> /dev/full"), ("command", "2> >(true)")])
+def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, kind, redirected):
+    program = PRINTING.format(kind=kind).replace('print("words of a library", file=sys.stderr)', "pass")
     program = program.replace("with open", "import time; time.sleep(0.3)\n    with open")
     ended = run([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
     assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")

@@ -46,7 +46,7 @@ def test_an_edit_moves_the_models_that_can_see_it(package, edited, expected):
 
 LOADED = """
 import importlib, json, os, sys
-import numba, scipy.sparse  # what the models share and that takes long, once
+import oneclass.models.base  # what the models share and that takes long, once
 for name in sys.argv[1:]:
     if os.fork() == 0:
         importlib.import_module(name)
