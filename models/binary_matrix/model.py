@@ -30,6 +30,7 @@ largest (`models.binary_matrix.null_solution`). Such a fit ends before its first
 """
 
 import warnings
+from functools import cache
 from time import perf_counter
 from typing import ClassVar
 
@@ -53,6 +54,16 @@ from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.settings import ModelSettings
+
+
+@cache
+def _warn_of_null(users: int, items: int, likes: int) -> None:
+    """Warn once of a matrix, not at every trial of a search."""
+    warnings.warn(
+        f"binary_matrix: {likes:,} likes by {users:,} users of {items:,} items say too little of them, and all factors "
+        "vanish; items are ranked by popularity. Choose another model for this log",
+        stacklevel=4,
+    )
 
 
 class BinaryMatrix(Model[BinaryMatrixSettings]):
@@ -90,12 +101,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         if null.is_stable(interactions, self.seed):
             q.set_null(null, settings.factors)
             self.q, self.bounds, self.minibatches = q, np.zeros(0), np.zeros(0)
-            warnings.warn(
-                f"binary_matrix: {interactions.nnz:,} likes by {interactions.shape[0]:,} users of "
-                f"{interactions.shape[1]:,} items say too little of them, and all factors vanish; items are ranked by "
-                "popularity. Choose another model for this log",
-                stacklevel=3,
-            )
+            _warn_of_null(*interactions.shape, interactions.nnz)
             return
         # an earlier fit whose factors vanished is a stationary point that no pass would leave
         start = None if options.start is None or options.start.previous.q.is_null else options.start
