@@ -12,6 +12,8 @@ from oneclass.tasks.tuning.auto import sample_edges
 
 # CPU seconds of all fits of a run, up to which no model is left out for what its search found
 MAX_FITS_SECONDS = 900.0
+# CPU seconds of all fits of a run, up to which a model may cost more than all others together
+MAX_COSTLY_SECONDS = 3_600.0
 FAR_BEHIND_SHARE = 0.4  # of the best metric, below which the search of a model leaves it behind
 SEARCH_COSTS = """
 select model, reached, seconds / trials, edges
@@ -51,7 +53,8 @@ def find_models_far_behind(searches: Collection[SearchCost], fits: int) -> dict[
     """Return the models that a run with long fits leaves out, each with the reason as a sentence's end.
 
     They are those whose metric is below FAR_BEHIND_SHARE of the best on a sample of the same kind, the longest fits
-    first, until the fits of the others take MAX_FITS_SECONDS or no such model is left.
+    first, until the fits of the others take MAX_FITS_SECONDS or no such model is left; and, down to MAX_COSTLY_SECONDS,
+    those that are below the best and whose fits take longer than those of all others together.
 
     Args:
         fits: how many fits of each model the run makes.
@@ -61,7 +64,9 @@ def find_models_far_behind(searches: Collection[SearchCost], fits: int) -> dict[
     for of in sorted(searches, key=lambda of: -of.fit_seconds):
         left = sum(cost for model, cost in seconds.items() if model not in reasons)
         best = max((one for one in searches if one.samples_items == of.samples_items), key=lambda one: one.reached)
-        if left > MAX_FITS_SECONDS and of.reached < FAR_BEHIND_SHARE * best.reached:
+        is_far_behind = left > MAX_FITS_SECONDS and of.reached < FAR_BEHIND_SHARE * best.reached
+        is_costly = left > MAX_COSTLY_SECONDS and 2 * seconds[of.model] > left and of.reached < best.reached
+        if is_far_behind or is_costly:
             reasons[of.model] = (
                 f"its fits take about {seconds[of.model] / 60:,.0f} of {sum(seconds.values()) / 60:,.0f} CPU minutes, "
                 f"and its search reached {of.reached:.4f}, that of {best.model} {best.reached:.4f}"
