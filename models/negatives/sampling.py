@@ -15,6 +15,7 @@ from numba import njit, prange
 from oneclass.models.negatives.availability import EVERYTHING, Availability, count_available, is_available
 from oneclass.models.numerics.adjacency import Adjacency
 from oneclass.models.numerics.random_numbers import bits, purpose, stream, uniform
+from oneclass.models.numerics.simd import choose
 from oneclass.models.numerics.top_k import move_smallest_first
 
 ALIAS_DRAWS, KEY_DRAWS = purpose("negatives: alias draws"), purpose("negatives: exponential keys")
@@ -185,11 +186,11 @@ def _draw_by_rejection(items, first, last, taken, mark, table, name, availabilit
         word = bits(name, draw)
         draw += 1
         column = np.int64(((word >> np.uint64(32)) * count) >> np.uint64(32))
-        item = column if (word & np.uint64(0xFFFFFFFF)) < limits[column] else aliases[column]
-        if taken[item] != mark and is_available(availability, user, item):
-            taken[item] = mark
-            items[first] = item
-            first += 1
+        item = choose((word & np.uint64(0xFFFFFFFF)) < limits[column], column, aliases[column])
+        accepted = (taken[item] != mark) & is_available(availability, user, item)
+        taken[item] = mark
+        items[first] = item  # a rejected one is overwritten by the next
+        first += accepted
     return first
 
 

@@ -11,9 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.cholesky import solve_in_lanes, solve_with_pivot_floor
+from oneclass.models.numerics.cholesky import SLACK, solve_in_lanes, solve_with_pivot_floor
 from oneclass.models.numerics.logistic_bound import best_bound_of_square, best_square, lambda_of_square
-from oneclass.models.numerics.simd import F64_WIDTH, aligned_zeros, broadcast, element, pad_width, put
+from oneclass.models.numerics.simd import (
+    F64_WIDTH,
+    aligned_zeros,
+    broadcast,
+    element,
+    load,
+    pad_width,
+    put,
+    store,
+)
 from oneclass.models.numerics.simd_tiles import load_tile, store_tile, transpose_tile
 from oneclass.models.numerics.threads import NUMBA_CONFIG
 from oneclass.models.paired_symbols.edges import (
@@ -125,7 +134,8 @@ def sum_weighted_edges(lanes, vertex, edges, other, censored, scratch):
     pseudo, lambda_star = np.float32(censored.pseudo[vertex]), np.float32(censored.lambda_star)
     start, end = indptr[vertex], indptr[vertex + 1]
     sums[:] = 0
-    total[:] = 0
+    if start == end:
+        total[:] = 0
     for first in range(start, end, EDGES_PER_BATCH):
         count = min(EDGES_PER_BATCH, end - first)
         prefetch_batch(lanes, other, indices, first, count)
@@ -136,10 +146,12 @@ def sum_weighted_edges(lanes, vertex, edges, other, censored, scratch):
             weights[e] = np.float32(2) * (bend * hits[e] + pseudo * shares[e] * (bend - lambda_star))
             halves[e] = np.float32(0.5) * hits[e]
         add_outer(lanes, WeightedEdges(other, indices, first, count, weights, halves), sums)
-        if (first - start) // EDGES_PER_BATCH % FLUSH == FLUSH - 1 or first + count == end:
+        batch_number = (first - start) // EDGES_PER_BATCH
+        if batch_number % FLUSH == FLUSH - 1 or first + count == end:
             for place in range(len(sums)):
-                total[place] += sums[place]
-            sums[:] = 0
+                total[place] = sums[place] + (total[place] if batch_number >= FLUSH else 0.0)
+            if first + count < end:
+                sums[:] = 0
 
 
 @njit(**JIT_OPTIONS)
@@ -157,8 +169,8 @@ def build_system(n, vertex, censored, precisions, scratch, system):
     total, diagonal = scratch.total, scratch.diagonal
     width = len(more) // n
     grip, bias, one = 2 * pseudo * censored.lambda_star, n - 2, n - 1
-    for place in range(len(more)):
-        system[place] = total[place] + grip * (more[place] - less[place])
+    for place in range(0, len(more), F64_WIDTH):
+        store(system, place, load(total, place) + grip * (load(more, place) - load(less, place)))
     for a in range(n - 1):
         row = a * width
         if a < bias:
@@ -198,7 +210,7 @@ def solve_group(lanes, group, systems, least):
 
     Args:
         group: float64 (F64_WIDTH, n W), the systems, filled by `build_system`.
-        systems: float64 (W n F64_WIDTH,), the same with a vertex in each lane, as `solve_in_lanes` takes them.
+        systems: float64 ((W + SLACK) n F64_WIDTH,), the same as `solve_in_lanes` takes them, a vertex in each lane.
     """
     n, zero, flat = len(lanes), broadcast(0.0), group.reshape(-1)
     width = group.shape[1] // n
@@ -214,7 +226,7 @@ def update_shard(lanes, shard, edges, own, other, censored, precisions):
     n, width, last = len(lanes), own.shape[1] // 2, edges.bounds[shard + 1] - 1
     scratch = allocate_scratch(n, width)
     group = aligned_zeros(2 * F64_WIDTH * n * width).view(np.float64).reshape(F64_WIDTH, n * width)
-    systems = aligned_zeros(2 * width * n * F64_WIDTH).view(np.float64)
+    systems = aligned_zeros(2 * (width + SLACK) * n * F64_WIDTH).view(np.float64)
     first = edges.bounds[shard]
     for vertex in range(first, last + 1):
         fill_row_factors(own[vertex], n, scratch.factors)

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.negatives.sampling import HEAVY_USER_RATIO, allocate_draw_scratch, draw_user_negatives
-from oneclass.models.numerics.cholesky import solve_in_lanes, solve_in_rows
+from oneclass.models.numerics.cholesky import SLACK, solve_in_lanes, solve_in_rows
 from oneclass.models.numerics.logistic_bound import best_bound_of_square
 from oneclass.models.numerics.random_numbers import GOLDEN, mix, purpose
 from oneclass.models.numerics.simd import F32_WIDTH, ZERO, aligned_zeros, broadcast, copy, element, pad_width, scale
@@ -156,7 +156,7 @@ def update_factors(posterior, prior, table, likes, negatives, bounds, taus, step
     for shard in prange(len(bounds) - 1):
         rows, own, sums, columns = allocate_workspace(factors)
         group = aligned_zeros(F32_WIDTH * len(sums)).reshape(F32_WIDTH, len(sums))
-        lanes = aligned_zeros((size + 1) * (size + 1) * F32_WIDTH + F32_WIDTH * F32_WIDTH)
+        lanes = aligned_zeros((size + 1 + SLACK) * (size + 1) * F32_WIDTH + F32_WIDTH * F32_WIDTH)
         solution = np.zeros(size, dtype=np.float32)
         first = bounds[shard]
         for vertex in range(bounds[shard], bounds[shard + 1]):

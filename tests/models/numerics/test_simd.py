@@ -312,3 +312,16 @@ def test_lanes_are_joined_inverted_and_subtracted():
     assert_allclose(out[16:32], 1 / np.maximum(source[:16], least), rtol=1e-6)
     assert_array_equal(out[32:48], source[:16] - source[1:17])
     assert out[48] == least
+
+
+@njit
+def chosen(conditions, ones, others, out):
+    for at in range(len(out)):
+        out[at] = simd.choose(conditions[at], ones[at], others[at])
+
+
+def test_a_choice_without_a_branch():
+    conditions, (ones, others) = np.random.default_rng(1).random(50) < 0.5, np.arange(100).reshape(2, 50)
+    out = np.empty(50, dtype=np.int64)
+    chosen(conditions, ones, others, out)
+    assert_array_equal(out, np.where(conditions, ones, others))

@@ -5,6 +5,7 @@ import pytest
 from numba import njit
 
 from oneclass.models.numerics.cholesky import (
+    SLACK,
     factorize,
     factorize_tiled,
     inverse_last_columns,
@@ -154,8 +155,8 @@ def solve_side_by_side(systems, n, least):
 def test_systems_are_solved_side_by_side(size, dtype, width, tolerance):
     wholes, rights = zip(*(random_system(size, ridge=1 + lane) for lane in range(width)))
     rows = [np.vstack([np.tril(whole), right]) for whole, right in zip(wholes, rights)]
-    systems = np.zeros((size + 1, size + 1, width), dtype)
-    systems[:, :size] = np.stack(rows, axis=2)
+    systems = np.zeros((size + 1 + SLACK, size + 1, width), dtype)
+    systems[: size + 1, :size] = np.stack(rows, axis=2)
     flat = systems.reshape(-1)
     solve_side_by_side(flat, size, dtype(1e-6))
     found = flat.reshape(systems.shape)[size, :size].T
@@ -164,7 +165,7 @@ def test_systems_are_solved_side_by_side(size, dtype, width, tolerance):
 
 
 def test_a_pivot_of_one_lane_below_the_least_is_lifted_there_alone():
-    systems = np.zeros((3, 3, F64_WIDTH))
+    systems = np.zeros((3 + SLACK, 3, F64_WIDTH))
     systems[0, 0], systems[1, 0], systems[1, 1], systems[2, 0], systems[2, 1] = 4, 2, 3, 8, 6
     systems[1, 1, 5] = 1 - 1e-12  # whose second pivot is -1e-12
     flat = systems.reshape(-1)
