@@ -35,20 +35,25 @@ NOT_ASKED = [  # services of the server that work on their own, round the clock,
 ]
 
 
-@pytest.fixture(scope="package")
-def prefect_server() -> Iterator[str]:
-    """The API's address; without heartbeats, which add a second to every flow run.
+running_server = contextlib.ExitStack()
 
-    The server ends with the tests of this folder, since it takes processor time without being asked anything.
-    """
+
+@pytest.fixture(scope="session")
+def prefect_server() -> str:
+    """The API's address; without heartbeats, which add a second to every flow run."""
     from prefect.testing.utilities import prefect_test_harness  # here: it loads all of Prefect's server
 
-    with (
-        temporary_settings(dict.fromkeys(NOT_ASKED, False)),
-        prefect_test_harness(server_startup_timeout=180),
-        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
-    ):
-        yield PREFECT_API_URL.value()
+    running_server.enter_context(temporary_settings(dict.fromkeys(NOT_ASKED, False)))
+    running_server.enter_context(prefect_test_harness(server_startup_timeout=180))
+    running_server.enter_context(temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}))
+    return PREFECT_API_URL.value()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End the server with the last test of this folder, since it takes processor time without being asked anything."""
+    if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
+        running_server.close()
 
 
 class Receiver(NamedTuple):
@@ -106,7 +111,7 @@ def prefect_home(prefect_server, tmp_path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def first(prefect_server, ratings, tmp_path_factory) -> tuple[Path, str]:
     """The home that a first backfill on two threads left, and what it printed; for tests that only read it."""
     home = tmp_path_factory.mktemp("first")

@@ -3,11 +3,11 @@
 import pytest
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def home(reported):
     return reported
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def page(home):
     return (home.report / "index.html").read_text()
