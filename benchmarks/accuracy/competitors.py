@@ -24,6 +24,8 @@ class Fit:
     threads: int
     scorer: Scorer
     users_at_once: int = 1000
+    score_names: tuple[str, ...] = ("score",)
+    scores_by_tiles: bool = False
 
     def scores(self, histories: csr_matrix, *, users: None, score: str) -> np.ndarray:
         """float32 (block, items); the history's own items are left out by `rank`, whatever their scores."""
