@@ -250,8 +250,13 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
 
     @property
     def scores_by_tiles(self) -> bool:
-        """Whether `score_tiles` has the scores of some items without those of others, on a large catalogue."""
-        return self.item_count >= MIN_TILED_ITEMS and self._scores_items_alone
+        """Whether `score_tiles` has the scores of some items without those of others, on a large catalogue.
+
+        An item without an edge may have the mean score of similar ones.
+        """
+        if self._cache is None or self.item_count < MIN_TILED_ITEMS or type(self)._score_tiles is Model._score_tiles:
+            return False
+        return self.learns_attributes or self.item_features is None or bool(self.item_degrees.all())
 
     def score_tiles(
         self, histories: csr_matrix, *, users: np.ndarray | None = None
@@ -274,13 +279,6 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
             return found
 
         return score
-
-    @property
-    def _scores_items_alone(self) -> bool:
-        """Whether an item has its score without those of others, as one without an edge may not."""
-        if self._cache is None or type(self)._score_tiles is Model._score_tiles:
-            return False
-        return self.learns_attributes or self.item_features is None or bool(self.item_degrees.all())
 
     def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """Score histories as `scores` does, without its checks, for a component of a model that has made them."""

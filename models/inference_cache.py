@@ -11,6 +11,10 @@ class InferenceCache:
 
     _cache: dict[str, Any] | None = None  # None in a fit, whose arrays may still change
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what is cached out of copies and pickles."""
+        return {**self.__dict__, "_cache": None if self._cache is None else {}}
+
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
         """Return `make()`, which does not depend on the users: computed once for a fitted model, each time in a fit."""
         if self._cache is None:

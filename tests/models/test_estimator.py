@@ -83,6 +83,15 @@ def test_the_error_of_a_missing_fit_is_one_of_value_and_of_attribute():
         assert repr(twin) == "WMF(factors=3)"
 
 
+def test_a_copy_of_a_fitted_model_answers_alike_without_what_is_cached():
+    model = WMF(factors=4).fit(TASTE)
+    expected = model.scores(TASTE)
+    assert model._cache
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert twin._cache == {}
+        np.testing.assert_array_equal(twin.scores(TASTE), expected)
+
+
 def test_a_missing_attribute_of_a_fitted_model_is_no_missing_fit():
     with pytest.raises(AttributeError, match="no attribute 'recomend'") as error:
         _ = WMF(factors=4).fit(TASTE).recomend

@@ -76,9 +76,8 @@ def test_some_items_have_the_scores_of_all(model, log):
 
 
 def test_a_history_without_a_known_item_is_ranked_by_popularity(model, log):
-    histories = csr_matrix((2, ITEMS))
-    histories[0, 1] = 1.0
-    ids, _ = model.best_items(histories.tocsr(), 5, excluded=(np.zeros(3, dtype=np.int64), NOTHING))
+    histories = csr_matrix(([1.0], ([0], [1])), shape=(2, ITEMS))
+    ids, _ = model.best_items(histories, 5, excluded=(np.zeros(3, dtype=np.int64), NOTHING))
     degrees = np.asarray((log > 0).sum(axis=0)).ravel()
     assert ids[1].tolist() == np.argsort(-degrees, kind="stable")[:5].tolist()
 
