@@ -15,6 +15,7 @@ MAX_FITS_SECONDS = 900.0
 # CPU seconds of all fits of a run, up to which a model may cost more than all others together
 MAX_COSTLY_SECONDS = 3_600.0
 FAR_BEHIND_SHARE = 0.4  # of the best metric, below which the search of a model leaves it behind
+MIN_COST_SHARE = 0.01  # of the fits of all models, below which leaving out one saves nothing
 SEARCH_COSTS = """
 select model, reached, seconds / trials, edges
 from operations.model_settings
@@ -53,15 +54,16 @@ def find_models_far_behind(searches: Collection[SearchCost], fits: int) -> dict[
     """Return the models that a run with long fits leaves out, each with the reason as a sentence's end.
 
     They are those whose metric is below FAR_BEHIND_SHARE of the best on a sample of the same kind, the longest fits
-    first, until the fits of the others take MAX_FITS_SECONDS or no such model is left; and, down to MAX_COSTLY_SECONDS,
-    those that are below the best and whose fits take longer than those of all others together.
+    first, until the fits of the others take MAX_FITS_SECONDS or no such model with MIN_COST_SHARE is left; and, down to
+    MAX_COSTLY_SECONDS, those that are below the best and whose fits take longer than those of all others together.
 
     Args:
         fits: how many fits of each model the run makes.
     """
     seconds = {of.model: fits * of.fit_seconds for of in searches}
     reasons: dict[str, str] = {}
-    for of in sorted(searches, key=lambda of: -of.fit_seconds):
+    costly = [of for of in searches if seconds[of.model] >= MIN_COST_SHARE * sum(seconds.values())]
+    for of in sorted(costly, key=lambda of: -of.fit_seconds):
         left = sum(cost for model, cost in seconds.items() if model not in reasons)
         best = max((one for one in searches if one.samples_items == of.samples_items), key=lambda one: one.reached)
         is_far_behind = left > MAX_FITS_SECONDS and of.reached < FAR_BEHIND_SHARE * best.reached

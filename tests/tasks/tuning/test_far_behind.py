@@ -24,6 +24,8 @@ def costs(**models):
         ({"slow": (100.0, 0.1), "slower": (200.0, 0.1), "best": (1.0, 0.3)}, ["slower", "slow"]),
         ({"slow": (20.0, 0.1), "slower": (200.0, 0.1), "best": (1.0, 0.3)}, ["slower"]),
         ({"all zero": (900.0, 0.0)}, []),
+        ({"cheap": (1.0, 0.1), "best": (200.0, 0.3)}, []),
+        ({"less cheap": (3.0, 0.1), "best": (200.0, 0.3)}, ["less cheap"]),
         ({"slow": (100.0, 0.2), "best": (99.0, 0.3)}, ["slow"]),  # more than half of 106 minutes
         ({"slow": (56.0, 0.2), "best": (55.0, 0.3)}, []),  # of 59 minutes
         ({"slow": (50.0, 0.2), "best": (99.0, 0.3)}, []),
