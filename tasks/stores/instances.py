@@ -30,6 +30,7 @@ class _OpenFile:
 _lock = threading.Lock()
 _open_files: dict[Path, _OpenFile] = {}
 _idle: list[tuple[int, dict[str, Any], duckdb.DuckDBPyConnection]] = []  # one at most: process id, settings, instance
+_inherited: list[duckdb.DuckDBPyConnection] = []  # of a process that forked: to close one waits for threads left behind
 
 
 def open_file(file: Path, config: dict[str, Any], *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -86,7 +87,9 @@ def _take_instance(config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
     """Return the idle instance with these settings, unless a fork has left its threads behind, or a new one."""
     while _idle:
         process, settings, instance = _idle.pop()
-        if process == os.getpid():
+        if process != os.getpid():
+            _inherited.append(instance)
+        else:
             for name, value in config.items():
                 if settings[name] != value:
                     instance.execute(f"set {name} = $value", {"value": value})
