@@ -42,7 +42,7 @@ MIN_TILED_ITEMS = 1 << 14  # with fewer, scoring all items takes no longer
 
 
 class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC):
-    """An estimator for one-class data. Scoring by a loaded model is thread-safe.
+    """An estimator for one-class data. Scoring by a fitted model is thread-safe.
 
     Attributes:
         item_degrees: int64 (items,), the number of training edges of each item; set by `fit`.
@@ -370,7 +370,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         return model
 
     def fold_in_users(self, histories: csr_matrix) -> Any:
-        """Fold in as `fold_in` does; a loaded model caches the last block, whose scores and `like` share it."""
+        """Fold in as `fold_in` does; a fitted model caches the last block, whose scores and `like` share it."""
         return self.cached_for_block("fold-in", histories, lambda: self.fold_in(histories))
 
     def _known(self, histories: csr_matrix) -> csr_matrix:

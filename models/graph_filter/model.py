@@ -198,7 +198,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         return before[history] * after[items, 0] * self._walk_sums(history, items)
 
     def _walk_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Return (S - h S^2)_ji; a loaded model keeps columns of the hubs."""
+        """Return (S - h S^2)_ji; a fitted model keeps columns of the hubs."""
         graph, sharpening = self.graph, self.params.sharpening
         assert isinstance(graph, NormalizedGraph) and sharpening is not None
         if self._cache is None:
@@ -223,7 +223,7 @@ class GraphFilter(Model[GraphFilterSettings]):
     def _column_cache(self, count: int) -> ColumnCache:
         """Return a cache with room for the columns of `count` items.
 
-        A loaded model keeps one, since most users are recommended the same few items.
+        A fitted model keeps one, since most users are recommended the same few items.
         """
         size, factors = self._column_size, self.vectors.shape[1]
         cache = self.cached("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))

@@ -28,7 +28,6 @@ LEVELS = 127  # of a number rounded to 8 bits, on either side of zero
 ROWS = 4096  # of the table that are rounded at a time
 ROUNDING = 2.0**-22  # of a float32 product, for each of its terms, relative to |y| |a|; a generous bound
 WALK_SLACK = np.float32(1 + 2.0**-18)  # w_i before the degree weights are divided out and multiplied again
-
 FEW_USERS = 16  # one in so many: reading the rows of so many users here and there takes as long as reading all in order
 
 ItemScorer = Callable[[np.ndarray, np.ndarray], np.ndarray]
