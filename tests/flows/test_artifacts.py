@@ -118,10 +118,8 @@ def test_each_stage_shows_its_contracts_in_one_artifact_with_a_row_per_model(two
     stages = {stage for stage, *_ in checked}
     assert set(found) == {f"ml-latest-small-contracts-{stage}" for stage in stages}
     trained = json.loads(found["ml-latest-small-contracts-train"].data)
-    models = ("popularity", "mrf_dense", "bpr_uniform")
-    tasks = {
-        f"train {model} on {protocol}" for model in models for protocol in ("strong_generalization", "leave_one_out")
-    }
+    # the other fits are those of the run before, recorded together
+    tasks = {"take stored fits", *(f"train mrf_dense on {name}" for name in ("strong_generalization", "leave_one_out"))}
     contracts = {contract for stage, contract, *_ in checked if stage == "train"}
     pairs = {(row["task"], row["table"]) for row in trained}
     assert len(pairs) == len(trained) and pairs >= {(task, contract) for task in tasks for contract in contracts}
