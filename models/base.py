@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -14,18 +14,8 @@ from oneclass.models import memory_estimates
 from oneclass.models.attributes.new_items import NewItemScorer, check_features
 from oneclass.models.estimator import Estimator, SettingsT, show_progress
 from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
-from oneclass.models.inference_cache import InferenceCache
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.tiled_ranking import (
-    Balls,
-    ColumnsOf,
-    ItemTiles,
-    LinearScores,
-    TiledScores,
-    find_ball,
-    rank_tiles,
-)
 from oneclass.models.numerics.top_k import top_items
 from oneclass.models.numerics.validation import (
     check_interactions,
@@ -33,15 +23,15 @@ from oneclass.models.numerics.validation import (
     drop_unknown_entries,
 )
 from oneclass.models.predictor import Predictor
+from oneclass.models.tiled_scorer import TiledScorer
 
 if TYPE_CHECKING:
     from oneclass.models.negatives.distributions import NegativeDistribution
 
 INTERACTIONS = "interactions"  # folder of a saved model with the ids
-MIN_TILED_ITEMS = 1 << 14  # with fewer, scoring all items takes no longer
 
 
-class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC):
+class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
     """An estimator for one-class data. Scoring by a fitted model is thread-safe.
 
     Attributes:
@@ -248,38 +238,6 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
             return None
         return self._find_best_items(known, users, self._check_score(score), n, excluded)
 
-    @property
-    def scores_by_tiles(self) -> bool:
-        """Whether `score_tiles` has the scores of some items without those of others, on a large catalogue.
-
-        An item without an edge may have the mean score of similar ones.
-        """
-        if self._cache is None or self.item_count < MIN_TILED_ITEMS or type(self)._score_tiles is Model._score_tiles:
-            return False
-        return self.learns_attributes or self.item_features is None or bool(self.item_degrees.all())
-
-    def score_tiles(
-        self, histories: csr_matrix, *, users: np.ndarray | None = None
-    ) -> Callable[[np.ndarray], list[np.ndarray]]:
-        """Return a function of columns, int (n,), that returns each of `score_names` for these, float32 (block, n).
-
-        For a model that `scores_by_tiles`; the arguments are those of `scores`, and scores have the same bits.
-        """
-        known = self._score_block(histories, users)
-        with kernel_threads(self.threads):
-            tiled, popularity = self._score_tiles(known, users, self.score_names[0]), self._popularity()
-        assert tiled is not None
-        empty = np.flatnonzero(known.indptr[1:] == known.indptr[:-1]) if users is None else []
-
-        def score(items: np.ndarray) -> list[np.ndarray]:
-            with kernel_threads(self.threads):
-                found = tiled.score_all(items)
-            for scores in found if len(empty) else ():
-                scores[empty] = popularity[items]
-            return found
-
-        return score
-
     def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """Score histories as `scores` does, without its checks, for a component of a model that has made them."""
         return self._complete_scores(self._scores(histories, users, score), histories, users)
@@ -388,40 +346,6 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
     @abstractmethod
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """Return a new float32 (block, items) array; the caller overwrites the rows of empty histories."""
-
-    def _find_best_items(
-        self,
-        histories: csr_matrix,
-        users: np.ndarray | None,
-        score: str,
-        n: int,
-        excluded: tuple[np.ndarray, np.ndarray],
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the n best items, int32 (block, n), and their scores; None if they are not found without scoring all.
-
-        Called after a fit; the histories have known items only, each at least one unless `users` are given.
-        """
-        if not self.scores_by_tiles:
-            return None
-        with kernel_threads(self.threads):
-            tiled = self._score_tiles(histories, users, score)
-            return tiled and rank_tiles(tiled, *excluded, n)
-
-    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> TiledScores | None:
-        """Return the scores of a block by tiles of items; None for a model whose scores have no bounds by tile."""
-        return None
-
-    def _linear_scores(self, rows: np.ndarray, columns_of: ColumnsOf, constant: float = 0.0) -> LinearScores:
-        """Return those of a model whose scores are products of these rows, float32 (block, width), and columns."""
-        tiles = self._tiles()
-
-        def make_balls() -> Balls:
-            return self.cached("balls", lambda: Balls.of(find_ball(columns_of(items)) for items in tiles))
-
-        return LinearScores(tiles, rows, columns_of, make_balls, constant)
-
-    def _tiles(self) -> ItemTiles:
-        return self.cached("tiles", lambda: ItemTiles.of(self.item_degrees))
 
     def _iterate_scores(self, histories: csr_matrix, users: np.ndarray | None) -> Iterator[np.ndarray]:
         """Yield `_scores` by each of `score_names`; a model whose scores share work overrides it."""

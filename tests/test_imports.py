@@ -30,6 +30,7 @@ BESIDE_THEM = {
     "predictor",
     "registry",
     "settings",
+    "tiled_scorer",
 }
 NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
 TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import

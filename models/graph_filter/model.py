@@ -187,11 +187,6 @@ class GraphFilter(Model[GraphFilterSettings]):
         chosen = self.params
         return chosen.polynomial == "linear" and (not chosen.sharpening or chosen.sharpening_terms == 1)
 
-    @property
-    def _column_size(self) -> int:
-        """Numbers of a cached column."""
-        return self.edges.shape[0] if self._ends_at_users else self.item_count
-
     def _path_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Return what the filter without its low-pass adds for items of a history, float32 (history, items)."""
         before, after = (self._degree_powers(sign * self._delta(1)) for sign in (-1, 1))
@@ -225,7 +220,7 @@ class GraphFilter(Model[GraphFilterSettings]):
 
         A fitted model keeps one, since most users are recommended the same few items.
         """
-        size, factors = self._column_size, self.vectors.shape[1]
+        size, factors = self.edges.shape[0] if self._ends_at_users else self.item_count, self.vectors.shape[1]
         cache = self.cached("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))
         return cache if count <= cache.capacity else ColumnCache(count, size, factors)
 
@@ -291,18 +286,9 @@ class GraphFilter(Model[GraphFilterSettings]):
         n: int,
         excluded: tuple[np.ndarray, np.ndarray],
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        if (
-            histories.shape[0] != 1
-            or not len(histories.indices)
-            or not (self.item_features is None or self.item_degrees.all())
-        ):
+        history, has_cold_items = histories, self.item_features is not None and not self.item_degrees.all()
+        if history.shape[0] != 1 or not history.nnz or has_cold_items:
             return None
-        found = self._find_best_items_of_user(histories, n, excluded[1])
-        return None if found is None else (found[0][None], found[1][None])
-
-    def _find_best_items_of_user(
-        self, history: csr_matrix, n: int, excluded: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray] | None:
         if len(self.weights) or not self._is_walk or n > MAX_LIST:
             return None
         of_entries, graph, (before, after) = self._entry_weights(history), self.graph, self._low_pass()
@@ -317,12 +303,13 @@ class GraphFilter(Model[GraphFilterSettings]):
             second = SecondWalk(*graph.tables, (to * walk)[:, 0])
             low = pattern_times(history, self.vectors, of_entries * before[history.indices, 0])[0]
 
-            def score(items: np.ndarray, of_items: np.ndarray) -> np.ndarray:
+            def score_items(items: np.ndarray, of_items: np.ndarray) -> np.ndarray:
                 if not step:
                     return walk[items, 0] + of_items
                 return back[items] * (second.vector[items] + second.entries(items) * step) + of_items
 
-            return select_best_items(table, walk[:, 0], low, score, excluded, n)
+            found = select_best_items(table, walk[:, 0], low, score_items, excluded[1], n)
+        return None if found is None else (found[0][None], found[1][None])
 
     def _entry_weights(self, histories: csr_matrix) -> np.ndarray:
         """Return x at the entries of the histories, float32."""

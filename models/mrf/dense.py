@@ -7,7 +7,7 @@ its section 5. Minimizes |X - X B|^2 + l2 |B|^2 under diag(B) = 0 (eq. 3) over t
 
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field
@@ -22,7 +22,7 @@ from oneclass.models.numerics.gram_inverse import inverse_of_gram, regularized_i
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.numerics.spd_inverse import TILE
+from oneclass.models.numerics.spd_inverse import TILE, work_bytes
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
 
@@ -133,6 +133,11 @@ class MRFDense(Model[MRFDenseSettings]):
     cost_is_linear = False
     item_matrices = 2
     memory_hint = "take item_knn, sansa or mrf_sparse in its place"
+
+    @classmethod
+    def fit_bytes(cls, settings: Any, log: LogSize) -> int:
+        """Estimate the memory of a fit, with the work space of the inverse."""
+        return super().fit_bytes(settings, log) + work_bytes(log.items)
 
     @classmethod
     def fit_seconds(cls, log: LogSize) -> float:

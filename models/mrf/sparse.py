@@ -41,7 +41,7 @@ from oneclass.models.settings import Choice, NumericRange, SearchSpace
 DEFAULT_NEIGHBOURS = 200  # entries of the pattern for each item
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 ENTRY_BYTES = 40  # of an entry of the pattern: as found, and its weight by columns and by rows
-CHUNK_BYTES = 12 * CANDIDATE_ENTRIES  # of the candidates that are collected at a time
+CANDIDATE_BYTES = 12  # of an entry of the rows that are collected at a time
 
 
 class MRFSparseSettings(MRFSettings):
@@ -131,8 +131,9 @@ class MRFSparse(Model[MRFSparseSettings]):
         """Estimate the memory of a fit: the log by user and by item, the pattern with its weights, and a batch."""
         wanted = DEFAULT_NEIGHBOURS * log.items if settings.density is None else settings.density * log.items**2
         kept = min(wanted, settings.max_in_column * log.items, log.gram_entries)
-        batch = min(BATCH_ENTRIES, kept * settings.max_in_column)
-        return EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CHUNK_BYTES
+        batch = min(BATCH_ENTRIES, kept**2 / log.items)  # half the squares of the blocks' sizes, which are skewed
+        chunk = min(CANDIDATE_ENTRIES, min(settings.max_in_column, log.items) * log.items)
+        return EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CANDIDATE_BYTES * chunk
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()

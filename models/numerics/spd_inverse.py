@@ -24,6 +24,12 @@ from oneclass.models.numerics.threads import single_threaded_blas
 TILE = 768
 
 
+def work_bytes(size: int) -> int:
+    """Return the bytes that `invert_lower` takes beside a matrix of `size` rows, on one thread."""
+    tile = min(TILE, size)
+    return 4 * tile * (2 * size + 3 * tile)  # a thread's scratch, the inverse of the pivot, and a copy of it
+
+
 def invert_lower(matrix: np.ndarray, threads: int, tile: int = TILE) -> None:
     """Replace the lower triangle of a symmetric positive definite matrix by that of its inverse.
 

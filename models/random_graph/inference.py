@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from oneclass.models.fit_options import Start, copy_rows
 from oneclass.models.negatives.availability import EVERYTHING, Availability
 from oneclass.models.negatives.sampling import (
     HEAVY_USER_RATIO,
@@ -115,6 +116,25 @@ class RandomGraphPosterior:
     taus: PrecisionPosterior
     user_prior: VertexPrior | None = None
     item_prior: VertexPrior | None = None
+
+    def copy_earlier(self, start: Start, *, clamped: bool, learned_taus: bool) -> None:
+        """Start at the posterior of an earlier fit; precisions that it learned are then fixed.
+
+        A cold fit stops while the precisions still grow, and the more they grow the worse it ranks: learned further
+        with every warm start they would shrink the factors away.
+
+        Args:
+            clamped: whether the users' biases are zero.
+        """
+        before = start.previous.posterior
+        for own, old, rows in ((self.users, before.users, start.users), (self.items, before.items, start.items)):
+            for array, other in zip(own.arrays, old.arrays, strict=True):
+                copy_rows(array, other, rows)
+        if clamped:
+            self.users.bias_mean[:], self.users.bias_precision[:] = 0, np.inf
+        if learned_taus:
+            self.taus.rate = self.taus.shape * before.taus.rate / before.taus.shape
+            self.taus.fixed = True
 
     def update_priors(self) -> None:
         """Fit the maps of the attributes to the posterior means."""

@@ -20,7 +20,6 @@ from oneclass.models.fit_options import (
     Epoch,
     FitOptions,
     Start,
-    copy_rows,
     has_converged,
     sampling_seed,
     skipped_epochs,
@@ -174,8 +173,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         The bound is that of the posterior at the beginning of the iteration. The new hidden graph is independent of
         that posterior, so the bound is an unbiased estimate of the objective (up to the entropy of q(H)).
         """
-        settings = self.params
-        joint = settings.joint_bias
+        settings, joint = self.params, self.params.joint_bias
         graph = sampler.draw(t)
         values = {"bound": q.bound(graph)} if settings.watched(t) else {}
         q.update_priors()
@@ -360,11 +358,7 @@ class RandomGraph(Model[RandomGraphSettings]):
             self.weights = degree_histogram(degrees, self.gamma)
 
     def _initial_posterior(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
-        """Return small random means, or the posterior of the earlier fit, whose precisions are then fixed.
-
-        A cold fit stops while the precisions still grow, and the more they grow the worse it ranks: learned further
-        with every warm start they would shrink the factors away.
-        """
+        """Return small random means, or the posterior of the earlier fit."""
         settings = self.params
         users, items = ((count, settings.factors) for count in shape)
         scale = settings.initial_scale
@@ -373,17 +367,8 @@ class RandomGraph(Model[RandomGraphSettings]):
             items=VertexPosterior.random((self.seed, START_ITEMS), scale, items, clamped=False),
             taus=PrecisionPosterior.from_mean(settings.tau, shape, settings.factors, settings.alpha, settings.beta),
         )
-        if start is None:
-            return q
-        before = start.previous.posterior
-        for own, old, rows in ((q.users, before.users, start.users), (q.items, before.items, start.items)):
-            for array, other in zip(own.arrays, old.arrays, strict=True):
-                copy_rows(array, other, rows)
-        if not settings.user_biases:
-            q.users.bias_mean[:], q.users.bias_precision[:] = 0, np.inf
-        if settings.learn_tau:
-            q.taus.rate = q.taus.shape * before.taus.rate / before.taus.shape
-            q.taus.fixed = True
+        if start is not None:
+            q.copy_earlier(start, clamped=not settings.user_biases, learned_taus=settings.learn_tau)
         return q
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -91,5 +91,6 @@ def solve_columns_from(
     limits = np.float32(regression.tolerance), regression.max_sweeps, regression.neighbours
     filled = SolvedColumns(starts, rows, weights, found)
     solve_columns(first, first + len(bounds), gram, diagonal, penalties, limits, max(1, threads), filled)
-    held = np.arange(starts[-1]) < np.repeat(starts[:-1] + found[:, 0], bounds)
+    lengths = np.stack([found[:, 0], bounds - found[:, 0]], axis=1)
+    held = np.repeat(np.tile([True, False], len(bounds)), lengths.ravel())  # a byte for each candidate
     return ColumnWeights(rows[held], weights[held], found[:, 0], int(found[:, 1].sum()))

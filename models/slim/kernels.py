@@ -101,6 +101,15 @@ def count_candidates(gram, l1, out):
         out[place] = count
 
 
+@njit(nogil=True, cache=True)
+def rescale_weights(indptr, indices, scale, values):
+    """Multiply each w_ij by scale_j / scale_i in place; without the temporary arrays that numpy would need."""
+    for row in range(len(scale)):
+        of_row = 1 / scale[row]
+        for entry in range(indptr[row], indptr[row + 1]):
+            values[entry] *= of_row * scale[indices[entry]]
+
+
 @njit(parallel=True, nogil=True, cache=True)
 def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solved):
     """Fill the `SolvedColumns` weights of the columns first .. last - 1.
@@ -197,7 +206,7 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
         if active == before or passes == 0:
             return weights, buffer, active == before
         if active * width > len(buffer):
-            larger = np.empty(2 * active * width, dtype=np.float32)
+            larger = np.empty(active * width * 5 // 4, dtype=np.float32)  # the set may grow again
             for at in range(before * width):
                 larger[at] = buffer[at]
             buffer = larger

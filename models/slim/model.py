@@ -31,11 +31,11 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
 from oneclass.models.slim.columns import ColumnWeights, Gram, RegressionSettings, iterate_batches, solve_columns_from
-from oneclass.models.slim.kernels import count_pairs, fill_pairs
+from oneclass.models.slim.kernels import count_pairs, fill_pairs, rescale_weights
 
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 PAIR_SECONDS = (2.5e-6, 1.2e-7)  # CPU seconds of a fit for a pair of items that share a user, short and long histories
-PAIR_BYTES = 16  # of a pair of items that share a user: in the Gram matrix and, for some, in the weights
+PAIR_BYTES = 40  # of a pair of items that share a user: in the Gram matrix and, for some, in the weights and buffers
 L1, L2 = (0.015, 0.05), (15.0, 5.0)  # times `mean_over_edges`, of short and of long histories
 
 
@@ -128,7 +128,7 @@ class SLIM(Model[SLIMSettings]):
 
     @classmethod
     def fit_bytes(cls, settings: SLIMSettings, log: LogSize) -> int:
-        """Estimate the memory of a fit: the Gram matrix without its zeros, and the weights, which are fewer."""
+        """Estimate the memory of a fit: the Gram matrix without its zeros, the weights, and the longest columns."""
         return EDGE_BYTES * log.edges + PAIR_BYTES * log.gram_entries
 
     @classmethod
@@ -152,7 +152,7 @@ class SLIM(Model[SLIMSettings]):
             )
         indptr = np.concatenate([[0], np.cumsum(solved.counts)])
         weights = csc_matrix((solved.weights, solved.rows, indptr), shape=(len(scale), len(scale))).tocsr()
-        weights.data *= np.repeat(1 / scale, np.diff(weights.indptr)) * scale[weights.indices]
+        rescale_weights(as_read_only(weights.indptr, np.int64), weights.indices, scale, weights.data)
         self.weights = weights
 
     def _solve(

@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from oneclass.tasks.binarize.stage import TABLES
 from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS, is_fold
+from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
 from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization, validation
-from oneclass.tasks.split.features import Features, add_new_items
-from oneclass.tasks.split.matrix import add_event_ages, add_recency_ranks, load_csr, store_roles
+from oneclass.tasks.split.features import add_new_items
+from oneclass.tasks.split.matrix import load_csr, store_roles
+from oneclass.tasks.split.matrix_writer import MatrixWriter
 from oneclass.tasks.split.protocols import find_cut_day
 from oneclass.tasks.split.seen_items import SeenItems, SeenSetting, choose_seen_items, record_choice
 from oneclass.tasks.split.settings import SplitSettings
@@ -30,76 +31,6 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 from oneclass.tasks.stores.warehouse import query, select
-
-
-class MatrixWriter:
-    """Store matrices one after the other while the next are computed.
-
-    Args:
-        order: whether to keep the order of likes with them.
-        timed: by which `binarize` selected likes, to keep the ages of their events; None to keep none.
-    """
-
-    def __init__(
-        self,
-        home: Home,
-        connection: duckdb.DuckDBPyConnection,
-        writer: Executor,
-        *,
-        order: bool,
-        timed: LikeSelection | None,
-    ) -> None:
-        self._home, self._connection, self._order, self._timed = home, connection, order, timed
-        self._writer, self._written = writer, {}
-        sizes = select(connection, "split/sizes").row(0, named=True)
-        self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
-        self._features = Features.load(connection)
-
-    def store(self, split: SplitMatrices, before: date | None = None) -> None:
-        """Store a split, with recency ranks and event ages if they are kept; its relations must still exist.
-
-        A split without training edges is skipped with a warning: a small log may lack a training user by chance.
-
-        Args:
-            before: the first day that is not trained on, if the split is by time.
-        """
-        if split.train.nnz == 0:
-            logger.warning(
-                "%s: left out, because no edge is left to train on; the log is too small for this protocol, or the "
-                "filters split.min_user_edges and split.min_item_edges are too strict",
-                split.protocol,
-            )
-        else:
-            split = add_recency_ranks(self._connection, split) if self._order else split
-            split = add_event_ages(self._connection, split, self._timed, before) if self._timed else split
-            has_ages = split.event_ages is not None
-            last_day = query(self._connection, "select day from last_day").item() if has_ages else None
-            split = self._features.add(split, last_day)
-            if is_fold(split.protocol):
-                split = replace(split, parts={**split.parts, "validation": split.parts["test"]})
-            numbered = replace(split, numbering=self._numbering)
-            self._written[split.protocol] = self._writer.submit(matrices.store_split, self._home, numbered)
-
-    def require_item_features(self) -> None:
-        """Refuse cold_items without attributes.
-
-        Raises:
-            InputError: the data set has no attributes of items that count as features.
-        """
-        if self._features.items is None:
-            raise InputError(
-                "protocol cold_items: needs attributes of items, and the warehouse has none. Name the table and the "
-                "columns that count under [items] in the data set's TOML, or leave cold_items out of --protocols."
-            )
-
-    def digests(self) -> dict[str, str]:
-        """Return the digests of the stored splits by protocol, waiting for the writes.
-
-        Raises:
-            OSError: a split cannot be written.
-        """
-        return {protocol: writing.result() for protocol, writing in self._written.items()}
-
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(tiled_ranking, "TILE_ITEMS", 16)
     monkeypatch.setattr(tiled_ranking, "FIRST_TILES", 2)
     monkeypatch.setattr(tiled_ranking, "GROUP_TILES", 5)
-    monkeypatch.setattr("oneclass.models.base.MIN_TILED_ITEMS", 0)
+    monkeypatch.setattr("oneclass.models.tiled_scorer.MIN_TILED_ITEMS", 0)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def test_ranks_by_tiles_are_those_by_all_scores(name, of_training, monkeypatch):
         return ranks, {score: exposure.shown for score, exposure in exposures.items()}, one
 
     expected = rank()
-    monkeypatch.setattr("oneclass.models.base.MIN_TILED_ITEMS", 0)
+    monkeypatch.setattr("oneclass.models.tiled_scorer.MIN_TILED_ITEMS", 0)
     monkeypatch.setattr("oneclass.models.evaluation.ranking.TILE_COLUMNS", 32)
     monkeypatch.setattr("oneclass.tasks.evaluate.ranking.TILED_USERS", 30)
     monkeypatch.setattr(Model, "scores_of_training_users", lambda *_: 1 / 0)  # no user has the scores of all items
@@ -46,7 +46,7 @@ def test_ranks_by_tiles_are_those_by_all_scores(name, of_training, monkeypatch):
 
 
 def test_the_user_and_the_score_that_cannot_be_ranked_are_named(monkeypatch):
-    monkeypatch.setattr("oneclass.models.base.MIN_TILED_ITEMS", 0)
+    monkeypatch.setattr("oneclass.models.tiled_scorer.MIN_TILED_ITEMS", 0)
     log = log_of(3)
     model = MODELS["wmf"]().fit(log)
     model.user_factors[7] = np.nan

@@ -27,7 +27,7 @@ def test_lists_by_tiles_are_those_by_all_scores(home, name, score, exclude_seen,
     chosen = {"protocol": ALL_EDGES, "matrices_digest": digest, "model": name, "settings": MODELS[name].Settings()}
     spec = RecommendationSpec(name, score, train(home, "run", **chosen, seed=0).digest, digest, 5, exclude_seen)
     expected = pl.concat(compute_recommendations(home, spec, LOCAL))
-    monkeypatch.setattr("oneclass.models.base.MIN_TILED_ITEMS", 0)
+    monkeypatch.setattr("oneclass.models.tiled_scorer.MIN_TILED_ITEMS", 0)
     monkeypatch.setattr("oneclass.models.numerics.tiled_ranking.TILE_ITEMS", 4)
     monkeypatch.setattr(recommend_all, "USERS_PER_BLOCK", 32)
     monkeypatch.setattr(Model, "select_best", lambda *_, **__: 1 / 0)  # no list is made of all scores
