@@ -228,15 +228,19 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
         *,
         users: np.ndarray | None = None,
         score: str | None = None,
+        allowed: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the `best_items` without scoring all items; None where the model cannot, or would take longer.
 
-        The arguments are those of `best_items`; items without a training edge may be in the histories.
+        Args:
+            histories: as in `best_items`; items without a training edge may be in them.
+            n, excluded, users, score: as in `best_items`.
+            allowed: bool (items,), which items may come; None for all.
         """
         known = self._known(histories)
         if self._cache is None or n < 1 or (users is None and (known.indptr[1:] == known.indptr[:-1]).any()):
             return None
-        return self._find_best_items(known, users, self._check_score(score), n, excluded)
+        return self._find_best_items(known, users, self._check_score(score), n, excluded, allowed)
 
     def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """Score histories as `scores` does, without its checks, for a component of a model that has made them."""

@@ -84,6 +84,7 @@ class TiledScorer(InferenceCache, ABC):
         score: str,
         n: int,
         excluded: tuple[np.ndarray, np.ndarray],
+        allowed: np.ndarray | None,
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the n best items, int32 (block, n), and their scores; None if they are not found without scoring all.
 
@@ -93,7 +94,7 @@ class TiledScorer(InferenceCache, ABC):
             return None
         with kernel_threads(self.threads):
             tiled = self._score_tiles(histories, users, score)
-            return tiled and rank_tiles(tiled, *excluded, n)
+            return tiled and rank_tiles(tiled, *excluded, n, allowed)
 
     def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> TiledScores | None:
         """Return the scores of a block by tiles of items; None for a model whose scores have no bounds by tile."""

@@ -285,6 +285,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         score: str,
         n: int,
         excluded: tuple[np.ndarray, np.ndarray],
+        allowed: np.ndarray | None,
     ) -> tuple[np.ndarray, np.ndarray] | None:
         history, has_cold_items = histories, self.item_features is not None and not self.item_degrees.all()
         if history.shape[0] != 1 or not history.nnz or has_cold_items:
@@ -308,7 +309,8 @@ class GraphFilter(Model[GraphFilterSettings]):
                     return walk[items, 0] + of_items
                 return back[items] * (second.vector[items] + second.entries(items) * step) + of_items
 
-            found = select_best_items(table, walk[:, 0], low, score_items, excluded[1], n)
+            without = excluded[1] if allowed is None else np.union1d(excluded[1], np.flatnonzero(~allowed))
+            found = select_best_items(table, walk[:, 0], low, score_items, without, n)
         return None if found is None else (found[0][None], found[1][None])
 
     def _entry_weights(self, histories: csr_matrix) -> np.ndarray:

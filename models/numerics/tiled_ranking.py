@@ -145,12 +145,13 @@ class LinearScores(TiledScores):
 
 
 def rank_tiles(
-    scores: TiledScores, indptr: np.ndarray, indices: np.ndarray, n: int
+    scores: TiledScores, indptr: np.ndarray, indices: np.ndarray, n: int, allowed: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the n best items of each user as `top_items` does of all scores; None where that takes less time.
 
     Args:
         indptr, indices: the items to leave out (CSR), with sorted column indices.
+        allowed: bool (items,), which items may come; None for all.
     """
     bounds = scores.bound()
     users, tiles = bounds.shape
@@ -162,6 +163,7 @@ def rank_tiles(
         some = np.flatnonzero(reached.any(axis=1))
         if len(some):
             items = scores.tiles.items_of(group[reached.any(axis=0)])
+            items = items if allowed is None else items[allowed[items]]
             lists.offer(scores.score(some, items), some, items)
         if start == 0 and users < FEW_USERS and (bounds >= lists.least[:, None]).mean() > MAX_SHARE_OF_FEW:
             return None

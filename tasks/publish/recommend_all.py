@@ -28,6 +28,7 @@ from oneclass.tasks.recommend.new_items import MAX_REASONS
 from oneclass.tasks.rules.breaches import EXPLORATION
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import Selection, select_lists
+from oneclass.tasks.rules.tiled_lists import find_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache, table_digest
@@ -177,8 +178,11 @@ def recommend_batch(
     end = min(end, split.train.shape[0])
     lists: dict[str | None, list[Lists]] = {}
     for rows in _split_range(first, end, USERS_PER_BLOCK):
-        if selections is None and spec.exploration is None and (found := _find_lists(home, spec, rows)) is not None:
-            lists.setdefault(None, []).append(found)
+        of_rows = _select_rows(selections, slice(rows[0] - first, rows[-1] + 1 - first))
+        found = _find_lists(home, spec, rows, of_rows) if spec.exploration is None else None
+        for placement, block in found or ():
+            lists.setdefault(placement, []).append(block)
+        if found:
             continue
         for some in _split_range(rows[0], rows[-1] + 1, model.users_at_once):
             selected = _select_rows(selections, slice(some[0] - first, some[-1] + 1 - first))
@@ -217,20 +221,33 @@ def _load_models_and_split(
     return model, beside, matrices.load_split(home, spec.matrices_digest)
 
 
-def _find_lists(home: Home, spec: RecommendationSpec, rows: np.ndarray) -> Lists | None:
-    """Return the lists of a block of users, found without scoring all items; None where the model cannot."""
+def _find_lists(
+    home: Home, spec: RecommendationSpec, rows: np.ndarray, selections: ListSelections | None
+) -> list[tuple[str | None, Lists]] | None:
+    """Return the lists of a block of users by placement, found without scoring all items; None where the model
+    cannot.
+    """
     model, beside, split = _load_models_and_split(home, spec)
-    histories = split.histories[rows]
-    indptr = histories.indptr if spec.exclude_seen else np.zeros_like(histories.indptr)
-    found = model.find_best_items(histories, spec.top_n, (indptr, histories.indices), users=rows, score=spec.score)
-    if found is None:
+    histories, found = split.histories[rows], {}
+    if selections is None:
+        indptr = histories.indptr if spec.exclude_seen else np.zeros_like(histories.indptr)
+        excluded = indptr, histories.indices
+        found[None] = model.find_best_items(histories, spec.top_n, excluded, users=rows, score=spec.score)
+    for placement, selection in (selections or {}).items():
+        found[placement] = find_lists(model, spec.score, histories, rows, selection)
+        if found[placement] is None:
+            return None
+    if None in found.values():
         return None
     sampled = model.cached("sampled items", lambda: sample_items(model.item_degrees))
     scored = np.union1d(sampled, histories.indices)
     scores = model.scores(histories, users=rows, items=scored, score=spec.score)
     with kernel_threads(model.threads):
         predicted = predictability(scores, histories[:, scored], np.searchsorted(scored, sampled))
-    return _describe_lists(model, beside, histories, rows, *found) | {"predictability": predicted}
+    return [
+        (placement, _describe_lists(model, beside, histories, rows, *best) | {"predictability": predicted})
+        for placement, best in found.items()
+    ]
 
 
 def _recommend_rows(

@@ -14,6 +14,7 @@ from oneclass.models.numerics.top_k import top_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.new_items import MAX_REASONS, raise_new_items
 from oneclass.tasks.rules.selection import Selection, select_lists
+from oneclass.tasks.rules.tiled_lists import find_lists
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def rank_items(
             items, best = model.best_items(histories, n, users=users, score=score, excluded=(indptr, excluded))
             return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
         if selection is not None and within is None and not is_popular:
-            found = _find_allowed_items(model, score, histories, users, selection)
+            found = find_lists(model, score, histories, users, selection)
             if found is not None:
                 return RankedItems(*found, *describe_items(model, companion, histories, users, found[0]))
         scores = model.scores(histories, users=users, score=score)
@@ -94,22 +95,6 @@ def rank_items(
         if candidates is not None and len(candidates):
             items = np.where(items >= 0, candidates[items], -1)
         return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
-
-
-def _find_allowed_items(
-    model: Model, score: str, histories: csr_matrix, users: np.ndarray | None, selection: Selection
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return one user's best items and scores, (1, n) each, without scoring all items; None if the model cannot, or if
-    the rules change the list.
-    """
-    if histories.shape[0] != 1 or not selection.keeps_order:
-        return None
-    excluded = histories.indices if selection.exclude_seen else histories.indices[:0]
-    if selection.excluded is not None:
-        excluded = np.union1d(excluded, selection.excluded.indices).astype(np.int32)
-    left_out = np.array([0, len(excluded)]), excluded
-    found = model.find_best_items(histories, selection.n, left_out, users=users, score=score)
-    return found if found is not None and selection.allows(found[0][0]) else None
 
 
 def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[int, float]]:

@@ -173,25 +173,17 @@ class Selection:
         sets = np.zeros(users, dtype=np.int32)
         return cls(n, Constraints(eligible, None, none, indptr, none, none), sets, exclude_seen=exclude_seen)
 
-    def for_rows(self, rows: slice) -> "Selection":
+    def for_rows(self, rows: slice | np.ndarray) -> "Selection":
         """Return the selection of some of the users."""
         excluded = None if self.excluded is None else self.excluded[rows]
         return dataclasses.replace(self, sets=self.sets[rows], excluded=excluded)
 
-    @property
-    def keeps_order(self) -> bool:
-        """Whether lists are the ranking by scores, without some items."""
-        of = self.constraints
-        return of.boosts is None and not len(of.pinned) and self.diversity is None
-
-    def allows(self, items: np.ndarray) -> bool:
-        """Return whether one user's n best items, int (n,), are the list: whether the rules leave none of them out."""
-        of = self.constraints
-        if (items < 0).any() or not of.eligible[self.sets[0], items].all():
-            return False
-        categories = [of.category_indices[of.category_indptr[item] : of.category_indptr[item + 1]] for item in items]
-        counts = np.bincount(np.concatenate(categories), minlength=len(of.limits)) if len(of.limits) else np.zeros(0)
-        return bool((counts <= of.limits).all())
+    def find_excluded(self, histories: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
+        """Return the items that users must not get (CSR: indptr, indices), given their (users, items) histories."""
+        seen = histories if self.exclude_seen else csr_matrix(histories.shape)
+        if self.excluded is not None:
+            seen = csr_matrix(seen.astype(bool) + self.excluded)  # the union of the patterns
+        return seen.indptr, seen.indices
 
     def compute_digest(self) -> str:
         """Return a digest of all that decides what is selected from scores."""
@@ -214,10 +206,8 @@ def select_lists(
         histories: (block, items).
         vectors: of the items, `models.reranking.project_items`; needed if the selection has a `diversity`.
     """
-    seen = histories if selection.exclude_seen else csr_matrix(histories.shape)
-    if selection.excluded is not None:
-        seen = csr_matrix(seen.astype(bool) + selection.excluded)  # the union of the patterns
-    arguments = scores, seen.indptr, seen.indices, selection.sets, selection.constraints, selection.n
+    excluded = selection.find_excluded(histories)
+    arguments = scores, *excluded, selection.sets, selection.constraints, selection.n
     if selection.diversity is None:
         return select_top_items(*arguments)
     assert vectors is not None

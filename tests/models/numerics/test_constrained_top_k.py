@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
+from oneclass.models.numerics.constrained_top_k import Constraints, select_from_pools, select_top_items
 
 ITEMS, USERS, N = 2000, 30, 12
 
@@ -46,3 +46,17 @@ def test_lists_are_those_of_a_walk_down_the_ranking(limit, boost):
         chosen, values = select_naively(scores[user], set(excluded[user]), constraints, sets[user])
         assert ids[user, : len(chosen)].tolist() == chosen and (ids[user, len(chosen) :] == -1).all()
         assert best[user, : len(chosen)].tolist() == values
+    pool_size = 150
+    allowed = constraints.eligible.any(axis=0)
+    pools = np.full((USERS, pool_size), -1, dtype=np.int32)
+    values = np.full((USERS, pool_size), -np.inf, dtype=np.float32)
+    for user in range(USERS):
+        left = np.setdiff1d(np.flatnonzero(allowed), excluded[user])
+        pools[user] = left[np.lexsort((left, -scores[user, left]))][:pool_size]
+        values[user] = scores[user, pools[user]]
+    pinned = scores[:, constraints.pinned]
+    of_pools = select_from_pools(pools, values, pinned, indptr, np.concatenate(excluded), sets, constraints, N)
+    is_found = of_pools[2]
+    assert is_found.any() and (limit < 50 or is_found[sets == 0].all()) and not is_found[sets == 1].any()
+    np.testing.assert_array_equal(of_pools[0], np.where(is_found[:, None], ids, -1))
+    np.testing.assert_array_equal(of_pools[1], np.where(is_found[:, None], best, -np.inf))
