@@ -27,7 +27,8 @@ def find_lists(
         selection: of these users.
     """
     of = selection.constraints
-    if selection.diversity is not None or (selection.max_new and not model.item_degrees.all()):
+    raises_new_items = selection.max_new and model.item_features is not None and not model.item_degrees.all()
+    if selection.diversity is not None or raises_new_items:
         return None
     allowed = of.eligible.any(axis=0)
     if not 0 < (size := _choose_pool_size(of, allowed, selection.n)) <= MAX_POOL_SIZE:
