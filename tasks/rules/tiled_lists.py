@@ -30,7 +30,7 @@ def find_lists(
     raises_new_items = selection.max_new and model.item_features is not None and not model.item_degrees.all()
     if selection.diversity is not None or raises_new_items:
         return None
-    allowed = of.eligible.any(axis=0)
+    allowed: np.ndarray = np.any(of.eligible, axis=0)
     if not 0 < (size := _choose_pool_size(of, allowed, selection.n)) <= MAX_POOL_SIZE:
         return None
     excluded = selection.find_excluded(histories)
