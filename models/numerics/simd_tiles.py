@@ -7,6 +7,7 @@ from llvmlite import ir
 from numba import njit, types
 
 from oneclass.models.numerics.simd import (
+    F32_WIDTH,
     IN_ORDER,
     INDEX,
     ROWS,
@@ -114,6 +115,36 @@ def add_outer(target, at, stride, left, left_at, left_step, right, right_at, rig
     for c in range(count):
         tile = plus_outer(tile, left, left_at + left_step * c, load(right, right_at + right_step * c))
     store_tile(target, at, stride, tile)
+
+
+@intrinsic
+def plus_products(typing, tile, array, at, step, lanes):
+    """The tuple of tile[r] + array[at + step r] lanes."""
+
+    def generate(context, builder, call, arguments):
+        tile, array, at, step, value = arguments
+        rows, kind = [], types.UniTuple(call.args[1].dtype, len(call.args[0]))
+        for row, place in enumerate(_places(context, builder, call.args[1], array, at, step, kind)):
+            scaled = builder.fmul(splat(builder, builder.load(place), lanes.count), value)
+            rows.append(builder.fadd(builder.extract_value(tile, row), scaled))
+        return context.make_tuple(builder, call.return_type, rows)
+
+    return tile(tile, array, types.intp, types.intp, lanes), generate
+
+
+@njit(**IN_ORDER)
+def add_products(target, left, width, right):
+    """Add the product of ROWS rows and a matrix to ROWS rows, each sum in the order of the columns of `left`.
+
+    Args:
+        target, left: float32 (ROWS width,), rows of `width` numbers, a multiple of F32_WIDTH.
+        right: float32 (width^2,), the matrix by runs of F32_WIDTH columns, one after the other, each row by row.
+    """
+    for lane in range(0, width, F32_WIDTH):
+        tile = load_tile(EIGHT, broadcast(ZERO), target, lane, width)
+        for c in range(width):
+            tile = plus_products(tile, left, c, width, load(right, lane * width + c * F32_WIDTH))
+        store_tile(target, lane, width, tile)
 
 
 @intrinsic

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.cholesky import factorize_tiled, solve_factorized
+from oneclass.models.numerics.random_numbers import normal, stream
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     ROWS,
@@ -25,13 +26,14 @@ from oneclass.models.numerics.simd import (
     copy,
     dot,
     dot_rows,
+    prefetch_row,
     scale,
 )
-from oneclass.models.numerics.simd_tiles import add_outer
+from oneclass.models.numerics.simd_tiles import add_outer, add_products
 
 PARTS = 16  # runs of rows, each with a Gram matrix of its own; these are added in order
 BATCH = 64  # rows whose outer products are added at a time
-NONE = np.float32(0)
+PREFETCHED = 32  # edges of a row whose rows of the other side are fetched ahead
 ROUNDING = np.float32(1e-12)  # stop where the squared residual has shrunk to this: a millionth of the residual
 FAST = {"contract", "nsz"}
 
@@ -58,6 +60,15 @@ class System(NamedTuple):
 
 
 @njit(cache=True, parallel=True, nogil=True)
+def draw_factors(seed, purpose, scale, factors, table):
+    """Fill a table, float32 (rows, width), with normal factors of the standard deviation `scale`, keyed by row."""
+    for row in prange(len(table)):
+        key = stream(seed, purpose, 0, row)
+        for column in range(factors):
+            table[row, column] = np.float32(normal(key, column)) * scale
+
+
+@njit(cache=True, parallel=True, nogil=True)
 def gram_parts(weighted, table, rows, width, parts):
     """Add to `parts`, float32 (PARTS, width^2), the upper triangles of weighted' table over each run of rows."""
     size = -(-rows // PARTS)
@@ -81,6 +92,13 @@ def gram_parts(weighted, table, rows, width, parts):
                     )
 
 
+@njit(cache=True, parallel=True, nogil=True)
+def sum_squares(table, width, out):
+    """Fill `out`, float64 (rows,), with the sum of the squares of each row of a table."""
+    for row in prange(len(out)):
+        out[row] = dot(table, row * width, table, row * width, width)
+
+
 @njit(cache=True, fastmath=FAST)
 def allocate_row_workspace(indptr, width):
     """The scratch arrays of one run of rows.
@@ -100,18 +118,18 @@ def allocate_row_workspace(indptr, width):
 
 
 @njit(cache=True, fastmath=FAST)
-def load_vertex_edges(edges, graph, vertex, width, rows):
-    """Fill `edges` with those of a vertex; returns their number, and the number rounded up to a multiple of ROWS."""
+def load_vertex_edges(edges, at, graph, vertex, width, rows):
+    """Fill `edges` from place `at` on with those of a vertex; returns their number, up to a multiple of ROWS."""
     places, weights, pulls, _ = edges
     indptr, indices, of_squares, of_products = graph
     first, degree = indptr[vertex], indptr[vertex + 1] - indptr[vertex]
     count = -(-degree // ROWS) * ROWS
     for edge in range(degree):
-        places[edge] = indices[first + edge] * width
-        weights[edge], pulls[edge] = of_squares[first + edge], of_products[first + edge]
-    for edge in range(degree, count):
+        places[at + edge] = indices[first + edge] * width
+        weights[at + edge], pulls[at + edge] = of_squares[first + edge], of_products[first + edge]
+    for edge in range(at + degree, at + count):
         places[edge], weights[edge], pulls[edge] = rows * width, 0, 0
-    return degree, count
+    return count
 
 
 @njit(cache=True, fastmath=FAST)
@@ -122,35 +140,49 @@ def _add_product(out, vector, system, start, size):
 
 
 @njit(cache=True, fastmath=FAST)
-def _multiply(out, vector, system):
-    """out = A x."""
-    table, count, width = system.table, system.edge_count, system.width
-    places, weights, _, values = system.edges
-    scale(out, 0, system.ridge, vector, 0, width)
-    _add_product(out, vector, system, 0, width)
-    for edge in range(0, count, ROWS):
-        dot_rows(values, edge, table, places, edge, 0, width, vector, 0)
-        for at in range(edge, edge + ROWS):
-            values[at] *= weights[at]
-        add_rows(out, 0, values, edge, table, places, edge, 0, width)
+def _allocate_group_workspace(indptr, first, last):
+    """The arrays of the edges of ROWS vertices, as in `allocate_row_workspace`, for any such group of a run."""
+    most = 0
+    for start in range(first, last, ROWS):
+        room = 0
+        for vertex in range(start, min(start + ROWS, last)):
+            room += -(-(indptr[vertex + 1] - indptr[vertex]) // ROWS) * ROWS
+        most = max(most, room)
+    return np.zeros(most, dtype=np.int64), aligned_zeros(most), aligned_zeros(most), aligned_zeros(most)
 
 
 @njit(cache=True, fastmath=FAST)
-def _residual(out, vector, system):
-    """out = y - A x; returns x'A x - 2 y'x."""
-    table, count, width = system.table, system.edge_count, system.width
-    places, weights, pulls, values = system.edges
-    scale(out, 0, system.ridge, vector, 0, width)
-    _add_product(out, vector, system, 0, width)
-    value = np.float64(dot(out, 0, vector, 0, width))
-    scale(out, 0, np.float32(-1), out, 0, width)
-    for edge in range(0, count, ROWS):
-        dot_rows(values, edge, table, places, edge, 0, width, vector, 0)
-        for at in range(edge, edge + ROWS):
-            product = values[at]
-            value += product * (weights[at] * product - 2 * pulls[at])
-            values[at] = pulls[at] - weights[at] * product
-        add_rows(out, 0, values, edge, table, places, edge, 0, width)
+def _multiply_dense(out, vectors, gram, ridges, width):
+    """out = (w0 G + ridge I) x for ROWS vectors, which share the loads of G."""
+    for row in range(ROWS):
+        scale(out, row * width, ridges[row], vectors, row * width, width)
+    add_products(out, vectors, width, gram)
+
+
+@njit(cache=True, fastmath=FAST)
+def _add_edges(out, at, vector, table, edges, first, last, width):
+    """out += sum_e a_e v_e v_e'x over the edges first .. last - 1; the vectors begin at `at`."""
+    places, weights, _, values = edges
+    for edge in range(first, last, ROWS):
+        dot_rows(values, edge, table, places, edge, 0, width, vector, at)
+        for one in range(edge, edge + ROWS):
+            values[one] *= weights[one]
+        add_rows(out, at, values, edge, table, places, edge, 0, width)
+
+
+@njit(cache=True, fastmath=FAST)
+def _subtract_from_pulls(out, at, vector, table, edges, first, last, width):
+    """out = y - A x from out = (w0 G + ridge I) x; arguments as in `_add_edges`. Returns x'A x - 2 y'x."""
+    places, weights, pulls, values = edges
+    value = np.float64(dot(out, at, vector, at, width))
+    scale(out, at, np.float32(-1), out, at, width)
+    for edge in range(first, last, ROWS):
+        dot_rows(values, edge, table, places, edge, 0, width, vector, at)
+        for one in range(edge, edge + ROWS):
+            product = values[one]
+            value += product * (weights[one] * product - 2 * pulls[one])
+            values[one] = pulls[one] - weights[one] * product
+        add_rows(out, at, values, edge, table, places, edge, 0, width)
     return value
 
 
@@ -159,7 +191,8 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
     """Improve every row of `own` by some steps of conjugate gradients.
 
     Takacs, Pilaszy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
-    filtering", 2011.
+    filtering", 2011. ROWS rows go step by step together, since a product with G takes as long as one with 40 edges
+    where each row loads G by itself.
 
     Args:
         own, table: tables of this side and of the other.
@@ -170,40 +203,54 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
         steps: the largest number of steps; fewer are taken if the residual is down to rounding errors.
         values: float64 (rows,), filled with x'A x - 2 y'x.
     """
-    indptr = graph[0]
-    rows = len(table) // width - 1
+    indptr, others = graph[0], len(table) // width - 1
+    by_lanes = aligned_zeros(width * width)
+    for row in range(width):
+        for lane in range(0, width, F32_WIDTH):
+            copy(by_lanes, lane * width + row * F32_WIDTH, gram, row * width + lane, F32_WIDTH)
     for run in prange(len(bounds) - 1):
-        edges, gram_places = allocate_row_workspace(indptr, width)
-        x, residual, direction, product = (
-            aligned_zeros(width),
-            aligned_zeros(width),
-            aligned_zeros(width),
-            aligned_zeros(width),
-        )
-        for vertex in range(bounds[run], bounds[run + 1]):
-            degree, count = load_vertex_edges(edges, graph, vertex, width, rows)
-            if degree > 0:
-                copy(x, 0, own, vertex * width, width)
-            else:
-                scale(x, 0, NONE, x, 0, width)
-            system = System(table, edges, count, gram, gram_places, ridges[vertex], width)
-            value = _residual(residual, x, system)
-            copy(direction, 0, residual, 0, width)
-            square = dot(residual, 0, residual, 0, width)
-            enough = ROUNDING * square
+        edges = _allocate_group_workspace(indptr, bounds[run], bounds[run + 1])
+        ends, squares, of_group = np.zeros(ROWS + 1, dtype=np.int64), aligned_zeros(ROWS), aligned_zeros(ROWS)
+        enough, total = aligned_zeros(ROWS), np.zeros(ROWS)
+        x, residual = aligned_zeros(ROWS * width), aligned_zeros(ROWS * width)
+        direction, product = aligned_zeros(ROWS * width), aligned_zeros(ROWS * width)
+        for first in range(bounds[run], bounds[run + 1], ROWS):
+            count = min(ROWS, bounds[run + 1] - first)
+            for row in range(count):
+                vertex = first + row
+                ends[row + 1] = ends[row] + load_vertex_edges(edges, ends[row], graph, vertex, width, others)
+                keeps = np.float32(indptr[vertex + 1] > indptr[vertex])
+                scale(x, row * width, keeps, own, vertex * width, width)
+                of_group[row] = ridges[vertex]
+                for edge in range(ends[row], min(ends[row + 1], ends[row] + PREFETCHED)):
+                    prefetch_row(table, edges[0][edge], width)  # while G is multiplied
+            _multiply_dense(residual, x, by_lanes, of_group, width)
+            for row in range(count):
+                at = row * width
+                total[row] = _subtract_from_pulls(residual, at, x, table, edges, ends[row], ends[row + 1], width)
+                copy(direction, at, residual, at, width)
+                squares[row] = dot(residual, at, residual, at, width)
+                enough[row] = ROUNDING * squares[row]
             for _ in range(steps):
-                if square <= enough:
+                if not (squares[:count] > enough[:count]).any():
                     break
-                _multiply(product, direction, system)
-                step = square / dot(direction, 0, product, 0, width)
-                value -= np.float64(step) * square
-                add_scaled(x, 0, step, direction, 0, width)
-                add_scaled(residual, 0, -step, product, 0, width)
-                before, square = square, dot(residual, 0, residual, 0, width)
-                scale(direction, 0, square / before, direction, 0, width)
-                add_scaled(direction, 0, np.float32(1), residual, 0, width)
-            copy(own, vertex * width, x, 0, width)
-            values[vertex] = value
+                _multiply_dense(product, direction, by_lanes, of_group, width)
+                for row in range(count):
+                    if squares[row] <= enough[row]:
+                        continue
+                    at = row * width
+                    _add_edges(product, at, direction, table, edges, ends[row], ends[row + 1], width)
+                    before = squares[row]
+                    step = before / dot(direction, at, product, at, width)
+                    total[row] -= np.float64(step) * before
+                    add_scaled(x, at, step, direction, at, width)
+                    add_scaled(residual, at, -step, product, at, width)
+                    squares[row] = dot(residual, at, residual, at, width)
+                    scale(direction, at, squares[row] / before, direction, at, width)
+                    add_scaled(direction, at, np.float32(1), residual, at, width)
+            for row in range(count):
+                copy(own, (first + row) * width, x, row * width, width)
+                values[first + row] = total[row]
 
 
 @njit(cache=True, fastmath=FAST)
@@ -281,7 +328,7 @@ def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
         )
         x, product = aligned_zeros(width), aligned_zeros(width)
         for vertex in range(bounds[run], bounds[run + 1]):
-            degree, count = load_vertex_edges(edges, graph, vertex, width, rows)
+            count, degree = load_vertex_edges(edges, 0, graph, vertex, width, rows), indptr[vertex + 1] - indptr[vertex]
             copy(x, 0, own, vertex * width, width)
             if degree == 0:
                 x[:] = 0

@@ -8,10 +8,10 @@ from scipy.sparse import csr_matrix
 from oneclass.models.attributes.prior_means import PriorMeans
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.partition import partition_rows
-from oneclass.models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.numerics.validation import row_sums
-from oneclass.models.wmf.kernels import PARTS, conjugate_gradient, gram_parts, solve_blocks
+from oneclass.models.wmf.kernels import PARTS, conjugate_gradient, draw_factors, gram_parts, solve_blocks, sum_squares
 
 
 def merge_explicit_negatives(
@@ -187,8 +187,11 @@ class RowSystems:
 
     def penalty(self, own: np.ndarray, factors: int, means: np.ndarray | None = None) -> float:
         """The penalty of this side's factors in the loss."""
-        vectors = factor_view(own, factors)
-        squares = np.square(vectors if means is None else vectors - means).sum(axis=1, dtype=np.float64)
+        squares = np.empty(len(self.penalties))
+        if means is None:
+            sum_squares(own, int(pad_width(factors)), squares)
+        else:
+            squares[:] = np.square(factor_view(own, factors) - means).sum(axis=1, dtype=np.float64)
         return float(np.sum((squares if self.own is None else squares * self.own) * self.penalties))
 
     def gram(self, other: np.ndarray, factors: int) -> np.ndarray:
@@ -293,7 +296,8 @@ def _append_rows(table: np.ndarray, vectors: np.ndarray, width: int) -> np.ndarr
 def draw_factor_table(count: int, factors: int, scale: float, seed: int, name: str) -> np.ndarray:
     """A table of normal factors with standard deviation scale / sqrt(K), in the layout of the kernels."""
     table = empty_table(count, factors)
-    factor_view(table, factors)[:] = normals(seed, purpose(name), count, factors) * np.float32(scale / np.sqrt(factors))
+    rows = table.reshape(count + 1, -1)[:-1]
+    draw_factors(seed, purpose(name), np.float32(scale / np.sqrt(factors)), factors, rows)
     return table
 
 

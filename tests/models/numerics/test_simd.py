@@ -258,6 +258,21 @@ def test_outer_products_are_added_to_a_tile(count):
     assert_allclose(target, expected, rtol=1e-5, atol=1e-5)
 
 
+@njit
+def add_products(*arguments):
+    simd_tiles.add_products(*arguments)
+
+
+@pytest.mark.parametrize("width", [F32_WIDTH, 3 * F32_WIDTH])
+def test_the_product_of_rows_and_a_matrix_is_added(width):
+    target, left = numbers(ROWS * width), numbers(ROWS * width, seed=1)
+    right = numbers(width * width, seed=2).reshape(width, width)
+    expected = target.reshape(ROWS, width) + left.reshape(ROWS, width).astype(float) @ right
+    by_lanes = right.reshape(width, -1, F32_WIDTH).swapaxes(0, 1).ravel()
+    add_products(target, left, width, by_lanes)
+    assert_allclose(target.reshape(ROWS, width), expected, rtol=1e-4, atol=1e-4)
+
+
 EIGHT, SIXTEEN = (0,) * 8, (0,) * 16
 
 
