@@ -74,6 +74,10 @@ class Contract(_Declared):
     stage: Stage
     row: str = Field(description="The meaning of one row.")
     only: str | None = Field(default=None, description="Condition that selects the rows to check; by default all.")
+    may_be_empty: bool | str = Field(
+        default=False,
+        description="Whether no rule is broken if there are no rows to check, or the condition under which none is.",
+    )
     relations: dict[str, str] = Field(
         default={}, description="Queries by name; `{name}` in a rule's query stands for one."
     )
@@ -103,7 +107,8 @@ class Contract(_Declared):
         """
         arguments = [argument for rule in self.rules for argument in rule.kwargs.values()]
         names = {value["$PARAMETER"] for value in arguments if isinstance(value, dict) and "$PARAMETER" in value}
-        names |= placeholders(self.only or "").union(*(placeholders(self.rule_sql(rule)) for rule in self.rules))
+        texts = [self.only or "", str(self.may_be_empty), *map(self.rule_sql, self.rules)]
+        names |= set().union(*map(placeholders, texts))
         values = {**self.defaults, **parameters}
         if missing := sorted(names - set(values)):
             raise ValueError(f"data_contracts/{self.table}.yaml: stage {self.stage} must give values of {missing}")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from oneclass.models import fingerprint
+
 ROOT = Path(__file__).parents[1]
 MAY_IMPORT = {  # room: the project's other rooms that it may import
     "flows": {"tasks"},
@@ -153,6 +155,18 @@ def test_the_packages_are_imported_as_oneclass(ours):
 
 def test_no_rooms_import_each_other(ours):
     assert list(cycles(ours)) == []
+
+
+def test_the_rooms_that_models_share_are_in_every_fingerprint(ours):
+    """Each model is fitted from its family, and from rooms that its fingerprint covers, which import no others."""
+    beside = [
+        one.where
+        for one in ours
+        for room, inner, other, neighbour in [(*_rooms(one.importer), *_rooms(one.target))]
+        if room == other == "models" and inner not in ("generator", "registry", neighbour) and not one.for_types
+        if neighbour not in fingerprint.SHARED
+    ]
+    assert beside == []
 
 
 def is_there(name: str) -> bool:

@@ -81,8 +81,8 @@ def _recorded_digest(connection: duckdb.DuckDBPyConnection) -> str:
 
 def _schema_digest(connection: duckdb.DuckDBPyConnection) -> str:
     """Return the digest of this program's schema statements and of the views in the warehouse."""
-    views = connection.execute("select sql from duckdb_views() where not internal order by sql").fetchall()
-    return f"{sql.schema_digest()} {hashlib.sha256(repr(views).encode()).hexdigest()}"
+    views = connection.execute("select sql from duckdb_views() where not internal").fetchall()
+    return f"{sql.schema_digest()} {hashlib.sha256(repr(sorted(views)).encode()).hexdigest()}"
 
 
 logger = logging.getLogger(__name__)

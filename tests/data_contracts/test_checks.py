@@ -14,6 +14,8 @@ from oneclass.data_contracts.session import MAX_CHECKPOINTS, session
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
+ASKED = {"may_be_empty": False}
+
 
 def contract_of(*rules, table="numbers", nullable=True, **more):
     columns = {"number": Column(type="INTEGER", meaning="a number", nullable=nullable)}
@@ -102,6 +104,36 @@ def test_text_reaches_queries_as_it_is(numbers, value):
 
 def test_only_the_rows_that_the_contract_speaks_of_are_checked(numbers):
     assert only(check_contracts(numbers, [contract_of(rule(), only="number < 20")], {})).success
+
+
+@pytest.mark.parametrize(
+    ("may_be_empty", "number", "success"),
+    [(True, 9, True), ("not {asked}", 9, True), ("{asked}", 9, False), (False, 9, False), (True, 1, False)],
+)
+def test_a_table_that_may_be_empty_is_not_asked_without_rows(numbers, may_be_empty, number, success):
+    broken_by_none = rule(query="select 'no row' as number where (select count(*) from {batch}) < 2")
+    contract = contract_of(broken_by_none, only=f"number = {number}", may_be_empty=may_be_empty)
+    assert only(check_contracts(numbers, [contract], {"asked": False})).success is success
+
+
+def test_columns_in_another_order_are_reported_of_an_empty_table_too(empty):
+    empty.execute("create temp table numbers (word varchar, number integer)")
+    contract = contract_of(rule(), may_be_empty=True)
+    contract.columns["word"] = Column(type="VARCHAR", meaning="a word", nullable=True)
+    assert not check_contracts(empty, [contract], {})[0].success
+
+
+@pytest.mark.parametrize("contract", [one for one in load() if one.may_be_empty], ids=lambda one: one.table)
+def test_a_table_that_may_be_empty_keeps_every_rule_beside_tables_with_rows(good, parameters, contract):
+    good.execute(f"delete from {contract.table}")
+    held = all(result.success for result in check_contracts(good, [contract], parameters))
+    assert held == (contract.may_be_empty is True)  # by the condition, these tables and values must have rows
+    if contract.table in ("raw.attributes", "indexed.new_items"):  # that they agree with
+        good.execute("delete from raw.attributes; delete from operations.attribute_tables")
+    values = {name: False if value is True else value for name, value in parameters.items()}
+    assert all(result.success for result in check_contracts(good, [contract.model_copy(update=ASKED)], values))
+    unasked = contract.model_copy(update={"rules": [rule(query="select 1 as number")]})
+    assert only(check_contracts(good, [unasked], values)).success
 
 
 def test_two_rules_of_one_type_are_both_checked(numbers):

@@ -1,10 +1,7 @@
 """Fingerprints: which edits of the source a model, or a stage's module, depends on."""
 
 import ast
-import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -42,30 +39,6 @@ def test_an_edit_moves_the_models_that_can_see_it(package, edited, expected):
         file.write("# a comment\n")
     after = {name: fingerprint.fingerprint_model.__wrapped__(model, package) for name, model in MODELS.items()}
     assert {name for name in MODELS if after[name] != before[name]} == expected
-
-
-LOADED = """
-import importlib, json, os, sys
-import oneclass.models.base  # what the models share and that takes long, once
-for name in sys.argv[1:]:
-    if os.fork() == 0:
-        importlib.import_module(name)
-        loaded = [module for module in sys.modules if module.startswith("oneclass.models.")]
-        print(json.dumps([name, loaded]), flush=True)
-        os._exit(0)
-    assert os.wait()[1] == 0
-"""
-
-
-def test_no_file_that_a_model_loads_is_left_out():
-    """Each model is fitted from its family, and from rooms that its fingerprint covers."""
-    names = sorted({model.__module__ for model in MODELS.values()})
-    run = subprocess.run([sys.executable, "-c", LOADED, *names], capture_output=True, text=True, check=True)
-    loaded = dict(map(json.loads, run.stdout.splitlines()))
-    assert list(loaded) == names and all(name in modules for name, modules in loaded.items())
-    for name, modules in loaded.items():
-        rooms = {module.split(".")[2] for module in modules}
-        assert rooms <= fingerprint.SHARED | {name.split(".")[2]}, name
 
 
 def test_models_of_a_family_share_a_fingerprint_and_families_do_not():

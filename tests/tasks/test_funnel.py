@@ -5,6 +5,7 @@ from datetime import date, datetime
 from itertools import pairwise
 
 import duckdb
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,14 @@ def filter_by_hand(pairs, filters):
         yield pairs
 
 
+@pytest.fixture(scope="module")
+def logs():
+    """A database with the tables of `raw`."""
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute(sql.schema()[0])
+        yield connection
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     events=EVENTS,
@@ -55,12 +64,12 @@ def filter_by_hand(pairs, filters):
     days=st.tuples(st.none() | st.integers(1, 9), st.none() | st.integers(1, 9)),
     rejects=st.lists(st.sampled_from(["names no item", "value is not a number"]), max_size=6),
 )
-def test_every_step_loses_what_plain_python_counts(events, threshold, filters, days, rejects):
+def test_every_step_loses_what_plain_python_counts(logs, events, threshold, filters, days, rejects):
     since, until = (day and date(2024, 1, day) for day in days)
     inside, likes = likes_by_hand(events, threshold, *days)
     left = [set(likes), *filter_by_hand(set(likes), filters)]
-    with duckdb.connect() as connection:
-        connection.execute(sql.schema()[0])  # the tables of `raw`
+    with logs.cursor() as connection:
+        connection.begin()
         for line, (user, item, value, day) in enumerate(events, 1):
             row = [user, item, value, day and datetime(2024, 1, day, 12), line]
             connection.execute("insert into raw.events values (?, ?, ?, ?, 1, ?, null)", row)
@@ -72,6 +81,7 @@ def test_every_step_loses_what_plain_python_counts(events, threshold, filters, d
             connection.execute("insert into edges values (?, ?)", pair)
         steps.append(funnel.count_pairs(BinarizeSettings(), steps[-1].remaining, *funnel.count_edges(connection)))
         steps += funnel.filter_edges(connection, **filters)
+        connection.rollback()
     assert steps[0] == ("lines", steps[0].reason, 0, len(events) + len(rejects), None, None)
     assert {step.reason: step.lost for step in steps[1:] if step.unit == "lines"} == Counter(rejects)
     counts = [len(events), *[len(inside)] * any(days), len(likes), *map(len, left)]

@@ -23,6 +23,7 @@ from oneclass.tasks.ingest.sources import is_log_name
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home
 from tests import postgres_server
+from tests.conftest import LIMITS
 from tests.killed_process import ends_before_change
 
 pytest.importorskip("adbc_driver_sqlite", reason="the extra `sql` is not installed")
@@ -38,7 +39,7 @@ class Shop:
     """A database with a table `orders` (id, customer, sku, quantity, at), and the home of its data set."""
 
     def __init__(self, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.url, self.home = url, Home(folder / "home", "shop")
+        self.url, self.home = url, Home(folder / "home", "shop", LIMITS)
         monkeypatch.setenv("SHOP_URL", url)
 
     def dataset(self, **source) -> Dataset:
@@ -56,7 +57,7 @@ class Shop:
         files = [str(path) for path in self.home.landing.rglob("source-*.parquet")]
         if not files:
             return []
-        with duckdb.connect() as connection:
+        with duckdb.connect(config={"threads": 1}) as connection:
             connection.execute("set TimeZone = 'UTC'")
             rows = connection.read_parquet(files, union_by_name=True)
             return rows.select(columns).fetchall()

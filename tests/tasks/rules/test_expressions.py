@@ -25,7 +25,7 @@ def check(text):
 
 @pytest.fixture(scope="module")
 def connection():
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         yield connection
 
 
