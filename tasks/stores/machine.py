@@ -7,9 +7,10 @@ systems let only root read them (`chmod a+r /sys/class/powercap/intel-rapl:*/ene
 import contextlib
 import functools
 import platform
+import re
 import threading
 from collections.abc import Iterator
-from importlib.metadata import distributions, version
+from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
 
 from oneclass.tasks.stores import resources
@@ -54,8 +55,16 @@ def library_version(name: str) -> str:
 @functools.lru_cache(maxsize=1)
 def list_packages() -> dict[str, str]:
     """List the version of every installed package by its name, oneclass aside."""
-    found = {of.metadata["Name"]: of.version for of in distributions()}
+    found = dict(filter(None, map(_find_name_and_version, distributions())))
     return {name: found[name] for name in sorted(found, key=str.lower) if name != "oneclass"}
+
+
+def _find_name_and_version(package: Distribution) -> tuple[str, str] | None:
+    """Return the name and version in a package's metadata, which `Distribution.metadata` parses to their end."""
+    text = package.read_text("METADATA") or package.read_text("PKG-INFO") or ""
+    head = text.partition("\n\n")[0]
+    name, version = (re.search(rf"^{key}: *(.*\S)", head, re.MULTILINE) for key in ("Name", "Version"))
+    return (name[1], version[1]) if name and version else None
 
 
 class EnergyMeter:
