@@ -20,12 +20,11 @@ def report(home: Home, run_id: str) -> None:
     The page contains its style, script and figures. A copy in `runs/` stays when later runs replace `index.html`; the
     last `MAX_EARLIER` are kept. Figures of earlier runs that this one lacks are deleted.
     """
-    # Imported late, since matplotlib takes a second to load.
-    from oneclass.tasks.report import lookup, plotting
+    from oneclass.tasks.report import drawn, lookup
     from oneclass.tasks.report.page import build_page
     from oneclass.tasks.report.run_tables import RunTables
 
-    with warehouse.open_warehouse(home, read_only=True) as connection, plotting.plot_style():
+    with warehouse.open_warehouse(home, read_only=True) as connection:
         tables = RunTables(connection, run_id)
         page = build_page(tables, home, list_earlier_runs(home))
         beside = {
@@ -35,7 +34,7 @@ def report(home: Home, run_id: str) -> None:
     figures = home.report / "figures"
     durable.make_folder(figures)
     for name, element in page.panels.items():
-        _write(figures / f"{name}.svg", plotting.render_svg_file(element))
+        _write(figures / f"{name}.svg", drawn.render_svg_file(element))
     for name, text in beside.items():
         _write(home.report / f"{name}.html", text)
     _write(home.report / "index.html", page.text)
@@ -60,7 +59,9 @@ def _link_from_runs(text: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file atomically."""
+    """Write a file atomically, unless it has this text."""
+    if path.is_file() and path.read_bytes() == text.encode():
+        return
     durable.write_text(path.with_name(f".{path.name}"), path, text)
 
 

@@ -5,7 +5,7 @@ import json
 import polars as pl
 
 from oneclass.tasks.html.numbers import format_percent, format_significant
-from oneclass.tasks.report.plotting import Row, join_words
+from oneclass.tasks.report.rows import Row, join_words
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.report.tables import Column, Table, format_value
 from oneclass.tasks.report.warnings import describe_broken_rules

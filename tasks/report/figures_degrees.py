@@ -4,18 +4,8 @@ import numpy as np
 
 from oneclass.models.degrees.distributions import Distribution, support
 from oneclass.tasks.html import numbers
-from oneclass.tasks.report.plotting import (
-    LIGHT_COLOURS,
-    Figure,
-    Panel,
-    Row,
-    add_legend_below,
-    column_values,
-    group_rows,
-    join_words,
-    new_panel,
-    set_log_axis,
-)
+from oneclass.tasks.report.plotting import LIGHT_COLOURS, Figure, Panel, add_legend_below, new_panel, set_log_axis
+from oneclass.tasks.report.rows import Row, column_values, group_rows, join_words
 from oneclass.tasks.report.tables import format_value
 
 FAMILY_NAMES = {

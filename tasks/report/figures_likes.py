@@ -14,19 +14,14 @@ from oneclass.tasks.report.plotting import (
     LIGHT_COLOURS,
     Figure,
     Panel,
-    Row,
     add_legend_below,
-    bin_centres,
-    column_values,
     draw_cells,
-    group_rows,
-    join_words,
     label_lines,
     limit_ticks,
     model_style,
     new_panel,
-    weighted_mean,
 )
+from oneclass.tasks.report.rows import Row, bin_centres, column_values, group_rows, join_words, weighted_mean
 
 NO_LIKE_PROBABILITY = (
     "No model of this run says how likely a like is; random_graph and paired_symbols do: name them with --models."

@@ -14,18 +14,13 @@ from oneclass.tasks.report.plotting import (
     MARKERS,
     Figure,
     Panel,
-    Row,
     add_legend_below,
-    bin_centres,
-    column_values,
-    group_rows,
-    join_words,
     limit_ticks,
     model_style,
     new_panel,
     set_log_axis,
-    weighted_mean,
 )
+from oneclass.tasks.report.rows import Row, bin_centres, column_values, group_rows, join_words, weighted_mean
 
 GRAPH, SYMBOLS, ENTRIES = "random_graph", "paired_symbols", "binary_matrix"
 RATES = {0.5: "r = 1/2", 1.0: "r = 1"}

@@ -6,25 +6,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.report.plotting import (
     LIGHT_COLOURS,
     Figure,
     Panel,
-    Row,
-    bin_centres,
-    column_values,
     draw_cells,
     format_tick,
-    group_rows,
-    join_words,
     label_lines,
     limit_ticks,
     model_style,
     new_panel,
     set_log_axis,
-    weighted_mean,
 )
+from oneclass.tasks.report.rows import Row, bin_centres, column_values, group_rows, join_words, weighted_mean
 
 BASELINE = "popularity"
 MAX_HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 4, 3, 4
@@ -37,14 +31,6 @@ MEAN_RANK = (
     "The mean rank is the share of the other items that the held-out one beats: 1 is the head of the list, "
     "0.5 is guessing."
 )
-
-
-def best_score_per_model(table: list[LeaderboardRow]) -> dict[str, str]:
-    """Return the best score of each model, best model first; the rows of `table` are sorted, best first."""
-    scores: dict[str, str] = {}
-    for row in table:
-        scores.setdefault(row.model, row.score)
-    return scores
 
 
 def draw_rank_overview(rows: list[Row], scores: dict[str, str]) -> Figure:

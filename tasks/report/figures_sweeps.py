@@ -8,15 +8,12 @@ from oneclass.tasks.report.plotting import (
     MARKERS,
     Figure,
     Panel,
-    Row,
     add_legend_below,
-    bin_centres,
-    column_values,
-    group_rows,
     limit_ticks,
     new_panel,
     set_log_axis,
 )
+from oneclass.tasks.report.rows import Row, bin_centres, column_values, group_rows
 
 NO_SWEEP = (
     "It needs refits with other settings, which a run does not make: python -m flows.sweep does, and the next "

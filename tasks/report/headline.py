@@ -14,7 +14,7 @@ from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds
 from oneclass.tasks.report.changes import RunDiffSection
-from oneclass.tasks.report.plotting import Row, join_words
+from oneclass.tasks.report.rows import Row, join_words
 
 NOTABLE_AGE = timedelta(days=1)  # from which the age of what is published is stated
 MODEL_CHOICE_NOTE = "A run chooses on validation users, never on these."

@@ -8,7 +8,7 @@ from importlib.resources import files
 from markupsafe import Markup
 
 from oneclass.tasks.html.templates import load_template
-from oneclass.tasks.report.plotting import group_rows
+from oneclass.tasks.report.rows import group_rows
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home

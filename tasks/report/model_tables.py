@@ -8,7 +8,7 @@ import polars as pl
 from oneclass.tasks.html.numbers import format_percent
 from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds
-from oneclass.tasks.report.plotting import fit_scale
+from oneclass.tasks.report.scale import fit_scale
 from oneclass.tasks.report.tables import METRIC_LABELS, SIGNIFICANCE_LABELS, Column, Table
 
 MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score", "score"))

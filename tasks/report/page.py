@@ -15,15 +15,11 @@ from oneclass.tasks.promotion_log import load_decisions
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.report import (
     content,
-    figures_degrees,
-    figures_likes,
-    figures_papers,
-    figures_ranks,
-    figures_sweeps,
     model_tables,
     strata_tables,
 )
 from oneclass.tasks.report.changes import build_diff_section
+from oneclass.tasks.report.drawn import DrawnFigure, load_or_draw
 from oneclass.tasks.report.headline import (
     Headline,
     build_change_card,
@@ -33,7 +29,7 @@ from oneclass.tasks.report.headline import (
     build_volume_card,
     describe_best,
 )
-from oneclass.tasks.report.plotting import Figure, Row, group_rows, render_svg
+from oneclass.tasks.report.rows import Row, group_rows
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.report.tables import METRIC_LABELS, SCORE_LABELS, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
@@ -93,12 +89,12 @@ class Page:
 
 
 def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
-    """Build the page of a run, with links to `earlier` runs' pages; call it under `plotting.plot_style`."""
+    """Build the page of a run, with links to `earlier` runs' pages."""
     main = leaderboard.group_by_protocol(leaderboard.load_leaderboard(tables.connection, tables.run_id))
     overview = tables("overview").row(0, named=True)
-    by_section = draw_figures(tables, main)
+    by_section = load_or_draw(tables, home, main)
     figures = [figure for section_figures in by_section.values() for figure in section_figures]
-    panels = {panel.name: render_svg(panel) for figure in figures for panel in figure.panels}
+    panels = {name: element for figure in figures for name, element in figure.panels.items()}
     headline, first_screen = _build_first_screen(tables, home, main, overview)
     name = f"{overview['started_at']:%Y-%m-%dT%H%M%S}"
     text = load_template("oneclass.tasks.report", "page.html").render(
@@ -188,41 +184,7 @@ def _build_tables(
     }
 
 
-def draw_figures(tables: RunTables, main: dict[str, list[LeaderboardRow]]) -> dict[str, list[Figure]]:
-    """Draw every figure, by section; call it, and `render_svg`, under `plotting.plot_style`."""
-    rows = tables.as_rows
-    ranks, likes, refits = rows("ranks_by_degree"), rows("like_by_degree"), rows("sweeps")
-    dislikes = rows("dislike_by_degree")  # empty without explicit negatives
-    scores = figures_ranks.best_score_per_model(main.get("leave_one_out") or next(reversed(main.values()), []))
-    return {
-        "for_whom": [
-            figures_ranks.draw_rank_overview(ranks, scores),
-            figures_ranks.draw_other_models(ranks, scores),
-            figures_ranks.draw_score_variants(ranks, scores),
-            figures_ranks.draw_percentiles(ranks, scores),
-            figures_ranks.draw_both_degrees(rows("ranks_by_both_degrees"), scores),
-        ],
-        "certainty": [
-            figures_likes.draw_errors(likes),
-            *([figures_likes.draw_errors(dislikes, figures_likes.DISLIKE_CLASS)] if dislikes else []),
-            figures_likes.draw_histograms(likes),
-            *([figures_likes.draw_histograms(dislikes, figures_likes.DISLIKE_CLASS)] if dislikes else []),
-            figures_likes.draw_calibration(rows("calibration")),
-            *([figures_likes.draw_simulated_nights(nights)] if (nights := rows("simulated_nights")) else []),
-        ],
-        "degrees": [
-            figures_degrees.draw_degree_distributions(rows("degrees"), rows("laws")),
-            figures_degrees.draw_hidden_graph_ratios(rows("hidden_graph_ratios")),
-        ],
-        "sweeps": [
-            figures_sweeps.draw_ranks_by_rate(refits),
-            figures_sweeps.draw_trade_off(refits),
-            *figures_papers.draw_paper_figures(refits, ranks),
-        ],
-    }
-
-
-def _group_missing_figures(figures: list[Figure]) -> dict[str, list[str]]:
+def _group_missing_figures(figures: list[DrawnFigure]) -> dict[str, list[str]]:
     """Group the headings of missing figures by reason."""
     headings: dict[str, list[str]] = {}
     for figure in figures:

@@ -6,81 +6,14 @@ page, or the style of a separate file, redefines in the dark theme.
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
-from itertools import groupby
-from math import ceil, floor, log10
 from typing import Any
 
 import matplotlib
 import numpy as np
-from markupsafe import Markup
-
-from oneclass.tasks.html import numbers
-
-ERRORS_PER_BAR = 2  # standard errors to each side, about 95 %
-MAX_TICKS = 5
-
-
-@dataclass(frozen=True)
-class Scale:
-    """A linear scale from `low` at the left to `high` at the right.
-
-    Attributes:
-        ticks: values with a mark.
-        digits: decimals of the tick labels.
-        reference: the value of popularity, drawn as a dashed line.
-    """
-
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-    digits: int
-    reference: float | None = None
-
-    def position(self, value: float) -> str:
-        """Return the position of a value, in per cent of the width."""
-        return f"{100 * (value - self.low) / (self.high - self.low):.2f}%"
-
-    def axis(self) -> Markup:
-        """Draw the labels of the ticks."""
-        labels = "".join(
-            f'<text x="{self.position(tick)}" y="11" '
-            f'text-anchor="middle">{numbers.format_fixed(tick, self.digits)}</text>'
-            for tick in self.ticks
-        )
-        return Markup(f'<svg class="axis" aria-hidden="true">{labels}</svg>')
-
-    def dot(self, value: float, error: float | None) -> Markup:
-        """Draw a value with its error bar."""
-        parts = [
-            f'<line class="tick" x1="{self.position(tick)}" x2="{self.position(tick)}" y1="0" y2="100%"/>'
-            for tick in self.ticks
-        ]
-        if self.reference is not None:
-            x = self.position(self.reference)
-            parts.append(f'<line class="reference" x1="{x}" x2="{x}" y1="0" y2="100%"/>')
-        if error:
-            left, right = self.position(value - ERRORS_PER_BAR * error), self.position(value + ERRORS_PER_BAR * error)
-            parts.append(f'<line class="bar" x1="{left}" x2="{right}" y1="50%" y2="50%"/>')
-        parts.append(f'<circle cx="{self.position(value)}" cy="50%" r="4.5"/>')
-        return Markup(f'<svg class="dot" aria-hidden="true">{"".join(parts)}</svg>')
-
-
-def fit_scale(cells: list[tuple[float, float | None]], reference: float | None = None) -> Scale:
-    """Return a scale that covers every mean with its error bar."""
-    ends = [value + sign * ERRORS_PER_BAR * (error or 0.0) for value, error in cells for sign in (-1, 1)]
-    low, high = min(ends), max(ends)
-    margin = 0.04 * (high - low) or 0.01
-    low, high = low - margin, high + margin
-    rough = (high - low) / MAX_TICKS
-    power = floor(log10(rough))
-    step = next(factor * 10.0**power for factor in (1, 2, 2.5, 5, 10) if factor * 10.0**power >= rough)
-    ticks = tuple(number * step for number in range(ceil((low + margin) / step), floor((high - margin) / step) + 1))
-    return Scale(low, high, ticks, max(0, -floor(log10(step)) + (step / 10.0 ** floor(log10(step)) == 2.5)), reference)
-
 
 matplotlib.use("svg")
 from matplotlib.axes import Axes
@@ -91,7 +24,7 @@ from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from oneclass.tasks.html.numbers import MINUS
-from oneclass.tasks.html.templates import DARK_COLOURS, LIGHT_COLOURS, css_variables
+from oneclass.tasks.html.templates import LIGHT_COLOURS
 
 HUES = ("blue", "orange", "green", "pink", "gold", "sky", "wine")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")
@@ -260,20 +193,9 @@ def render_svg(drawn: Panel) -> str:
     return f'{text[: opening - 1]} role="img" aria-labelledby="{drawn.name}-title">{label}{text[opening:].strip()}'
 
 
-def render_svg_file(element: str) -> str:
-    """Return the text of a separate file: the element with the colours of the reader's theme."""
-    rules = f"svg {{background: {DARK_COLOURS['paper']}; {css_variables(DARK_COLOURS)}}}"
-    rules = f"*{{stroke-linejoin: round}} @media (prefers-color-scheme: dark) {{{rules}}}"
-    opening = element.index(">") + 1
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{element[:opening]}<style>{rules}</style>{element[opening:]}\n'
-
-
-Row = dict[str, Any]  # of a table of the warehouse, by column
-
-
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the page, or the reason why it is missing.
+    """A figure that is drawn, or the reason why it is missing.
 
     Attributes:
         name: its anchor in the page, and the prefix of its panels' names.
@@ -292,44 +214,6 @@ class Figure:
     absent: str
     panels: list[Panel] = field(default_factory=list)
     size: str = ""
-
-    @property
-    def grids(self) -> list[list[Panel]]:
-        """The panels, those by user and those by item apart where there are several of both."""
-        sides = [[panel for panel in self.panels if f"-{side}-" in panel.name] for side in ("user", "item")]
-        return sides if all(sides) else [self.panels]
-
-
-def group_rows(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
-    """Group rows by one column, or by a tuple of several, in order of first appearance."""
-
-    def key(row: Row) -> Any:
-        return row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
-
-    groups: dict[Any, list[Row]] = {}
-    for value, of_value in groupby(rows, key):
-        groups.setdefault(value, []).extend(of_value)
-    return groups
-
-
-def column_values(rows: list[Row], name: str) -> np.ndarray:
-    """Return a column as float64; NULL is NaN."""
-    return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
-
-
-def bin_centres(rows: list[Row], prefix: str = "degree") -> np.ndarray:
-    """Return the positions of degree bins on a logarithmic axis; a bin with degree zero begins at one half."""
-    low, high = column_values(rows, f"{prefix}_low"), column_values(rows, f"{prefix}_high")
-    return np.sqrt(np.maximum(low, 0.5) * np.maximum(high, 0.5))
-
-
-def weighted_mean(
-    rows: list[Row], value: str, weight: str = "edges", where: Callable[[Row], bool] | None = None
-) -> float:
-    """Return the mean of a column weighted by another, over the selected rows; NaN without rows."""
-    chosen = [row for row in rows if where is None or where(row)]
-    total = sum(row[weight] for row in chosen)
-    return sum(row[value] * row[weight] for row in chosen) / total if total else float("nan")
 
 
 def label_lines(panel: Panel) -> None:
@@ -371,8 +255,3 @@ def add_legend_below(panel: Panel, columns: int = 2, **keywords: Any) -> None:
         handles, labels, loc="lower left", ncols=columns, bbox_to_anchor=(0.01, 0.0), borderaxespad=0.1,
         columnspacing=1.2, labelspacing=0.25, labelcolor=LIGHT_COLOURS["ink"], **keywords,
     )  # fmt: skip
-
-
-def join_words(words: list[str]) -> str:
-    """Join words: a; a and b; a, b and c."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

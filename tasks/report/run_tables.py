@@ -9,7 +9,7 @@ import polars as pl
 from oneclass import sql
 from oneclass.data_contracts.contracts import STAGES
 from oneclass.tasks import protocols
-from oneclass.tasks.report.plotting import Row
+from oneclass.tasks.report.rows import Row
 from oneclass.tasks.stores import warehouse
 
 

@@ -10,7 +10,8 @@ from markupsafe import Markup
 
 from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES
 from oneclass.tasks.html import numbers
-from oneclass.tasks.report.plotting import Row, Scale
+from oneclass.tasks.report.rows import Row
+from oneclass.tasks.report.scale import Scale
 
 METRIC_LABELS = {
     "ndcg@100": "how many of the held-out likes are among the first 100, early ones counting more; 1 is perfect",

@@ -15,7 +15,7 @@ from oneclass.models.evaluation.metrics import Comparison
 from oneclass.tasks import leaderboard
 from oneclass.tasks.report import report
 from oneclass.tasks.report.headline import MODEL_CHOICE_NOTE, build_headline, describe_lead
-from oneclass.tasks.report.plotting import Scale
+from oneclass.tasks.report.scale import Scale
 from oneclass.tasks.report.tables import Column, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import warehouse
@@ -27,7 +27,7 @@ from tests.report_rows import BEGAN, MAIN, RUN, USERS, WORSE, asked, fill
 def undrawn(monkeypatch):
     """Reports whose figures stay empty; drawing them takes most of the time."""
     monkeypatch.setattr(
-        importlib.import_module("oneclass.tasks.report.page"), "render_svg", lambda panel: "<svg></svg>"
+        importlib.import_module("oneclass.tasks.report.figures"), "render_svg", lambda panel: "<svg></svg>"
     )
 
 

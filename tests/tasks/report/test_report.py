@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from oneclass.tasks import leaderboard
+from oneclass.tasks.html import templates
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.report import figures_degrees, figures_ranks, plotting, report
-from oneclass.tasks.report.page import draw_figures
+from oneclass.tasks.report import drawn, figures_degrees, figures_ranks, plotting, report
+from oneclass.tasks.report.figures import draw_figures
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home, Limits
@@ -147,7 +148,8 @@ def figures(home):
     with warehouse.open_warehouse(home, read_only=True) as connection, plotting.plot_style():
         table = leaderboard.load_leaderboard(connection, RUN)
         main = leaderboard.group_by_protocol(table)
-        by_section = draw_figures(RunTables(connection, RUN), main)
+        rows = {name: RunTables(connection, RUN).as_rows(name) for name in drawn.QUERIES}
+        by_section = draw_figures(rows, drawn.best_score_per_model(main["leave_one_out"]))
         return {figure.name: figure for of_section in by_section.values() for figure in of_section}
 
 
@@ -485,7 +487,7 @@ def lab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-@pytest.mark.parametrize("theme", [plotting.LIGHT_COLOURS, plotting.DARK_COLOURS], ids=["light", "dark"])
+@pytest.mark.parametrize("theme", [templates.LIGHT_COLOURS, templates.DARK_COLOURS], ids=["light", "dark"])
 def test_colours_are_distinct_and_legible(theme):
     for matrix in MATRICES.values():
         seen = [lab(np.array(matrix) @ linear(theme[hue])) for hue in plotting.HUES]
