@@ -16,7 +16,7 @@ from typing import Any
 
 import numba
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import get_cached_controller
 
 NUMBA_CONFIG: Any = importlib.import_module("numba.core.config")  # its variables are made when it is imported
 
@@ -115,5 +115,6 @@ def single_threaded_blas() -> Iterator[None]:
     The number of threads belongs to the whole process, and threadpoolctl silently ignores a second Python thread that
     sets it. So a second thread waits here until the first is done.
     """
-    with _blas_lock, threadpool_limits(1, user_api="blas"):
+    # The cached controller looks for libraries only after modules have been imported; to look takes 1 ms.
+    with _blas_lock, get_cached_controller().limit(limits=1, user_api="blas"):
         yield

@@ -10,12 +10,14 @@ from oneclass.models.generator.hidden_graph import draw_graph
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.diagnose import diagnose, rewrite_diagnostics, store_hidden_graph_ratios
 from oneclass.tasks.stores import warehouse
+from tests.conftest import write_tables
 
 
 def curate(home, edges):
     """Fill `indexed.interactions` with (user_index, item_index) pairs."""
     users, items = (pa.array(column, pa.int32()) for column in zip(*edges, strict=True)) if edges else ([], [])
     incoming = pa.table({"u": pa.array(users, pa.int32()), "i": pa.array(items, pa.int32())})
+    write_tables(home)
     with warehouse.open_warehouse(home) as connection:
         connection.register("incoming", incoming)
         for table in ("users", "items", "interactions"):

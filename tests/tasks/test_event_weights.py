@@ -126,7 +126,7 @@ EVENTS = st.lists(
 @pytest.fixture(scope="module")
 def tables():
     """A database with the warehouse's tables alone."""
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         for statement in sql.schema():
             connection.execute(statement)
         yield connection

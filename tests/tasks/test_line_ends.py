@@ -212,28 +212,34 @@ def of_next_events(home, validation_="auto", optional=(), seed=1, **settings):
     return split(home, SplitSettings(validation=validation_, **settings), "run", seed=seed, **chosen).digests
 
 
-@pytest.mark.parametrize("of_split, part", [("next_events", "test"), (NEXT_EVENTS_VALIDATION, "validation")])
-def test_next_events_of_many_pairs_evaluates_users_drawn_by_the_seed(home, log_events, of_split, part):
+def test_next_events_of_many_pairs_evaluates_users_drawn_by_the_seed(home, log_events):
     """They keep their targets and histories, and the models train on the edges of all users."""
     log_events(list(days(120)))
+    items = 80
+    digests = [
+        of_next_events(home, "latest", seed=seed, **settings)
+        for seed, settings in (
+            (1, {}),
+            (1, {"max_ranked_pairs": 21 * items - 1}),
+            (2, {"max_ranked_pairs": 21 * items - 1}),
+        )
+    ]
 
-    def load(seed=1, **settings):
-        return matrices.load_split(home, of_next_events(home, "latest", seed=seed, **settings)[of_split])
-
-    def targets(split):
+    def targets(split, part):
         rows, columns = split.parts[part].targets.nonzero()
         return {(int(split.parts[part].users[row]), int(split.items[column])) for row, column in zip(rows, columns)}
 
-    everybody = load()
-    items = everybody.train.shape[1]
-    sample, other = load(max_ranked_pairs=21 * items - 1), load(seed=2, max_ranked_pairs=21 * items - 1)
-    of_part = sample.parts[part]
-    assert len(of_part.users) == 20 < len(everybody.parts[part].users) and (np.diff(of_part.users) > 0).all()
-    assert targets(sample) == {edge for edge in targets(everybody) if edge[0] in set(of_part.users.tolist())}
-    np.testing.assert_array_equal(sample.users[of_part.rows], of_part.users)
-    np.testing.assert_array_equal(of_part.histories.toarray(), sample.train[of_part.rows].toarray())
-    assert (sample.train != everybody.train).nnz == 0
-    assert set(of_part.users.tolist()) != set(other.parts[part].users.tolist())
+    for of_split, part in (("next_events", "test"), (NEXT_EVENTS_VALIDATION, "validation")):
+        everybody, sample, other = (matrices.load_split(home, found[of_split]) for found in digests)
+        assert everybody.train.shape[1] == items
+        of_part = sample.parts[part]
+        assert len(of_part.users) == 20 < len(everybody.parts[part].users) and (np.diff(of_part.users) > 0).all()
+        drawn = set(of_part.users.tolist())
+        assert targets(sample, part) == {edge for edge in targets(everybody, part) if edge[0] in drawn}
+        np.testing.assert_array_equal(sample.users[of_part.rows], of_part.users)
+        np.testing.assert_array_equal(of_part.histories.toarray(), sample.train[of_part.rows].toarray())
+        assert (sample.train != everybody.train).nnz == 0
+        assert drawn != set(other.parts[part].users.tolist())
 
 
 def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log_events, caplog):

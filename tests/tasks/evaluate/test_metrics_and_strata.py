@@ -113,12 +113,13 @@ def read_log(home, folder, run_id="run"):
 
 @pytest.fixture(scope="module")
 def shop_once(tmp_path_factory):
-    """A home with the likes, and the attributes of users and items; and the folder of the log."""
+    """The folder of a log, with a home: its likes, the attributes of users and items, and a fit on leave_one_out."""
     folder = tmp_path_factory.mktemp("shop")
     (folder / "log.csv").write_text("user_id,item_id\n" + "".join(f"{u},{i}\n" for u, i in draw_likes()))
     write_table(folder / "users.csv", BY_USER)
     write_table(folder / "items.csv", BY_ITEM)
     read_log(home_in(folder), folder)
+    fit_splits(home_in(folder), "leave_one_out", "run")
     return folder
 
 
@@ -142,17 +143,22 @@ def field_metrics(tmp_path, monkeypatch):
     sys.modules.pop("field_metrics", None)
 
 
-def run_stages(home, protocol, run_id="run", settings=None, models=("popularity",), **options):
+def fit_splits(home, protocol, run_id, settings=None, models=("popularity",)):
+    """Split and fit; returns a digest and its fits for each split of the protocol."""
     digests = split(home, SplitSettings(**settings or {}), run_id, protocols=[protocol], seed=0).digests
-    judged = []
+    fitted = []
     for name in list_splits(protocol, digests):
         common = {"protocol": name, "matrices_digest": digests[name], "seed": 0}
         fits = {
             model: train(home, run_id, model=model, settings=ESTIMATORS[model].settings, **common).digest
             for model in models
         }
-        judged.append((digests[name], fits))
-    (digest, first), *further = judged
+        fitted.append((digests[name], fits))
+    return fitted
+
+
+def run_stages(home, protocol, run_id="run", settings=None, models=("popularity",), **options):
+    (digest, first), *further = fit_splits(home, protocol, run_id, settings, models)
     return evaluate(home, run_id, protocol, digest, first, further=further, **options)
 
 

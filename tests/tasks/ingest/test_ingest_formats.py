@@ -22,7 +22,7 @@ from oneclass.tasks.ingest.sources import LogFile, SourceScanner
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import real_log
+from tests.conftest import LIMITS, real_log, write_tables
 
 EVENTS = "select file_id, line_number, user_id, item_id, value, occurred_at from raw.events order by all"
 REJECTS = "select file_id, line_number, line, reason from raw.rejects order by all"
@@ -269,7 +269,8 @@ def test_netflix_files_as_read_line_by_line(tmp_path_factory, bodies):
     files = [["1:", "5,3,2004-01-01", *body, *["5,3,2004-01-01"] * len(body)] for body in bodies]
     paths = [written(folder / f"combined_data_{i}.txt", "\n".join(lines)) for i, lines in enumerate(files)]
     dataset = datasets.load_dataset("netflix", folder)
-    events, rejects = loaded(Home(folder, "netflix"), SourceScanner(dataset).scan(paths), folder, dataset)
+    write_tables(home := Home(folder, "netflix", LIMITS))
+    events, rejects = loaded(home, SourceScanner(dataset).scan(paths), folder, dataset)
     assert (events, [reject[:2] for reject in rejects]) == told_naively(files)
 
 

@@ -15,6 +15,7 @@ from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
+from tests.conftest import write_tables
 
 IDS = (
     *("1", "22", "abc", "a b", " 7", "7 ", "NA", "NaN", "NULL", "N", "None", "nan", "\\N", "<NA>", "", "\t", "日本"),
@@ -95,6 +96,7 @@ def load(folder: Path, name: str, paths: list[Path]) -> tuple[list[tuple], list[
     """The events and the rejects of logs, values by their bits."""
     home, dataset = Home(folder / "home", name, Limits(threads=2, memory=1 << 30)), datasets.load_dataset(name, folder)
     (folder / "scratch").mkdir(parents=True)
+    write_tables(home)
     logs = SourceScanner(dataset).scan(paths)
     with warehouse.open_warehouse(home) as connection:
         load_logs(connection, list(enumerate(logs, 1)), folder / "scratch", dataset)

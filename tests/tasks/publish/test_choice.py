@@ -9,6 +9,7 @@ from oneclass.tasks.protocols import VALIDATION_METRIC
 from oneclass.tasks.publish.choice import SIMPLEST_FIRST, ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.stores import warehouse
+from tests.conftest import write_tables
 
 PROTOCOL = "strong_generalization"
 
@@ -18,6 +19,7 @@ def plant(home):
     """Plant lists, `model/score: (value, plain p-value of every comparison)`."""
 
     def planted(lists: dict[str, tuple[float, float | None]]) -> None:
+        write_tables(home)
         with warehouse.open_warehouse(home) as connection:
             for of_list, (value, _) in lists.items():
                 row = ["run", PROTOCOL, *of_list.split("/"), VALIDATION_METRIC, value, 0.01, 40]

@@ -89,7 +89,7 @@ def test_a_reader_sees_one_publication_or_the_other(copied, split_once, server, 
 
     def read():
         with dbapi.connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-            while not done.is_set():
+            while not done.wait(0.001):
                 cursor.execute(BY_RUN)
                 seen.update(cursor.fetchall())
 

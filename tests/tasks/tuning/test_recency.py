@@ -1,6 +1,8 @@
 """How much less older likes weigh, against a fit for each exponent, on logs whose order matters or does not."""
 
+import shutil
 from datetime import date, datetime, timedelta
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,24 +20,39 @@ from oneclass.tasks.tuning.recency import choose_recency
 from oneclass.tasks.tuning.search import Search
 from oneclass.tasks.tuning.stage import tune
 from oneclass.tasks.tuning.trial import evaluate_model
+from tests.conftest import home_in, log_into
 
 FIRST = datetime(2026, 1, 1)
 
 
-@pytest.fixture
-def log(home, log_events):
-    """Eight likes of one taste, then eight of another, a day each; shuffled, the order says nothing."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Make a home and its splits, once of a kind."""
 
-    def of(*, shuffled=False, order=True):
+    @cache
+    def make(shuffled, order):
+        home = home_in(tmp_path_factory.mktemp("log"))
         generator, events = np.random.default_rng(5), []
         for user in range(200):
             tastes = generator.choice(4, size=2, replace=False)
             items = np.concatenate([12 * taste + generator.permutation(12)[:8] for taste in tastes])
             items = generator.permutation(items) if shuffled else items
             events += [(f"u{user}", f"i{item}", 1, FIRST + timedelta(days=day)) for day, item in enumerate(items)]
-        log_events(events)
+        log_into(home, events)
         binarize(home, BinarizeSettings(), "run")
-        return split(home, SplitSettings(order=order), "run", protocols=["next_events"], seed=1).digests
+        return home, split(home, SplitSettings(order=order), "run", protocols=["next_events"], seed=1).digests
+
+    return make
+
+
+@pytest.fixture
+def log(home, made):
+    """Eight likes of one taste, then eight of another, a day each; shuffled, the order says nothing."""
+
+    def of(*, shuffled=False, order=True):
+        original, digests = made(shuffled, order)
+        shutil.copytree(original.root, home.root)
+        return digests
 
     return of
 
