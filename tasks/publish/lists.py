@@ -12,7 +12,7 @@ of the items' attributes; the test of trends is one for all items.
 import duckdb
 import numpy as np
 import polars as pl
-from scipy.stats import binom
+from scipy.special import betainc
 
 from oneclass import sql
 from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_benjamini_hochberg
@@ -72,6 +72,9 @@ def rate_trends(counts: pl.DataFrame) -> pl.DataFrame:
     share = np.divide(window, since, where=tested, out=np.full(len(since), np.nan))
     expected = (likes - x) * share / (1 - share)
     p_values = np.full(len(counts), np.nan)
-    p_values[tested] = adjust_benjamini_hochberg(np.asarray(binom.sf(x[tested] - 1, likes[tested], share[tested])))
+    # The binomial's chance of x likes or more; scipy.stats, which has it by name, takes a quarter of a second to load.
+    some = np.maximum(x[tested], 1)
+    chances = np.where(x[tested] > 0, betainc(some, likes[tested] - some + 1, share[tested]), 1.0)
+    p_values[tested] = adjust_benjamini_hochberg(chances)
     trends = {"expected_likes": expected, "trend": (x + PRIOR_LIKES) / (expected + PRIOR_LIKES), "p_value": p_values}
     return counts.with_columns(pl.Series(name, values).fill_nan(None) for name, values in trends.items())
