@@ -127,12 +127,13 @@ join operations.runs using (run_id)
 where state in ('completed', 'partly_failed')
 group by night;
 -- operations.stage_results: one row per stage that keeps what it made: the digest of all that its tables were made from,
--- a digest of their rows, and what the stage returned.
+-- a digest of their rows, and what the stage returned; and one per check of a contract without a broken rule of
+-- severity error.
 create table if not exists operations.stage_results (
-    stage varchar not null, -- the stage's name
-    made_from varchar not null, -- digest of the rows, settings, source and libraries that its tables depend on
-    made varchar not null, -- digest of the rows that it made
-    result json not null -- what the stage returned
+    stage varchar not null, -- the stage's name, or `contract of` a table
+    made_from varchar not null, -- digest of the rows, settings, source and libraries that its tables, or the check, depend on
+    made varchar not null, -- digest of the rows that it made; empty for a check
+    result json not null -- what the stage returned, or the results of the check
 );
 -- operations.model_settings: one row per run and model that has settings to search: where its settings come from, and
 -- for those that were searched for, in this run or in an earlier one, what that found.

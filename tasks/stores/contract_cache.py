@@ -1,0 +1,102 @@
+"""Take the results of an earlier check of a contract if nothing that it depends on has changed.
+
+Great Expectations takes seconds to load, and milliseconds for a rule. A check depends on the contract, the values of
+its parameters, and the rows of every table that the contract names, in the columns that it names; the run that wrote
+the rows does not matter. So rows that were damaged by hand are checked.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import duckdb
+
+from oneclass import data_contracts, sql
+from oneclass.data_contracts import RuleResult
+from oneclass.data_contracts.contracts import Contract
+from oneclass.tasks.stores import machine
+
+LIBRARIES = ("duckdb", "great_expectations")
+MAX_ROWS = 3_000_000  # of all tables of a contract, above which a digest may take longer than it saves
+MAX_STORED = 16  # checks of a contract; a run makes some once per protocol or per model
+_TABLE = re.compile(r"\b[a-z]+\.[a-z_]+\b")
+
+
+def check(
+    connection: duckdb.DuckDBPyConnection, stage: str, parameters: Mapping[str, Any]
+) -> tuple[list[RuleResult], dict[str, str]]:
+    """Check every contract that closes `stage` as `data_contracts.check` does, or take its stored results.
+
+    Returns:
+        The results, and the keys to store those of new checks by, by contract.
+    """
+    columns: dict[str, dict[str, str]] = {}
+    for table, column, kind in connection.execute(sql.statement("data_contracts/columns")).fetchall():
+        columns.setdefault(table, {})[column] = kind
+    contracts = {contract.table: contract for contract in data_contracts.for_stage(stage)}
+    keys = {table: _digest_input(connection, one, one.values(parameters), columns) for table, one in contracts.items()}
+    new = {table: key for table, key in keys.items() if key is not None}
+    query = "select stage, result from operations.stage_results where made_from in (select unnest(?))"
+    stored = dict(connection.execute(query, [list(new.values())]).fetchall())
+    known = {}
+    for table in [*new]:
+        results = [RuleResult(**result) for result in json.loads(stored.get(_name(table), "[]"))]
+        # A rule that held on a row holds on it later; one that was broken may be so no more.
+        if results and (all(result.success for result in results) or not _reads_clock(contracts[table])):
+            known[table] = results
+            del new[table]
+    more = {"known": known} if known else {}
+    return data_contracts.check(connection, stage, parameters, **more), new
+
+
+def store(connection: duckdb.DuckDBPyConnection, results: Sequence[RuleResult], new: Mapping[str, str]) -> None:
+    """Store results, none of them of a broken rule of severity `error`, by the keys that `check` returned."""
+    of_tables = {table: [asdict(result) for result in results if result.contract == table] for table in new}
+    rows = [[_name(table), new[table], "", json.dumps(found, default=str)] for table, found in of_tables.items()]
+    if rows:
+        connection.executemany("insert into operations.stage_results values (?, ?, ?, ?)", rows)
+        connection.execute(
+            "delete from operations.stage_results where rowid in (select rowid from operations.stage_results "
+            "where starts_with(stage, ?) qualify row_number() over (partition by stage order by rowid desc) > ?)",
+            [_name(""), MAX_STORED],
+        )
+
+
+def _reads_clock(contract: Contract) -> bool:
+    return any("now()" in contract.rule_sql(rule) for rule in contract.rules)
+
+
+def _name(table: str) -> str:
+    return f"contract of {table}"
+
+
+def _digest_input(
+    connection: duckdb.DuckDBPyConnection,
+    contract: Contract,
+    values: Mapping[str, Any],
+    columns: Mapping[str, Mapping[str, str]],
+) -> str | None:
+    """Return the digest of all that a check depends on; None if a table is absent, or the rows are too many."""
+    texts = [contract.only or "", str(contract.may_be_empty), *map(contract.rule_sql, contract.rules)]
+    text = " ".join([*texts, *(json.dumps(rule.kwargs) for rule in contract.rules)])
+    words, parts, rows = set(re.findall(r"\w+", text)), [], 0
+    for table in dict.fromkeys([contract.table, *sorted(set(_TABLE.findall(text)) & columns.keys())]):
+        kinds = columns.get(table, {})
+        condition, run = "true", []
+        if "run_id" in kinds and "{run_id}" in text:
+            condition, run = "run_id = ?", [values["run_id"]]
+        named = [f'"{name}"' for name in kinds if name in words and not (run and name == "run_id")]
+        of_row = f"hash({', '.join(named) or '0'})"
+        [(count,)] = connection.execute(f"select count(*) from {table} where {condition}", run).fetchall() or [(0,)]
+        rows += count
+        if not kinds or rows > MAX_ROWS:
+            return None
+        digest = f"select bit_xor({of_row}), sum({of_row} & 1099511627775) from {table} where {condition}"
+        parts.append([table, list(kinds.items()), count, connection.execute(digest, run).fetchall()])
+    given = {name: value for name, value in values.items() if name != "run_id"}
+    versions = [machine.library_version(name) for name in LIBRARIES]
+    record = [contract.model_dump(), sorted(given.items()), parts, versions]
+    return hashlib.sha256(json.dumps(record, default=str).encode()).hexdigest()
