@@ -19,7 +19,8 @@ from oneclass.tasks.cluster import Executor
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.orchestration import reconcile
 from oneclass.tasks.protocols import choose_publish_protocol, describe_folds, find_validation_splits, list_splits
-from oneclass.tasks.tuning import Search, Study
+from oneclass.tasks.tuning import Search
+from oneclass.tasks.tuning.study import Study, format_trials, write_best_settings
 
 logger = logging.getLogger(__name__)
 
@@ -72,19 +73,19 @@ def _run_search(run: RunSettings, search: Search, given: TuneParameters, executo
     _log_search(search, study, users, given.trials)
     fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
     command = cli.to_command_line("flows.tune", given.mask_secrets())
-    file = tuning.write_best_settings(run.home, search, study, fixed, users, command)
+    file = write_best_settings(run.home, search, study, fixed, users, command)
     while trials := study.ask(given.trials, validation.train):
         pending = [tuning.submit_trial(executor, run.home, search, trial) for trial in trials]
         for trial, call in zip(trials, pending, strict=True):
             tuning.trial_task(run.home, search, trial.number, call)
-            file = tuning.write_best_settings(run.home, search, study, fixed, users, command)
+            file = write_best_settings(run.home, search, study, fixed, users, command)
         if time.monotonic() > until and trials[-1].number < given.trials:
             logger.info("stopped after %g minutes; the same command goes on from here", given.timeout)
             break
     outcomes = study.outcomes()
     if file is None:
         raise OneclassError(f"tune: every trial of {search.model} failed. The last one: {outcomes[-1].note}")
-    return TuneResult(file, tuning.format_trials(search, outcomes))
+    return TuneResult(file, format_trials(search, outcomes))
 
 
 def _log_search(search: Search, study: Study, users: int, trials: int) -> None:

@@ -20,7 +20,8 @@ from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate import stage as evaluate_stage
 from oneclass.tasks.protocols import PROTOCOLS, find_validation_splits, list_splits
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning import Search, Study, record_pending_trial, submit_trial
+from oneclass.tasks.tuning import Search, record_pending_trial, submit_trial
+from oneclass.tasks.tuning.study import Study
 from oneclass.user_metrics import OwnMetric, collect_ranks, compile_metric, evaluate_lists, name_metrics
 
 DEFAULT_PROTOCOL = "strong_generalization"

@@ -20,7 +20,7 @@ from oneclass.data_contracts.contracts import Contract
 from oneclass.tasks.stores import machine
 
 LIBRARIES = ("duckdb", "great_expectations")
-MAX_ROWS = 3_000_000  # of all tables of a contract, above which a digest may take longer than it saves
+MAX_ROWS = 1_000_000  # of all tables of a contract, above which digests may take longer than they save
 MAX_STORED = 16  # checks of a contract; a run makes some once per protocol or per model
 _TABLE = re.compile(r"\b[a-z]+\.[a-z_]+\b")
 
@@ -82,21 +82,21 @@ def _digest_input(
     """Return the digest of all that a check depends on; None if a table is absent, or the rows are too many."""
     texts = [contract.only or "", str(contract.may_be_empty), *map(contract.rule_sql, contract.rules)]
     text = " ".join([*texts, *(json.dumps(rule.kwargs) for rule in contract.rules)])
-    words, parts, rows = set(re.findall(r"\w+", text)), [], 0
+    words, rows, digests = set(re.findall(r"\w+", text)), [], []
     for table in dict.fromkeys([contract.table, *sorted(set(_TABLE.findall(text)) & columns.keys())]):
         kinds = columns.get(table, {})
-        condition, run = "true", []
-        if "run_id" in kinds and "{run_id}" in text:
-            condition, run = "run_id = ?", [values["run_id"]]
-        named = [f'"{name}"' for name in kinds if name in words and not (run and name == "run_id")]
-        of_row = f"hash({', '.join(named) or '0'})"
-        [(count,)] = connection.execute(f"select count(*) from {table} where {condition}", run).fetchall() or [(0,)]
-        rows += count
-        if not kinds or rows > MAX_ROWS:
+        of_run = "run_id" in kinds and "{run_id}" in text
+        relation, run = f"{table} where run_id = ?" if of_run else table, [values["run_id"]] if of_run else []
+        if not kinds:
             return None
-        digest = f"select bit_xor({of_row}), sum({of_row} & 1099511627775) from {table} where {condition}"
-        parts.append([table, list(kinds.items()), count, connection.execute(digest, run).fetchall()])
+        rows += connection.execute(f"select count(*) from {relation}", run).fetchall()
+        named = ", ".join(f'"{name}"' for name in kinds if name in words and not (of_run and name == "run_id"))
+        digest = f"select bit_xor(hash({named or 0})), sum(hash({named or 0}) & 1099511627775) from {relation}"
+        digests.append((table, list(kinds.items()), digest, run))
+    if sum(count for (count,) in rows) > MAX_ROWS:
+        return None
+    parts = [(*table, connection.execute(digest, run).fetchall()) for *table, digest, run in digests]
     given = {name: value for name, value in values.items() if name != "run_id"}
     versions = [machine.library_version(name) for name in LIBRARIES]
-    record = [contract.model_dump(), sorted(given.items()), parts, versions]
+    record = [contract.model_dump(), sorted(given.items()), rows, parts, versions]
     return hashlib.sha256(json.dumps(record, default=str).encode()).hexdigest()

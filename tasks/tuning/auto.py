@@ -37,8 +37,7 @@ from oneclass.tasks.tuning.halving import (
     run_searches,
 )
 from oneclass.tasks.tuning.recency import choose_recency
-from oneclass.tasks.tuning.search import Search, TrialOutcome, best_outcome
-from oneclass.tasks.tuning.study import format_setting
+from oneclass.tasks.tuning.search import Search, TrialOutcome, best_outcome, format_setting
 from oneclass.tasks.tuning.trial import MIN_USERS, trial_task
 
 Origin = Literal["search", "kept", "data set", "given", "default"]

@@ -16,7 +16,6 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, best_outcome, limit_seconds
-from oneclass.tasks.tuning.study import Study
 from oneclass.tasks.tuning.trial import evaluate_model, log_outcome, record_pending_trial, submit_trial
 
 logger = logging.getLogger(__name__)
@@ -180,6 +179,8 @@ def run_trials(
     Returns:
         The earlier and the new results, and the CPU seconds of the new ones.
     """
+    from oneclass.tasks.tuning.study import Study
+
     study, train, results = Study(home, search), search.validation_data(home).train, list(earlier)
     for result in earlier:
         study.record_trial(result)

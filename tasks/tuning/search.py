@@ -321,3 +321,8 @@ def best_outcome(outcomes: Iterable[TrialOutcome]) -> TrialOutcome | None:
     """Return the outcome with the highest value, the first of equals; None if no trial completed."""
     done = [outcome for outcome in outcomes if outcome.state == "done"]
     return max(done, key=lambda outcome: outcome.value or 0.0, default=None)
+
+
+def format_setting(value: Any) -> str:
+    """Format a setting's value for a line of text."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -9,7 +9,6 @@ import functools
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
@@ -19,7 +18,7 @@ from sqlalchemy import URL
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.sampler import suggest, to_distribution
-from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, best_outcome
+from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, best_outcome, format_setting
 
 optuna.logging.disable_default_handler()  # the flow logs the trials
 
@@ -160,8 +159,3 @@ def _format_comment(
     if first.state == "done" and first.number != best.number:
         lines.append(f"Trial 1, the settings that the search began at, had {first.value:.4f}.")
     return lines
-
-
-def format_setting(value: Any) -> str:
-    """Format a setting's value for a line of text."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -24,8 +24,15 @@ from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_targets_by_s
 from oneclass.tasks.stores import resources
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part
-from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, ValidationData, limit_bytes
-from oneclass.tasks.tuning.study import Study, format_setting
+from oneclass.tasks.tuning.search import (
+    Search,
+    Trial,
+    TrialOutcome,
+    TrialResult,
+    ValidationData,
+    format_setting,
+    limit_bytes,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +97,8 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
 
 def record_pending_trial(home: Home, search: Search, number: int, pending: PendingCall) -> TrialResult:
     """Wait for a submitted trial and record it in the study; `number` is for the name of a task run."""
+    from oneclass.tasks.tuning.study import Study
+
     study, result = Study(home, search), pending.result()
     study.record_trial(result)
     log_outcome(search, result.outcome, study.best())

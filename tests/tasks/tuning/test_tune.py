@@ -26,7 +26,8 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning import Search, Study, load_validation, record_pending_trial
+from oneclass.tasks.tuning import Search, load_validation, record_pending_trial
+from oneclass.tasks.tuning.study import Study, format_trials, write_best_settings
 from tests.conftest import home_in, log_into
 
 PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
@@ -278,10 +279,10 @@ def test_a_trial_that_needs_more_memory_than_there_is_fails_before_it_begins(hom
 
 def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests, tmp_path):
     what = search(digests, noise=0.9)
-    assert tuning.write_best_settings(home, what, Study(home, what), set(), 7, "the command") is None
+    assert write_best_settings(home, what, Study(home, what), set(), 7, "the command") is None
     found = tried(home, what, 4)
     study = Study(home, what)
-    path = tuning.write_best_settings(home, what, study, set(), 7, "the command")
+    path = write_best_settings(home, what, study, set(), 7, "the command")
     assert path == home.tuning / "toy.toml" and not list(home.tuning.glob("*.partial"))
     text, best = path.read_text(), study.best()
     assert tomllib.loads(text) == {"toy": best.settings}
@@ -289,7 +290,7 @@ def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests,
     assert "4 trials" in text and f"had {found[0].value:.4f}" in text and "7 users" in text
     run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path), models=["toy"], config=[str(path)]))
     assert run.models["toy"].model_dump() == best.settings
-    lines = tuning.format_trials(what, found).splitlines()
+    lines = format_trials(what, found).splitlines()
     assert lines[3].split()[0] == str(best.number) and "4 trials" in lines[0]
 
 
@@ -298,6 +299,6 @@ def test_settings_outside_the_space_are_written_where_the_command_names_them(hom
     tried(home, what, 1)
     for fixed, expected in ((set(), {"noise": 0.1}), ({"epochs"}, {"noise": 0.1, "epochs": 9})):
         assert (
-            tomllib.loads(tuning.write_best_settings(home, what, Study(home, what), fixed, 1, "").read_text())["toy"]
+            tomllib.loads(write_best_settings(home, what, Study(home, what), fixed, 1, "").read_text())["toy"]
             == expected
         )
