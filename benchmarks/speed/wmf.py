@@ -4,13 +4,13 @@
     python -m benchmarks.speed.wmf --lines ../shared/data/gowalla/train.txt --factors 128 [--peer PYTHON]
 
 PYTHON is the interpreter of an environment of its own where `pip install implicit irspack` has run. One edge of every
-user with at least two is held out, of lines with a user's items the last fifth; users and items are the learned
-factors' rows. Every library runs its fastest
-solver, three steps of conjugate gradients, for as many passes. irspack minimizes the loss `rendle2021` at the same
-settings; implicit minimizes that of Hu et al., at settings that weigh pairs and penalties alike, and so does the line
-`hu2008`. Differences in nDCG are paired over users, to the model's own line of the same loss, with their standard
-error. Times of a pass are the mean of all but the first, those of a fit include its set-up; CPU time is the
-process's: on a busy machine trust it more than the wall clock. `--large 512` prints the solvers side by side at that K.
+user with at least two is held out, of `--lines` the last fifth; users and items are the learned factors' rows. Every
+library runs its fastest solver, three steps of conjugate gradients, for as many passes. irspack minimizes the loss
+`rendle2021` at the same settings; implicit minimizes that of Hu et al., at settings that weigh pairs and penalties
+alike, and so does the line `hu2008`. Differences in nDCG are paired over users, to the model's own line of the same
+loss, with their standard error. Times of a pass are the mean of all but the first, those of a fit include its set-up;
+CPU time is the process's: on a busy machine trust it more than the wall clock. `--large 512` prints the solvers side by
+side at that K.
 """
 
 import argparse

@@ -16,11 +16,13 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.random_numbers import below, mix, stream
+from oneclass.models.numerics.simd import prefetch_row
 from oneclass.models.numerics.top_k import first_above
 
 SHARDS = 8
 ROUNDS = 2 * SHARDS - 1
 CELLS = ROUNDS * SHARDS
+PREFETCHED = 3  # samples ahead whose rows are fetched
 
 
 def _schedule() -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +173,12 @@ def compile_step_kernel(width: int) -> Callable[..., None]:
         for step in range(CELLS):
             for shard in prange(SHARDS):
                 cell = step // SHARDS * SHARDS + (shard + step) % SHARDS
+                last = starts[shard, cell + 1] - 1
                 for at in range(starts[shard, cell], starts[shard, cell + 1]):
+                    ahead = min(at + PREFETCHED, last)
+                    prefetch_row(users, samples[shard, ahead, 0] * width, width)
+                    prefetch_row(items, samples[shard, ahead, 1] * width, width)
+                    prefetch_row(items, samples[shard, ahead, 2] * width, width)
                     user = users[samples[shard, at, 0]]
                     liked = items[samples[shard, at, 1]]
                     other = items[samples[shard, at, 2]]
