@@ -45,7 +45,7 @@ class SplitSettings(Settings):
         "have one held out; all edges of the others train.",
     )
     max_ranked_pairs: int = Field(
-        2_500_000_000,
+        5_000_000_000,
         ge=1,
         description="strong_generalization, leave_one_out and next_events: pairs of a user and an item that a model "
         "ranks at most, so that an evaluation takes no longer than the fits; of more users, those drawn by the seed "
