@@ -136,8 +136,8 @@ class MRFDense(Model[MRFDenseSettings]):
 
     @classmethod
     def fit_bytes(cls, settings: Any, log: LogSize) -> int:
-        """Estimate the memory of a fit, with the work space of the inverse."""
-        return super().fit_bytes(settings, log) + work_bytes(log.items)
+        """Estimate the memory of a fit, with the work space of the inverse; by blocks, other arrays are larger."""
+        return super().fit_bytes(settings, log) + (work_bytes(log.items) if settings.blocks == 1 else 0)
 
     @classmethod
     def fit_seconds(cls, log: LogSize) -> float:

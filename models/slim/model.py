@@ -35,7 +35,8 @@ from oneclass.models.slim.kernels import count_pairs, fill_pairs, rescale_weight
 
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 PAIR_SECONDS = (2.5e-6, 1.2e-7)  # CPU seconds of a fit for a pair of items that share a user, short and long histories
-PAIR_BYTES = 40  # of a pair of items that share a user: in the Gram matrix and, for some, in the weights and buffers
+PAIR_BYTES = 16  # of a pair of items that share a user: in the Gram matrix and, for some, in the weights
+BUFFER_BYTES = 24, 1 << 29  # of the candidates and rows of the longest columns, for each such pair and at most
 L1, L2 = (0.015, 0.05), (15.0, 5.0)  # times `mean_over_edges`, of short and of long histories
 
 
@@ -129,7 +130,8 @@ class SLIM(Model[SLIMSettings]):
     @classmethod
     def fit_bytes(cls, settings: SLIMSettings, log: LogSize) -> int:
         """Estimate the memory of a fit: the Gram matrix without its zeros, the weights, and the longest columns."""
-        return EDGE_BYTES * log.edges + PAIR_BYTES * log.gram_entries
+        of_pair, most = BUFFER_BYTES
+        return EDGE_BYTES * log.edges + PAIR_BYTES * log.gram_entries + min(of_pair * log.gram_entries, most)
 
     @classmethod
     def fit_seconds(cls, log: LogSize) -> float:
