@@ -10,7 +10,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.numerics.constrained_top_k import MAX_POOL_SIZE, POOL_SIZE, Constraints, select_from_pools
+from oneclass.models.numerics.constrained_top_k import MAX_POOL_SIZE, POOL_SIZE, Constraints
+from oneclass.models.numerics.pooled_top_k import select_from_pools
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.rules.selection import Selection, select_lists
 

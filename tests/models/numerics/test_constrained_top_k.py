@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from oneclass.models.numerics.constrained_top_k import Constraints, select_from_pools, select_top_items
+from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
+from oneclass.models.numerics.pooled_top_k import select_from_pools
 
 ITEMS, USERS, N = 2000, 30, 12
 
