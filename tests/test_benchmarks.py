@@ -75,9 +75,8 @@ def test_every_stage_and_model_has_its_row(printed):
 def test_a_row_has_its_times_its_limit_and_its_accuracy(printed):
     for what, limit in (("ingest", "bare read_csv"), ("mrf_dense: fit", "Cholesky, n^3")):
         row = printed[what]
-        assert float(row["s"]) >= 0 and float(row["peak MB"]) > 50
+        assert float(row["CPU s"]) > 0 and float(row["peak MB"]) > 50
         assert row["limit"] == limit and float(row["its CPU s"]) > 0 and float(row["ratio"]) > 0
-    assert float(printed["ingest"]["CPU s"]) > 0  # a fit of this size rounds to zero
     assert 0 < float(printed["mrf_dense: fit"]["nDCG@100"]) <= 1
     assert printed["publish"]["nDCG@100"] == printed["mrf_dense: fit"]["nDCG@100"]
 

@@ -191,8 +191,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
     """Improve every row of `own` by some steps of conjugate gradients.
 
     Takacs, Pilaszy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
-    filtering", 2011. ROWS rows go step by step together, since a product with G takes as long as one with 40 edges
-    where each row loads G by itself.
+    filtering", 2011. ROWS rows go step by step together, so that they share the loads of G.
 
     Args:
         own, table: tables of this side and of the other.

@@ -14,8 +14,9 @@ from typing import Any
 
 import duckdb
 
-from oneclass import data_contracts, sql
+from oneclass import data_contracts
 from oneclass.data_contracts import RuleResult
+from oneclass.data_contracts.checks import read_columns
 from oneclass.data_contracts.contracts import Contract
 from oneclass.tasks.stores import machine
 
@@ -33,9 +34,7 @@ def check(
     Returns:
         The results, and the keys to store those of new checks by, by contract.
     """
-    columns: dict[str, dict[str, str]] = {}
-    for table, column, kind in connection.execute(sql.statement("data_contracts/columns")).fetchall():
-        columns.setdefault(table, {})[column] = kind
+    columns = read_columns(connection)
     contracts = {contract.table: contract for contract in data_contracts.for_stage(stage)}
     keys = {table: _digest_input(connection, one, one.values(parameters), columns) for table, one in contracts.items()}
     new = {table: key for table, key in keys.items() if key is not None}
@@ -48,8 +47,7 @@ def check(
         if results and (all(result.success for result in results) or not _reads_clock(contracts[table])):
             known[table] = results
             del new[table]
-    more = {"known": known} if known else {}
-    return data_contracts.check(connection, stage, parameters, **more), new
+    return data_contracts.check(connection, stage, parameters, known), new
 
 
 def store(connection: duckdb.DuckDBPyConnection, results: Sequence[RuleResult], new: Mapping[str, str]) -> None:

@@ -35,7 +35,7 @@ def _line(rung: Rung, what: str, runs: Sequence[Took], below: tuple[Rung, Rows] 
         rung.name,
         what,
         _spread(runs, "seconds", "{:.2f}".format),
-        _spread(runs, "cpu", "{:.2f}".format),
+        _spread(runs, "cpu", "{:.3f}".format),
         _spread(runs, "peak", lambda size: f"{size / 1e6:.0f}"),
         runs[0].limit or "-",
         "-" if not limit_cpu else f"{limit_cpu:.3g}",

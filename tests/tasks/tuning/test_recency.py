@@ -26,7 +26,7 @@ FIRST = datetime(2026, 1, 1)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def make_log(tmp_path_factory):
     """Make a home and its splits, once of a kind."""
 
     @cache
@@ -46,11 +46,11 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def log(home, made):
+def log(home, make_log):
     """Eight likes of one taste, then eight of another, a day each; shuffled, the order says nothing."""
 
     def of(*, shuffled=False, order=True):
-        original, digests = made(shuffled, order)
+        original, digests = make_log(shuffled, order)
         shutil.copytree(original.root, home.root)
         return digests
 
