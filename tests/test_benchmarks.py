@@ -91,7 +91,7 @@ def test_medians_spread_and_slope_against_the_rung_below():
     runs = [Took("split", seconds=one, cpu=one, peak=10**7, limit="a limit", limit_cpu=0.5) for one in (1.0, 3.0, 2.0)]
     (line,) = table.lines(rung, {"split": runs}, (below, {"split": [Took("split", cpu=0.2)]}))
     assert line.split(" | ")[2:] == [
-        "2.00 (1.00 to 3.00)", "2.00 (1.00 to 3.00)", "10", "a limit", "0.5", "4", "1.00", "- |",
+        "2.00 (1.00 to 3.00)", "2.000 (1.000 to 3.000)", "10", "a limit", "0.5", "4", "1.00", "- |",
     ]  # fmt: skip
 
 
