@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import duckdb
+import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.data_contracts import ContractBroken
@@ -38,6 +39,8 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.resources import format_size
 
 logger = logging.getLogger(__name__)
+
+FIT_COLUMNS = ("run_id", "protocol", "model", "digest", "seconds", "peak_bytes", "saved_bytes")  # of `model_fits`
 
 
 def train(
@@ -87,15 +90,17 @@ def record_stored_fits(home: Home, run_id: str, stored: Mapping[str, Sequence[Fi
 
 def _record_fits(home: Home, run_id: str, recorded: Mapping[str, Sequence[Fit]]) -> None:
     with warehouse.run_stage(home, run_id, "train") as connection:
-        for protocol, of_protocol in recorded.items():
-            for fit in of_protocol:
-                connection.execute(
-                    "delete from operations.model_fits where run_id = ? and protocol = ? and model = ?",
-                    [run_id, protocol, fit.model],
-                )
-                row = [run_id, protocol, fit.model, fit.digest, fit.seconds, fit.peak_bytes, fit.saved_bytes]
-                connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
-            fits.register_arrays(connection, home, of_protocol, protocol)
+        rows = [
+            (run_id, protocol, fit.model, fit.digest, fit.seconds, fit.peak_bytes, fit.saved_bytes)
+            for protocol, of_protocol in recorded.items()
+            for fit in of_protocol
+        ]
+        connection.execute(
+            "delete from operations.model_fits where run_id = ? and (protocol, model) in (select unnest(?), unnest(?))",
+            [run_id, [row[1] for row in rows], [row[2] for row in rows]],
+        )
+        warehouse.insert(connection, "operations.model_fits", pl.DataFrame(rows, list(FIT_COLUMNS), orient="row"))
+        fits.register_arrays(connection, home, recorded)
 
 
 def take_stored_fits(

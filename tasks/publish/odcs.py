@@ -26,6 +26,7 @@ FILE_COLUMNS = {
     "title": "the item's title, by the file of `publish.titles`; null without one",
     "because_titles": "the titles of the items in `because`, in their order; null for those without one",
 }
+_Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # libyaml's
 
 
 def write_contract(folder: Path, dataset: str) -> None:
@@ -49,7 +50,7 @@ def write_contract(folder: Path, dataset: str) -> None:
             if (folder / file).exists()
         ],
     }
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
+    text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     (folder / CONTRACT_FILE).write_text(text, encoding="utf-8")
 
 

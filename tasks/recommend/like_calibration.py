@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.optimize import isotonic_regression
 
 MIN_PAIRS = 400
 PAIRS_PER_BIN, MAX_BINS = 100, 20
@@ -65,6 +64,8 @@ class LikeCalibration(NamedTuple):
         mean, deviation, y, w = (array[order].astype(np.float64) for array in (*like, is_like, weights))
         count = min(MAX_BINS, len(w) // PAIRS_PER_BIN)
         bins = np.minimum((np.cumsum(w) / w.sum() * count).astype(np.int64), count - 1)
+        from scipy.optimize import isotonic_regression  # takes a tenth of a second, and a fit alone needs it
+
         mass, *sums = (np.bincount(bins, values, minlength=count) for values in (w, w * mean, w * y))
         filled = mass > 0
         knots, shares = (total[filled] / mass[filled] for total in sums)

@@ -80,21 +80,24 @@ def _digest_input(
     """Return the digest of all that a check depends on; None if a table is absent, or the rows are too many."""
     texts = [contract.only or "", str(contract.may_be_empty), *map(contract.rule_sql, contract.rules)]
     text = " ".join([*texts, *(json.dumps(rule.kwargs) for rule in contract.rules)])
-    words, rows, digests = set(re.findall(r"\w+", text)), [], []
+    words, kinds_of, counts, digests, run = set(re.findall(r"\w+", text)), {}, [], [], {}
     for table in dict.fromkeys([contract.table, *sorted(set(_TABLE.findall(text)) & columns.keys())]):
         kinds = columns.get(table, {})
         of_run = "run_id" in kinds and "{run_id}" in text
-        relation, run = f"{table} where run_id = ?" if of_run else table, [values["run_id"]] if of_run else []
         if not kinds:
             return None
-        rows += connection.execute(f"select count(*) from {relation}", run).fetchall()
+        relation = f"{table} where run_id = $run_id" if of_run else table
+        run |= {"run_id": values["run_id"]} if of_run else {}
         named = ", ".join(f'"{name}"' for name in kinds if name in words and not (of_run and name == "run_id"))
-        digest = f"select bit_xor(hash({named or 0})), sum(hash({named or 0}) & 1099511627775) from {relation}"
-        digests.append((table, list(kinds.items()), digest, run))
-    if sum(count for (count,) in rows) > MAX_ROWS:
+        kinds_of[table] = dict(kinds)
+        counts.append(f"(select count(*) from {relation})")
+        hashes = f"hash({named or 0})"
+        digests.append(f"(select (bit_xor({hashes}), sum({hashes} & 1099511627775)) from {relation})")
+    [rows] = connection.execute(f"select {', '.join(counts)}", run).fetchall()
+    if sum(rows) > MAX_ROWS:
         return None
-    parts = [(*table, connection.execute(digest, run).fetchall()) for *table, digest, run in digests]
+    [parts] = connection.execute(f"select {', '.join(digests)}", run).fetchall()
     given = {name: value for name, value in values.items() if name != "run_id"}
     versions = [machine.library_version(name) for name in LIBRARIES]
-    record = [contract.model_dump(), sorted(given.items()), rows, parts, versions]
+    record = [contract.model_dump(), sorted(given.items()), kinds_of, rows, parts, versions]
     return hashlib.sha256(json.dumps(record, default=str).encode()).hexdigest()

@@ -11,26 +11,28 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
+import polars as pl
 
 from oneclass import sql
 from oneclass.models import fingerprint, registry
 from oneclass.models.base import Model
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import SharedStoreUnavailable
-from oneclass.tasks.stores import checksums, durable, machine, remote
+from oneclass.tasks.stores import checksums, durable, machine, remote, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
 RECORD_FILE = "fit.json"
 UNSTORED_FIELDS = ("model", "digest")  # of `Fit`: given by the path
+ARRAY_COLUMNS = ("protocol", "model", "array", "entries", "not_finite")  # of `fitted_arrays`
 ENTRIES_PER_CHECK = 1 << 22  # entries of a memory-mapped array checked at a time
 
 
@@ -182,14 +184,20 @@ def checkpoint_folder(home: Home, model: str, digest: str) -> Path:
     return fit_folder(home, model, f"unfinished-{digest}")
 
 
-def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, recorded: Iterable[Fit], protocol: str) -> None:
-    """Create the temporary table `fitted_arrays` that the contract reads."""
+def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, recorded: Mapping[str, Sequence[Fit]]) -> None:
+    """Create the temporary table `fitted_arrays` that the contract reads.
+
+    Args:
+        recorded: fits by protocol.
+    """
+    rows = []
+    for protocol, of_protocol in recorded.items():
+        for fit in of_protocol:
+            for file in sorted(fit_folder(home, fit.model, fit.digest).glob("*.npy")):
+                array = np.load(file, mmap_mode="r", allow_pickle=False)
+                rows.append((protocol, fit.model, file.stem, array.size, _count_not_finite(array)))
     connection.execute(sql.statement("train/fitted_arrays"))
-    for fit in recorded:
-        for file in sorted(fit_folder(home, fit.model, fit.digest).glob("*.npy")):
-            array = np.load(file, mmap_mode="r", allow_pickle=False)
-            row = [protocol, fit.model, file.stem, array.size, _count_not_finite(array)]
-            connection.execute("insert into fitted_arrays values (?, ?, ?, ?, ?)", row)
+    warehouse.insert(connection, "fitted_arrays", pl.DataFrame(rows, list(ARRAY_COLUMNS), orient="row"))
 
 
 def delete_other_fits(home: Home, retained: Collection[tuple[str, str]]) -> tuple[list[Fit], int]:

@@ -163,10 +163,10 @@ def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
     checksums.write_manifest(
         array.parent, "fit.json", checksums.load_facts(array.parent, "fit.json")
     )  # as if it had been fitted so
-    stored = [fit, fitted(home, digests, model="popularity")]
+    sound = [fitted(home, digests, model="popularity")]
     for record in (
         lambda: fitted(home, digests, run_id="next"),
-        lambda: record_stored_fits(home, "next", {PROTOCOL: stored}),
+        lambda: record_stored_fits(home, "next", {PROTOCOL: [fit, *sound], "strong_generalization": sound}),
     ):
         with pytest.raises(Exception, match="not_finite") as caught:
             record()
