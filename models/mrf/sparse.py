@@ -31,7 +31,7 @@ from oneclass.models.mrf.dense import MRFSettings
 from oneclass.models.mrf.sparse_blocks import BATCH_ENTRIES, average_estimates, iterate_inverses, plan_blocks
 from oneclass.models.mrf.sparse_pattern import CANDIDATE_ENTRIES, Pattern, pattern_above, pattern_of_density
 from oneclass.models.numerics.column_scaling import ColumnMoments, Rescaling, column_moments, rescale_columns
-from oneclass.models.numerics.gram import GramRows, gram_rows
+from oneclass.models.numerics.gram import GramRows, gram_rows, whole_gram
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
@@ -42,6 +42,7 @@ DEFAULT_NEIGHBOURS = 200  # entries of the pattern for each item
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 ENTRY_BYTES = 40  # of an entry of the pattern: as found, and its weight by columns and by rows
 CANDIDATE_BYTES = 12  # of an entry of the rows that are collected at a time
+GRAM_BYTES = 1 << 31  # of the Gram matrix, which is held if it takes no more and a quarter of the pairs share a user
 
 
 class MRFSparseSettings(MRFSettings):
@@ -133,7 +134,8 @@ class MRFSparse(Model[MRFSparseSettings]):
         kept = min(wanted, settings.max_in_column * log.items, log.gram_entries)
         batch = min(BATCH_ENTRIES, kept**2 / log.items)  # half the squares of the blocks' sizes, which are skewed
         chunk = min(CANDIDATE_ENTRIES, min(settings.max_in_column, log.items) * log.items)
-        return EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CANDIDATE_BYTES * chunk
+        held = 4 * log.items**2 if _holds_gram(log) else 0
+        return EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CANDIDATE_BYTES * chunk + held
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
@@ -156,10 +158,12 @@ class MRFSparse(Model[MRFSparseSettings]):
     ) -> tuple[Pattern, csc_matrix]:
         """Find the pattern, and B of the rescaled columns."""
         gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
-        pattern = self._pattern(gram)
+        holds = _holds_gram(LogSize.of(interactions))
+        held = whole_gram(gram, self.threads) if holds else np.empty((0, 0), dtype=np.float32)
+        pattern = self._pattern(gram, held)
         assert self.params.l2 is not None  # by `resolve`
         chosen = plan_blocks(pattern, self.params.r, self._uses_paper_variant)
-        solved = iterate_inverses(gram, pattern, *chosen, self.params.l2, self.threads)
+        solved = iterate_inverses(gram, held, pattern, *chosen, self.params.l2, self.threads)
         return pattern, average_estimates(pattern, *chosen, solved, self.threads, self._uses_paper_variant)
 
     @property
@@ -174,12 +178,12 @@ class MRFSparse(Model[MRFSparseSettings]):
         of_entries = recency_weights(history, self.params.recency_exponent)
         return of_entries[:, None] * gather_entries(self.weights, history.indices, items)
 
-    def _pattern(self, gram: GramRows) -> Pattern:
+    def _pattern(self, gram: GramRows, held: np.ndarray) -> Pattern:
         most = self.params.max_in_column
         if self.params.density is not None:
-            return pattern_of_density(gram, self.params.density, most, self.threads)
+            return pattern_of_density(gram, held, self.params.density, most, self.threads)
         assert self.params.threshold is not None  # without a density
-        return pattern_above(gram, self.params.threshold, most, self.threads)
+        return pattern_above(gram, held, self.params.threshold, most, self.threads)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         with kernel_threads(self.threads):
@@ -200,3 +204,7 @@ class MRFSparse(Model[MRFSparseSettings]):
         parts = values, arrays["indices"], arrays["indptr"]
         self.weights = csr_matrix(parts, shape=(self.item_count, self.item_count), copy=False)
         self.offset = arrays["offset"]
+
+
+def _holds_gram(log: LogSize) -> bool:
+    return 4 * log.items**2 <= GRAM_BYTES and 4 * log.gram_entries > log.items**2

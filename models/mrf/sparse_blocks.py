@@ -1,7 +1,7 @@
 """Regression weights of a sparse Markov random field, from the small inverses of its blocks.
 
 Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.2. The covariances that the blocks need are
-summed for one batch of blocks at a time, so that they take a fixed amount of memory.
+collected for one batch of blocks at a time, so that they take a fixed amount of memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -56,6 +56,7 @@ def plan_blocks(pattern: Pattern, r: float, as_in_paper: bool) -> tuple[np.ndarr
 
 def iterate_inverses(
     gram: GramRows,
+    held: np.ndarray,
     pattern: Pattern,
     leaders: np.ndarray,
     dependents: np.ndarray,
@@ -80,7 +81,7 @@ def iterate_inverses(
         triangles, columns = room[:middle], room[middle : middle + block.columns[-1]]
         sound = np.empty(len(block.sizes), dtype=np.bool_)
         with kernel_threads(threads):
-            fill_triangles(gram, block, places, np.float32(l2), workers, triangles)
+            fill_triangles(gram, held, block, places, np.float32(l2), workers, triangles)
             solve_inverse_columns(block, workers, triangles, columns, sound)
         if not sound.all():
             raise ValueError(

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.cholesky import factorize, inverse_last_columns
-from oneclass.models.numerics.gram import add_lower_row
+from oneclass.models.numerics.cholesky import factorize, invert_last_columns
+from oneclass.models.numerics.gram import add_lower_row, rescale_row
+from oneclass.models.numerics.simd import aligned_zeros, pad_width
 
 
 class ItemBlocks(NamedTuple):
@@ -73,41 +74,41 @@ def choose_blocks(order, indptr, indices, r, as_in_paper, leaders, dependents):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def fill_triangles(gram, blocks, places, l2, workers, triangles):
+def fill_triangles(gram, held, blocks, places, l2, workers, triangles):
     """Fill the lower triangles of all blocks with the covariances between their members, plus l2 on the diagonal.
 
-    Each row of the Gram matrix is summed once, up to its diagonal, and copied to all blocks that contain its item.
-    Arguments: a `GramRows`, `ItemBlocks` and their `ItemPositions`; `triangles` is float32, of the length that the
-    blocks need.
+    Each row of the Gram matrix is summed once, up to its diagonal, unless the whole matrix is `held`, and copied to all
+    blocks that contain its item. Arguments: a `GramRows`; float32 (items, items), or without rows; `ItemBlocks` and
+    their `ItemPositions`; `triangles` is float32, of the length that the blocks need.
     """
     shift, factor = gram.shift, gram.factor
     order, place_indptr, entries, members, block_of = places
     first, offsets = blocks.first, blocks.triangles
     for worker in prange(workers):
         row = np.zeros(len(factor))
-        values = np.empty(len(factor), dtype=np.float32)
+        summed = np.empty(len(factor), dtype=np.float32)
         for turn in range(worker, len(order), workers):
             item = order[turn]
-            terms = add_lower_row(gram, item, row)
+            values = held[item] if len(held) else summed
+            terms = 0 if len(held) else add_lower_row(gram, item, row)
             wanted = 0
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 wanted += entries[at] + 1 - first[block_of[entries[at]]]
-            if wanted > item:  # fewer numbers are computed below, only those that a block wants
-                for other in range(item + 1):
-                    values[other] = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
+            if terms and wanted > item:  # fewer numbers are computed below, only those that a block wants
+                rescale_row(gram, item, row, summed[: item + 1])
             for at in range(place_indptr[item], place_indptr[item + 1]):
                 place = entries[at]
                 start, offset = first[block_of[place]], offsets[block_of[place]]
                 rank = place - start
                 offset += rank * (rank + 1) // 2
                 others, target = members[start : place + 1], triangles[offset : offset + rank + 1]
-                if wanted <= item:
+                if terms and wanted <= item:
                     _centre(row, others, shift, factor, item, values)
                 _gather(values, others, target)
                 target[rank] += l2
             if terms > item:
                 row[: item + 1] = 0.0
-            else:
+            elif terms:
                 for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
                     for entry in range(gram.indptr[gram.item_users[at]], gram.item_entries[at] + 1):
                         row[gram.indices[entry]] = 0.0
@@ -132,25 +133,28 @@ def solve_inverse_columns(blocks, workers, triangles, columns, sound):
     `sound` is set to false for a block whose matrix is not positive definite in float32.
     """
     first, sizes, dependents, _, positions, offsets, column_offsets = blocks
-    most = 0
-    for size in sizes:
-        most = max(most, size)
+    most, most_dependents = 0, 0
+    for block in range(len(sizes)):
+        most, most_dependents = max(most, pad_width(sizes[block])), max(most_dependents, pad_width(dependents[block]))
     for worker in prange(workers):
-        room = np.zeros(most * most, dtype=np.float32)
+        matrix, work = aligned_zeros(most * most), aligned_zeros(most * most_dependents)
         for block in range(worker, len(sizes), workers):
-            size, d = sizes[block], dependents[block]
-            upper = room[: size * size].reshape(size, size)
+            size, d = pad_width(sizes[block]), dependents[block]
             at = offsets[block]
-            for rank in range(size):
+            for rank in range(sizes[block]):
                 row = positions[first[block] + rank]
+                matrix[row * size + sizes[block] : (row + 1) * size] = 0
                 for other_rank in range(rank + 1):
                     column = positions[first[block] + other_rank]
-                    upper[min(row, column), max(row, column)] = triangles[at]
+                    matrix[min(row, column) * size + max(row, column)] = -triangles[at]
                     at += 1
-            inverse = columns[column_offsets[block] : column_offsets[block] + d * size].reshape(d, size)
-            sound[block] = factorize(upper)
+            for row in range(sizes[block], size):  # the identity
+                matrix[row * size + row : (row + 1) * size] = 0
+                matrix[row * size + row] = -1
+            sound[block] = factorize(matrix, size)
             if sound[block]:
-                inverse_last_columns(upper, inverse)
+                inverse = columns[column_offsets[block] : column_offsets[block] + d * sizes[block]]
+                invert_last_columns(matrix, size, work, inverse.reshape(d, sizes[block]))
 
 
 @njit(parallel=True, nogil=True, cache=True)

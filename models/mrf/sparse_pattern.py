@@ -1,6 +1,7 @@
 """Which items are neighbours: the large entries of the items' covariance matrix, found row by row.
 
-Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.1. The dense matrix is never stored.
+Steck, "Markov Random Fields for Collaborative Filtering", 2019, section 3.1. A function's `held` is the whole matrix,
+or has no rows where the matrix is not held in memory: then each row is summed when it is wanted.
 """
 
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.gram import GramRows, add_row
+from oneclass.models.numerics.gram import GramRows, add_row, rescale_row
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import ascending_order, select_largest
@@ -27,7 +28,7 @@ class Pattern:
         indptr: int64 (items + 1,).
         indices: int32; in each column the item itself, then its neighbours, by descending absolute covariance, of
             equal ones the lower id first.
-        diagonal: float64 (items,), of the rescaled covariance matrix, without l2.
+        diagonal: float64 (items,), of the rescaled covariance matrix in float32, without l2.
         threshold: the absolute covariance above which entries were kept.
     """
 
@@ -38,7 +39,7 @@ class Pattern:
 
 
 def find_neighbours(
-    gram: GramRows, rows: np.ndarray, threshold: float, max_in_column: int, threads: int
+    gram: GramRows, held: np.ndarray, rows: np.ndarray, threshold: float, max_in_column: int, threads: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The neighbours of each row above the threshold, at most `max_in_column` - 1, largest first.
 
@@ -59,6 +60,7 @@ def find_neighbours(
         with kernel_threads(threads):
             _collect_neighbours(
                 gram,
+                held,
                 as_read_only(rows[part], np.int64),
                 threshold,
                 most,
@@ -74,13 +76,13 @@ def find_neighbours(
     return counts, np.concatenate(neighbours), np.concatenate(values), diagonal
 
 
-def pattern_above(gram: GramRows, threshold: float, max_in_column: int, threads: int) -> Pattern:
+def pattern_above(gram: GramRows, held: np.ndarray, threshold: float, max_in_column: int, threads: int) -> Pattern:
     """The pattern of entries above `threshold`; a column keeps its `max_in_column` largest, with the diagonal."""
     rows = np.arange(len(gram.factor))
-    return _pattern(*find_neighbours(gram, rows, threshold, max_in_column, threads), threshold)
+    return _pattern(*find_neighbours(gram, held, rows, threshold, max_in_column, threads), threshold)
 
 
-def pattern_of_density(gram: GramRows, density: float, max_in_column: int, threads: int) -> Pattern:
+def pattern_of_density(gram: GramRows, held: np.ndarray, density: float, max_in_column: int, threads: int) -> Pattern:
     """The pattern with the lowest threshold that keeps at most the share `density` of all entries, with the diagonal.
 
     A threshold is guessed from a sample of rows, so that somewhat more entries than wanted lie above it. These are
@@ -89,11 +91,13 @@ def pattern_of_density(gram: GramRows, density: float, max_in_column: int, threa
     items = len(gram.factor)
     wanted = max(0, int(density * items * items) - items)
     sample = np.argsort(-np.diff(gram.item_indptr), kind="stable")[:: max(1, items // SAMPLE_ROWS)]
-    seen = find_neighbours(gram, sample, 0.0, max_in_column, threads)[2]
+    seen = find_neighbours(gram, held, sample, 0.0, max_in_column, threads)[2]
     guessed = int(SAMPLE_MARGIN * wanted * len(sample) / items) + 1
     while True:
         guess = float(np.partition(seen, -guessed)[-guessed]) if guessed < len(seen) else 0.0
-        counts, neighbours, values, diagonal = find_neighbours(gram, np.arange(items), guess, max_in_column, threads)
+        counts, neighbours, values, diagonal = find_neighbours(
+            gram, held, np.arange(items), guess, max_in_column, threads
+        )
         if len(values) > wanted or guess == 0:
             break
         guessed *= 2
@@ -149,40 +153,38 @@ def _select_largest(sizes, others, count, most, found, values):
 
 
 @njit(cache=True, fastmath={"nnan", "nsz"})
-def _fill_strip(row, shift, factor, own_shift, own_factor, strip):
+def _fill_strip(row, strip):
     """Fill `strip` with absolute covariances, in loops without a branch; returns the largest."""
-    for at in range(len(row)):
-        strip[at] = abs(own_factor * factor[at] * (row[at] - own_shift * shift[at]))
     largest = np.float32(0)
     for at in range(len(row)):
+        strip[at] = abs(row[at])
         largest = max(largest, strip[at])
     return largest
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def _collect_neighbours(gram, rows, threshold, most, workers, counts, found, values, diagonal):
+def _collect_neighbours(gram, held, rows, threshold, most, workers, counts, found, values, diagonal):
     """Find the neighbours of some rows of a `GramRows`; worker w takes the rows w, w + workers, ..."""
-    shift, factor = gram.shift, gram.factor
-    items = len(factor)
+    items = len(gram.factor)
     for worker in prange(workers):
-        row = np.zeros(items)
+        total, summed = np.zeros(items), np.empty(items, dtype=np.float32)
         sizes = np.empty(items, dtype=np.float32)
         others = np.empty(items, dtype=np.int32)
         strip = np.empty(STRIP_ITEMS, dtype=np.float32)
         for turn in range(worker, len(rows), workers):
             item = rows[turn]
-            row[:] = 0.0
-            add_row(gram, item, row)
-            diagonal[turn] = factor[item] * factor[item] * (row[item] - shift[item] * shift[item])
+            if len(held):
+                row = held[item]
+            else:
+                total[:] = 0.0
+                add_row(gram, item, total)
+                rescale_row(gram, item, total, summed)
+                row = summed
+            diagonal[turn] = row[item]
             count = np.int64(0)  # with a bare 0, numba would compile `_keep` for a second type
             for start in range(0, items, STRIP_ITEMS):
                 stop = min(start + STRIP_ITEMS, items)
-                if (
-                    _fill_strip(
-                        row[start:stop], shift[start:stop], factor[start:stop], shift[item], factor[item], strip
-                    )
-                    > threshold
-                ):
+                if _fill_strip(row[start:stop], strip) > threshold:
                     for at in range(stop - start):
                         if strip[at] > threshold and start + at != item:
                             sizes[count], others[count] = strip[at], start + at

@@ -1,9 +1,8 @@
 """Small systems with a symmetric positive definite matrix, solved inside kernels, each by one thread.
 
 The bits of fits depend on the order of the operations, so each form stays as it is. `solve` is for float64 systems of a
-few tens of rows; `factorize` and `inverse_last_columns` are for float32 matrices of up to a thousand rows, with
-several right sides. Solvers in vector lanes are in `models.numerics.cholesky`, the inverse of a large matrix is
-in `models.numerics.spd_inverse`.
+few tens of rows; `factorize`, with `solve_factorized` or `invert_last_columns`, is for float32 matrices of up to a
+thousand rows. The inverse of a large matrix is in `models.numerics.spd_inverse`.
 """
 
 import numpy as np
@@ -25,7 +24,7 @@ from oneclass.models.numerics.simd import (
     scale,
     store,
 )
-from oneclass.models.numerics.simd_tiles import add_outer
+from oneclass.models.numerics.simd_tiles import add_outer, add_product
 
 STRICT = {"contract", "nsz"}
 DOUBLE = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
@@ -90,7 +89,7 @@ def solve_in_lanes(systems, n, lanes, least):
 
 
 @njit(cache=True, fastmath=STRICT)
-def factorize_tiled(matrix, size):
+def factorize(matrix, size):
     """Replace the upper triangle of -A by the factor U of A = U'U; returns False if A is not positive definite.
 
     Works on ROWS rows at a time: first subtracts what the rows above contribute, in tiles, then factorizes these rows.
@@ -109,6 +108,37 @@ def factorize_tiled(matrix, size):
             factor = np.float32(-1) / np.sqrt(pivot)
             scale(matrix, row * size + begin, factor, matrix, row * size + begin, size - begin)
     return True
+
+
+@njit(cache=True, fastmath=STRICT)
+def invert_last_columns(factor, size, work, inverse):
+    """Fill the rows of `inverse` (d, n) with the last d columns of (U'U)^-1: solve U'Y = E forward, U X = Y backward.
+
+    Args:
+        factor: U by `factorize`, whose rows and columns from n to `size` are those of the identity.
+        work: float32, flat, n rows filled up to a multiple of ROWS, each of d numbers filled up to a multiple of
+            F32_WIDTH; minus Y, then X.
+    """
+    d, n = inverse.shape
+    width = pad_width(d)
+    work[: pad_width(n, ROWS) * width] = 0
+    for row in range(n - d, n):
+        work[row * width + row - (n - d)] = -1
+        for above in range(n - d, row):
+            add_scaled(work, row * width, -factor[above * size + row], work, above * width, width)
+        scale(work, row * width, np.float32(1) / factor[row * size + row], work, row * width, width)
+    for first in range((n - 1) // ROWS * ROWS, -1, -ROWS):
+        end = min(first + ROWS, n)
+        for lane in range(0, width, F32_WIDTH):
+            at = first * width + lane
+            add_product(work, at, width, factor, first * size + end, size, work, end * width + lane, width, n - end)
+        for row in range(end - 1, first - 1, -1):
+            for below in range(row + 1, end):
+                add_scaled(work, row * width, factor[row * size + below], work, below * width, width)
+            scale(work, row * width, np.float32(-1) / factor[row * size + row], work, row * width, width)
+    for row in range(n):
+        for c in range(d):
+            inverse[c, row] = work[row * width + c]
 
 
 @njit(cache=True, fastmath=STRICT)
@@ -161,10 +191,6 @@ def solve_with_pivot_floor(lanes, system, least, solution):
             system[i * width + n - 1] -= system[i * width + k] * solution[k]
 
 
-ORDERED = {"contract"}
-REORDERED = {"contract", "reassoc"}  # lets sums vectorize; NaN is still NaN
-
-
 @njit(cache=True, nogil=True)
 def solve(P, h):
     """Overwrite h with P^-1 h: float64 (n,) and (n, n or more), by Cholesky, row by row.
@@ -186,102 +212,3 @@ def solve(P, h):
         for k in range(row + 1, len(h)):
             h[row] -= P[k, row] * h[k]
         h[row] /= P[row, row]
-
-
-@njit(cache=True, fastmath=ORDERED)
-def factorize(a):
-    """A = U'U, float32 (n, n), in place; only the upper triangle is read and written.
-
-    Works on four rows at a time, and subtracts all rows above from each. Returns whether A is positive definite; if it
-    is not, the factor means nothing.
-    """
-    n = len(a)
-    for k in range(0, n, 4):
-        rows = min(4, n - k)
-        for above in range(0, k, 4):
-            if rows == 4:
-                _subtract_four(a, above, k)
-            else:
-                for m in range(above, above + 4):
-                    for row in range(k, n):
-                        for column in range(row, n):
-                            a[row, column] -= a[m, row] * a[m, column]
-        for row in range(k, k + rows):
-            for m in range(k, row):
-                share = a[m, row]
-                for column in range(row, n):
-                    a[row, column] -= share * a[m, column]
-            if not a[row, row] > 0:
-                return False
-            scale = np.float32(1) / np.sqrt(a[row, row])
-            for column in range(row, n):
-                a[row, column] *= scale
-    return True
-
-
-@njit(cache=True, fastmath=ORDERED)
-def _subtract_four(a, m, k):
-    """Subtract the contribution of rows m .. m+3 of U from rows k .. k+3 of A, from column k on."""
-    p, q, r, s = a[m, k:], a[m + 1, k:], a[m + 2, k:], a[m + 3, k:]
-    w, x, y, z = a[k, k:], a[k + 1, k:], a[k + 2, k:], a[k + 3, k:]
-    p0, p1, p2, p3 = p[0], p[1], p[2], p[3]
-    q0, q1, q2, q3 = q[0], q[1], q[2], q[3]
-    r0, r1, r2, r3 = r[0], r[1], r[2], r[3]
-    s0, s1, s2, s3 = s[0], s[1], s[2], s[3]
-    for c in range(len(p)):
-        pc, qc, rc, sc = p[c], q[c], r[c], s[c]
-        w[c] = (((w[c] - p0 * pc) - q0 * qc) - r0 * rc) - s0 * sc
-        x[c] = (((x[c] - p1 * pc) - q1 * qc) - r1 * rc) - s1 * sc
-        y[c] = (((y[c] - p2 * pc) - q2 * qc) - r2 * rc) - s2 * sc
-        z[c] = (((z[c] - p3 * pc) - q3 * qc) - r3 * rc) - s3 * sc
-
-
-@njit(cache=True)
-def inverse_last_columns(u, inverse):
-    """Fill the rows of `inverse` (d, n) with the last d columns of (U'U)^-1: solve U'Y = E forward, U X = Y
-    backward.
-    """
-    d, n = inverse.shape
-    start = n - d
-    inverse[:] = 0
-    for c in range(d):
-        y = inverse[c]
-        y[start + c] = 1
-        for k in range(start + c, n):
-            y[k] /= u[k, k]
-            value = y[k]
-            for column in range(k + 1, n):
-                y[column] -= value * u[k, column]
-    for k in range(n - 1, -1, -1):
-        tail = u[k, k + 1 :]
-        scale = np.float32(1) / u[k, k]
-        fours = d - d % 4
-        for c in range(0, fours, 4):
-            _four_dots(tail, inverse, c, k, scale)
-        for c in range(fours, d):
-            inverse[c, k] = (inverse[c, k] - _dot(tail, inverse[c, k + 1 :])) * scale
-
-
-@njit(cache=True, fastmath=REORDERED)
-def _dot(one, other):
-    total = np.float32(0)
-    for at in range(len(one)):
-        total += one[at] * other[at]
-    return total
-
-
-@njit(cache=True, fastmath=REORDERED)
-def _four_dots(tail, inverse, c, k, scale):
-    """Element k of four columns of the inverse, from the elements after it."""
-    w, x, y, z = inverse[c, k + 1 :], inverse[c + 1, k + 1 :], inverse[c + 2, k + 1 :], inverse[c + 3, k + 1 :]
-    a, b, e, f = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-    for at in range(len(tail)):
-        t = tail[at]
-        a += t * w[at]
-        b += t * x[at]
-        e += t * y[at]
-        f += t * z[at]
-    inverse[c, k] = (inverse[c, k] - a) * scale
-    inverse[c + 1, k] = (inverse[c + 1, k] - b) * scale
-    inverse[c + 2, k] = (inverse[c + 2, k] - e) * scale
-    inverse[c + 3, k] = (inverse[c + 3, k] - f) * scale

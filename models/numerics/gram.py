@@ -14,6 +14,8 @@ from scipy.sparse import csr_matrix
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.threads import kernel_threads
 
+TILE_ITEMS = 64  # rows that are mirrored at a time
+
 
 class GramRows(NamedTuple):
     """What a kernel needs for a row of the Gram matrix. All arrays are read-only.
@@ -80,6 +82,14 @@ def add_row(gram, item, row):
             row[gram.indices[entry]] += weight
 
 
+@njit(nogil=True, cache=True)
+def rescale_row(gram, item, row, values):
+    """Centre and rescale the first sums of a row of the Gram matrix: as many as `values`, float32, has room for."""
+    shift, factor = gram.shift, gram.factor
+    for other in range(len(values)):
+        values[other] = factor[item] * factor[other] * (row[other] - shift[item] * shift[other])
+
+
 def lower_gram(
     interactions: csr_matrix,
     weights: np.ndarray,
@@ -98,8 +108,21 @@ def lower_gram(
     Returns:
         float32 (items, items), C order.
     """
-    gram = gram_rows(interactions, weights, shift, factor)
-    out = np.zeros((interactions.shape[1],) * 2, dtype=np.float32)
+    return _sum_lower(gram_rows(interactions, weights, shift, factor), threads)
+
+
+def whole_gram(gram: GramRows, threads: int) -> np.ndarray:
+    """The matrix of `lower_gram` with both triangles."""
+    out = _sum_lower(gram, threads)
+    for first in range(0, len(out), TILE_ITEMS):
+        rows = slice(first, first + TILE_ITEMS)
+        out[:first, rows] = out[rows, :first].T
+        out[rows, rows] += np.tril(out[rows, rows], -1).T
+    return out
+
+
+def _sum_lower(gram: GramRows, threads: int) -> np.ndarray:
+    out = np.zeros((len(gram.factor),) * 2, dtype=np.float32)
     with kernel_threads(threads):
         _fill_rows(gram, order_by_cost(gram), max(1, threads), out)
     return out
@@ -113,16 +136,13 @@ def order_by_cost(gram: GramRows) -> np.ndarray:
 @njit(parallel=True, nogil=True, cache=True)
 def _fill_rows(gram, order, workers, out):
     """Fill `out` with the rows of a `GramRows`; worker w takes the items at places w, w + workers, ... of `order`."""
-    shift, factor = gram.shift, gram.factor
     for worker in prange(workers):
         row = np.zeros(len(order))
         for turn in range(worker, len(order), workers):
             item = order[turn]
             row[: item + 1] = 0.0
             add_lower_row(gram, item, row)
-            for other in range(item + 1):
-                centred = row[other] - shift[item] * shift[other]
-                out[item, other] = factor[item] * factor[other] * centred
+            rescale_row(gram, item, row, out[item, : item + 1])
 
 
 def gram_stripe(interactions: csr_matrix, weights: np.ndarray, first: int, end: int, threads: int) -> np.ndarray:

@@ -133,6 +133,18 @@ def plus_products(typing, tile, array, at, step, lanes):
 
 
 @njit(**IN_ORDER)
+def add_product(target, at, stride, left, left_at, left_step, right, right_at, right_step, count):
+    """Add a product of ROWS rows and `count` rows to a tile of ROWS x F32_WIDTH, each sum in their order.
+
+    target[at + stride r + l] += sum_{c < count} left[left_at + left_step r + c] right[right_at + right_step c + l].
+    """
+    tile = load_tile(EIGHT, broadcast(ZERO), target, at, stride)
+    for c in range(count):
+        tile = plus_products(tile, left, left_at + c, left_step, load(right, right_at + right_step * c))
+    store_tile(target, at, stride, tile)
+
+
+@njit(**IN_ORDER)
 def add_products(target, left, width, right):
     """Add the product of ROWS rows and a matrix to ROWS rows, each sum in the order of the columns of `left`.
 
@@ -141,10 +153,7 @@ def add_products(target, left, width, right):
         right: float32 (width^2,), the matrix by runs of F32_WIDTH columns, one after the other, each row by row.
     """
     for lane in range(0, width, F32_WIDTH):
-        tile = load_tile(EIGHT, broadcast(ZERO), target, lane, width)
-        for c in range(width):
-            tile = plus_products(tile, left, c, width, load(right, lane * width + c * F32_WIDTH))
-        store_tile(target, lane, width, tile)
+        add_product(target, lane, width, left, 0, width, right, lane * width, F32_WIDTH, width)
 
 
 @intrinsic

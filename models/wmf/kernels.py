@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.numerics.cholesky import factorize_tiled, solve_factorized
+from oneclass.models.numerics.cholesky import factorize, solve_factorized
 from oneclass.models.numerics.random_numbers import normal, stream
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
@@ -292,7 +292,7 @@ def _solve_block(x, start, size, system, work):
         errors[edge] = weights[edge] * values[edge] - pulls[edge]
     for edge in range(0, count, ROWS):
         add_rows(gradient, 0, errors, edge, table, places, edge, start, size)
-    sound = factorize_tiled(matrix, size)
+    sound = factorize(matrix, size)
     solve_factorized(matrix, size, gradient, half)
     add_scaled(x, start, np.float32(-1), gradient, 0, size)
     for edge in range(0, count, ROWS):

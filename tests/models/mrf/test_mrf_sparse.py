@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
-from oneclass.models.mrf import sparse_blocks, sparse_pattern
+from oneclass.models.mrf import sparse, sparse_blocks, sparse_pattern
 from oneclass.models.mrf.dense import MRFDense, MRFDenseSettings
 from oneclass.models.mrf.sparse import MRFSparse, MRFSparseSettings
 from oneclass.models.mrf.sparse_pattern import pattern_of_density
@@ -256,9 +256,8 @@ def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long
     np.fill_diagonal(target, -1)
     moments = column_moments(long_tailed, 0.0)
     rescaled = rescale_columns(moments, 0.75, True)
-    pattern = pattern_of_density(
-        gram_rows(long_tailed, moments.weights, rescaled.shift, rescaled.factor), density, cap, 2
-    )
+    gram = gram_rows(long_tailed, moments.weights, rescaled.shift, rescaled.factor)
+    pattern = pattern_of_density(gram, np.empty((0, 0), dtype=np.float32), density, cap, 2)
     kept = np.sort(target, axis=0)[::-1][: cap - 1]
     kept = np.sort(kept[kept >= 0])[::-1]
     room = max(0, int(density * target.size) - len(target))
@@ -279,8 +278,9 @@ def test_a_density_and_its_threshold_give_the_same_weights(long_tailed):
 
 
 @pytest.mark.parametrize(("r", "variant"), [(0.0, "notebook"), (0.3, "notebook"), (0.3, "paper")])
-def test_batches_and_threads_do_not_change_a_bit(r, variant, long_tailed, monkeypatch):
+def test_batches_threads_and_a_matrix_that_is_not_held_do_not_change_a_bit(r, variant, long_tailed, monkeypatch):
     whole = fit(long_tailed, threads=1, density=0.3, r=r, variant=variant)
+    monkeypatch.setattr(sparse, "GRAM_BYTES", 0)
     monkeypatch.setattr(sparse_blocks, "BATCH_ENTRIES", 5000)
     monkeypatch.setattr(sparse_pattern, "CANDIDATE_ENTRIES", 700)
     cut = fit(long_tailed, threads=3, density=0.3, r=r, variant=variant)
