@@ -5,6 +5,7 @@ fewer operations than so many walks over the edges.
 """
 
 import functools
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
@@ -15,13 +16,13 @@ from scipy.sparse import csr_matrix
 from oneclass.models.numerics.exact_weights import exact_degree_weights
 from oneclass.models.numerics.gram import lower_gram
 from oneclass.models.numerics.gram_inverse import mirror_lower
-from oneclass.models.numerics.matmul import tall_times
+from oneclass.models.numerics.matmul import TILE, tall_times
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.sparse_products import SparseTable, gram_times_vector, sparse_table, times_vector
 from oneclass.models.numerics.threads import single_threaded_blas
 from oneclass.models.numerics.validation import row_sums
 
-COLUMNS = 64  # of a block that goes through the graph at a time: a row of it is four cache lines
+COLUMNS = TILE  # of a block that goes through the graph at a time: a row of it is four cache lines
 CHUNK = 8192  # rows whose products are added up at a time, in float64
 NULL = 1e-5  # an eigenvalue of S below this share of the largest is zero in float32
 WIDE = 1024  # columns of a block that is multiplied by the formed S, and rows of S of one BLAS call
@@ -145,9 +146,27 @@ class DenseSquare:
         def multiply(start: int) -> None:
             np.matmul(self.matrix[start : start + WIDE], block, out=out[start : start + WIDE])
 
-        with single_threaded_blas(), ThreadPoolExecutor(self.threads) as pool:
-            list(pool.map(multiply, range(0, len(out), WIDE)))
+        self._map_rows(multiply)
         return out
+
+    def sharpen(self, time: float) -> np.ndarray:
+        """S - h S^2 for h = time, float32 (items, items), by half of its products, since it is symmetric."""
+        out = self.matrix.copy()
+        if not time:
+            return out
+
+        def subtract(start: int) -> None:
+            stop = start + WIDE
+            out[start:stop, :stop] -= np.float32(time) * (self.matrix[start:stop] @ self.matrix[:, :stop])
+
+        self._map_rows(subtract)
+        mirror_lower(out, self.threads)
+        return out
+
+    def _map_rows(self, work: Callable[[int], None]) -> None:
+        """Call a function with the first of every WIDE rows, the last ones before the others."""
+        with single_threaded_blas(), ThreadPoolExecutor(self.threads) as pool:
+            list(pool.map(work, reversed(range(0, len(self.matrix), WIDE))))
 
 
 def weighted_degrees(edges: csr_matrix) -> tuple[np.ndarray, np.ndarray]:

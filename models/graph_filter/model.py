@@ -52,6 +52,7 @@ from oneclass.models.graph_filter.paths import sum_paths
 from oneclass.models.graph_filter.polynomials import Product, apply_chebyshev, apply_decay, plateau_coefficients
 from oneclass.models.graph_filter.pruning import MAX_LIST, LowPassTable, SecondWalk, select_best_items
 from oneclass.models.graph_filter.settings import GraphFilterSettings, default_vectors
+from oneclass.models.graph_filter.walks import MIN_USERS, add_walks, form_filter
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
@@ -86,10 +87,6 @@ def uses_dense_square(items: int, edges: int) -> bool:
     return forms_filter(items, edges) and WALK * edges > items**2
 
 
-def _roots(weights: np.ndarray) -> np.ndarray:
-    return np.sqrt(weights, dtype=np.float32)
-
-
 class GraphFilter(Model[GraphFilterSettings]):
     """Filter histories by a polynomial of the normalised graph of users and items, and by its low-pass.
 
@@ -118,10 +115,8 @@ class GraphFilter(Model[GraphFilterSettings]):
     edge_seconds = 4e-6
     Settings = GraphFilterSettings
     memory_hint = "lower graph_filter.vectors"
-    min_block_users = COLUMNS
+    min_block_users = 2 * COLUMNS
     graph: NormalizedGraph | DenseSquare | None
-    _factors: tuple[np.ndarray, np.ndarray] | None = None
-    _low_columns: np.ndarray | None = None  # the second of `_factors` transposed, for blocks of users
 
     @classmethod
     def matrices_on(cls, items: int, edges: int) -> int:
@@ -140,7 +135,8 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen = perf_counter(), self.params
-        entries = _roots(interactions.data) if chosen.use_weights else np.ones(interactions.nnz, dtype=np.int8)
+        ones = np.ones(interactions.nnz, dtype=np.int8)
+        entries = np.sqrt(interactions.data, dtype=np.float32) if chosen.use_weights else ones
         self.edges = csr_matrix((entries, interactions.indices, interactions.indptr), shape=interactions.shape)
         self.eigenvalue, self.vectors = 1.0, np.zeros((self.item_count, 0), dtype=np.float32)
         graph = self._paths(uses_dense_square(self.item_count, interactions.nnz) and not chosen.use_weights)
@@ -151,10 +147,8 @@ class GraphFilter(Model[GraphFilterSettings]):
                 values, vectors = top_eigenvectors(graph, max(wanted, 1), chosen.oversampling, chosen.passes, self.seed)
             self.eigenvalue, self.vectors = float(values[0]), np.ascontiguousarray(vectors[:, :wanted])
         self.graph, self.weights = graph.over(self.eigenvalue), NOT_FORMED
-        self._factors = self._low_columns = None
         if forms_filter(self.item_count, interactions.nnz):
-            self.weights = self._filter_histories(single_item_histories(np.arange(self.item_count), self.item_count))
-            self.graph = self._factors = self._low_columns = None
+            self.weights, self.graph = self._form_filter(), None
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
 
     @property
@@ -189,8 +183,8 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _path_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Return what the filter without its low-pass adds for items of a history, float32 (history, items)."""
-        before, after = (self._degree_powers(sign * self._delta(1)) for sign in (-1, 1))
-        return before[history] * after[items, 0] * self._walk_sums(history, items)
+        before, after = self._walk_powers()
+        return before[history, None] * after[items] * self._walk_sums(history, items)
 
     def _walk_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Return (S - h S^2)_ji; a fitted model keeps columns of the hubs."""
@@ -251,31 +245,30 @@ class GraphFilter(Model[GraphFilterSettings]):
         return self.params.polynomial == "linear" and self.edges.shape[0] < self.item_count
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        if len(self.weights):
-            of_entries = self._entry_weights(histories)
-            with kernel_threads(self.threads):
-                scores = pattern_times(histories, self.weights, of_entries)
-        else:
-            scores = self._filter_histories(histories)
         with kernel_threads(self.threads):
+            if len(self.weights):
+                scores = pattern_times(histories, self.weights, self._entry_weights(histories))
+            else:
+                scores = self._filter_histories(histories)
             below = self.cached("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _filter_histories(self, histories: csr_matrix) -> np.ndarray:
         """Return x F, float32 (block, items), passing each history through the graph."""
-        scores = np.empty(histories.shape, dtype=np.float32)
-        before, _ = self._low_pass()
-        width = self._operator.columns
+        chosen, (before, after), of_entries = self.params, self._low_pass(), self._entry_weights(histories)
         with kernel_threads(self.threads):
-            for start in range(0, histories.shape[0], width):
-                some = histories if len(scores) <= width else histories[start : start + width]
-                block = np.zeros((self.item_count, some.shape[0]), dtype=np.float32)
-                of_entries = self._entry_weights(some)
-                rows = np.repeat(np.arange(some.shape[0]), np.diff(some.indptr)) if len(scores) > 1 else 0
-                block[some.indices, rows] = of_entries
-                of_block = self._sharpen(self._apply_between(self._polynomial, block, 1), 1).T
-                low = pattern_times(some, self.vectors, of_entries * before[some.indices, 0])
-                np.add(of_block, dense_times(low, self._low_pass_columns()), out=scores[start : start + width])
+            low = pattern_times(histories, self.vectors, of_entries * before[histories.indices, 0])
+            scores = dense_times(low, self.cached("low-pass columns", lambda: np.ascontiguousarray(after.T)))
+            if isinstance(self.graph, NormalizedGraph) and self._is_walk and len(scores) >= MIN_USERS:
+                add_walks(self.graph.tables, self._walk_powers(), chosen.sharpening, histories, of_entries, scores)
+                return scores
+            width, rows = self._operator.columns, np.repeat(np.arange(len(scores)), np.diff(histories.indptr))
+            for start in range(0, len(scores), width):
+                some = scores[start : start + width]
+                entries = slice(histories.indptr[start], histories.indptr[start + len(some)])
+                block = np.zeros((self.item_count, len(some)), dtype=np.float32)
+                block[histories.indices[entries], rows[entries] - start] = of_entries[entries]
+                some += self._sharpen(self._apply_between(self._polynomial, block, 1), 1).T
         return scores
 
     def _find_best_items(
@@ -288,20 +281,19 @@ class GraphFilter(Model[GraphFilterSettings]):
         allowed: np.ndarray | None,
     ) -> tuple[np.ndarray, np.ndarray] | None:
         history, has_cold_items = histories, self.item_features is not None and not self.item_degrees.all()
-        if history.shape[0] != 1 or not history.nnz or has_cold_items:
-            return None
-        if len(self.weights) or not self._is_walk or n > MAX_LIST:
+        is_small = history.shape[0] == 1 and history.nnz and n <= MAX_LIST
+        if not is_small or has_cold_items or len(self.weights) or not self._is_walk:
             return None
         of_entries, graph, (before, after) = self._entry_weights(history), self.graph, self._low_pass()
         assert isinstance(graph, NormalizedGraph) and self.params.sharpening is not None
         table = self.cached("low-pass table", lambda: LowPassTable.of(after))
-        to, back = self._degree_powers(-self._delta(1)), self._degree_powers(self._delta(1))[:, 0]
+        to, back = self._walk_powers()
         step = np.float32(-self.params.sharpening)
         with kernel_threads(self.threads):
             block = np.zeros((self.item_count, 1), dtype=np.float32)
             block[history.indices, 0] = of_entries
             walk = self._apply_between(self._polynomial, block, 1)
-            second = SecondWalk(*graph.tables, (to * walk)[:, 0])
+            second = SecondWalk(*graph.tables, to * walk[:, 0])
             low = pattern_times(history, self.vectors, of_entries * before[history.indices, 0])[0]
 
             def score_items(items: np.ndarray, of_items: np.ndarray) -> np.ndarray:
@@ -316,28 +308,31 @@ class GraphFilter(Model[GraphFilterSettings]):
     def _entry_weights(self, histories: csr_matrix) -> np.ndarray:
         """Return x at the entries of the histories, float32."""
         of_order = recency_weights(histories, self.params.recency_exponent)
-        return of_order * _roots(histories.data) if self.params.use_weights else of_order
+        return of_order * np.sqrt(histories.data, dtype=np.float32) if self.params.use_weights else of_order
+
+    def _form_filter(self) -> np.ndarray:
+        """Return F, float32 (items, items)."""
+        if not (isinstance(self.graph, DenseSquare) and self._is_walk):
+            return self._filter_histories(single_item_histories(np.arange(self.item_count), self.item_count))
+        before, after = self._low_pass()
+        with kernel_threads(self.threads):
+            return form_filter(self.graph, self._walk_powers(), self.params.sharpening, before * self.vectors, after)
 
     def _low_pass(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the sharpened low-pass as two factors: D^-gamma, (items, 1), before V, and the transpose of
         alpha V' D^gamma times the sharpening, (items, k), after it.
         """
-        if self._factors is None:
-            gamma, low_pass = self.params.low_pass_exponent, self.params.low_pass
-            assert gamma is not None and low_pass is not None  # by `resolve`
-            after = np.float32(low_pass) * self._degree_powers(gamma) * self.vectors
-            with kernel_threads(self.threads):
-                for start in range(0, after.shape[1], self._operator.columns):
-                    some = slice(start, start + self._operator.columns)
-                    after[:, some] = self._sharpen(np.ascontiguousarray(after[:, some]), 1)
-            self._factors = self._degree_powers(-gamma), after
-        return self._factors
+        return self.cached("low-pass", self._make_low_pass)
 
-    def _low_pass_columns(self) -> np.ndarray:
-        """Return the second factor, float32 (k, items)."""
-        if self._low_columns is None:
-            self._low_columns = np.ascontiguousarray(self._low_pass()[1].T)
-        return self._low_columns
+    def _make_low_pass(self) -> tuple[np.ndarray, np.ndarray]:
+        gamma, low_pass = self.params.low_pass_exponent, self.params.low_pass
+        assert gamma is not None and low_pass is not None  # by `resolve`
+        after = np.float32(low_pass) * self._degree_powers(gamma) * self.vectors
+        with kernel_threads(self.threads):
+            for start in range(0, after.shape[1], self._operator.columns):
+                some = slice(start, start + self._operator.columns)
+                after[:, some] = self._sharpen(np.ascontiguousarray(after[:, some]), 1)
+        return self._degree_powers(-gamma), after
 
     @property
     def _operator(self) -> NormalizedGraph | DenseSquare:
@@ -359,12 +354,15 @@ class GraphFilter(Model[GraphFilterSettings]):
     def _delta(self, sign: int) -> float:
         return sign * (self.params.in_exponent - self.params.out_exponent) / 2
 
+    def _walk_powers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return D^-delta and D^delta, float32 (items,)."""
+        return self._degree_powers(-self._delta(1))[:, 0], self._degree_powers(self._delta(1))[:, 0]
+
     def _polynomial(self, block: np.ndarray) -> np.ndarray:
         if self.params.polynomial == "linear":
             return self._operator.multiply(block)
-        return apply_chebyshev(
-            plateau_coefficients(self.params.order, self.params.flatness), self._operator.multiply, block
-        )
+        coefficients = plateau_coefficients(self.params.order, self.params.flatness)
+        return apply_chebyshev(coefficients, self._operator.multiply, block)
 
     def _paths(self, squared: bool) -> NormalizedGraph | DenseSquare:
         """Build W, or W'W itself."""

@@ -30,9 +30,8 @@ COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
 ALONE = 4096  # columns of a pass for one row alone: 16 KB of the result, in the first-level cache
 TILE = 4 * F32_WIDTH  # columns of a tile: a copy of 256 bytes of each table row that the block uses
 ROWS_PER_PASS = 4  # tiles that lie side by side in the table
-PREFETCH_DISTANCE = (
-    16  # entries of a history by which their rows of the tile are asked for early, as a tile is larger than a cache
-)
+PREFETCH_DISTANCE = 16  # entries by which their rows of a tile are asked for early, as a tile is larger than a cache
+FILL_DISTANCE = 4  # rows by which the table is asked for early while tiles are filled
 
 
 @njit(parallel=True, nogil=True, cache=True, fastmath={"contract"})
@@ -77,8 +76,8 @@ def add_one_product(indptr, indices, values, table, out):
 def tiled_products(indptr, positions, values, used, table, workers, out):
     """All rows of the block use one tile of the table before the next tile, so that the table is read once.
 
-    A tile is a copy, because in the table each of its rows lies on another memory page; for this reason too TOGETHER
-    tiles are copied at a time. `positions` has AHEAD more elements than there are entries.
+    A tile is a copy, because in the table each of its rows lies on another memory page; for this reason too
+    ROWS_PER_PASS tiles are copied at a time.
     """
     rows, columns = out.shape
     size, some = len(used) * TILE, ROWS_PER_PASS * TILE
@@ -87,13 +86,15 @@ def tiled_products(indptr, positions, values, used, table, workers, out):
         for first in range(worker * some, columns, workers * some):
             starts = range(first, min(first + some, columns), TILE)
             for position in range(len(used)):
+                ahead = np.intp(used[min(position + FILL_DISTANCE, len(used) - 1)])
+                prefetch_row(table, ahead * columns + first, some)
                 for start in starts:
                     at = (start - first) // TILE * size + position * TILE
                     _fill(tiles, at, table, used[position], start, min(TILE, columns - start))
             for start in starts:
                 tile = tiles[(start - first) // TILE * size :]
                 for row in range(rows):
-                    _sum_rows(indptr[row], indptr[row + 1], positions, values, tile, totals)
+                    sum_rows(indptr[row], indptr[row + 1], positions, values, tile, totals, 0)
                     for column in range(min(TILE, columns - start)):
                         out[row, start + column] = totals[column]
 
@@ -139,19 +140,29 @@ def _fill(tile, at, table, row, start, width):
             tile[at + column] = table[row, start + column]
 
 
+@njit(parallel=True, nogil=True, cache=True)
+def row_products(indptr, indices, values, table, out):
+    """`add_products` to zeros of a table with TILE columns; it and `out` are flat."""
+    rows = len(indptr) - 1
+    for group in prange((rows + GROUP - 1) // GROUP):
+        for row in range(group * GROUP, min(group * GROUP + GROUP, rows)):
+            sum_rows(indptr[row], indptr[row + 1], indices, values, table, out, row * TILE)
+
+
 @njit(cache=True, fastmath={"contract"})
-def _sum_rows(first, last, positions, values, tile, totals):
-    """The sum of one row's terms in their order, with the TILE totals held in registers."""
+def sum_rows(first, last, positions, values, tile, out, at):
+    """out[at : at + TILE] = the sum of one row's terms in their order, held in registers."""
     s0 = s1 = s2 = s3 = broadcast(ZERO)
+    end = len(positions) - 1
     for entry in range(first, last):
-        value, at = element(values, entry), np.intp(element(positions, entry)) * TILE
-        prefetch_row(tile, np.intp(element(positions, entry + PREFETCH_DISTANCE)) * TILE, TILE)
-        s0, s1 = s0 + value * load(tile, at), s1 + value * load(tile, at + F32_WIDTH)
-        s2, s3 = s2 + value * load(tile, at + 2 * F32_WIDTH), s3 + value * load(tile, at + 3 * F32_WIDTH)
-    store(totals, 0, s0)
-    store(totals, F32_WIDTH, s1)
-    store(totals, 2 * F32_WIDTH, s2)
-    store(totals, 3 * F32_WIDTH, s3)
+        value, row = element(values, entry), np.intp(element(positions, entry)) * TILE
+        prefetch_row(tile, np.intp(element(positions, min(entry + PREFETCH_DISTANCE, end))) * TILE, TILE)
+        s0, s1 = s0 + value * load(tile, row), s1 + value * load(tile, row + F32_WIDTH)
+        s2, s3 = s2 + value * load(tile, row + 2 * F32_WIDTH), s3 + value * load(tile, row + 3 * F32_WIDTH)
+    store(out, at, s0)
+    store(out, at + F32_WIDTH, s1)
+    store(out, at + 2 * F32_WIDTH, s2)
+    store(out, at + 3 * F32_WIDTH, s3)
 
 
 MIN_TILED_COLUMNS = 32  # a table with fewer columns is not copied: most of a tile would be empty
@@ -195,9 +206,14 @@ def values_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
 
 def tall_times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
     """`values_times` of an R with more rows than T has columns: sorting R's indices would take longer than it saves."""
+    entries = as_read_only(rows.indptr, np.int64), as_read_only(rows.indices, np.int32)
+    values, table = as_read_only(rows.data, np.float32), as_read_only(table, np.float32)
+    if table.shape[1] == TILE:
+        sums = aligned_zeros(rows.shape[0] * TILE)
+        row_products(*entries, values, table.reshape(-1), sums)
+        return sums.reshape(-1, TILE)
     out = np.zeros((rows.shape[0], table.shape[1]), dtype=np.float32)
-    indptr, indices = as_read_only(rows.indptr, np.int64), as_read_only(rows.indices, np.int32)
-    add_products(indptr, indices, as_read_only(rows.data, np.float32), as_read_only(table, np.float32), out)
+    add_products(*entries, values, table, out)
     return out
 
 
@@ -235,11 +251,6 @@ def _multiply(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, table
     if len(indices) < MIN_REUSE * len(used) or table.shape[1] < MIN_TILED_COLUMNS:
         add_products(indptr, as_read_only(indices, np.int32), values, table, out)
     else:
-        used = as_read_only(used, np.uint32)
-        tiled_products(indptr, _pad_positions(positions), values, used, table, get_num_threads(), out)
+        used, positions = as_read_only(used, np.uint32), as_read_only(positions, np.uint32)
+        tiled_products(indptr, positions, values, used, table, get_num_threads(), out)
     return out
-
-
-def _pad_positions(positions: np.ndarray) -> np.ndarray:
-    """The positions, and AHEAD more, which are asked for early and never used."""
-    return as_read_only(np.append(positions, np.zeros(PREFETCH_DISTANCE, positions.dtype)), np.uint32)

@@ -177,7 +177,7 @@ def recommend_batch(
     model, _, split = _load_models_and_split(home, spec)
     end = min(end, split.train.shape[0])
     lists: dict[str | None, list[Lists]] = {}
-    for rows in _split_range(first, end, USERS_PER_BLOCK):
+    for rows in _split_range(first, end, max(USERS_PER_BLOCK, model.users_at_once)):
         of_rows = _select_rows(selections, slice(rows[0] - first, rows[-1] + 1 - first))
         found = _find_lists(home, spec, rows, of_rows) if spec.exploration is None else None
         for placement, block in found or ():

@@ -300,10 +300,12 @@ def test_a_large_filter_ranks_in_large_blocks(likes, monkeypatch):
     assert fit(likes).users_at_once == Model.block_bytes // (4 * 40)
 
 
-def test_users_of_a_large_catalogue_walk_together_with_the_same_bits(likes, monkeypatch):
+@pytest.mark.parametrize("sharpening", [0.0, 0.4])
+def test_users_of_a_large_catalogue_walk_together_with_the_same_bits(likes, sharpening, monkeypatch):
     never_form(monkeypatch)
-    assert users_per_block(195_795, 0, GraphFilter.block_bytes, GraphFilter.min_block_users) == 64
-    model, histories = fit(likes), csr_matrix(likes[:64])
+    assert users_per_block(195_795, 0, GraphFilter.block_bytes, GraphFilter.min_block_users) == 128
+    likes = np.hstack([likes, likes[:, ::-1]])  # of more items than a tile
+    model, histories = fit(likes, sharpening=sharpening, low_pass=0.5, vectors=6), csr_matrix(likes)
     together = model.scores(histories)
     apart = [model.scores(histories[first : first + 10]) for first in range(0, len(together), 10)]
     np.testing.assert_array_equal(together, np.vstack(apart))
