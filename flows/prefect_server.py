@@ -13,6 +13,7 @@ import sys
 import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 from oneclass.tasks.errors import OneclassError
@@ -60,20 +61,23 @@ def start_server() -> None:
     """Start a temporary server and set `PREFECT_API_URL`, unless Prefect's settings name or forbid one."""
     if "prefect" in sys.modules or os.environ.get(API_URL) or ALLOW_SETTING in os.environ or has_configured_server():
         return
-    with socket.create_server(("127.0.0.1", 0)) as listening:  # early clients wait in its queue
-        command = [sys.executable, "-c", _PROGRAM, str(listening.fileno())]
-        _servers.append(
-            subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                pass_fds=[listening.fileno()],
-                env=os.environ | _SERVER_SETTINGS,
-                start_new_session=True,  # not in the run's process group, which may receive signals
-            )
-        )
-        port = listening.getsockname()[1]
-    os.environ |= {API_URL: f"http://127.0.0.1:{port}/api", "PREFECT_UI_URL": ""}  # no dashboard to link to
+    server, address = launch_server(os.environ)
+    _servers.append(server)
+    os.environ |= {API_URL: address, "PREFECT_UI_URL": ""}  # no dashboard to link to
     atexit.register(stop_server)  # registered before Prefect's handlers, so it runs after them
+
+
+def launch_server(environment: Mapping[str, str]) -> tuple[subprocess.Popen, str]:
+    """Launch a server in the environment; returns its process, which ends with this one, and its API's address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # early clients wait in its queue
+        server = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(listening.fileno())],
+            stdin=subprocess.PIPE,
+            pass_fds=[listening.fileno()],
+            env={**environment, **_SERVER_SETTINGS},
+            start_new_session=True,  # not in the run's process group, which may receive signals
+        )
+        return server, f"http://127.0.0.1:{listening.getsockname()[1]}/api"
 
 
 def is_started() -> bool:

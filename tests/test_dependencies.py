@@ -1,13 +1,11 @@
-"""What is imported is declared, and the other way round; the constraints pin all of it on every Python that is named.
+"""The constraints pin all that is declared, on every Python that is named.
 
 And the page on others' internals names what there is.
 """
 
-import ast
 import re
-import sys
 import tomllib
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-OURS = ("flows", "tasks", "models", "sql", "data_contracts", "oneclass")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 CONSTRAINTS = [
@@ -29,26 +26,6 @@ PAGE = (ROOT / "docs" / "explanation" / "internals.md").read_text(encoding="utf-
 
 def names(requirements: list[str]) -> set[str]:
     return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
-
-
-def imported() -> set[str]:
-    """Packages, as they are called on an index, that the project's own modules import, but for tests of others."""
-    tops = set()
-    files = {path for room in OURS for path in (ROOT / room).rglob("*.py")}
-    for file in files - {ROOT / "oneclass" / name for name in ("testing.py", "model_contract.py")}:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                tops |= {name.name.split(".")[0] for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                tops.add(node.module.split(".")[0])
-    others = tops - set(OURS) - sys.stdlib_module_names
-    of = packages_distributions()
-    return {re.sub(r"[_.]", "-", of[top][0]).lower() if top in of else top for top in others}
-
-
-def test_what_is_imported_is_declared_and_nothing_else():
-    declared, extras = names(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
-    assert imported() - names(extras["neural"] + extras["dask"] + extras["sql"]) == declared
 
 
 def applies(requirement: Requirement, python: str, extra: str = "") -> bool:

@@ -1,14 +1,20 @@
-"""Who may import whom: flows -> tasks -> models, sql, data_contracts; and the rooms within models and tasks."""
+"""Who may import whom: flows -> tasks -> models, sql, data_contracts; and the rooms within models and tasks.
+
+And other packages, if they are declared.
+"""
 
 import ast
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from oneclass.models import fingerprint
+from tests.test_dependencies import PROJECT, names
 
 ROOT = Path(__file__).parents[1]
 MAY_IMPORT = {  # room: the project's other rooms that it may import
@@ -68,10 +74,10 @@ class Import:
     for_types: bool
 
 
-def imports(root: Path) -> list[Import]:
+def imports(root: Path, rooms: Iterable[str] = MAY_IMPORT) -> list[Import]:
     """Every import in the project's rooms, those within functions and under `if TYPE_CHECKING` included."""
     found = []
-    for file in sorted(file for room in MAY_IMPORT for file in (root / room).rglob("*.py")):
+    for file in sorted(file for room in rooms for file in (root / room).rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         name = file.relative_to(root).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
         for_types = {id(inner) for node in ast.walk(tree) if _only_for_types(node) for inner in ast.walk(node)}
@@ -84,7 +90,7 @@ def imports(root: Path) -> list[Import]:
 
 
 def _only_for_types(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in (vars(node.test).get("id"), vars(node.test).get("attr"))
 
 
 def _targets(node: ast.AST) -> list[str]:
@@ -155,6 +161,18 @@ def test_the_packages_are_imported_as_oneclass(ours):
 
 def test_no_rooms_import_each_other(ours):
     assert list(cycles(ours)) == []
+
+
+def test_what_is_imported_is_declared_and_nothing_else(ours):
+    """But for modules that test others' models."""
+    of_tests = ("oneclass.testing", "oneclass.model_contract")
+    found = [one for one in [*ours, *imports(ROOT, ["oneclass"])] if one.importer not in of_tests]
+    tops = {re.search(r" imports (\w+)", one.where)[1] for one in found}
+    of = packages_distributions()  # as packages are called on an index
+    others = tops - {*MAY_IMPORT, "oneclass"} - sys.stdlib_module_names
+    imported = {re.sub(r"[_.]", "-", of[top][0]).lower() if top in of else top for top in others}
+    declared, extras = names(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
+    assert imported - names(extras["neural"] + extras["dask"] + extras["sql"]) == declared
 
 
 def test_the_rooms_that_models_share_are_in_every_fingerprint(ours):

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -45,11 +46,16 @@ def strings(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
             yield from strings(child)
 
 
+@cache
+def strings_of(source: str) -> list[tuple[ast.AST, str]]:
+    return list(strings(ast.parse(source)))
+
+
 def long_sql(source: str) -> list[int]:
     """The lines at which a source has SQL that is longer than five lines."""
     return [
         node.lineno
-        for node, text in strings(ast.parse(source))
+        for node, text in strings_of(source)
         if STARTS.match(text) and max(text.count("\n"), node.end_lineno - node.lineno) >= MAX_LINES
     ]
 
@@ -111,7 +117,7 @@ def test_each_table_of_the_schema_says_what_one_row_is():
 
 def named_in(*paths: Path) -> set[str]:
     """The strings of Python files, with `x` for each value of an f-string."""
-    return {text for path in paths for _, text in strings(ast.parse(path.read_text(encoding="utf-8")))}
+    return {text for path in paths for _, text in strings_of(path.read_text(encoding="utf-8"))}
 
 
 def test_every_statement_is_used_and_every_name_has_a_statement():

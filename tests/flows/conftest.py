@@ -3,50 +3,81 @@
 import contextlib
 import io
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import tempfile
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import prefect.settings
 import pytest
-from prefect.settings import (
-    PREFECT_API_DATABASE_CONNECTION_URL,
-    PREFECT_API_URL,
-    PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
-    temporary_settings,
-)
+from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
 from oneclass import flows  # noqa: F401  (its settings of Prefect come first)
 from oneclass.flows import commands
+from oneclass.flows.prefect_server import launch_server
 
 ML = ["--dataset", "ml-latest-small"]
 SHORT = ["bpr_uniform.epochs=2", "bpr_uniform.factors=10", "mrf_dense.l2=6.0"]
 FAST = [*ML, "--models", "popularity,mrf_dense,bpr_uniform", "--set", *SHORT, "--threads", "2"]
 
 
-NOT_ASKED = [  # services of the server that work on their own, round the clock, and that no test waits for
-    getattr(prefect.settings, f"PREFECT_SERVER_SERVICES_{name}_ENABLED")
-    for name in ("CANCELLATION_CLEANUP", "FOREMAN", "LATE_RUNS", "PAUSE_EXPIRATIONS", "SCHEDULER", "TRIGGERS")
-]
+NOT_ASKED = (  # services of the server that work on their own, round the clock, and that no test waits for
+    "CANCELLATION_CLEANUP", "FOREMAN", "LATE_RUNS", "PAUSE_EXPIRATIONS", "SCHEDULER", "TRIGGERS",
+)  # fmt: skip
 
 
 running_server = contextlib.ExitStack()
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> str:
-    """The API's address; without heartbeats, which add a second to every flow run."""
-    from prefect.testing.utilities import prefect_test_harness  # here: it loads all of Prefect's server
+def empty_database(request: pytest.FixtureRequest) -> Path:
+    """Prefect's database with all tables and no rows, in pytest's cache, for it takes a server seconds to make."""
+    database = request.config.cache.mkdir("prefect") / f"{metadata.version('prefect')}.db"
+    if not database.exists():
+        with tempfile.TemporaryDirectory(dir=database.parent) as folder:
+            server, address = launch_server(os.environ | {"PREFECT_HOME": folder})
+            urllib.request.urlopen(f"{address}/health", timeout=180).close()
+            end(server)
+            with (
+                contextlib.closing(sqlite3.connect(Path(folder) / "prefect.db")) as made,
+                contextlib.closing(sqlite3.connect(Path(folder) / "copy.db")) as copy,
+            ):
+                made.backup(copy)  # with what is in its log
+            (Path(folder) / "copy.db").rename(database)
+    return database
 
-    running_server.enter_context(temporary_settings(dict.fromkeys(NOT_ASKED, False)))
-    running_server.enter_context(prefect_test_harness(server_startup_timeout=180))
-    running_server.enter_context(temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}))
-    return PREFECT_API_URL.value()
+
+def end(server: subprocess.Popen) -> None:
+    server.terminate()
+    server.wait(60)
+    server.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def server_home(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `prefect_server`."""
+    return Path(shutil.copy(empty_database, tmp_path_factory.mktemp("server") / "prefect.db")).parent
+
+
+@pytest.fixture(scope="session")
+def prefect_server(server_home: Path) -> str:
+    """The API's address of such a server as runs start; without heartbeats, which add a second to every flow run."""
+    unasked = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "0" for name in NOT_ASKED}
+    server, address = launch_server(os.environ | unasked | {"PREFECT_HOME": str(server_home)})
+    running_server.callback(end, server)
+    urllib.request.urlopen(f"{address}/health", timeout=180).close()
+    running_server.enter_context(
+        temporary_settings({PREFECT_API_URL: address, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+    )
+    return address
 
 
 @pytest.hookimpl(trylast=True)
@@ -99,15 +130,11 @@ def ratings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def prefect_home(prefect_server, tmp_path) -> Path:
-    """A folder for `PREFECT_HOME` whose database has its tables, which take a server of its own seconds to make."""
+def prefect_home(empty_database: Path, tmp_path: Path) -> Path:
+    """A folder for `PREFECT_HOME` whose database has its tables."""
     folder = tmp_path / "prefect"
     folder.mkdir()
-    with (
-        contextlib.closing(sqlite3.connect(PREFECT_API_DATABASE_CONNECTION_URL.value().partition(":///")[2])) as made,
-        contextlib.closing(sqlite3.connect(folder / "prefect.db")) as copy,
-    ):
-        made.backup(copy)
+    shutil.copy(empty_database, folder / "prefect.db")
     return folder
 
 

@@ -3,14 +3,12 @@
 import contextlib
 import sqlite3
 import sys
-from pathlib import Path
 
 import duckdb
 import pytest
 from prefect.blocks.system import Secret
 from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
-from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL
 from pydantic import SecretStr
 
 from oneclass.flows import commands, pipeline
@@ -46,15 +44,9 @@ def all_cells(warehouse):
         return str([connection.execute(f'from "{schema}"."{name}"').fetchall() for schema, name in tables])
 
 
-def all_of_the_server():
-    """The bytes of the database of Prefect's server: parameters, artifacts, logs, events and blocks."""
-    database_file = Path(PREFECT_API_DATABASE_CONNECTION_URL.value().partition(":///")[2])
-    return b"".join(file.read_bytes() for file in database_file.parent.glob(f"{database_file.name}*"))
-
-
 @pytest.mark.slow
 def test_nothing_shows_the_secrets_of_a_run_and_of_a_deployment(
-    prefect_server, receiver, tmp_path, monkeypatch, caplog, capfd
+    prefect_server, server_home, receiver, tmp_path, monkeypatch, caplog, capfd
 ):
     address, _, paths = receiver
     (tmp_path / "echo.py").write_text("import sys; sys.exit(f'{sys.argv} cannot be sent')")
@@ -85,8 +77,8 @@ def test_nothing_shows_the_secrets_of_a_run_and_of_a_deployment(
     for secret in SECRETS:
         assert secret not in said and secret not in cells
         assert secret.encode() not in all_bytes(tmp_path / "home")
-        assert secret.encode() not in all_of_the_server()
-    assert b"nightly-retrain" in all_of_the_server()
+        assert secret.encode() not in all_bytes(server_home)
+    assert b"nightly-retrain" in all_bytes(server_home)
     assert commands.main("deploy", given[: given.index("--set")]) == 0  # without secrets it keeps none
     with get_client(sync_client=True) as client, pytest.raises(ObjectNotFound):
         client.read_block_document_by_name(settings["notify.webhook_block"], "secret")
