@@ -69,8 +69,6 @@ class LikeCalibration(NamedTuple):
         mass, *sums = (np.bincount(bins, values, minlength=count) for values in (w, w * mean, w * y))
         filled = mass > 0
         knots, shares = (total[filled] / mass[filled] for total in sums)
-        from scipy.optimize import isotonic_regression  # takes 0.15 s, and few processes fit a calibration
-
         shares = isotonic_regression(shares, weights=mass[filled]).x
         knots, first = np.unique(np.round(knots, DIGITS), return_index=True)
         calibration = cls(
