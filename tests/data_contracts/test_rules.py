@@ -736,6 +736,22 @@ def test_a_table_that_is_not_there_breaks_its_contract(good, parameters):
     assert "fitted_arrays does not exist" in broken(good, "fitted_arrays", parameters)["columns"].observed
 
 
+def test_a_model_with_one_bin_may_have_just_the_share_that_it_predicts(good, parameters):
+    table = "evaluation.calibration"
+    good.execute(f"update {table} set observed = mean_like")
+    assert "observed_measured" in broken(good, table, parameters)
+    good.execute(f"delete from {table} where like_low = 0.4")
+    assert "observed_measured" not in broken(good, table, parameters)
+
+
+def test_lists_without_an_item_have_a_gini_index_of_nought(good, parameters):
+    table = "evaluation.beyond_accuracy"
+    good.execute(f"{LISTS} 'gini@20', 0, null, 3)")
+    assert "coverage_counted" in broken(good, table, parameters)
+    good.execute(f"update {table} set value = 0 where starts_with(metric, 'coverage@')")
+    assert "coverage_counted" not in broken(good, table, parameters)
+
+
 def test_few_users_and_items_have_large_shares_and_the_largest_is_named(good, parameters):
     assert "events_spread" not in broken(good, "raw.events", parameters)  # each of three users has a third
     insert = "insert into raw.events select {}, 'i' || i, 5, null, 1, 1000 + i, null from range({}) as r(i)"
