@@ -29,9 +29,9 @@ GROUP = 32  # rows that share a pass over the columns, so that rows of the table
 COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
 ALONE = 4096  # columns of a pass for one row alone: 16 KB of the result, in the first-level cache
 TILE = 4 * F32_WIDTH  # columns of a tile: a copy of 256 bytes of each table row that the block uses
-ROWS_PER_PASS = 4  # tiles that lie side by side in the table
 PREFETCH_DISTANCE = 16  # entries by which their rows of a tile are asked for early, as a tile is larger than a cache
-FILL_DISTANCE = 4  # rows by which the table is asked for early while tiles are filled
+FILL_DISTANCE = 8  # rows by which the table is asked for early while a tile is filled
+STORE_DISTANCE = 4  # rows by which a part of the result is asked for early
 
 
 @njit(parallel=True, nogil=True, cache=True, fastmath={"contract"})
@@ -76,47 +76,49 @@ def add_one_product(indptr, indices, values, table, out):
 def tiled_products(indptr, positions, values, used, table, workers, out):
     """All rows of the block use one tile of the table before the next tile, so that the table is read once.
 
-    A tile is a copy, because in the table each of its rows lies on another memory page; for this reason too
-    ROWS_PER_PASS tiles are copied at a time.
+    A tile is a copy, because in the table each of its rows lies on another memory page.
     """
-    rows, columns = out.shape
-    size, some = len(used) * TILE, ROWS_PER_PASS * TILE
+    (rows, columns), sums = out.shape, out.reshape(-1)
     for worker in prange(workers):
-        tiles, totals = aligned_zeros(ROWS_PER_PASS * size), aligned_zeros(TILE)
-        for first in range(worker * some, columns, workers * some):
-            starts = range(first, min(first + some, columns), TILE)
+        tile, totals = aligned_zeros(len(used) * TILE), aligned_zeros(TILE)
+        for start in range(worker * TILE, columns, workers * TILE):
+            width = min(TILE, columns - start)
             for position in range(len(used)):
-                ahead = np.intp(used[min(position + FILL_DISTANCE, len(used) - 1)])
-                prefetch_row(table, ahead * columns + first, some)
-                for start in starts:
-                    at = (start - first) // TILE * size + position * TILE
-                    _fill(tiles, at, table, used[position], start, min(TILE, columns - start))
-            for start in starts:
-                tile = tiles[(start - first) // TILE * size :]
-                for row in range(rows):
-                    sum_rows(indptr[row], indptr[row + 1], positions, values, tile, totals, 0)
-                    for column in range(min(TILE, columns - start)):
-                        out[row, start + column] = totals[column]
+                ahead = used[min(position + FILL_DISTANCE, len(used) - 1)]
+                prefetch_row(table, np.intp(ahead) * columns + start, TILE)
+                _fill(tile, position * TILE, table, used[position], start, width)
+            for row in range(rows):
+                prefetch_row(sums, min(row + STORE_DISTANCE, rows - 1) * columns + start, TILE)
+                if width == TILE:
+                    sum_rows(indptr[row], indptr[row + 1], positions, values, tile, sums, row * columns + start)
+                    continue
+                sum_rows(indptr[row], indptr[row + 1], positions, values, tile, totals, 0)
+                out[row, start:] = totals[:width]
 
 
 @njit(parallel=True, nogil=True, cache=True)
 def dense_products(left, table, workers, out):
     """Groups of ROWS rows times one tile of the table after another; `left` has the groups' columns one by one."""
-    rows, columns = out.shape
-    inner = len(table)
+    (rows, columns), inner, products = out.shape, len(table), out.reshape(-1)
     for worker in prange(workers):
         tile, totals = aligned_zeros(inner * TILE), aligned_zeros(ROWS * TILE)
         for start in range(worker * TILE, columns, workers * TILE):
             width = min(TILE, columns - start)
             for position in range(inner):
+                prefetch_row(table, min(position + FILL_DISTANCE, inner - 1) * columns + start, TILE)
                 _fill(tile, position * TILE, table, position, start, width)
             for first in range(0, rows, ROWS):
+                group = range(min(ROWS, rows - first))
+                for row in group:
+                    prefetch_row(products, (first + row) * columns + start, TILE)
                 totals[:] = 0
                 for lane in range(0, TILE, F32_WIDTH):
                     add_outer(totals, lane, TILE, left, first * inner, ROWS, tile, lane, TILE, inner)
-                for row in range(min(ROWS, rows - first)):
-                    for column in range(width):
-                        out[first + row, start + column] = totals[row * TILE + column]
+                for row in group:
+                    if width == TILE:
+                        copy(products, (first + row) * columns + start, totals, row * TILE, TILE)
+                    else:
+                        out[first + row, start:] = totals[row * TILE : row * TILE + width]
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
