@@ -72,7 +72,7 @@ def iterate_logs(folder: Path, random: int, seed: int) -> Iterator[tuple[str, Pa
     for number in range(random):
         shapes[f"random {number}"] = random_shape(np.random.default_rng([seed, number]))
     for place, (name, events) in enumerate(shapes.items()):
-        path = folder / f"log-{place}.csv"
+        path = folder / f"shape_{place}.csv"
         with_what = write_log(path, events, np.random.default_rng([seed, place, 1]))
         yield f"{name}: {len(events)} events, {with_what}", path
 
