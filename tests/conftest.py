@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 
+# Beside another process of pytest-xdist, BLAS on two threads takes a third more processor time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from oneclass.flows.cli import OBJECTS_BETWEEN_COLLECTIONS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
@@ -84,9 +88,10 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported out of all later garbage collections, which would go through it each time."""
+    """Leave what was imported out of all later garbage collections, and make these as rare as in a command."""
     gc.freeze()
     gc.enable()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -135,6 +140,17 @@ FOLD_BOUND = SplitSettings().min_validation_users
 def small_logs_have_one_split() -> None:
     """The small logs of tests have one split of users, as large logs have; tests of folds take `folds`."""
     set_fold_bound(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk() -> Iterator[None]:
+    """No test's file outlives a power cut, and a test of a store syncs some twenty, each of which takes milliseconds.
+
+    `tests/tasks/stores/test_power_cuts.py` notes what is synced.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture

@@ -43,8 +43,7 @@ def empty_database(request: pytest.FixtureRequest) -> Path:
     database = request.config.cache.mkdir("prefect") / f"{metadata.version('prefect')}.db"
     if not database.exists():
         with tempfile.TemporaryDirectory(dir=database.parent) as folder:
-            server, address = launch_server(os.environ | {"PREFECT_HOME": folder})
-            urllib.request.urlopen(f"{address}/health", timeout=180).close()
+            server, _ = launch(Path(folder))
             end(server)
             with (
                 contextlib.closing(sqlite3.connect(Path(folder) / "prefect.db")) as made,
@@ -53,6 +52,16 @@ def empty_database(request: pytest.FixtureRequest) -> Path:
                 made.backup(copy)  # with what is in its log
             (Path(folder) / "copy.db").rename(database)
     return database
+
+
+def launch(home: Path, **settings: str) -> tuple[subprocess.Popen, str]:
+    """Launch a server with its database in a folder, and wait until it answers at the address that is returned."""
+    # A database that the user's settings name is not to be written to.
+    database = f"sqlite+aiosqlite:///{home}/prefect.db"
+    own = {"PREFECT_HOME": str(home), "PREFECT_SERVER_DATABASE_CONNECTION_URL": database}
+    server, address = launch_server(os.environ | settings | own)
+    urllib.request.urlopen(f"{address}/health", timeout=180).close()
+    return server, address
 
 
 def end(server: subprocess.Popen) -> None:
@@ -70,10 +79,8 @@ def server_home(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="session")
 def prefect_server(server_home: Path) -> str:
     """The API's address of such a server as runs start; without heartbeats, which add a second to every flow run."""
-    unasked = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "0" for name in NOT_ASKED}
-    server, address = launch_server(os.environ | unasked | {"PREFECT_HOME": str(server_home)})
+    server, address = launch(server_home, **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "0" for name in NOT_ASKED})
     running_server.callback(end, server)
-    urllib.request.urlopen(f"{address}/health", timeout=180).close()
     running_server.enter_context(
         temporary_settings({PREFECT_API_URL: address, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController, threadpool_info
 
 from oneclass.models.numerics import matmul
 from oneclass.models.numerics.partition import partition_by_budget, partition_evenly, partition_rows, partition_shards
@@ -18,6 +18,18 @@ from oneclass.models.numerics.threads import kernel_threads, limit_threads, map_
 
 def blas_threads():
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.fixture
+def two_blas_threads():
+    """Set two threads, not by a limit of threadpoolctl, within which it ignores those of other Python threads."""
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    counts = [library.num_threads for library in libraries]
+    for library in libraries:
+        library.set_num_threads(2)
+    yield
+    for library, count in zip(libraries, counts, strict=True):
+        library.set_num_threads(count)
 
 
 def test_kernel_threads_are_put_back_after_an_error():
@@ -52,8 +64,8 @@ def test_a_thread_that_may_have_one_takes_no_more_and_others_are_free():
         assert numba.get_num_threads() == min(2, numba.config.NUMBA_NUM_THREADS)
 
 
-def test_two_threads_that_want_single_threaded_blas_take_turns():
-    before = blas_threads()
+def test_two_threads_that_want_single_threaded_blas_take_turns(two_blas_threads):
+    assert (before := blas_threads()) == {2}
     entered, seen = threading.Event(), []
 
     def other():

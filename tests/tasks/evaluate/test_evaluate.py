@@ -21,8 +21,9 @@ from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate import evaluate, jobs, stage
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
 from oneclass.tasks.stores import fits, matrices, warehouse
-from oneclass.tasks.stores.home import Home, Limits
+from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from tests.conftest import home_in
 
 USERS, ITEMS = 60, 40
 
@@ -65,12 +66,18 @@ class UpsideDown(Popularity):
         return -super()._scores(histories, users, score)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.MODELS, "opinion", Opinion)
+        patch.setitem(registry.MODELS, "upside_down", UpsideDown)
+        yield
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    monkeypatch.setitem(registry.MODELS, "opinion", Opinion)
-    monkeypatch.setitem(registry.MODELS, "upside_down", UpsideDown)
     monkeypatch.setattr(Opinion, "blocks", [])
-    return Home(tmp_path, "tiny", Limits(threads=1, memory=1 << 30))
+    return home_in(tmp_path)
 
 
 def csr(mask) -> csr_matrix:
@@ -147,10 +154,16 @@ def naive_ranks(split: SplitMatrices, scores: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-def test_leave_one_out_fills_the_metrics(home):
-    split = leave_one_out(np.random.default_rng(1))
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """A home where two models were evaluated, the split, and what was returned; for tests that only read it."""
+    home, split = home_in(tmp_path_factory.mktemp("evaluated")), leave_one_out(np.random.default_rng(1))
     digest, fits = store(home, split, Popularity, Opinion)
-    found = stage.evaluate(home, "run", "leave_one_out", digest, fits)
+    return home, split, stage.evaluate(home, "run", "leave_one_out", digest, fits)
+
+
+def test_leave_one_out_fills_the_metrics(evaluated):
+    home, split, found = evaluated
     assert (found.users, found.users_without_target) == (USERS - 1, 1)
     lists = rows(home, "select distinct model, score from evaluation.metrics order by all")
     assert lists == [("opinion", "reversed"), ("opinion", "score"), ("popularity", "score")]
@@ -161,10 +174,8 @@ def test_leave_one_out_fills_the_metrics(home):
     assert of_opinion(home, "median_rank") == (pytest.approx(np.median(ranks)), None, USERS - 1)
 
 
-def test_every_pair_of_ranked_lists_is_compared_once(home):
-    split = leave_one_out(np.random.default_rng(1))
-    digest, fits = store(home, split, Popularity, Opinion)
-    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+def test_every_pair_of_ranked_lists_is_compared_once(evaluated):
+    home, split, _ = evaluated
     pairs = rows(
         home,
         "select model, other_model, other_score, difference, p_value, users "
@@ -182,10 +193,8 @@ def test_every_pair_of_ranked_lists_is_compared_once(home):
     assert pairs[2][3:] == (pytest.approx((first - second).mean()), pytest.approx(p_value), USERS - 1)
 
 
-def test_ranks_by_degree_are_grouped_by_training_degrees(home):
-    split = leave_one_out(np.random.default_rng(2))
-    digest, fits = store(home, split, Opinion)
-    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+def test_ranks_by_degree_are_grouped_by_training_degrees(evaluated):
+    home, split, _ = evaluated
     ranks, part = naive_ranks(split, np.arange(ITEMS)), split.parts["test"]
     degrees = {
         "user": np.diff(part.histories.indptr)[:-1],
@@ -195,7 +204,7 @@ def test_ranks_by_degree_are_grouped_by_training_degrees(home):
         bins = rows(
             home,
             "select degree_low, degree_high, edges, mean_rank, p50 "
-            "from evaluation.ranks_by_degree where score = 'score' and side = ?",
+            "from evaluation.ranks_by_degree where model = 'opinion' and score = 'score' and side = ?",
             side,
         )
         assert sum(edges for _, _, edges, _, _ in bins) == USERS - 1
@@ -205,29 +214,26 @@ def test_ranks_by_degree_are_grouped_by_training_degrees(home):
             assert median == pytest.approx(np.median(inside))
 
 
-def test_both_degrees_cross_the_ranks_by_degree(home):
-    split = leave_one_out(np.random.default_rng(2))
-    digest, fits = store(home, split, Opinion)
-    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+def test_both_degrees_cross_the_ranks_by_degree(evaluated):
+    home, split, _ = evaluated
     ranks, part = naive_ranks(split, np.arange(ITEMS)), split.parts["test"]
     users = np.diff(part.histories.indptr)[:-1]
     items = np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices]
     cells = rows(home, "select * exclude (run_id, model, score) from evaluation.ranks_by_both_degrees "
-                       "where score = 'score'")  # fmt: skip
+                       "where model = 'opinion' and score = 'score'")  # fmt: skip
     assert sum(cell[4] for cell in cells) == USERS - 1
     for user_low, user_high, item_low, item_high, edges, mean in cells:
         inside = ranks[(users >= user_low) & (users <= user_high) & (items >= item_low) & (items <= item_high)]
         assert (edges, mean) == (len(inside), pytest.approx(inside.mean()))
 
 
-def test_the_first_recommendations_are_looked_at(home):
-    split = leave_one_out(np.random.default_rng(2))
-    digest, fits = store(home, split, Opinion)
-    stage.evaluate(home, "run", "leave_one_out", digest, fits)
+def test_the_first_recommendations_are_looked_at(evaluated):
+    home, split, _ = evaluated
     degrees = np.bincount(split.train.indices, minlength=ITEMS)
     lists = [[item for item in reversed(range(ITEMS)) if not known[item]][:20]
              for known in split.train.toarray()[:-1]]  # fmt: skip
-    found = dict(rows(home, "select metric, value from evaluation.beyond_accuracy where score = 'score'"))
+    query = "select metric, value from evaluation.beyond_accuracy where model = 'opinion' and score = 'score'"
+    found = dict(rows(home, query))
     assert set(found) == {
         "coverage@20", "novelty@20", "popularity_percentile@20", "popularity_lift@20", "gini@20"
     }  # fmt: skip
