@@ -211,7 +211,7 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
                 larger[at] = buffer[at]
             buffer = larger
         _load_gram_rows(items, place, gram, before, active, buffer)
-        passes = _repeat_passes(weights, gradient, curvature, active, buffer, penalties, limits[0], passes)
+        passes = _repeat_passes(weights, (target, gradient, curvature), active, buffer, penalties, limits[0], passes)
         for at in range(width):
             gradient[at] = target[at]
         for at in range(active):
@@ -271,9 +271,13 @@ def _load_gram_rows(items, place, gram, first, last, buffer):
 
 
 @njit(cache=True, fastmath={"contract"})
-def _repeat_passes(weights, gradient, curvature, active, buffer, penalties, tolerance, passes):
-    """Pass over the active items until none moves by more than the tolerance; returns how many passes are left."""
-    width, (l1, l2) = len(weights), penalties
+def _repeat_passes(weights, state, active, buffer, penalties, tolerance, passes):
+    """Pass over the active items until none moves by more than the tolerance; returns how many passes are left.
+
+    After each pass the weights are multiplied by the factor that lowers the loss most. Where items share their users,
+    as all items of a single user do, the common size of the weights is what passes alone find slowly.
+    """
+    (target, gradient, curvature), width, (l1, l2) = state, len(weights), penalties
     while passes > 0:
         passes -= 1
         largest = np.float32(0.0)
@@ -289,4 +293,13 @@ def _repeat_passes(weights, gradient, curvature, active, buffer, penalties, tole
                     gradient[other] -= step * row[other]
         if largest <= tolerance:
             break
+        gain, square = np.float32(0.0), np.float32(0.0)
+        for at in range(1, active + 1):
+            gain += weights[at] * (target[at] - l1)
+            square += weights[at] * (target[at] - gradient[at] + l2 * weights[at])
+        if square > 0:
+            factor = gain / square
+            for at in range(active + 1):
+                weights[at] *= factor
+                gradient[at] = target[at] - factor * (target[at] - gradient[at])
     return passes

@@ -113,6 +113,19 @@ def test_a_descent_that_was_cut_short_says_so(long_tailed):
         fit(long_tailed, l1=0.1, l2=1.0, max_sweeps=1)
 
 
+@pytest.mark.filterwarnings("error")
+def test_items_of_a_single_user_are_solved_in_few_passes():
+    likes = np.zeros((31, 300))
+    likes[0], likes[np.arange(1, 31), np.arange(30)] = 1, 1
+    weights = fit(csr_matrix(likes), l1=0.01, l2=5.0, max_sweeps=150).weights.toarray()  # over 500 without the factor
+    others = np.arange(1, 300)
+    gram = likes.T @ likes
+    right = gram[others, 0] - 0.01
+    expected = np.linalg.solve(gram[np.ix_(others, others)] + 5.0 * np.eye(299), right)
+    assert (expected > 0).all()
+    np.testing.assert_allclose(weights[others, 0], expected, atol=2e-5)
+
+
 def test_penalties_above_every_pair_leave_no_weight(checkerboard):
     model = fit(checkerboard, l1=100.0)
     assert model.weights.nnz == 0
