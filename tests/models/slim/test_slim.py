@@ -115,10 +115,10 @@ def test_a_descent_that_was_cut_short_says_so(long_tailed):
 
 @pytest.mark.filterwarnings("error")
 def test_items_of_a_single_user_are_solved_in_few_passes():
-    # without the factor 500 passes leave the weights moving by more than 1e-6
+    # passes alone leave the weights moving after 500
     likes = np.zeros((31, 300))
     likes[0], likes[np.arange(1, 31), np.arange(30)] = 1, 1
-    weights = fit(csr_matrix(likes), l1=0.01, l2=5.0, max_sweeps=300, tolerance=2e-7).weights.toarray()
+    weights = fit(csr_matrix(likes), l1=0.01, l2=5.0, max_sweeps=40).weights.toarray()
     others = np.arange(1, 300)
     gram = likes.T @ likes
     right = gram[others, 0] - 0.01
