@@ -334,7 +334,7 @@ def _move_positive(weights, gradient, active, buffer, penalties):
         bend = np.float32(0.0)
         for at in range(active + 1):
             bend += direction[at] * (product[at] + l2 * direction[at])
-        if not bend > 0:
+        if not min(square, bend) > 0:  # a square of what is left may vanish in float32
             break
         length, before, square = square / bend, square, np.float32(0.0)
         for at in range(active + 1):

@@ -127,6 +127,13 @@ def test_items_of_a_single_user_are_solved_in_few_passes():
     np.testing.assert_allclose(weights[others, 0], expected, atol=2e-5)
 
 
+def test_a_log_of_one_user_has_the_weights_of_its_equation():
+    for items in range(2, 60):
+        weights = fit(csr_matrix(np.ones((1, items))), l1=0.015, l2=15.0).weights.toarray()
+        expected = np.where(np.eye(items), 0, (1 - 0.015) / (items - 1 + 15.0))
+        np.testing.assert_allclose(weights, expected, atol=2e-5)
+
+
 def test_penalties_above_every_pair_leave_no_weight(checkerboard):
     model = fit(checkerboard, l1=100.0)
     assert model.weights.nnz == 0
