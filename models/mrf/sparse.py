@@ -31,7 +31,8 @@ from oneclass.models.mrf.dense import MRFSettings
 from oneclass.models.mrf.sparse_blocks import BATCH_ENTRIES, average_estimates, iterate_inverses, plan_blocks
 from oneclass.models.mrf.sparse_pattern import CANDIDATE_ENTRIES, Pattern, pattern_above, pattern_of_density
 from oneclass.models.numerics.column_scaling import ColumnMoments, Rescaling, column_moments, rescale_columns
-from oneclass.models.numerics.gram import GramRows, gram_rows, whole_gram
+from oneclass.models.numerics.gram import GramRows, gram_rows, sum_lower
+from oneclass.models.numerics.gram_inverse import mirror_lower
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
@@ -158,8 +159,10 @@ class MRFSparse(Model[MRFSparseSettings]):
     ) -> tuple[Pattern, csc_matrix]:
         """Find the pattern, and B of the rescaled columns."""
         gram = gram_rows(interactions, moments.weights, rescaled.shift, rescaled.factor)
-        holds = _holds_gram(LogSize.of(interactions))
-        held = whole_gram(gram, self.threads) if holds else np.empty((0, 0), dtype=np.float32)
+        held = np.empty((0, 0), dtype=np.float32)
+        if _holds_gram(LogSize.of(interactions)):
+            held = sum_lower(gram, self.threads)
+            mirror_lower(held, self.threads)
         pattern = self._pattern(gram, held)
         assert self.params.l2 is not None  # by `resolve`
         chosen = plan_blocks(pattern, self.params.r, self._uses_paper_variant)

@@ -14,8 +14,6 @@ from scipy.sparse import csr_matrix
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.threads import kernel_threads
 
-TILE_ITEMS = 64  # rows that are mirrored at a time
-
 
 class GramRows(NamedTuple):
     """What a kernel needs for a row of the Gram matrix. All arrays are read-only.
@@ -108,20 +106,11 @@ def lower_gram(
     Returns:
         float32 (items, items), C order.
     """
-    return _sum_lower(gram_rows(interactions, weights, shift, factor), threads)
+    return sum_lower(gram_rows(interactions, weights, shift, factor), threads)
 
 
-def whole_gram(gram: GramRows, threads: int) -> np.ndarray:
-    """The matrix of `lower_gram` with both triangles."""
-    out = _sum_lower(gram, threads)
-    for first in range(0, len(out), TILE_ITEMS):
-        rows = slice(first, first + TILE_ITEMS)
-        out[:first, rows] = out[rows, :first].T
-        out[rows, rows] += np.tril(out[rows, rows], -1).T
-    return out
-
-
-def _sum_lower(gram: GramRows, threads: int) -> np.ndarray:
+def sum_lower(gram: GramRows, threads: int) -> np.ndarray:
+    """The matrix of `lower_gram`, from its `GramRows`."""
     out = np.zeros((len(gram.factor),) * 2, dtype=np.float32)
     with kernel_threads(threads):
         _fill_rows(gram, order_by_cost(gram), max(1, threads), out)

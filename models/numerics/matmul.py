@@ -29,9 +29,9 @@ GROUP = 32  # rows that share a pass over the columns, so that rows of the table
 COLUMNS = 1024  # columns of a pass: 4 KB of each row of the result
 ALONE = 4096  # columns of a pass for one row alone: 16 KB of the result, in the first-level cache
 TILE = 4 * F32_WIDTH  # columns of a tile: a copy of 256 bytes of each table row that the block uses
-PREFETCH_DISTANCE = 16  # entries by which their rows of a tile are asked for early, as a tile is larger than a cache
-FILL_DISTANCE = 8  # rows by which the table is asked for early while a tile is filled
-STORE_DISTANCE = 4  # rows by which a part of the result is asked for early
+PREFETCH_DISTANCE = 16  # entries ahead whose rows of the tile are prefetched, as a tile is larger than a cache
+FILL_DISTANCE = 8  # rows of the table that are prefetched ahead while a tile is filled
+STORE_DISTANCE = 4  # rows of the result that are prefetched ahead
 
 
 @njit(parallel=True, nogil=True, cache=True, fastmath={"contract"})

@@ -58,14 +58,14 @@ class LikeCalibration(NamedTuple):
             is_like: 0 or 1, (pairs,).
             weights: positive, (pairs,).
         """
+        from scipy.optimize import isotonic_regression  # takes a tenth of a second, and a fit alone needs it
+
         if len(weights) < MIN_PAIRS or len(np.unique(is_like)) < 2:
             return None
         order = np.argsort(like[0], kind="stable")
         mean, deviation, y, w = (array[order].astype(np.float64) for array in (*like, is_like, weights))
         count = min(MAX_BINS, len(w) // PAIRS_PER_BIN)
         bins = np.minimum((np.cumsum(w) / w.sum() * count).astype(np.int64), count - 1)
-        from scipy.optimize import isotonic_regression  # takes a tenth of a second, and a fit alone needs it
-
         mass, *sums = (np.bincount(bins, values, minlength=count) for values in (w, w * mean, w * y))
         filled = mass > 0
         knots, shares = (total[filled] / mass[filled] for total in sums)
