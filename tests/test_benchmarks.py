@@ -12,8 +12,9 @@ import pytest
 from benchmarks.accuracy import repeats
 from benchmarks.reliability import serve_publications
 from benchmarks.scale import ladder
-from benchmarks.scale.workloads import apart, logs, models, table
-from benchmarks.scale.workloads.apart import Took
+from benchmarks.scale.workloads import models, processes, table
+from benchmarks.scale.workloads.processes import Measurement
+from benchmarks.scale.workloads.table import LogSize
 from oneclass.models.popularity import Popularity
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -26,6 +27,10 @@ HELPERS = {
     "reliability/rule_oracle",
     "reliability/year",
     "scale/pickled_calls",
+    "speed/logs",
+    "speed/peers",
+    "speed/roofline",
+    "speed/timing",
 }
 NAMES = sorted(f"{group}/{file.stem}" for group in GROUPS for file in (FOLDER / group).glob("*.py"))
 
@@ -58,7 +63,7 @@ def printed(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Popularity, "_fit", fails)
-        patch.setattr(models, "installed", lambda library: False)
+        patch.setattr(models, "is_installed", lambda library: False)
         home = str(tmp_path_factory.mktemp("ladder"))
         with redirect_stdout(io.StringIO()) as written:
             ladder.main([*TINY, "--models", "popularity", "mrf_dense", "--against", "implicit", "--home", home])
@@ -86,29 +91,21 @@ def test_what_fails_or_is_absent_says_so(printed):
     assert printed["implicit"]["s"].startswith("is not installed here")
 
 
-def test_medians_spread_and_slope_against_the_rung_below():
-    below, rung = logs.of_size(10**5, 60), logs.of_size(10**6, 60)
-    runs = [Took("split", seconds=one, cpu=one, peak=10**7, limit="a limit", limit_cpu=0.5) for one in (1.0, 3.0, 2.0)]
-    (line,) = table.lines(rung, {"split": runs}, (below, {"split": [Took("split", cpu=0.2)]}))
+def test_medians_spread_and_slope_from_the_smaller_log():
+    smaller, size = LogSize(10**5, 60), LogSize(10**6, 60)
+    runs = [
+        Measurement("split", wall=one, cpu=one, peak_bytes=10**7, limit="a limit", limit_cpu=0.5)
+        for one in (1.0, 3.0, 2.0)
+    ]
+    (line,) = table.format_rows(size, {"split": runs}, (smaller, {"split": [Measurement("split", cpu=0.2)]}))
     assert line.split(" | ")[2:] == [
         "2.00 (1.00 to 3.00)", "2.000 (1.000 to 3.000)", "10", "a limit", "0.5", "4", "1.00", "- |",
     ]  # fmt: skip
 
 
 def test_a_process_that_dies_is_reported():
-    (took,) = apart.run(os._exit, 3, seconds=60)
-    assert took.why == "its process ended with 3"
-
-
-@pytest.mark.parametrize("shape", logs.SHAPES)
-def test_worst_shaped_logs_are_of_their_shape(shape, tmp_path):
-    rung = logs.of_shape(shape, 0.002)
-    users, items = logs.SHAPES[shape].draw(rung.users, rung.items, logs.SHAPES[shape].likes)
-    assert len(logs.write(rung, tmp_path)) == 1
-    of_users = [len(set(items[users == user])) for user in (0, users.max())]
-    expected = {"one_user_all_items": rung.items, "equal_degrees": 40}.get(shape)
-    assert expected is None or of_users[1] == expected
-    assert users.max() < rung.users + 1 and items.max() < rung.items
+    (measurement,) = processes.run_in_process(os._exit, 3, seconds=60)
+    assert measurement.error == "its process ended with 3"
 
 
 def test_the_table_of_returns_has_all_lists_and_the_mixture_leads(monkeypatch, capsys):
@@ -138,7 +135,7 @@ def test_a_mixed_and_a_lost_answer_are_counted(capsys):
     answers = [("/a", "one", ["i1"]), ("/a", "one", ["i2"]), "status 500"]
     sender = serve_publications.Sender(0, 0, ["/a"], 1.0, 0.0, 1)
     sender.seconds, sender.late = [0.001, 0.002, 0.003], [0.0]
-    serve_publications.report(answers, [sender], expected, 1.0)
+    serve_publications.print_report(answers, [sender], expected, 1.0)
     assert "lost 1 {'status 500': 1}, mixed 1; answered by 1 publications" in capsys.readouterr().out
 
 

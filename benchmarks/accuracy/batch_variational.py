@@ -1,11 +1,11 @@
-"""Stochastic against batch variational inference of `binary_matrix`: the bound, S and processor time as both go on.
+"""Compare stochastic with batch variational inference of `binary_matrix`: the bound, S and CPU time as both progress.
 
     python -m benchmarks.accuracy.batch_variational --dataset ml-100k --source u.data
 
-Batch inference maximizes the same bound by coordinate ascent: a sweep visits every entry of the matrix, zeros too,
-for each factor of the users, each of the items, z and xi in turn. It starts where the stochastic fit does. S is the
-mean rank under leave_one_out, the bound that of all entries. Processor seconds are of all threads together, without
-compiling and without evaluation; the batch updates are NumPy's matrix products.
+Batch inference maximizes the same bound by coordinate ascent: a sweep visits every entry of the matrix, zeros included,
+for each factor of the users, each of the items, z and xi in turn. It starts from the same posterior as the stochastic
+fit. S is the mean rank under leave_one_out, the bound that of all entries. CPU seconds are of all threads, without
+compiling and evaluation; the batch updates are NumPy's matrix products.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from benchmarks.accuracy.bayesian_models import prepared, print_table
+from benchmarks.accuracy.bayesian_models import build_splits, print_table
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior
@@ -26,7 +26,7 @@ from oneclass.models.evaluation import metrics
 from oneclass.tasks.evaluate import rank_part_targets
 from oneclass.tasks.stores.matrices import SplitMatrices
 
-SHOWN = (1, 2, 5, 10, 20, 40, 80)
+SHOWN_PASSES = (1, 2, 5, 10, 20, 40, 80)
 STRATEGIES = ("uniform", "balanced", "biased")
 PROTOCOL = "leave_one_out"
 
@@ -60,8 +60,8 @@ class BatchInference:
         precision = 1 / self.settings.z_variance + float(twice_lambda.sum(dtype=np.float64))
         self.z[:] = float(slope.sum(dtype=np.float64)) / precision, 1 / precision
         users, items = (self.u, self.u_variance), (self.v, self.v_variance)
-        _maximise_factors(users, items, self._signs, self._twice_lambda(), self.z[0], self.settings.user_variance)
-        _maximise_factors(items, users, self._signs.T, self._twice_lambda().T, self.z[0], self.settings.item_variance)
+        _maximize_factors(users, items, self._signs, self._twice_lambda(), self.z[0], self.settings.user_variance)
+        _maximize_factors(items, users, self._signs.T, self._twice_lambda().T, self.z[0], self.settings.item_variance)
 
     def _twice_lambda(self) -> np.ndarray:
         """Return 2 lambda(xi) at the best xi of every entry, xi^2 = E a^2, float32 (L, M)."""
@@ -79,7 +79,7 @@ class BatchInference:
         return start
 
 
-def _maximise_factors(
+def _maximize_factors(
     own: tuple[np.ndarray, np.ndarray],
     other: tuple[np.ndarray, np.ndarray],
     signs: np.ndarray,
@@ -100,67 +100,70 @@ def _maximise_factors(
 
 
 def trace_batch(split: SplitMatrices, settings: BinaryMatrixSettings, seed: int, sweeps: int) -> Iterator[dict]:
-    """Yield a row of the table for the sweeps of SHOWN."""
+    """Yield the rows of batch inference after SHOWN_PASSES sweeps."""
     batch, spent = BatchInference(split.train, settings, seed), 0.0
     for number in range(1, sweeps + 1):
         started = time.process_time()
         batch.sweep()
         spent += time.process_time() - started
-        if number in SHOWN:
-            model, _ = fit(split, settings, seed, 1)
+        if number in SHOWN_PASSES:
+            model, _ = fit_model(split, settings, seed, 1)
             model.q = batch.posterior()
-            yield judge(model, split, f"batch, {number} sweeps", spent, number * batch.u.shape[0] * batch.v.shape[0])
+            yield evaluate_fit(
+                model, split, f"batch, {number} sweeps", spent, number * batch.u.shape[0] * batch.v.shape[0]
+            )
 
 
 def trace_stochastic(split: SplitMatrices, settings: BinaryMatrixSettings, seed: int) -> Iterator[dict]:
-    """Yield a row of the table for fits of SHOWN passes, each from the start, of two entries for every one."""
-    for passes in SHOWN:
-        model, seconds = fit(split, settings, seed, passes)
+    """Yield the rows of stochastic fits with SHOWN_PASSES passes, each over two entries for every edge."""
+    for passes in SHOWN_PASSES:
+        model, seconds = fit_model(split, settings, seed, passes)
         label = f"S-{settings.sampling.capitalize()}, {passes} passes"
-        yield judge(model, split, label, seconds, 2 * passes * split.train.nnz)
+        yield evaluate_fit(model, split, label, seconds, 2 * passes * split.train.nnz)
 
 
-def fit(split: SplitMatrices, settings: BinaryMatrixSettings, seed: int, passes: int) -> tuple[BinaryMatrix, float]:
-    """Fit the model; returns it with processor seconds."""
+def fit_model(
+    split: SplitMatrices, settings: BinaryMatrixSettings, seed: int, passes: int
+) -> tuple[BinaryMatrix, float]:
+    """Fit the model; returns it with its CPU seconds."""
     model = BinaryMatrix(settings.model_copy(update={"passes": passes}), seed=seed)
     started = time.process_time()
     model.fit(split.train)
     return model, time.process_time() - started
 
 
-def judge(model: BinaryMatrix, split: SplitMatrices, label: str, seconds: float, entries: int) -> dict[str, str]:
-    """Return a row of the table."""
+def evaluate_fit(model: BinaryMatrix, split: SplitMatrices, label: str, seconds: float, entries: int) -> dict[str, str]:
+    """Evaluate a fit and return its row of the table."""
     means = metrics.average_over_users(rank_part_targets(model, "score", split.parts["test"]).of_users)
-    found = means["mean_rank"]
+    S = means["mean_rank"]
     return {
         "inference": label,
         "entries visited, millions": f"{entries / 1e6:.2f}",
         "bound": f"{model.bound(split.train):,.0f}",
-        "S": f"{found.value:.4f} ± {found.standard_error:.4f}",
+        "S": f"{S.value:.4f} ± {S.standard_error:.4f}",
         "CPU s": f"{seconds:.2f}",
     }
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="demo")
     parser.add_argument("--source", action="append", default=[])
     parser.add_argument("--sweeps", type=int, default=40, help="of batch inference")
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         parameters = BackfillParameters(
-            dataset=asked.dataset, source=asked.source, home=home, seed=asked.seed, protocols=[PROTOCOL]
-        )  # fmt: skip
-        split = prepared(resolve_settings(parameters))[PROTOCOL]
+            dataset=options.dataset, source=options.source, home=home, seed=options.seed, protocols=[PROTOCOL]
+        )
+        split = build_splits(resolve_settings(parameters))[PROTOCOL]
         users, items = split.train.shape
-        print(f"{asked.dataset}: {users:,} users x {items:,} items, {split.train.nnz:,} ones\n")
+        print(f"{options.dataset}: {users:,} users x {items:,} items, {split.train.nnz:,} ones\n")
         defaults = BinaryMatrixSettings()
-        fit(split, defaults, asked.seed, 1)  # compiles
-        rows = [*trace_batch(split, defaults, asked.seed, asked.sweeps)]
+        fit_model(split, defaults, options.seed, 1)  # compiles
+        rows = [*trace_batch(split, defaults, options.seed, options.sweeps)]
         for strategy in STRATEGIES:
-            rows += trace_stochastic(split, defaults.model_copy(update={"sampling": strategy}), asked.seed)
+            rows += trace_stochastic(split, defaults.model_copy(update={"sampling": strategy}), options.seed)
     print_table(rows)
 
 

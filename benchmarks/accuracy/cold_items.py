@@ -1,16 +1,16 @@
-"""Items without a training edge, ranked by their attributes, on MovieLens' genres and on generated logs.
+"""Rank items without a training edge by their attributes, on MovieLens' genres and on generated logs.
 
     python -m benchmarks.accuracy.cold_items [--root ../shared/data] [--logs shop words films] [--seeds 3]
 
 As under the protocol cold_items, a tenth of the items has no training edge and a tenth of the other edges is held out;
-new items are ranked among themselves, known ones among themselves, by nDCG@100. In `shop` an item's traits are those of
-its category, its brands and its price, in `words` those of the words of a text, and a part of their variance is the
-item's own (`models.generator.likes` draws who likes what). `truth` ranks by how often an item is considered, which no
-attribute tells, times the probability that drew the likes. `films` is ROOT/ml-latest-small with genres and year.
-Settings are the defaults; those of irspack, if it is installed, are the best of a grid, on new items that are drawn
-from the training edges of the first draw. The table has means over users with standard errors, and the paired
-differences of `wmf` and `random_graph` to each row: over the users of all draws of a generated log, and over the means
-of each user of `films`. Models without attributes have no scores of new items.
+new and known items are ranked separately, by nDCG@100. In `shop` an item's traits follow its category, brands and
+price, in `words` the words of a text, and a part of their variance is the item's own; `models.generator.likes` draws
+the likes. `truth` ranks by how often an item is considered, which no attribute tells, times the probability that drew
+the likes. `films` is ROOT/ml-latest-small with genres and year. Settings are the defaults; those of irspack, if it is
+installed, are the best of a grid, on new items drawn from the training edges of the first draw. The table has means
+over users with standard errors, and the paired differences of `wmf` and `random_graph` to each row: over the users of
+all draws of a generated log, and over the means of each user of `films`. Models without attributes have no scores of
+new items.
 """
 
 import argparse
@@ -34,15 +34,15 @@ from oneclass.models.generator.likes import LikeFactors, draw_like_factors, draw
 from oneclass.models.numerics.adjacency import transpose
 from oneclass.models.registry import MODELS
 
-SHARE = 0.1
+HELD_OUT_SHARE = 0.1
 METRICS = ("new", "known")
 MODELS_WITH_ATTRIBUTES = (("popularity", "score"), ("wmf", "score"), ("random_graph", "popularity_x_odds"))
 FALLBACK = (("mrf_dense", "score"),)
 USERS, ITEMS, CONSIDERED, LIKES, TRAITS = 2500, 1500, 150_000, 50_000, 8
-OWN_VARIANCE = 0.3  # of an item's traits, which its attributes do not tell
+OWN_VARIANCE = 0.3  # share of the variance of an item's traits that its attributes do not explain
 IRSPACK_GRID = tuple(product((32, 128), (3e-3, 1e-2), (1e-1, 10.0)))
 
-Log = tuple[csr_matrix, csr_matrix, np.ndarray | None]  # likes, features of the items, and what truth ranks by
+Log = tuple[csr_matrix, csr_matrix, np.ndarray | None]  # likes, features of the items, and the scores of `truth`
 Scorer = Callable[[], np.ndarray]  # float32 (users, items)
 
 
@@ -52,10 +52,10 @@ def generate_log(kind: str, seed: int) -> Log:
     frame, kinds = draw_shop(generator) if kind == "shop" else draw_texts(generator)
     features = FeatureEncoder.fit(frame, kinds).encode(frame)
     factors = draw_like_factors((USERS, ITEMS), TRAITS, 3.0, 0.5, seed)
-    told = features @ generator.normal(size=(features.shape[1], TRAITS + 1))
-    told = (told - told.mean(axis=0)) / told.std(axis=0)
+    explained = features @ generator.normal(size=(features.shape[1], TRAITS + 1))
+    explained = (explained - explained.mean(axis=0)) / explained.std(axis=0)
     items, bias = (
-        np.sqrt(1 - OWN_VARIANCE) * told[:, which] * own.std() + np.sqrt(OWN_VARIANCE) * own
+        np.sqrt(1 - OWN_VARIANCE) * explained[:, which] * own.std() + np.sqrt(OWN_VARIANCE) * own
         for which, own in ((slice(0, TRAITS), factors.items), (TRAITS, factors.item_bias))
     )
     factors = LikeFactors(factors.users, items.astype(np.float32), bias.astype(np.float32))
@@ -103,7 +103,7 @@ def load_films(folder: Path) -> Log:
         pl.col("genres").str.split("|"),
         year=pl.col("title").str.extract(r"\((\d{4})\)\s*$").cast(pl.Float64),
     )
-    # Ids are numbered by age and popularity, by which ties must not be broken.
+    # Ids follow age and popularity, by which ties must not be broken.
     ids = ratings.select("movieId").unique().sort("movieId").sample(fraction=1, shuffle=True, seed=0)
     films = ids.join(films, on="movieId", how="left", maintain_order="left")
     features = FeatureEncoder.fit(films, {"genres": "categories", "year": "number"}).encode(films)
@@ -117,8 +117,8 @@ def load_films(folder: Path) -> Log:
 def hold_out(likes: csr_matrix, seed: int) -> tuple[csr_matrix, csr_matrix, np.ndarray]:
     """Draw new items and held-out edges; returns the training edges, the targets, and the new columns."""
     generator, (users, items) = np.random.default_rng([seed, 1]), likes.shape
-    is_new = generator.random(items) < SHARE
-    held_out = is_new[likes.indices] | (generator.random(likes.nnz) < SHARE)
+    is_new = generator.random(items) < HELD_OUT_SHARE
+    held_out = is_new[likes.indices] | (generator.random(likes.nnz) < HELD_OUT_SHARE)
     rows = np.repeat(np.arange(users), np.diff(likes.indptr))
     parts = []
     for chosen in (~held_out, held_out & np.isin(rows, rows[~held_out])):
@@ -128,7 +128,7 @@ def hold_out(likes: csr_matrix, seed: int) -> tuple[csr_matrix, csr_matrix, np.n
     return *parts, np.flatnonzero(is_new)
 
 
-def rank(scores: np.ndarray, train: csr_matrix, targets: csr_matrix, new: np.ndarray) -> dict[str, np.ndarray]:
+def rank_items(scores: np.ndarray, train: csr_matrix, targets: csr_matrix, new: np.ndarray) -> dict[str, np.ndarray]:
     """Return nDCG@100 of each user over new and over known items; NaN for a user without such a target."""
     scores = np.ascontiguousarray(scores, dtype=np.float32)
     rows, ranks = rank_known_items(scores, train, targets, new, 0)
@@ -147,13 +147,13 @@ def build_scorers(
 ) -> Iterator[tuple[str, Scorer]]:
     """Yield the rows of the table by name; `irspack` has its settings, if it is installed."""
     rows = np.arange(train.shape[0])
-    for given, kinds in (
+    for item_features, kinds in (
         (features, (*MODELS_WITH_ATTRIBUTES, *FALLBACK)),
         (None, (*MODELS_WITH_ATTRIBUTES[1:], *FALLBACK)),
     ):
         for name, score in kinds:
-            model = MODELS[name](seed=seed, threads=threads).fit(train, FitOptions(item_features=given))
-            label = f"{name} by attributes" if given is not None else name
+            model = MODELS[name](seed=seed, threads=threads).fit(train, FitOptions(item_features=item_features))
+            label = f"{name} by attributes" if item_features is not None else name
             yield label, lambda model=model, score=score: model.scores(train, users=rows, score=score)
     if irspack is not None:
         yield "irspack's iALS by attributes", lambda: fit_irspack(train, features, seed, threads, *irspack)
@@ -192,11 +192,11 @@ def choose_irspack(train: csr_matrix, features: csr_matrix, seed: int, threads: 
     new = np.intersect1d(new, known)
     targets = csr_matrix(targets)
 
-    def value(settings: tuple[int, float, float]) -> float:
-        found = rank(fit_irspack(earlier, features, seed, threads, *settings), earlier, targets, new)
-        return sum(float(np.nanmean(found[metric])) for metric in METRICS)
+    def sum_metrics(settings: tuple[int, float, float]) -> float:
+        ndcg = rank_items(fit_irspack(earlier, features, seed, threads, *settings), earlier, targets, new)
+        return sum(float(np.nanmean(ndcg[metric])) for metric in METRICS)
 
-    return max(IRSPACK_GRID, key=value)
+    return max(IRSPACK_GRID, key=sum_metrics)
 
 
 def average_by_user(draws: list[np.ndarray]) -> np.ndarray:
@@ -208,15 +208,15 @@ def average_by_user(draws: list[np.ndarray]) -> np.ndarray:
 
 def print_table(name: str, logs: list[Log], threads: int) -> None:
     """Print a log's table in Markdown; the users of all draws are pooled."""
-    found: dict[str, dict[str, list[np.ndarray]]] = {}
+    ndcg: dict[str, dict[str, list[np.ndarray]]] = {}
     irspack = None
     for seed, (likes, features, truth) in enumerate(logs, 1):
         train, targets, new = hold_out(likes, seed)
         if seed == 1 and importlib.util.find_spec("irspack"):
             irspack = choose_irspack(train, features, seed, threads)
         for row, scorer in build_scorers(train, features, truth, irspack, seed, threads):
-            of_row = found.setdefault(row, {metric: [] for metric in METRICS})
-            for metric, values in rank(scorer(), train, targets, new).items():
+            of_row = ndcg.setdefault(row, {metric: [] for metric in METRICS})
+            for metric, values in rank_items(scorer(), train, targets, new).items():
                 of_row[metric].append(values)
     likes = logs[0][0]
     print(f"\n{name}: {likes.shape[0]:,} users, {likes.shape[1]:,} items, {likes.nnz:,} likes, {len(logs)} draws")
@@ -224,18 +224,18 @@ def print_table(name: str, logs: list[Log], threads: int) -> None:
     print("| row | new items | wmf minus this | random_graph minus this | known items | wmf minus this |")
     print("|---|---|---|---|---|---|", flush=True)
     pool = average_by_user if all(log is logs[0] for log in logs) else np.concatenate
-    pooled = {row: {metric: pool(of[metric]) for metric in METRICS} for row, of in found.items()}
+    pooled = {row: {metric: pool(of[metric]) for metric in METRICS} for row, of in ndcg.items()}
     best = {model: pooled[f"{model} by attributes"] for model in ("wmf", "random_graph")}
     for row, of in pooled.items():
         cells = [row]
         for metric, models in (("new", ("wmf", "random_graph")), ("known", ("wmf",))):
-            told = metric == "known" or "by attributes" in row or row == "truth"
+            has_value = metric == "known" or "by attributes" in row or row == "truth"
             mean = mean_and_error(of[metric])
-            cells.append(f"{mean.value:.4f} ± {mean.standard_error:.4f}" if told else "")
+            cells.append(f"{mean.value:.4f} ± {mean.standard_error:.4f}" if has_value else "")
             for model in models:
                 gain = compare_paired(best[model][metric], of[metric])
                 same = row == f"{model} by attributes"
-                cells.append(f"{gain.difference:+.4f} ± {gain.standard_error:.4f}" if told and not same else "")
+                cells.append(f"{gain.difference:+.4f} ± {gain.standard_error:.4f}" if has_value and not same else "")
         print(f"| {' | '.join(cells)} |", flush=True)
 
 

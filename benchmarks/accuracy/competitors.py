@@ -1,4 +1,4 @@
-"""Other libraries' models behind one interface, with the spaces in which their settings are searched."""
+"""Fit other libraries' models behind one interface, and define the spaces of their settings."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ Scorer = Callable[[csr_matrix], np.ndarray]  # (users, items) histories to score
 
 @dataclass
 class Fit:
-    """A library's fit, as `tasks.evaluate.ranking.rank_part_targets` wants a model."""
+    """A library's fit with the methods of a model that `tasks.evaluate.ranking.rank_part_targets` calls."""
 
     name: str
     threads: int
@@ -28,15 +28,15 @@ class Fit:
     scores_by_tiles: bool = False
 
     def scores(self, histories: csr_matrix, *, users: None, score: str) -> np.ndarray:
-        """float32 (block, items); the history's own items are left out by `rank`, whatever their scores."""
+        """Compute float32 (block, items); the ranking leaves out the history's items, whatever their scores."""
         return np.ascontiguousarray(self.scorer(histories), dtype=np.float32)
 
     def iterate_scores(self, histories: csr_matrix, *, users: None) -> Iterator[tuple[str, np.ndarray]]:
-        """Its only score."""
+        """Yield the only score."""
         yield "score", self.scores(histories, users=users, score="score")
 
 
-def implicit_als(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_implicit_als(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """Hu, Koren and Volinsky's loss."""
     from implicit.cpu.als import AlternatingLeastSquares
 
@@ -46,39 +46,39 @@ def implicit_als(train: csr_matrix, threads: int, seed: int, **settings: Any) ->
     return lambda histories: model.recalculate_user(np.arange(histories.shape[0]), histories) @ model.item_factors.T
 
 
-def irspack_ials(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_irspack_ials(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """Both losses, `IALSPP` being that of Rendle et al. 2021."""
     from irspack import IALSRecommender
 
     model = IALSRecommender(train, n_threads=threads, random_seed=seed, **settings)
     model.start_learning()
-    for _ in range(model.train_epochs):  # what `learn` does, but for a progress bar
+    for _ in range(model.train_epochs):  # as in `learn`, without its progress bar
         model.run_epoch()
     return model.get_score_cold_user
 
 
-def irspack_ease(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
-    """DenseSLIM is what irspack calls EASE."""
+def fit_irspack_ease(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+    """EASE, which irspack calls DenseSLIM."""
     from irspack import DenseSLIMRecommender
 
     return DenseSLIMRecommender(train, **settings).learn().get_score_cold_user
 
 
-def irspack_edlae(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_irspack_edlae(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """EASE with a penalty that dropout puts on popular items."""
     from irspack.recommenders.edlae import EDLAERecommender
 
     return EDLAERecommender(train, **settings).learn().get_score_cold_user
 
 
-def irspack_slim(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_irspack_slim(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """The elastic net by coordinate descent, non-negative weights."""
     from irspack.recommenders.slim import SLIMRecommender
 
     return SLIMRecommender(train, n_threads=threads, **settings).learn().get_score_cold_user
 
 
-def hpfrec(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_hpfrec(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """Full-batch coordinate ascent; an unseen user at a time."""
     from hpfrec import HPF
 
@@ -94,14 +94,14 @@ def hpfrec(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Score
     )
     model.fit(coo_array(train))
 
-    def factors(items: np.ndarray) -> np.ndarray:
+    def fold_in(items: np.ndarray) -> np.ndarray:
         counts = np.stack([items, np.ones_like(items)], axis=1)
         return model.predict_factors(counts, maxiter=100, random_seed=seed + 1)
 
-    return lambda histories: np.stack([factors(row.indices) for row in histories]) @ model.Beta.T
+    return lambda histories: np.stack([fold_in(row.indices) for row in histories]) @ model.Beta.T
 
 
-def fastslim(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_fastslim(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """The elastic net by coordinate descent on the items x items products, non-negative weights."""
     from fastslim import SLIM
 
@@ -109,7 +109,7 @@ def fastslim(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Sco
     return lambda histories: model.predict(histories, exclude_seen=False)
 
 
-def kindling(train: csr_matrix, threads: int, seed: int, *, ridge: float, **settings: Any) -> Scorer:
+def fit_kindling(train: csr_matrix, threads: int, seed: int, *, ridge: float, **settings: Any) -> Scorer:
     """An engine that adds other signals to EASE; without times these are the last item of a user and popularity.
 
     Args:
@@ -124,16 +124,16 @@ def kindling(train: csr_matrix, threads: int, seed: int, *, ridge: float, **sett
     engine = Engine(retrieval_budget=items, random_state=seed, ease_lambda=ours, **settings)
     engine.fit(pd.DataFrame({"entity_id": edges.row, "item_id": edges.col}))
 
-    def of_user(history: np.ndarray) -> np.ndarray:
-        found = engine.recommend_for_items(history, items)
-        scores = np.full(items, min((one.score for one in found), default=0) - 1)
-        scores[[one.item_id for one in found]] = [one.score for one in found]
+    def score_history(history: np.ndarray) -> np.ndarray:
+        items_found = engine.recommend_for_items(history, items)
+        scores = np.full(items, min((one.score for one in items_found), default=0) - 1)
+        scores[[one.item_id for one in items_found]] = [one.score for one in items_found]
         return scores
 
-    return lambda histories: np.stack([of_user(row.indices) for row in histories])
+    return lambda histories: np.stack([score_history(row.indices) for row in histories])
 
 
-def implicit_bm25(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_implicit_bm25(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """The nearest items by BM25."""
     from implicit.nearest_neighbours import BM25Recommender
 
@@ -142,15 +142,15 @@ def implicit_bm25(train: csr_matrix, threads: int, seed: int, **settings: Any) -
     return lambda histories: (histories @ model.similarity).toarray()
 
 
-def irspack_rp3beta(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_irspack_rp3beta(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """Random walks of three steps, popular items discounted."""
     from irspack import RP3betaRecommender
 
     return RP3betaRecommender(train, n_threads=threads, **settings).learn().get_score_cold_user
 
 
-def rectools_dataset(train: csr_matrix) -> Any:
-    """A data set whose internal ids are the rows and columns of the matrix; an item without an edge comes last."""
+def build_rectools_dataset(train: csr_matrix) -> Any:
+    """Build a data set whose internal ids are the rows and columns of the matrix."""
     import pandas as pd
     from rectools import Columns
     from rectools.dataset import Dataset, IdMap, Interactions
@@ -162,26 +162,26 @@ def rectools_dataset(train: csr_matrix) -> Any:
     return Dataset(users, items, Interactions(frame))
 
 
-def rectools_ease(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_rectools_ease(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """The ridge regression of each item on the others."""
     from rectools.models import EASEModel
 
     model = EASEModel(recommend_n_threads=threads, recommend_use_gpu_ranking=False, **settings)
-    model.fit(rectools_dataset(train))
+    model.fit(build_rectools_dataset(train))
     return lambda histories: histories @ model.weight
 
 
-def rectools_pure_svd(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_rectools_pure_svd(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """The truncated singular value decomposition; an unseen history is projected on the items' singular vectors."""
     from rectools.models import PureSVDModel
 
     model = PureSVDModel(random_state=seed, **settings)
-    model.fit(rectools_dataset(train))
+    model.fit(build_rectools_dataset(train))
     vectors = model.item_factors / np.linalg.norm(model.item_factors, axis=0)
     return lambda histories: (histories @ vectors) @ vectors.T
 
 
-def lenskit_scorer(model: Any, train: csr_matrix) -> Scorer:
+def train_lenskit(model: Any, train: csr_matrix) -> Scorer:
     """Train a LensKit component, which scores one history at a time."""
     import pandas as pd
     from lenskit.data import ItemList, RecQuery, from_interactions_df
@@ -190,35 +190,35 @@ def lenskit_scorer(model: Any, train: csr_matrix) -> Scorer:
     model.train(from_interactions_df(pd.DataFrame({"user_id": edges.row, "item_id": edges.col})))
     every = ItemList(item_ids=np.arange(train.shape[1]))
 
-    def of_user(history: np.ndarray) -> np.ndarray:
-        found = model(RecQuery(user_items=ItemList(item_ids=history)), every).scores()
-        return np.nan_to_num(found, nan=-1e9)  # an item without an edge or a neighbour has no score
+    def score_history(history: np.ndarray) -> np.ndarray:
+        scores = model(RecQuery(user_items=ItemList(item_ids=history)), every).scores()
+        return np.nan_to_num(scores, nan=-1e9)  # an item without an edge or a neighbour has no score
 
-    return lambda histories: np.stack([of_user(row.indices) for row in histories])
+    return lambda histories: np.stack([score_history(row.indices) for row in histories])
 
 
-def lenskit_als(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_lenskit_als(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """Hu, Koren and Volinsky's loss."""
     from lenskit.als import ImplicitMFScorer
 
-    return lenskit_scorer(ImplicitMFScorer(**settings), train)
+    return train_lenskit(ImplicitMFScorer(**settings), train)
 
 
-def lenskit_item_knn(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+def fit_lenskit_item_knn(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     """The nearest items by cosine."""
     from lenskit.knn import ItemKNNScorer
 
-    return lenskit_scorer(ItemKNNScorer(feedback="implicit", **settings), train)
+    return train_lenskit(ItemKNNScorer(feedback="implicit", **settings), train)
 
 
 class Library(NamedTuple):
     """A library's model.
 
     Attributes:
-        ours: the model of ours that it is held beside.
-        fit: how it is fitted.
-        settings: those of a fit without a search, and of a search's first trial.
-        space: where they are searched.
+        ours: the model of ours of the same kind.
+        fit: fits it; its docstring describes the model.
+        settings: of a fit without a search, and of a search's first trial.
+        space: of the search.
     """
 
     ours: str
@@ -227,12 +227,12 @@ class Library(NamedTuple):
     space: dict[str, BaseDistribution]
 
 
-# Chosen by nDCG@100 of the validation users of ml-1m, seed 1, where they reach the figure beside each, S after it; N is
-# how many settings were tried. hpfrec takes minutes a fit: its priors are its own defaults, its iterations of three.
+# Settings are chosen by nDCG@100 of the validation users of ml-1m, seed 1. Comments give nDCG@100 and S there, and the
+# number N of settings tried. hpfrec takes minutes a fit: its priors are its own defaults, its iterations the best of 3.
 LIBRARIES = {
     "implicit_als": Library(  # .4301, .9425, N = 14
         "wmf",
-        implicit_als,
+        fit_implicit_als,
         {"factors": 256, "regularization": 65.0, "alpha": 7.7, "iterations": 16},
         {
             "factors": CategoricalDistribution((64, 128, 256, 512)),
@@ -243,7 +243,7 @@ LIBRARIES = {
     ),
     "irspack_ials": Library(  # .4324, .9431, N = 33, one of them of the loss ORIGINAL
         "wmf",
-        irspack_ials,
+        fit_irspack_ials,
         {
             "n_components": 256,
             "alpha0": 0.15,
@@ -262,29 +262,29 @@ LIBRARIES = {
         },
     ),
     "irspack_ease": Library(  # .4197, .9267, N = 8
-        "mrf_dense", irspack_ease, {"reg": 700.0}, {"reg": FloatDistribution(20, 5000, log=True)}
+        "mrf_dense", fit_irspack_ease, {"reg": 700.0}, {"reg": FloatDistribution(20, 5000, log=True)}
     ),
     "irspack_edlae": Library(  # .4258, .9229, N = 16
         "mrf_dense",
-        irspack_edlae,
+        fit_irspack_edlae,
         {"reg": 244.9, "dropout_p": 0.4553},
         {"reg": FloatDistribution(1, 5000, log=True), "dropout_p": FloatDistribution(0.0, 0.9)},
     ),
     "irspack_slim": Library(  # .4160, .9284, N = 18
         "slim",
-        irspack_slim,
+        fit_irspack_slim,
         {"alpha": 0.07, "l1_ratio": 0.0005},
         {"alpha": FloatDistribution(0.01, 0.3, log=True), "l1_ratio": FloatDistribution(5e-4, 0.1, log=True)},
     ),
     "fastslim": Library(  # not chosen: a fit there had not ended after 37 s CPU
         "slim",
-        fastslim,
+        fit_fastslim,
         {"lambd": 2.0, "beta": 200.0},
         {"lambd": FloatDistribution(0.1, 30, log=True), "beta": FloatDistribution(1, 2000, log=True)},
     ),
     "kindling": Library(  # .4223, .9359, N = 6; with its own settings .4006, with these rounded to four digits .3718
         "mrf_dense",
-        kindling,
+        fit_kindling,
         {
             "ridge": 0.16162477560638372,
             "ease_denoise": 1.4406489868843162,
@@ -300,7 +300,7 @@ LIBRARIES = {
     ),
     "implicit_bm25": Library(  # not chosen
         "item_knn",
-        implicit_bm25,
+        fit_implicit_bm25,
         {"K": 200, "K1": 1.2, "B": 0.75},
         {
             "K": IntDistribution(20, 1000, log=True),
@@ -310,7 +310,7 @@ LIBRARIES = {
     ),
     "irspack_rp3beta": Library(  # not chosen
         "item_knn",
-        irspack_rp3beta,
+        fit_irspack_rp3beta,
         {"alpha": 1.0, "beta": 0.6, "top_k": 200},
         {
             "alpha": FloatDistribution(0.3, 2.0),
@@ -320,16 +320,16 @@ LIBRARIES = {
     ),
     "rectools_ease": Library(  # not chosen: irspack's setting of the same model
         "mrf_dense",
-        rectools_ease,
+        fit_rectools_ease,
         {"regularization": 700.0},
         {"regularization": FloatDistribution(20, 5000, log=True)},
     ),
     "rectools_pure_svd": Library(  # not chosen
-        "wmf", rectools_pure_svd, {"factors": 64}, {"factors": IntDistribution(8, 256, log=True)}
+        "wmf", fit_rectools_pure_svd, {"factors": 64}, {"factors": IntDistribution(8, 256, log=True)}
     ),
     "lenskit_als": Library(  # not chosen: its own settings
         "wmf",
-        lenskit_als,
+        fit_lenskit_als,
         {"embedding_size": 64, "epochs": 10, "regularization": 0.1, "weight": 40.0},
         {
             "embedding_size": CategoricalDistribution((32, 64, 128, 256)),
@@ -340,13 +340,13 @@ LIBRARIES = {
     ),
     "lenskit_item_knn": Library(  # not chosen
         "item_knn",
-        lenskit_item_knn,
+        fit_lenskit_item_knn,
         {"max_nbrs": 100, "save_nbrs": None},
         {"max_nbrs": IntDistribution(10, 1000, log=True)},
     ),
     "hpfrec": Library(  # .3594, .9275, N = 3
         "hpf",
-        hpfrec,
+        fit_hpfrec,
         {"k": 36, "a": 0.3, "a_prime": 0.3, "c": 0.3, "c_prime": 0.3, "maxiter": 150},
         {
             "k": IntDistribution(10, 100, log=True),
@@ -360,12 +360,12 @@ LIBRARIES = {
 }
 
 
-def library_fit(name: str, settings: dict[str, Any], train: csr_matrix, threads: int, seed: int) -> Fit:
-    """One library's fit on the training edges."""
+def fit_library(name: str, settings: dict[str, Any], train: csr_matrix, threads: int, seed: int) -> Fit:
+    """Fit a library's model on the training edges."""
     with threadpool_limits(threads):
         return Fit(name, threads, LIBRARIES[name].fit(train, threads, seed, **settings))
 
 
 def evaluate_users(model: Any, part: Part, score: str = "score") -> dict[str, np.ndarray]:
-    """Compute `metrics.user_metrics` for the users of a part."""
+    """Compute the ranking metrics of each user of a part."""
     return rank_part_targets(model, score, part).of_users

@@ -1,11 +1,11 @@
-"""Default settings of `wmf`, `slim` and `graph_filter` against what a grid around them finds, on logs of many shapes.
+"""Compare default settings of `wmf`, `slim` and `graph_filter` with the best of a grid around them, on many logs.
 
     python -m benchmarks.accuracy.default_rules --root ../shared/data [--models wmf slim] [--users 8000]
 
-Each log is cut from a real one: its most popular items, and a geometric number of likes of each user, so that there are
-short sessions over few items as well as wide and sparse logs. 1,000 users are held out, a fifth of the likes of each,
-at least one, is to be found, and nDCG@100 over them is compared. `grid` is the best of the grid; `rule` is the point of
-it with the largest mean gain over the logs of the other sources, so that no log chooses for itself.
+Each log is cut from a real one: its most popular items, and a geometric number of likes of each user, which gives short
+sessions over few items as well as wide and sparse logs. 1,000 users are held out, with a fifth of their likes, at least
+one, as targets, and nDCG@100 is compared. `grid` is the best point of the grid; `rule` is the point with the largest
+mean gain over the logs of the other sources, so that no log chooses for itself.
 """
 
 import argparse
@@ -23,7 +23,7 @@ Pairs = tuple[np.ndarray, np.ndarray]  # users and items of the likes
 Shape = tuple[str, int, int]  # of a log, as in LOGS
 Point = tuple[float, ...]  # of a grid
 
-# Source, items, mean number of likes that is drawn; cut at what there is.
+# Source, items, and mean number of likes drawn, at most the user's own.
 LOGS = [
     ("ml-1m", 300, 4), ("gowalla", 300, 4), ("yelp2018", 300, 4), ("lastfm-hetrec2011", 300, 5),
     ("gowalla", 3300, 5), ("ml-1m", 3000, 5), ("citeulike-a", 3300, 5), ("yelp2018", 3300, 9), ("gowalla", 3300, 9),
@@ -41,7 +41,7 @@ GRIDS = {
 
 
 def read_pairs(root: Path, source: str) -> Pairs:
-    """Read the likes of a source; ratings of 4 and more where there are ratings."""
+    """Read the likes of a source; ratings below 4 are left out."""
     if source == "ml-1m":
         table = np.loadtxt(root / source / "ratings.csv", delimiter=",", skiprows=1, usecols=(0, 1, 2), dtype=np.int64)
         return tuple(table[table[:, 2] >= 4, :2].T)
@@ -71,15 +71,17 @@ def keep_random(likes: csr_matrix, counts: np.ndarray, generator: np.random.Gene
     """Keep so many random entries of each row."""
     rows = np.repeat(np.arange(likes.shape[0]), np.diff(likes.indptr))
     order = np.lexsort((generator.random(likes.nnz), rows))
-    place = np.arange(likes.nnz) - np.repeat(likes.indptr[:-1], np.diff(likes.indptr))
-    kept = order[place < counts[rows]]
-    matrix = csr_matrix((np.ones(len(kept), dtype=np.float32), (rows[kept], likes.indices[kept])), shape=likes.shape)
+    rank = np.arange(likes.nnz) - np.repeat(likes.indptr[:-1], np.diff(likes.indptr))
+    chosen = order[rank < counts[rows]]
+    matrix = csr_matrix(
+        (np.ones(len(chosen), dtype=np.float32), (rows[chosen], likes.indices[chosen])), shape=likes.shape
+    )
     matrix.sort_indices()
     return matrix
 
 
 def hold_out(likes: csr_matrix, users: int, seed: int) -> tuple[csr_matrix, Part]:
-    """Return the training matrix, and the users who are held out with a fifth of their likes as targets."""
+    """Hold out users with a fifth of their likes as targets; returns the training matrix and the part."""
     generator = np.random.default_rng(seed)
     order = generator.permutation(likes.shape[0])
     held, rest = np.sort(order[: min(users, likes.shape[0] // 5)]), np.sort(order[min(users, likes.shape[0] // 5) :])
@@ -94,10 +96,10 @@ def hold_out(likes: csr_matrix, users: int, seed: int) -> tuple[csr_matrix, Part
 
 
 def evaluate_grid(name: str, train: csr_matrix, part: Part) -> dict[Point, float]:
-    """Return nDCG@100 at each point of the model's grid."""
+    """Compute nDCG@100 at each point of the model's grid."""
     default = MODELS[name].Settings().resolve(train)
 
-    def value(multiples: Point) -> float:
+    def compute_ndcg(multiples: Point) -> float:
         settings = {
             setting: type(getattr(default, setting))(multiple * getattr(default, setting)) or 1
             for setting, multiple in zip(GRIDS[name], multiples, strict=True)
@@ -105,17 +107,17 @@ def evaluate_grid(name: str, train: csr_matrix, part: Part) -> dict[Point, float
         model = MODELS[name](**settings).fit(train)
         return float(rank_targets_by_score(model, part, on_progress=False)["score"].of_users["ndcg@100"].mean())
 
-    return {multiples: value(multiples) for multiples in product(*GRIDS[name].values())}
+    return {multiples: compute_ndcg(multiples) for multiples in product(*GRIDS[name].values())}
 
 
-def print_table(name: str, found: list[tuple[Shape, csr_matrix, dict[Point, float]]]) -> None:
-    """Print a row per log: the default, the best of the grid, and what the other sources' logs choose."""
+def print_table(name: str, logs: list[tuple[Shape, csr_matrix, dict[Point, float]]]) -> None:
+    """Print a row for each log: the default, the best of the grid, and the choice of the other sources' logs."""
     settings, default = ", ".join(GRIDS[name]), (1.0,) * len(GRIDS[name])
     print(f"\n| {name} | users x items | likes of a user | default | grid | at multiples of {settings} | rule |")
     print("|---|---|---|---|---|---|---|")
     gains: dict[str, list[float]] = {"grid": [], "rule": []}
-    for (source, items, mean), train, values in found:
-        others = [of for (other, *_), _, of in found if other != source]
+    for (source, items, mean), train, values in logs:
+        others = [of for (other, *_), _, of in logs if other != source]
 
         def gain_elsewhere(point: Point, others: list[dict[Point, float]] = others) -> float:
             return float(np.mean([of[point] / of[default] for of in others])) if others else float(point == default)
@@ -140,16 +142,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     read: dict[str, Pairs] = {}
-    found: dict[str, list[tuple[Shape, csr_matrix, dict[Point, float]]]]
-    found = {name: [] for name in options.models}
+    results: dict[str, list[tuple[Shape, csr_matrix, dict[Point, float]]]]
+    results = {name: [] for name in options.models}
     for source, items, mean in LOGS:
         if source not in read:
             read[source] = read_pairs(options.root, source)
         train, part = hold_out(cut_log(read[source], items, mean, options.users, options.seed), 1000, options.seed)
         for name in options.models:
-            found[name].append(((source, items, mean), train, evaluate_grid(name, train, part)))
+            results[name].append(((source, items, mean), train, evaluate_grid(name, train, part)))
     for name in options.models:
-        print_table(name, found[name])
+        print_table(name, results[name])
 
 
 if __name__ == "__main__":

@@ -1,27 +1,26 @@
-"""Graph filters on Gowalla: the published rows beside the settings of tasks/datasets/gowalla.toml.
+"""Reproduce published graph filters on Gowalla, beside the settings of tasks/datasets/gowalla.toml.
 
-    python -m benchmarks.accuracy.graph_filter --root ../shared/data [--threads N] [--rows GF-CF]
+    python -m benchmarks.accuracy.graph_filter --root ../shared/data [--threads N]
 
-Fits the published settings of three filters on ROOT/gowalla/train.txt and ranks for all users of test.txt. Their
-authors chose these settings on that test file. Seconds are wall time: of the fit, and of ranking for a thousand users.
+Fits the published settings of three filters on ROOT/gowalla/train.txt and ranks for all users of test.txt, the file by
+which their authors chose these settings. Seconds are wall time: of the fit, and of ranking for a thousand users.
 """
 
 import argparse
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.accuracy.bayesian_models import prepared
+from benchmarks.accuracy.bayesian_models import build_splits
+from benchmarks.speed.timing import time_call
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import resolve_settings
 from oneclass.models.evaluation.metrics import mean_and_error
 from oneclass.models.graph_filter.model import GraphFilter
 from oneclass.models.graph_filter.settings import GraphFilterSettings
 from oneclass.tasks.evaluate import rank_part_targets
-from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from oneclass.tasks.stores.matrices import SplitMatrices
 
 PAPERS = {
     "polynomial": "linear",
@@ -44,83 +43,50 @@ PUBLISHED: dict[str, tuple[dict[str, Any], tuple[float, float]]] = {  # settings
         (0.1941, 0.1616),
     ),
 }
-OURS = "gowalla.toml"
-EXACT = {"passes": 16}  # with twice the vectors; the authors had theirs from Lanczos iterations
+EXACT = {"passes": 16}  # with twice the vectors; the authors used Lanczos iterations
+METRICS = ("recall_of_all@20", "ndcg@20", "mean_rank")
 
 
-def split(files: tuple[Path, Path], folder: Path, threads: int) -> tuple[SplitMatrices, dict[str, Any]]:
-    """The given split by the pipeline's own stages, and the tuned settings of gowalla.toml."""
+def build_split(root: Path, folder: Path, threads: int) -> tuple[SplitMatrices, dict[str, Any]]:
+    """Build the given split by the pipeline's stages; returns it with the settings of gowalla.toml."""
     parameters = BackfillParameters(
         dataset="gowalla",
         home=str(folder / "home"),
-        split_files=list(map(str, files)),
+        split_files=[str(root / "gowalla" / name) for name in ("train.txt", "test.txt")],
         protocols=["given"],
         threads=threads,
     )
     run = resolve_settings(parameters)
-    return prepared(run)["given"], run.dataset.models.get("graph_filter", {})
+    return build_splits(run)["given"], run.dataset.models.get("graph_filter", {})
 
 
-def sample(part: Part, users: int, seed: int) -> Part:
-    """At most so many users that have something to be found."""
-    found = np.flatnonzero(np.diff(part.targets.indptr))
-    chosen = np.sort(np.random.default_rng(seed).choice(found, min(users, len(found)), replace=False))
-    rows = None if part.rows is None else part.rows[chosen]
-    return Part(
-        stored_histories=part.histories[chosen], targets=part.targets[chosen], users=part.users[chosen], rows=rows
-    )
-
-
-def evaluate_settings(
-    settings: dict[str, Any], parts: SplitMatrices, part: Part, seed: int, threads: int
-) -> tuple[dict[str, np.ndarray], float, float]:
-    """Metrics of every user, seconds of the fit, and seconds of ranking for a thousand users."""
-    began = time.perf_counter()
-    model = GraphFilter(GraphFilterSettings(**settings), seed=seed, threads=threads).fit(parts.train[:])
-    fitted = time.perf_counter()
-    of_users = rank_part_targets(model, "score", part).of_users
-    spent = (time.perf_counter() - fitted) / len(of_users["ndcg@20"]) * 1000
-    return of_users, fitted - began, spent
-
-
-def print_head(parts: SplitMatrices, part: Part) -> None:
-    print(f"{parts.train.shape}, {parts.train.nnz} training edges, {len(part.users)} users\n")
-    names = ["settings", "recall of all@20", "nDCG@20", "S", "fit, s", "ranking, s"]
-    print(f"| {' | '.join(names)} |\n{'|---' * len(names)}|", flush=True)
-
-
-def print_row(name: str, found: tuple[dict[str, np.ndarray], float, float]) -> None:
-    of_users, fit, ranking = found
-    means = [mean_and_error(of_users[metric]) for metric in ("recall_of_all@20", "ndcg@20", "mean_rank")]
+def print_row(name: str, settings: dict[str, Any], split: SplitMatrices, seed: int, threads: int) -> None:
+    """Fit the settings and print their metrics on the test part."""
+    model = GraphFilter(GraphFilterSettings(**settings), seed=seed, threads=threads)
+    fit = time_call(partial(model.fit, split.train[:]))
+    ranking = time_call(partial(rank_part_targets, model, "score", split.parts["test"]))
+    of_users = ranking.result.of_users
+    means = [mean_and_error(of_users[metric]) for metric in METRICS]
     cells = [f"{one.value:.4f} ± {one.standard_error:.4f}" for one in means]
-    print(f"| {name} | {' | '.join(cells)} | {fit:.1f} | {ranking:.1f} |", flush=True)
-
-
-def on_test(options: argparse.Namespace, folder: Path) -> None:
-    """The published rows, and ours, each once."""
-    files = options.root / "gowalla" / "train.txt", options.root / "gowalla" / "test.txt"
-    parts, ours = split(files, folder, options.threads)
-    part = sample(parts.parts["test"], options.judges or len(parts.users), options.seed)
-    print_head(parts, part)
-    for name in options.rows:
-        settings, figures = PUBLISHED.get(name, (ours, ""))
-        if figures:
-            settings = settings | EXACT | {"oversampling": settings["vectors"]}
-        said = f"{name}, published {figures[0]:.4f} / {figures[1]:.4f}" if figures else name
-        print_row(said, evaluate_settings(settings, parts, part, options.seed, options.threads))
+    seconds = ranking.wall / len(of_users["ndcg@20"]) * 1000
+    print(f"| {name} | {' | '.join(cells)} | {fit.wall:.1f} | {seconds:.1f} |", flush=True)
 
 
 def main() -> None:
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, required=True, help="the folder of the logs' folders")
-    parser.add_argument("--rows", nargs="+", choices=[*PUBLISHED, OURS], default=[*PUBLISHED, OURS])
-    parser.add_argument("--judges", type=int, help="users of the test file that are ranked for; all by default")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        on_test(options, Path(folder))
+        split, tuned = build_split(options.root, Path(folder), options.threads)
+        users = len(split.parts["test"].users)
+        print(f"{split.train.shape}, {split.train.nnz} training edges, {users} users\n")
+        print("| settings | recall of all@20 | nDCG@20 | S | fit, s | ranking, s |\n|---|---|---|---|---|---|")
+        for name, (settings, (recall, ndcg)) in PUBLISHED.items():
+            exact = settings | EXACT | {"oversampling": settings["vectors"]}
+            print_row(f"{name}, published {recall:.4f} / {ndcg:.4f}", exact, split, options.seed, options.threads)
+        print_row("gowalla.toml", tuned, split, options.seed, options.threads)
 
 
 if __name__ == "__main__":

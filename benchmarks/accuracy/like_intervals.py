@@ -1,21 +1,21 @@
-"""Whether intervals of `like` cover what they say, before and after calibration, in a home where a run has finished.
+"""Count how often intervals of `like` cover the truth, before and after calibration, in a home with a finished run.
 
     python -m flows.backfill --dataset demo --home /tmp/home
     python -m benchmarks.accuracy.like_intervals /tmp/home demo
 
 A pair's interval is that of the Beta distribution with the mean and the standard deviation that would be published. The
-calibration is fitted as a run does, on the validation users; the pairs are the held-out likes of leave_one_out and as
-many negatives of the same users, which no calibration has seen, and with `binarize.explicit_negatives` also the held-
-out likes and explicit negatives of the test users of strong_generalization. For each model with a `like`, of all pairs
-and of those whose mean is below .2:
+calibration is fitted as in a run, on the validation users. The pairs are the held-out likes of leave_one_out and as
+many negatives of the same users, unseen by the calibration; with `binarize.explicit_negatives` also the held-out likes
+and explicit negatives of the test users of strong_generalization. For each model with a `like`, over all pairs and over
+those whose mean is below .2:
 
-    mean, truth    averages of the mean, and of what it estimates
-    error          root of the mean squared difference from the truth; of a known truth only
-    50 %, ...      share of the pairs whose truth lies in the interval
+    mean, truth    averages of the mean, and of its target
+    error          root mean squared difference from the truth, if it is known
+    50 %, ...      share of the pairs whose truth is in the interval
 
-The demo's truth is the ratio of densities (`evaluation.calibration`, density_ratio), and the coin for explicit
-negatives. In other logs the truth of a pair is not known, only whether it is a like: then `mean` and `truth` are
-compared, and the other columns stay empty.
+The demo's truth is the ratio of densities (`evaluation.calibration`, density_ratio), and its like probability for
+explicit negatives. In other logs only `mean` and `truth` can be compared, because a pair is known as a like or not; the
+other columns are empty.
 """
 
 import argparse
@@ -37,27 +37,27 @@ from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-LOW = 0.2
-Sample = tuple[Like, np.ndarray, np.ndarray, bool]
+LOW_MEAN = 0.2
+Pairs = tuple[Like, np.ndarray, np.ndarray, bool]  # `like`, truth, weights, and whether the truth is known
 
 
-def cover(mean: np.ndarray, deviation: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Return for each pair the smallest level whose interval has the truth, float64 (pairs,)."""
+def compute_levels(mean: np.ndarray, deviation: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Compute the smallest level whose interval holds the truth, float64 (pairs,)."""
     mean = np.clip(mean.astype(np.float64), 1e-6, 1 - 1e-6)
     size = mean * (1 - mean) / np.minimum(deviation**2, 0.999 * mean * (1 - mean)) - 1
     return np.abs(2 * beta.cdf(truth, mean * size, (1 - mean) * size) - 1)
 
 
-def describe(like: Like, truth: np.ndarray, weights: np.ndarray, *, is_known: bool) -> Iterator[dict[str, str]]:
-    """Yield the cells of the table for all pairs, and for those with a low mean."""
-    for label, chosen in (("all", like[0] >= 0), (f"below {LOW}", like[0] < LOW)):
+def summarize_pairs(like: Like, truth: np.ndarray, weights: np.ndarray, *, is_known: bool) -> Iterator[dict[str, str]]:
+    """Yield the table's cells for all pairs, and for those with a low mean."""
+    for label, chosen in (("all", like[0] >= 0), (f"below {LOW_MEAN}", like[0] < LOW_MEAN)):
         if not chosen.any():
             continue
         mean, deviation, target, w = (array[chosen] for array in (*like, truth, weights))
         cells = {"pairs": label, "number": f"{len(w):,}"}
         cells |= {"mean": f"{np.average(mean, weights=w):.3f}", "truth": f"{np.average(target, weights=w):.3f}"}
         if is_known:
-            levels = cover(mean, deviation, target)
+            levels = compute_levels(mean, deviation, target)
             cells["error"] = f"{np.sqrt(np.average((mean - target) ** 2, weights=w)):.3f}"
             cells |= {f"{level:.0%}": f"{np.average(levels <= level, weights=w):.3f}" for level in LEVELS}
         yield cells
@@ -73,12 +73,12 @@ def load_fits(home: Home) -> dict[tuple[str, str], str]:
 
 def find_matrices(home: Home, model: str, digest: str) -> str:
     """Return the digest of the matrices of a fit."""
-    found = fits.find_matrices_digest(home, model, digest)
-    assert found is not None
-    return found
+    matrices_digest = fits.find_matrices_digest(home, model, digest)
+    assert matrices_digest is not None
+    return matrices_digest
 
 
-def draw_pairs(home: Home, name: str, digest: str) -> Sample:
+def draw_pairs(home: Home, name: str, digest: str) -> Pairs:
     """Draw the pairs of leave_one_out: their `like`, truth and weights, (pairs,), and whether the truth is known."""
     model, split = fits.load_fit(home, name, digest), matrices.load_split(home, find_matrices(home, name, digest))
     part, truth = split.parts["test"], load_truth(home, split)
@@ -100,7 +100,7 @@ def draw_pairs(home: Home, name: str, digest: str) -> Sample:
     return (like[0][exists], like[1][exists]), observed[exists], weights[exists], truth is not None
 
 
-def load_explicit_pairs(home: Home, name: str, digest: str) -> Sample | None:
+def load_explicit_pairs(home: Home, name: str, digest: str) -> Pairs | None:
     """Load the held-out likes and explicit negatives of test users as `draw_pairs` does; None without any."""
     model, split = fits.load_fit(home, name, digest), matrices.load_split(home, find_matrices(home, name, digest))
     part = split.parts["test"]
@@ -120,20 +120,20 @@ def load_explicit_pairs(home: Home, name: str, digest: str) -> Sample | None:
     return (np.concatenate(means), np.concatenate(deviations)), observed, np.ones(len(observed)), truth is not None
 
 
-def evaluate(home: Home) -> Iterator[dict[str, str]]:
+def evaluate_home(home: Home) -> Iterator[dict[str, str]]:
     """Yield the rows of the table."""
-    found = load_fits(home)
-    splits = {split for split, _ in found}
+    digests = load_fits(home)
+    splits = {split for split, _ in digests}
     protocol = choose_publish_protocol("auto", splits)
     assert protocol is not None, "the run has no validation users"
-    for (name, model), digest in found.items():
+    for (name, model), digest in digests.items():
         if name != "leave_one_out" or not has_like(model):
             continue
-        judged, unseen = (
-            [(find_matrices(home, model, found[split, model]), found[split, model]) for split in names]
+        validation, unseen = (
+            [(find_matrices(home, model, digests[split, model]), digests[split, model]) for split in names]
             for names in (find_validation_splits(protocol, splits), list_splits("strong_generalization", splits))
         )
-        calibrations = calibrate_like(home, model, judged, unseen)
+        calibrations = calibrate_like(home, model, validation, unseen)
         explicit = load_explicit_pairs(home, model, unseen[0][1]) if unseen else None
         for negatives, calibration, pairs in (
             ("sampled", calibrations.sampled, draw_pairs(home, model, digest)),
@@ -142,18 +142,17 @@ def evaluate(home: Home) -> Iterator[dict[str, str]]:
             for label, applied in (("raw", IDENTITY), ("calibrated", calibration)):
                 if pairs is not None and applied is not None:
                     like, truth, weights, is_known = pairs
-                    for cells in describe(applied.apply(like), truth, weights, is_known=is_known):
+                    for cells in summarize_pairs(applied.apply(like), truth, weights, is_known=is_known):
                         yield {"model": model, "negatives": negatives, "like": label} | cells
 
 
 def main() -> None:
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("home", type=Path)
     parser.add_argument("dataset")
     parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args()
-    print_table(list(evaluate(Home(arguments.home, arguments.dataset, Limits(arguments.threads, 4 << 30)))))
+    options = parser.parse_args()
+    print_table(list(evaluate_home(Home(options.home, options.dataset, Limits(options.threads, 4 << 30)))))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,19 @@
-"""Tables 1 and 2 of Steck, "Markov Random Fields for Collaborative Filtering" (2019), in their form, on any log.
+"""Reproduce Tables 1 and 2 of Steck, "Markov Random Fields for Collaborative Filtering" (2019), on any log.
 
     python -m benchmarks.accuracy.mrf_tables --dataset ml-1m --source ratings.csv
     python -m benchmarks.accuracy.mrf_tables --dataset ml-100k --source u.data --models mrf_dense mrf_sparse slim wmf
 
 Table 1 has the dense field beside SLIM, WMF and the autoencoders, Table 2 the sparse field by its density and r. Users
 of the test part are unseen (strong_generalization, as in the paper). Settings are the data set's own, or the defaults.
-The paper's densities, 0.5 % and 0.1 % of 41,140 items, are 206 and 41 neighbours of an item: those numbers are kept,
-and the densities follow from the log's items. Training seconds are CPU seconds of all threads, without compiling.
+The paper's densities, 0.5 % and 0.1 % of 41,140 items, are 206 and 41 neighbours of an item: the densities here give as
+many neighbours with the log's items. Training seconds are CPU seconds of all threads, without compiling.
 """
 
 import argparse
 import tempfile
 import time
 
-from benchmarks.accuracy.bayesian_models import prepared, print_table
+from benchmarks.accuracy.bayesian_models import build_splits, print_table
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.models.base import Model
@@ -27,12 +27,12 @@ DENSE, SPARSE, BEST_OF_PAPER = "mrf_dense", "mrf_sparse", "mult_vae"
 TABLE_1 = (DENSE, BEST_OF_PAPER, "mult_dae", "cdae", "slim", "wmf")
 NEIGHBOURS, RATES = (206, 41), (0.0, 0.1, 0.5)
 METRICS = {"ndcg@100": "nDCG@100", "recall@20": "Recall@20", "recall@50": "Recall@50"}
-COMPILE_USERS = 100  # of a first fit, whose time is that of compiling
+COMPILE_USERS = 100  # of a first fit, which compiles
 
 
-def tables(run: RunSettings, split: SplitMatrices, models: list[str]) -> tuple[list[dict], list[dict]]:
+def build_tables(run: RunSettings, split: SplitMatrices, models: list[str]) -> tuple[list[dict], list[dict]]:
     """Fit and evaluate the models; returns the rows of both tables."""
-    rows = {name: evaluate(run, split, name, {}, name) for name in TABLE_1 if name in models}
+    rows = {name: evaluate_model(run, split, name, {}, name) for name in TABLE_1 if name in models}
     first = list(rows.values())
     second = [rows[DENSE]] if DENSE in rows else []
     if SPARSE in models:
@@ -41,58 +41,59 @@ def tables(run: RunSettings, split: SplitMatrices, models: list[str]) -> tuple[l
             density = min(1.0, neighbours / items)
             for r in RATES:
                 varied = {"density": density, "threshold": None, "r": r}
-                second.append(evaluate(run, split, SPARSE, varied, f"{SPARSE}, {100 * density:.2g} %, r = {r:g}"))
+                second.append(evaluate_model(run, split, SPARSE, varied, f"{SPARSE}, {100 * density:.2g} %, r = {r:g}"))
     if BEST_OF_PAPER in rows:
         second.append(rows[BEST_OF_PAPER])
     return first, second
 
 
-def evaluate(run: RunSettings, split: SplitMatrices, name: str, varied: dict, label: str) -> dict[str, str]:
-    """A row: the accuracy on unseen users of the test part with standard errors, and the seconds of the fit."""
+def evaluate_model(run: RunSettings, split: SplitMatrices, name: str, varied: dict, label: str) -> dict[str, str]:
+    """Return a row: the accuracy on unseen users with standard errors, and the CPU seconds of the fit."""
     settings = MODELS[name].Settings(**{**run.dataset.models.get(name, {}), **varied})
-    fit(run, split, name, settings, COMPILE_USERS)
-    model, seconds = fit(run, split, name, settings, split.train.shape[0])
+    fit_users(run, split, name, settings, COMPILE_USERS)
+    model, seconds = fit_users(run, split, name, settings, split.train.shape[0])
     of_users = rank_part_targets(model, model.score_names[0], split.parts["test"]).of_users
     means = metrics.average_over_users(of_users)
     cells = {shown: f"{means[key].value:.4f} ± {means[key].standard_error:.4f}" for key, shown in METRICS.items()}
     return {"model": label, **cells, "training, CPU s": f"{seconds:.2f}"}
 
 
-def fit(run: RunSettings, split: SplitMatrices, name: str, settings: ModelSettings, users: int) -> tuple[Model, float]:
-    """Fit the first users, with the CPU seconds that it took."""
+def fit_users(
+    run: RunSettings, split: SplitMatrices, name: str, settings: ModelSettings, users: int
+) -> tuple[Model, float]:
+    """Fit a model to the first users; returns it with its CPU seconds."""
     began = time.process_time()
     model = MODELS[name](settings, seed=run.seed, threads=run.home.limits.threads).fit(split.train[:users])
     return model, time.process_time() - began
 
 
 def main() -> None:
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--source", action="append", default=[], help="a log; may be repeated")
     parser.add_argument("--models", nargs="+", choices=[*TABLE_1, SPARSE], default=[*TABLE_1, SPARSE])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = resolve_settings(
             BackfillParameters(
-                dataset=given.dataset,
+                dataset=options.dataset,
                 home=folder,
-                source=given.source,
-                seed=given.seed,
+                source=options.source,
+                seed=options.seed,
                 protocols=["strong_generalization"],
-                threads=given.threads,
+                threads=options.threads,
             )
         )
-        split = prepared(run)["strong_generalization"]
+        split = build_splits(run)["strong_generalization"]
         users, items = split.train.shape
         print(
             f"{run.dataset.name}: {users} training users, {items} items, {split.train.nnz} training edges, "
             f"{len(split.parts['test'].users)} test users, seed {run.seed}",
             flush=True,
         )
-        first, second = tables(run, split, given.models)
+        first, second = build_tables(run, split, options.models)
         for number, rows in ((1, first), (2, second)):
             if rows:
                 print(f"\nTable {number}\n")

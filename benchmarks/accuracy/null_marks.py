@@ -1,13 +1,13 @@
-"""How many tables of equally good lists call one of them worse than the best.
+"""Count how many tables of equally good lists call one of them worse than the best.
 
     python -m benchmarks.accuracy.null_marks [--tables 10000] [--users 200] [--seed 0]
 
-Each table has m lists whose nDCG has the same distribution for every user, so that any mark is wrong. A user's nDCG
+Each table has m lists whose nDCG has the same distribution for every user, so any mark is wrong. A user's nDCG
 is high or low for all lists alike (correlation about 0.85 within a family of lists, 0.8 between two families), lies
 between 0 and 1, and is exactly 0 for some. Columns: the share of tables with a mark, ± one standard error, by
 
 - the plain paired t-test of each list against the best,
-- Holm's procedure over these m - 1 tests, as if the best had not been picked by the same users,
+- Holm's procedure over these m - 1 tests, which ignores that the best is chosen by the same users,
 - Hsu's multiple comparisons with the best: the one-sided tests with Bonferroni's bound on Dunnett's critical value,
 - the marks of every table of the product, `oneclass.models.evaluation.multiple_tests.adjust_against_best`.
 """
@@ -53,12 +53,12 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=10_000, help="simulated tables for each number of lists")
     parser.add_argument("--users", type=int, default=200, help="test users of a table")
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+    options = parser.parse_args()
     print(f"| lists | {' | '.join(PROCEDURES)} |\n|---|{'---|' * len(PROCEDURES)}")
     for lists in LIST_COUNTS:
-        marked = count_marked_tables(lists, args.users, args.tables, args.seed)
-        shares = [count / args.tables for count in marked.values()]
-        cells = [f"{share:.3f} ± {np.sqrt(share * (1 - share) / args.tables):.3f}" for share in shares]
+        marked = count_marked_tables(lists, options.users, options.tables, options.seed)
+        shares = [count / options.tables for count in marked.values()]
+        cells = [f"{share:.3f} ± {np.sqrt(share * (1 - share) / options.tables):.3f}" for share in shares]
         print(f"| {lists} | {' | '.join(cells)} |", flush=True)
 
 

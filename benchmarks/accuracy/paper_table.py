@@ -69,25 +69,25 @@ def format_latex(logs: list[dict[str, Any]]) -> str:
     """Format the same values for a paper: a table of booktabs with all metrics."""
     wraps = {"best": r"\textbf{{{}}}", "level": r"\underline{{{}}}", "": "{}"}
 
-    def escape(text: str) -> str:
+    def escape_latex(text: str) -> str:
         return text.replace("_", r"\_")
 
-    users = "; ".join(f"{escape(log['log'])} {log['test users']:,}" for log in logs)
+    users = "; ".join(f"{escape_latex(log['log'])} {log['test users']:,}" for log in logs)
     lines = [r"\begin{table}", r"\centering", r"\begin{tabular}{ll" + "r" * len(logs) + "}", r"\toprule"]
     for metric in list_metrics(logs):
         columns = [fill_cells(log, metric) for log in logs]
-        lines += [f"{metric} & of & {' & '.join(escape(log['log']) for log in logs)} \\\\", r"\midrule"]
+        lines += [f"{metric} & of & {' & '.join(escape_latex(log['log']) for log in logs)} \\\\", r"\midrule"]
         for name, origin in list_origins(logs).items():
             cells = [
                 wraps[cell.mark].format(f"{cell.mean:.4f}") + rf" {{\tiny $\pm$ {cell.error:.4f}}}" if cell else "--"
                 for cell in (column.get(name) for column in columns)
             ]
-            lines.append(f"{escape(name)} & {escape(origin)} & {' & '.join(cells)} \\\\")
+            lines.append(f"{escape_latex(name)} & {escape_latex(origin)} & {' & '.join(cells)} \\\\")
         lines.append(r"\midrule")
     lines[-1] = r"\bottomrule"
     caption = (
-        f"{escape(logs[0]['protocol'])}, test users: {users}. Mean $\\pm$ standard error. Each row has the best of "
-        f"{logs[0]['trials']} settings on the validation part. Bold: the best. Underlined: not worse by a paired "
-        f"t-test at {ALPHA:g}, corrected for the choice of the best."
+        f"{escape_latex(logs[0]['protocol'])}, test users: {users}. Mean $\\pm$ standard error. "
+        f"Each row has the best of {logs[0]['trials']} settings on the validation part. Bold: the best. "
+        f"Underlined: not worse by a paired t-test at {ALPHA:g}, corrected for the choice of the best."
     )
     return "\n".join([*lines, r"\end{tabular}", rf"\caption{{{caption}}}", r"\end{table}"]) + "\n"

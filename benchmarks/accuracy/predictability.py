@@ -1,11 +1,11 @@
-"""Whether the predictability of users tells how good their lists are, in homes where runs have finished.
+"""Correlate the predictability of users with the accuracy of their lists, in homes with finished runs.
 
     python -m flows.backfill --dataset ml-1m --source ratings.csv --home /tmp/home --models popularity,mrf_dense,wmf
     python -m benchmarks.accuracy.predictability /tmp/home ml-1m ...
 
-For each data set and model of its last run: Spearman's rank correlation, over the test users of strong_generalization,
-of `models.evaluation.predictability`, which sees their histories alone, with the nDCG@100 of their held-out likes; and
-its standard error by the Fisher transformation. Beside it the same of the length of the history.
+For each data set and model of its last run: Spearman's rank correlation over the test users of strong_generalization
+between `models.evaluation.predictability`, which sees only their histories, and nDCG@100 of their held-out likes, with
+its standard error by the Fisher transformation. Beside it the correlation of the length of the history.
 """
 
 import argparse
@@ -28,7 +28,7 @@ USERS_PER_BLOCK = 256
 
 
 def load_users(home: Home, model: str, digest: str) -> np.ndarray:
-    """Return predictability, length of the history and nDCG@100 of each test user of a fit, float64 (3, users)."""
+    """Compute predictability, length of the history and nDCG@100 of each test user of a fit, float64 (3, users)."""
     part = matrices.load_split(home, find_matrices(home, model, digest)).parts["test"]
     fit, blocks = fits.load_fit(home, model, digest), []
     tested = np.flatnonzero((np.diff(part.targets.indptr) > 0) & (np.diff(part.histories.indptr) > 0))
@@ -41,12 +41,12 @@ def load_users(home: Home, model: str, digest: str) -> np.ndarray:
     return np.concatenate(blocks, axis=1)
 
 
-def evaluate(home: Home) -> Iterator[dict[str, str]]:
+def evaluate_home(home: Home) -> Iterator[dict[str, str]]:
     """Yield the rows of the table."""
-    found = load_fits(home)
-    splits = list_splits("strong_generalization", {split for split, _ in found})
-    for model in sorted({model for split, model in found if split in splits}):
-        of_folds = [load_users(home, model, found[split, model]) for split in splits]
+    digests = load_fits(home)
+    splits = list_splits("strong_generalization", {split for split, _ in digests})
+    for model in sorted({model for split, model in digests if split in splits}):
+        of_folds = [load_users(home, model, digests[split, model]) for split in splits]
         figures, lengths, quality = np.concatenate(of_folds, axis=1)
         rho, of_length = (float(spearmanr(one, quality).statistic) for one in (figures, lengths))
         error = (1 - rho**2) / np.sqrt(len(quality) - 3)
@@ -61,12 +61,11 @@ def evaluate(home: Home) -> Iterator[dict[str, str]]:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("home", type=Path)
     parser.add_argument("datasets", nargs="+", metavar="dataset")
-    given = parser.parse_args()
-    print_table([row for name in given.datasets for row in evaluate(Home(given.home, name, Limits()))])
+    options = parser.parse_args()
+    print_table([row for name in options.datasets for row in evaluate_home(Home(options.home, name, Limits()))])
 
 
 if __name__ == "__main__":

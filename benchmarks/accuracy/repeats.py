@@ -1,15 +1,14 @@
-"""What users take next where they return: lists with the history left in, on generated logs and on counts of plays.
+"""Evaluate lists that may repeat the history, for users who return, on generated logs and on counts of plays.
 
     python -m benchmarks.accuracy.repeats [--root ../shared/data] [--logs groceries places baskets films lastfm]
 
-Everything that a user takes in a later window counts, repeats included, if some user had it before. The generated logs
-(`models.generator.returns`) are cut at the day from which on a tenth of the events came; nobody returns in `films`, and
-in `baskets` users take what they took before only because it is popular and to their taste. The plays of
-ROOT/lastfm-hetrec2011 have no times: each play is earlier with probability PLAYS, later with the same, drawn with the
-seed, and dropped otherwise. The table has nDCG@100 with its standard error, that of items that the user had and of new
-ones alone, and the paired difference of the mixture to each row. Our settings are the defaults. Rows of the libraries
-`implicit` and `irspack` appear if these are installed; each has the best of its settings in LIBRARIES, chosen on the
-later window itself, in the library's favour.
+Targets are all items of a user in a later window, repeats included, that some user had before. The generated logs
+(`models.generator.returns`) are cut before the last tenth of the events; nobody returns in `films`, and in `baskets`
+users repeat items only because these are popular and to their taste. The plays of ROOT/lastfm-hetrec2011 have no times:
+each play is drawn to be earlier or later, both with probability PLAY_SHARE, and dropped otherwise. The table has
+nDCG@100 with its standard error, that of repeats and of new items alone, and the paired difference of the mixture to
+each row. Our settings are the defaults. Rows of `implicit` and `irspack` appear if these are installed; each has the
+best of its settings in LIBRARIES, chosen on the later window itself, in the library's favour.
 """
 
 import argparse
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from benchmarks.accuracy.competitors import implicit_als, irspack_ease, irspack_ials
+from benchmarks.accuracy.competitors import fit_implicit_als, fit_irspack_ease, fit_irspack_ials
 from oneclass.models.evaluation.metrics import compare_paired, compute_user_metrics, mean_and_error
 from oneclass.models.evaluation.ranking import rank_targets
 from oneclass.models.generator.likes import draw_ratings
@@ -31,7 +30,7 @@ from oneclass.models.numerics.sequential_histories import EventAges, with_event_
 from oneclass.models.registry import MODELS
 from oneclass.tasks.demo.story import DemoSettings, simulate_likes
 
-PLAYS = 0.005
+PLAY_SHARE = 0.005
 LATER_SHARE = 0.1
 METRIC = "ndcg@100"
 IMPLICIT = [
@@ -46,9 +45,9 @@ IALS = [
 ]
 EASE = [{"reg": reg} for reg in (10.0, 100.0, 1000.0)]
 LIBRARIES: dict[str, tuple[str, Callable[..., Any], list[dict[str, Any]]]] = {
-    "implicit's ALS": ("implicit", implicit_als, IMPLICIT),
-    "irspack's iALS": ("irspack", irspack_ials, IALS),
-    "irspack's EASE": ("irspack", irspack_ease, EASE),
+    "implicit's ALS": ("implicit", fit_implicit_als, IMPLICIT),
+    "irspack's iALS": ("irspack", fit_irspack_ials, IALS),
+    "irspack's EASE": ("irspack", fit_irspack_ease, EASE),
 }
 USERS_PER_BLOCK = 500
 
@@ -71,7 +70,7 @@ GENERATED = {
     "films": Returns(SHOP, loyalty=0.0, median_gap=30, gap_sd=0.5),
 }
 
-Log = tuple[csr_matrix, csr_matrix]  # the training log, and what came later of its items
+Log = tuple[csr_matrix, csr_matrix]  # the training log, and later events of its items
 
 
 def generate_events(returns: Returns, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -94,7 +93,7 @@ def generate_log(returns: Returns, seed: int) -> Log:
 
 
 def generate_baskets(seed: int) -> Log:
-    """Draw Poisson counts of popularity times taste, each event on any day: what was taken before says nothing more."""
+    """Draw Poisson counts of popularity times taste, with uniform days, so that past events add no information."""
     generator, shape = np.random.default_rng(seed), (2000, 800)
     rates = np.exp(0.5 * generator.normal(size=(shape[0], 3)) @ generator.normal(size=(3, shape[1])))
     rates *= np.exp(1.5 * generator.normal(size=shape[1]) + 0.7 * generator.normal(size=(shape[0], 1)))
@@ -104,7 +103,7 @@ def generate_baskets(seed: int) -> Log:
 
 
 def cut_log(users: np.ndarray, items: np.ndarray, days: np.ndarray, shape: tuple[int, int]) -> Log:
-    """Cut events at the day from which on LATER_SHARE of them came."""
+    """Cut events before the day that leaves LATER_SHARE of them."""
     cut = int(np.quantile(days, 1 - LATER_SHARE))
     before = days < cut
     order = np.lexsort((-days[before], items[before], users[before]))
@@ -121,14 +120,14 @@ def thin_plays(file: Path, seed: int) -> Log:
     users, items, plays = np.loadtxt(file, skiprows=1, dtype=np.int64).T
     users, items = (np.unique(ids, return_inverse=True)[1] for ids in (users, items))
     generator, shape = np.random.default_rng(seed), (users.max() + 1, items.max() + 1)
-    before, later = (generator.binomial(plays, PLAYS) for _ in range(2))
+    before, later = (generator.binomial(plays, PLAY_SHARE) for _ in range(2))
     train = csr_matrix((before.astype(np.float32), (users, items)), shape=shape)
     train.eliminate_zeros()
     return train, count_events(users[later > 0], items[later > 0], train)
 
 
 def count_events(users: np.ndarray, items: np.ndarray, train: csr_matrix) -> csr_matrix:
-    """Return the events of users and items of the training log as a matrix."""
+    """Count the events of users and items of the training log in a matrix."""
     known = (np.diff(train.indptr)[users] > 0) & (np.bincount(train.indices, minlength=train.shape[1])[items] > 0)
     ones = np.ones(np.count_nonzero(known), dtype=np.float32)
     later = csr_matrix((ones, (users[known], items[known])), shape=train.shape)
@@ -144,35 +143,35 @@ def build_scorers(train: csr_matrix, component: str, seed: int, threads: int) ->
     popularity = np.bincount(train.indices, minlength=train.shape[1]).astype(np.float32)
     yield "popularity", lambda rows: np.tile(popularity, (len(rows), 1))
 
-    def own_counts(rows: np.ndarray) -> np.ndarray:
+    def score_by_own_counts(rows: np.ndarray) -> np.ndarray:
         counts = train[rows].toarray()
         return np.where(counts > 0, counts, popularity / (1 + popularity.max()) - 1).astype(np.float32)
 
-    yield "own counts, then popularity", own_counts
+    yield "own counts, then popularity", score_by_own_counts
     for name in ("wmf", component):
         model = MODELS[name](MODELS[name].Settings(), seed=seed, threads=threads).fit(csr_matrix(train))
         yield name, lambda rows, model=model: model.scores(csr_matrix(train[rows]), users=rows)
 
-        def without_history(rows: np.ndarray, model=model) -> np.ndarray:
+        def score_without_history(rows: np.ndarray, model=model) -> np.ndarray:
             return np.where(train[rows].toarray() > 0, -np.inf, model.scores(csr_matrix(train[rows]), users=rows))
 
-        yield f"{name}, history left out", without_history
+        yield f"{name}, history left out", score_without_history
     for name, (package, fit, candidates) in LIBRARIES.items():
         for settings in candidates if importlib.util.find_spec(package) else ():
             scorer = fit(csr_matrix(train), threads, seed, **settings)
             yield name, lambda rows, scorer=scorer: scorer(csr_matrix(train[rows]))
-    for name, given in (("repeat", {}), ("repeat_mixture", {"component": component})):
-        model = MODELS[name](MODELS[name].Settings(**given), seed=seed, threads=threads).fit(train)
+    for name, more in (("repeat", {}), ("repeat_mixture", {"component": component})):
+        model = MODELS[name](MODELS[name].Settings(**more), seed=seed, threads=threads).fit(train)
         yield name, lambda rows, model=model: model.scores(train[rows], users=rows)
 
 
 def rank_log(scorer: Scorer, train: csr_matrix, later: csr_matrix) -> dict[str, np.ndarray]:
-    """Return nDCG@100 of each user over `all` items, `again` the items of the history, and the `new` ones.
+    """Compute nDCG@100 of each user over `all` items, `again` those of the history, and the `new` ones.
 
     NaN for a user without such an event.
     """
     users = np.flatnonzero(np.diff(later.indptr))
-    found = {part: np.full(len(users), np.nan) for part in ("all", "again", "new")}
+    ndcg = {part: np.full(len(users), np.nan) for part in ("all", "again", "new")}
     for first in range(0, len(users), USERS_PER_BLOCK):
         rows = users[first : first + USERS_PER_BLOCK]
         scores, targets, seen = scorer(rows).astype(np.float32), later[rows].toarray() > 0, train[rows].toarray() > 0
@@ -181,8 +180,8 @@ def rank_log(scorer: Scorer, train: csr_matrix, later: csr_matrix) -> dict[str, 
             if len(some):
                 shown = csr_matrix((len(some), scores.shape[1]), dtype=np.float32)  # nothing is left out
                 ranks = rank_targets(scores[some], shown, csr_matrix(wanted[some].astype(np.float32)))
-                found[part][first + some] = compute_user_metrics(ranks)[METRIC]
-    return found
+                ndcg[part][first + some] = compute_user_metrics(ranks)[METRIC]
+    return ndcg
 
 
 def print_table(name: str, log: Log, component: str, seed: int, threads: int) -> None:
@@ -196,15 +195,15 @@ def print_table(name: str, log: Log, component: str, seed: int, threads: int) ->
     print(f"| list | {METRIC} | repeats | new | repeat_mixture minus this |\n|---|---|---|---|---|", flush=True)
     rows: dict[str, dict[str, np.ndarray]] = {}
     for row, scorer in build_scorers(train, component, seed, threads):
-        found = rank_log(scorer, train, later)
-        if row not in rows or found["all"].mean() > rows[row]["all"].mean():
-            rows[row] = found
+        ndcg = rank_log(scorer, train, later)
+        if row not in rows or ndcg["all"].mean() > rows[row]["all"].mean():
+            rows[row] = ndcg
     mixture = rows["repeat_mixture"]["all"]
-    for row, found in rows.items():
-        mean = mean_and_error(found["all"])
-        parts = [found[part][~np.isnan(found[part])] for part in ("again", "new")]
+    for row, ndcg in rows.items():
+        mean = mean_and_error(ndcg["all"])
+        parts = [ndcg[part][~np.isnan(ndcg[part])] for part in ("again", "new")]
         cells = [f"{part.mean():.4f}" if len(part) else "" for part in parts]
-        gain = compare_paired(mixture, found["all"])
+        gain = compare_paired(mixture, ndcg["all"])
         difference = "" if row == "repeat_mixture" else f"{gain.difference:+.4f} ± {gain.standard_error:.4f}"
         print(
             f"| {row} | {mean.value:.4f} ± {mean.standard_error:.4f} | {' | '.join(cells)} | {difference} |", flush=True

@@ -1,9 +1,9 @@
-"""The split logs of `benchmarks.accuracy.libraries`: made by the pipeline's stages, or those that a run stored."""
+"""Split a log for `benchmarks.accuracy.libraries` by the pipeline's stages, or load the splits that a run stored."""
 
 import argparse
 from dataclasses import dataclass
 
-from benchmarks.accuracy.bayesian_models import prepared
+from benchmarks.accuracy.bayesian_models import build_splits
 from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.settings import RunSettings, resolve_limits, resolve_settings
 from oneclass.tasks import datasets
@@ -19,14 +19,14 @@ PROTOCOLS_OF_TABLES = ("strong_generalization", "leave_one_out")
 
 
 @dataclass
-class Problem:
-    """A split log: what rows are tuned on, fitted on and tested on.
+class SplitLog:
+    """The splits of a log, to tune, fit and test rows on.
 
     Attributes:
         digests: of the stored splits: one, or the folds of a run.
-        splits, validations: of each the edges to fit on and the test part, and the edges to fit trials on with the part
-            that values them.
-        run_id: the run that stored the splits; None if this program made them.
+        splits: edges to fit on and test parts.
+        validations: edges to fit trials on and validation parts.
+        run_id: run that stored the splits; None if this program made them.
     """
 
     home: Home
@@ -43,23 +43,23 @@ class Problem:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What the log's file says of the splits, training users and edges of the first."""
+        """The sizes in the log's file; training users and edges are of the first split."""
         (users, items), edges = self.splits[0].train.shape, self.splits[0].train.nnz
         tested = sum(part.targets.shape[0] for part in self.parts)
         return {"training users": users, "items": items, "edges": edges, "test users": tested}
 
 
-def split_log(options: argparse.Namespace, name: str, files: list[str], folder: str) -> Problem:
-    """Ingest and split a log with a home in the folder."""
-    run = settle_run(options, name, files, folder)
-    split = prepared(run)[options.protocol]
+def split_log(options: argparse.Namespace, name: str, files: list[str], folder: str) -> SplitLog:
+    """Ingest and split a log, with its home in the folder."""
+    run = resolve_run(options, name, files, folder)
+    split = build_splits(run)[options.protocol]
     digest = matrices.store_split(run.home, split)
     validation = load_validation(run.home, options.protocol, digest, options.seed)
-    return Problem(run.home, options.protocol, [digest], [split], [validation])
+    return SplitLog(run.home, options.protocol, [digest], [split], [validation])
 
 
-def settle_run(options: argparse.Namespace, name: str, files: list[str], folder: str) -> RunSettings:
-    """The settings of a run on the log, at home in the folder, with one split of users."""
+def resolve_run(options: argparse.Namespace, name: str, files: list[str], folder: str) -> RunSettings:
+    """Resolve the settings of a run on the log, with its home in the folder and one split of users."""
     own = datasets.load_dataset(name, resolve_root(folder), with_logs=bool(files)).split
     return resolve_settings(
         BackfillParameters(
@@ -75,7 +75,7 @@ def settle_run(options: argparse.Namespace, name: str, files: list[str], folder:
     )
 
 
-def load_run_split(options: argparse.Namespace, name: str) -> Problem:
+def load_run_split(options: argparse.Namespace, name: str) -> SplitLog:
     """Load the split or folds that a run stored, with the validation edges that its own searches chose settings by.
 
     Raises:
@@ -93,4 +93,4 @@ def load_run_split(options: argparse.Namespace, name: str) -> Problem:
         raise InputError(f"{name}: the split {gone[0]} of run {record.run_id} is no longer stored; run it again.")
     validations = [load_validation(home, options.protocol, digest, record.settings["seed"]) for digest in digests]
     splits = [matrices.load_split(home, digest) for digest in digests]
-    return Problem(home, options.protocol, digests, splits, validations, record.run_id)
+    return SplitLog(home, options.protocol, digests, splits, validations, record.run_id)

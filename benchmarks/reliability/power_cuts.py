@@ -1,17 +1,17 @@
-"""Power cuts during a run and after it: what the block device of its home held at many moments, mounted and looked at.
+"""Cut the power during runs and after them: copy the block device of a home at many moments, and check each copy.
 
     python -m benchmarks.reliability.power_cuts [--cuts 60] [--seed 1] [--without-sync]
     python -m benchmarks.reliability.power_cuts --cost [--dataset demo] [--source PATH] [--models MODEL,...]
 
-A small demo home lies on an ext4 file system of its own, on a loop device. Backfills with seeds of their own run there,
-one after another. At drawn times, while a run is at work and within seconds after its end, the run is stopped and the
-image behind the device is copied: what a power cut at this moment leaves. Each copy is mounted, which replays the
-journal. What is published must be whole; once a run has ended with status 0, it must be that run's, or a later one's.
-The warehouse must open too. `--without-sync` does it with an `fsync` that does nothing, which shows what the benchmark
-can see. Needs root, losetup and mkfs.ext4.
+A small demo home is on an ext4 file system of its own, on a loop device. Backfills run there one after another, each
+with another seed. At drawn times, during a run and within seconds after its end, the run is stopped and the image
+behind the device copied: what a power cut would leave. Each copy is mounted, which replays the journal. The publication
+must be whole; once a run has ended with status 0, it must be that run's or a later one's. The warehouse must open.
+`--without-sync` replaces `fsync` by a function that does nothing, to show that the benchmark sees the difference. Needs
+root, losetup and mkfs.ext4.
 
-`--cost`: a backfill of a data set, by default with its default models; prints how often it synced and what that took,
-in seconds of CPU time and of the wall, beside those of the run.
+`--cost` runs a backfill of a data set, by default with its default models, and prints how often it synced and how many
+CPU and wall seconds that took, beside those of the run.
 """
 
 import argparse
@@ -24,7 +24,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from oneclass.tasks.errors import OneclassError
@@ -32,25 +33,26 @@ from oneclass.tasks.stores import checksums, publications, warehouse
 from oneclass.tasks.stores.home import Home
 
 IMAGE_BYTES = 400 * 10**6
-SIZES = ["demo.users=200", "demo.items=80", "demo.likes=3000"]
+DEMO_SIZES = ["demo.users=200", "demo.items=80", "demo.likes=3000"]
+PUBLISH_ALWAYS = ["publish.margin=1e9", "publish.min_size_ratio=0"]
 MAX_PAUSE_SECONDS = 6.0  # between two cuts; ext4 writes by itself after 5 s
-WITHOUT_SYNC = "import os; os.fsync = lambda descriptor: None; "
-COUNTED = "COUNTED_SYNCS"  # the variable that names the file for them
-COUNTING = f"""
+DISABLE_SYNC = "import os; os.fsync = lambda descriptor: None; "
+COUNTS_FILE = "SYNC_COUNTS_FILE"  # environment variable
+COUNT_SYNCS = f"""
 import atexit, json, os, time
-fsync, taken = os.fsync, [0, 0.0, 0.0]
-def counted(descriptor):
+fsync, counts = os.fsync, [0, 0.0, 0.0]
+def count_sync(descriptor):
     cpu, wall = time.thread_time(), time.perf_counter()
     fsync(descriptor)
-    taken[:] = taken[0] + 1, taken[1] + time.thread_time() - cpu, taken[2] + time.perf_counter() - wall
-os.fsync = counted
-atexit.register(lambda: open(os.environ["{COUNTED}"], "w").write(json.dumps(taken)))
+    counts[:] = counts[0] + 1, counts[1] + time.thread_time() - cpu, counts[2] + time.perf_counter() - wall
+os.fsync = count_sync
+atexit.register(lambda: open(os.environ["{COUNTS_FILE}"], "w").write(json.dumps(counts)))
 """
-RUN = "from oneclass.flows import commands; import sys; sys.exit(commands.main('backfill', sys.argv[1:]))"
+RUN_COMMAND = "from oneclass.flows import commands; import sys; sys.exit(commands.main('{flow}', sys.argv[1:]))"
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cuts", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--without-sync", action="store_true")
@@ -58,52 +60,62 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--dataset", default="demo")
     parser.add_argument("--source", type=Path)
     parser.add_argument("--models")
-    given = parser.parse_args(words)
-    if given.cost:
-        return print_cost(given.dataset, given.source, given.models)
+    options = parser.parse_args()
+    program = RUN_COMMAND.format(flow="backfill")
+    if options.cost:
+        print_sync_cost(options.dataset, options.source, options.models, COUNT_SYNCS + program)
+        return 0
     with tempfile.TemporaryDirectory() as folder:
-        program = WITHOUT_SYNC * given.without_sync + RUN
-        return cut(Path(folder), given.cuts, random.Random(given.seed), program)
+        return cut_power(
+            Path(folder), options.cuts, random.Random(options.seed), DISABLE_SYNC * options.without_sync + program
+        )
 
 
-def cut(folder: Path, cuts: int, drawn: random.Random, program: str) -> int:
-    """Copy the image at so many moments of runs of `program` and look at each copy; return the exit status."""
-    image, point = folder / "image", folder / "mounted"
-    with image.open("wb") as file:
-        file.truncate(IMAGE_BYTES)
-    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
-    outcomes: dict[str, int] = {}
-    ended: list[int] = []  # the seeds of runs that have ended with status 0
-    with mounted(image, point):
-        number, run = 0, start(program, point, 0)
+def cut_power(folder: Path, cuts: int, generator: random.Random, program: str) -> int:
+    """Copy the image at drawn moments of runs of a program and check each copy; returns the exit status."""
+    image, point = create_image(folder), folder / "mounted"
+    outcomes: Counter[str] = Counter()
+    ended = number = 0
+    with mount_image(image, point):
+        run = start_backfill(program, point, number)
         for _ in range(cuts):
-            time.sleep(drawn.uniform(0, MAX_PAUSE_SECONDS))
+            time.sleep(generator.uniform(0, MAX_PAUSE_SECONDS))
             if run.poll() is not None:
                 if run.returncode:
                     raise SystemExit(f"the run ended with {run.returncode}")
-                ended.append(number)
+                ended += 1
             copy_image(image, folder / "copy", run)
-            outcome = look(folder, len(ended))
-            outcomes[outcome] = outcomes.get(outcome, 0) + 1
+            outcomes[check_copy(folder, ended)] += 1
             if run.poll() is not None:
                 number += 1
-                run = start(program, point, number)
+                run = start_backfill(program, point, number)
         run.kill()
         run.wait()
-    for outcome, times in sorted(outcomes.items()):
-        print(f"{times:4} {outcome}")
-    print(f"{cuts} cuts, {len(ended)} runs ended meanwhile")
+    for outcome, count in sorted(outcomes.items()):
+        print(f"{count:4} {outcome}")
+    print(f"{cuts} cuts, {ended} runs ended meanwhile")
     return int(any(outcome.startswith("BROKEN") for outcome in outcomes))
 
 
-def start(program: str, point: Path, seed: int) -> subprocess.Popen:
-    command = ["--dataset", "demo", "--home", str(point), "--models", "popularity", "--seed", str(seed)]
-    words = [sys.executable, "-c", program, *command, "--set", *SIZES, "publish.margin=1e9", "publish.min_size_ratio=0"]
-    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+def start_backfill(program: str, point: Path, seed: int) -> subprocess.Popen:
+    """Start a backfill of a small demo in a home at a mount point."""
+    words = ["--dataset", "demo", "--home", str(point), "--models", "popularity", "--seed", str(seed)]
+    command = [sys.executable, "-c", program, *words, "--set", *DEMO_SIZES, *PUBLISH_ALWAYS]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def create_image(folder: Path) -> Path:
+    """Create the image of an ext4 file system in a folder."""
+    image = folder / "image"
+    with image.open("wb") as file:
+        file.truncate(IMAGE_BYTES)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    return image
 
 
 @contextlib.contextmanager
-def mounted(image: Path, point: Path) -> Iterator[None]:
+def mount_image(image: Path, point: Path) -> Iterator[None]:
+    """Mount an image for the block."""
     point.mkdir()
     subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True)
     try:
@@ -118,19 +130,19 @@ def copy_image(image: Path, copy: Path, run: subprocess.Popen) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(run.pid, signal.SIGSTOP)
     before = None
-    while before != (before := image.stat().st_mtime_ns):  # the system wrote to it during the copy
+    while before != (before := image.stat().st_mtime_ns):  # again if the system wrote during the copy
         subprocess.run(["cp", "--sparse=always", str(image), str(copy)], check=True)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(run.pid, signal.SIGCONT)
 
 
-def look(folder: Path, ended: int) -> str:
-    """Say what a copy of the image holds.
+def check_copy(folder: Path, ended: int) -> str:
+    """Mount a copy of the image and describe its publication and warehouse.
 
     Args:
-        ended: how many runs have ended with status 0, each of which has published.
+        ended: the number of runs that have ended with status 0, each of which has published.
     """
-    with mounted(folder / "copy", folder / "after"):
+    with mount_image(folder / "copy", folder / "after"):
         home = Home(folder / "after", "demo")
         if not home.published.is_symlink():
             return "BROKEN: nothing is published" if ended else "nothing is published yet"
@@ -145,28 +157,19 @@ def look(folder: Path, ended: int) -> str:
         return f"a whole publication and warehouse, {facts['place']} published, {runs} runs"
 
 
-def print_cost(dataset: str, source: Path | None, models: str | None) -> int:
-    """Print what syncing takes of a backfill."""
+def print_sync_cost(dataset: str, source: Path | None, models: str | None, program: str) -> None:
+    """Run a backfill and print the number and the cost of its syncs."""
     with tempfile.TemporaryDirectory() as folder:
-        counted = Path(folder, "counted")
-        words = [sys.executable, "-c", COUNTING + RUN, "--dataset", dataset, "--home", f"{folder}/home"]
-        words += ["--source", str(source)] if source else []
-        words += ["--models", models] if models else []
-        before, began = os.times(), time.monotonic()
-        subprocess.run(
-            words,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, COUNTED: counted},
-        )
+        counts = Path(folder, "counts")
+        command = [sys.executable, "-c", program, "--dataset", dataset, "--home", f"{folder}/home"]
+        command += ["--source", str(source)] if source else []
+        command += ["--models", models] if models else []
+        before, began, environment = os.times(), time.monotonic(), {**os.environ, COUNTS_FILE: str(counts)}
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
         after, wall = os.times(), time.monotonic() - began
-        calls, sync_cpu, sync_wall = json.loads(counted.read_text())
+        calls, sync_cpu, sync_wall = json.loads(counts.read_text())
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    print(
-        f"{dataset}: {calls} syncs took {sync_cpu:.2f} of {cpu:.1f} s of CPU time, and {sync_wall:.2f} of {wall:.1f} s"
-    )
-    return 0
+    print(f"{dataset}: {calls} syncs took {sync_cpu:.2f} of {cpu:.1f} CPU s, and {sync_wall:.2f} of {wall:.1f} wall s")
 
 
 if __name__ == "__main__":

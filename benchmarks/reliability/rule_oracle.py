@@ -1,7 +1,7 @@
-"""Random catalogues, rules and scores, and the lists that a plain reading of the rules gives.
+"""Draw random catalogues, rules and scores, and select lists by a plain implementation of the rules.
 
-Conditions are drawn twice at once: as SQL, and as a function of an item and a user in plain Python with three truth
-values. Nothing here uses the project's own evaluation or selection.
+Each condition is drawn as SQL and as a function of an item and a user in plain Python with three truth values. Nothing
+here uses the project's own evaluation or selection.
 """
 
 import fnmatch
@@ -45,11 +45,11 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass
 class Shop:
-    """A catalogue, its users, their histories and scores.
+    """A catalogue with its users, histories and scores.
 
     Attributes:
-        items, users: a row each, with `history.users` or `history.items` among the values.
-        excluded: pairs of a user and an item that must not be listed, beside the histories.
+        items, users: rows with attributes, `history.users` or `history.items`, and `undescribed`.
+        excluded: items that must not be listed for each user, beside the history.
     """
 
     items: list[dict[str, Any]]
@@ -58,8 +58,8 @@ class Shop:
     excluded: list[set[int]]
     scores: np.ndarray
 
-    def frame(self, side: str) -> pl.DataFrame:
-        """Return the attributes of a side, without some ids that the table does not describe."""
+    def build_table(self, side: str) -> pl.DataFrame:
+        """Build the attribute table of a side, without the undescribed rows."""
         rows, types = (self.items, ITEM_TYPES) if side == "item" else (self.users, USER_TYPES)
         described = [{name: row[name] for name in types} for row in rows if not row["undescribed"]]
         return pl.DataFrame(described, schema=types)
@@ -78,7 +78,7 @@ class RuleCase:
 
 
 def draw_shop(generator: random.Random, items: int, users: int) -> Shop:
-    """Draw a catalogue and users with missing values, equal, infinite and missing scores."""
+    """Draw a catalogue and users with missing values, and scores with ties, infinities and NaN."""
     rows = [_draw_item(generator, number) for number in range(items)]
     people = [
         {
@@ -99,10 +99,10 @@ def draw_shop(generator: random.Random, items: int, users: int) -> Shop:
         if row["undescribed"]:
             row.update({name: None for name in row if name in ITEM_TYPES | USER_TYPES and not name.endswith("_id")})
     excluded = [set(generator.sample(range(items), min(items, generator.choice([0, 0, 2])))) for _ in people]
-    drawn = np.random.default_rng(generator.getrandbits(32))
-    scores = np.round(drawn.standard_normal((users, items)), generator.choice([1, 6])).astype(np.float32)
-    scores[drawn.random(scores.shape) < 0.03] = -np.inf
-    scores[drawn.random(scores.shape) < 0.03] = np.nan
+    numpy_generator = np.random.default_rng(generator.getrandbits(32))
+    scores = np.round(numpy_generator.standard_normal((users, items)), generator.choice([1, 6])).astype(np.float32)
+    scores[numpy_generator.random(scores.shape) < 0.03] = -np.inf
+    scores[numpy_generator.random(scores.shape) < 0.03] = np.nan
     return Shop(rows, people, histories, excluded, scores)
 
 
@@ -121,7 +121,7 @@ def _draw_item(generator: random.Random, number: int) -> dict[str, Any]:
 
 def draw_case(generator: random.Random, items: int) -> RuleCase:
     """Draw the rules of one list."""
-    drawn = [draw_condition(generator, 2) for _ in range(generator.choice([0, 1, 1, 2]))]
+    eligible = [draw_condition(generator, 2) for _ in range(generator.choice([0, 1, 1, 2]))]
     boosts = [
         (draw_condition(generator, 1), generator.choice([-1.0, 0.1, 0.5, 3.0]))
         for _ in range(generator.choice([0, 0, 1, 2]))
@@ -129,44 +129,44 @@ def draw_case(generator: random.Random, items: int) -> RuleCase:
     on_placement = generator.random() < 0.5
     limits = {column: generator.randint(1, 3) for column in ("genre", "tags") if generator.random() < 0.4}
     declared = [Boost(when=text, by=by) for (text, _), by in boosts]
-    own = {"boosts": declared[1:], "max_per_category": limits, "eligible": drawn[1][0] if len(drawn) > 1 else ""}
+    own = {"boosts": declared[1:], "max_per_category": limits, "eligible": eligible[1][0] if len(eligible) > 1 else ""}
     ids = [f"i{number}" for number in generator.sample(range(items), min(4, items))] + ["unknown"]
     general = {
-        "eligible": drawn[0][0] if drawn else "",
+        "eligible": eligible[0][0] if eligible else "",
         "pinned": generator.sample(ids, generator.choice([0, 0, 2])),
         "banned": generator.sample(ids, generator.choice([0, 0, 2])),
         "boosts": declared[:1],
         "max_per_category": {"genre": 1} if on_placement and "genre" in limits else {},
     }
     if not on_placement:
-        drawn = drawn[:1]
+        eligible = eligible[:1]
         general |= {"boosts": declared, "max_per_category": limits}
     return RuleCase(
         Rules(**general),
         Placement(**own) if on_placement else None,
         generator.choice([1, 3, 10, 40]),
-        [condition for _, condition in drawn],
+        [condition for _, condition in eligible],
         [(condition, by) for (_, condition), by in boosts],
         limits,
     )
 
 
 def draw_condition(generator: random.Random, depth: int) -> tuple[str, Condition]:
-    """Draw a condition: SQL, and the same in Python."""
+    """Draw a condition as SQL and as a Python function."""
     shape = generator.choice(["leaf", "and", "or", "not"]) if depth else "leaf"
     if shape == "leaf":
         return _draw_leaf(generator)
-    left, of_left = draw_condition(generator, depth - 1)
+    left, evaluate_left = draw_condition(generator, depth - 1)
     if shape == "not":
-        return f"not ({left})", lambda item, user: _negate(of_left(item, user))
-    right, of_right = draw_condition(generator, depth - 1)
+        return f"not ({left})", lambda item, user: _negate_known(evaluate_left(item, user))
+    right, evaluate_right = draw_condition(generator, depth - 1)
     decisive = shape == "or"
 
-    def join(item: Row, user: Row) -> bool | None:
-        found = (of_left(item, user), of_right(item, user))
-        return decisive if decisive in found else None if None in found else not decisive
+    def evaluate_both(item: Row, user: Row) -> bool | None:
+        values = (evaluate_left(item, user), evaluate_right(item, user))
+        return decisive if decisive in values else None if None in values else not decisive
 
-    return f"({left}) {shape} ({right})", join
+    return f"({left}) {shape} ({right})", evaluate_both
 
 
 def _draw_leaf(generator: random.Random) -> tuple[str, Condition]:
@@ -179,25 +179,25 @@ def _draw_leaf(generator: random.Random) -> tuple[str, Condition]:
     pattern = generator.choice(["%o%", "_ock", "a%b", "J%", "folk"])
     glob = pattern.replace("%", "*").replace("_", "?")
     leaves: list[tuple[str, Condition]] = [
-        (f"{column} {sign} {number}", _strict(column, lambda value: compare(value, number))),
-        (f"{column} is null", lambda item, user: _value(item, user, column) is None),
+        (f"{column} {sign} {number}", _if_known(column, lambda value: compare(value, number))),
+        (f"{column} is null", lambda item, user: _get_value(item, user, column) is None),
         ("genre is not null", lambda item, user: item["genre"] is not None),
         ("adult", lambda item, user: item["adult"]),
-        ("not adult", lambda item, user: _negate(item["adult"])),
-        (f"genre {sign} '{genre}'", _strict("genre", lambda value: compare(value.encode(), genre.encode()))),
-        (f"genre not in ('{genre}', 'jazz')", _strict("genre", lambda value: value not in (genre, "jazz"))),
-        (f"user.plan in ('{plan}')", _strict("user.plan", lambda value: value == plan)),
-        (f"'{tag}' in tags", _strict("tags", lambda value: tag in value)),
-        (f"list_contains(tags, '{tag}')", _strict("tags", lambda value: tag in value)),
-        (f"genre like '{pattern}'", _strict("genre", lambda value: fnmatch.fnmatchcase(value, glob))),
-        (f"genre not like '{pattern}'", _strict("genre", lambda value: not fnmatch.fnmatchcase(value, glob))),
-        ("lower(genre) = 'rock'", _strict("genre", lambda value: value.lower() == "rock")),
-        (f"length(genre) {sign} 3", _strict("genre", lambda value: compare(len(value), 3))),
-        ("starts_with(genre, 'R')", _strict("genre", lambda value: value.startswith("R"))),
-        (f"released {sign} '{day}'", _strict("released", lambda value: compare(value, day))),
-        (f"released between '{DATES[1]}' and '{day}'", _strict("released", lambda value: DATES[1] <= value <= day)),
-        (f"price not between 1 and {number}", _strict("price", lambda value: not 1 <= value <= number)),
-        (f"coalesce(stock, 3) {sign} {number}", lambda item, user: compare(_default(item["stock"], 3), number)),
+        ("not adult", lambda item, user: _negate_known(item["adult"])),
+        (f"genre {sign} '{genre}'", _if_known("genre", lambda value: compare(value.encode(), genre.encode()))),
+        (f"genre not in ('{genre}', 'jazz')", _if_known("genre", lambda value: value not in (genre, "jazz"))),
+        (f"user.plan in ('{plan}')", _if_known("user.plan", lambda value: value == plan)),
+        (f"'{tag}' in tags", _if_known("tags", lambda value: tag in value)),
+        (f"list_contains(tags, '{tag}')", _if_known("tags", lambda value: tag in value)),
+        (f"genre like '{pattern}'", _if_known("genre", lambda value: fnmatch.fnmatchcase(value, glob))),
+        (f"genre not like '{pattern}'", _if_known("genre", lambda value: not fnmatch.fnmatchcase(value, glob))),
+        ("lower(genre) = 'rock'", _if_known("genre", lambda value: value.lower() == "rock")),
+        (f"length(genre) {sign} 3", _if_known("genre", lambda value: compare(len(value), 3))),
+        ("starts_with(genre, 'R')", _if_known("genre", lambda value: value.startswith("R"))),
+        (f"released {sign} '{day}'", _if_known("released", lambda value: compare(value, day))),
+        (f"released between '{DATES[1]}' and '{day}'", _if_known("released", lambda value: DATES[1] <= value <= day)),
+        (f"price not between 1 and {number}", _if_known("price", lambda value: not 1 <= value <= number)),
+        (f"coalesce(stock, 3) {sign} {number}", lambda item, user: compare(_replace_none(item["stock"], 3), number)),
         (
             f"price * 2 - stock {sign} -{number}",
             lambda item, user: (
@@ -216,30 +216,30 @@ def _draw_leaf(generator: random.Random) -> tuple[str, Condition]:
     return generator.choice(leaves)
 
 
-def _value(item: Row, user: Row, column: str) -> Any:
+def _get_value(item: Row, user: Row, column: str) -> Any:
     if column == "history.items":
         return user[column]
     return user[column.removeprefix("user.")] if column.startswith("user.") else item[column]
 
 
-def _strict(column: str, test: Callable[[Any], bool]) -> Condition:
-    def condition(item: Row, user: Row) -> bool | None:
-        value = _value(item, user, column)
+def _if_known(column: str, test: Callable[[Any], bool]) -> Condition:
+    def test_value(item: Row, user: Row) -> bool | None:
+        value = _get_value(item, user, column)
         return None if value is None else test(value)
 
-    return condition
+    return test_value
 
 
-def _negate(value: bool | None) -> bool | None:
+def _negate_known(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 
-def _default(value: Any, other: Any) -> Any:
+def _replace_none(value: Any, other: Any) -> Any:
     return other if value is None else value
 
 
-def allowed_items(shop: Shop, case: RuleCase, user: int, *, exclude_seen: bool) -> list[int]:
-    """List the items that a user may get, before limits per category."""
+def list_allowed_items(shop: Shop, case: RuleCase, user: int, *, exclude_seen: bool) -> list[int]:
+    """List the items that a user may get, before the limits per category."""
     person = shop.users[user]
     left_out = shop.excluded[user] | (shop.histories[user] if exclude_seen else set())
     return [
@@ -251,7 +251,7 @@ def allowed_items(shop: Shop, case: RuleCase, user: int, *, exclude_seen: bool) 
     ]
 
 
-def categories_of(item: Row, limits: Mapping[str, int]) -> list[tuple[str, str]]:
+def list_categories(item: Row, limits: Mapping[str, int]) -> list[tuple[str, str]]:
     """List the (column, value) pairs of an item that have limits."""
     values = ((column, item[column]) for column in limits)
     return [
@@ -261,9 +261,9 @@ def categories_of(item: Row, limits: Mapping[str, int]) -> list[tuple[str, str]]
     ]
 
 
-def list_naively(shop: Shop, case: RuleCase, user: int, allowed: list[int]) -> list[int]:
-    """Return the list of a user: pins, then all allowed items in order, each taken if its categories have room."""
-    scores = {item: _rank_value(shop.scores[user, item]) for item in allowed}
+def select_naively(shop: Shop, case: RuleCase, user: int, allowed: list[int]) -> list[int]:
+    """Select the list of a user: pins, then allowed items by score, each if its categories have room."""
+    scores = {item: _replace_nan(shop.scores[user, item]) for item in allowed}
     unboosted = sorted(scores.values(), reverse=True)[: case.n]
     spread = np.float32(0)
     if unboosted and all(math.isfinite(value) for value in (unboosted[0], unboosted[-1])):
@@ -276,13 +276,13 @@ def list_naively(shop: Shop, case: RuleCase, user: int, allowed: list[int]) -> l
     chosen: list[int] = []
     counts: Counter[tuple[str, str]] = Counter()
     for item in [*pins, *ranking]:
-        categories = categories_of(shop.items[item], case.limits)
-        has_room = all(counts[one] < case.limits[one[0]] for one in categories)
+        categories = list_categories(shop.items[item], case.limits)
+        has_room = all(counts[category] < case.limits[category[0]] for category in categories)
         if len(chosen) < case.n and item in scores and item not in chosen and has_room:
             chosen.append(item)
             counts.update(categories)
     return chosen
 
 
-def _rank_value(score: np.float32) -> np.float32:
+def _replace_nan(score: np.float32) -> np.float32:
     return np.float32(-np.inf) if np.isnan(score) else score

@@ -1,10 +1,10 @@
-"""Random rules on random lists, each list checked rule by rule and against a plain reading of the rules.
+"""Check random rules on random lists, rule by rule and against a plain implementation of the rules.
 
     python -m benchmarks.reliability.rules [--cases 1000000] [--seed 0]
 
-A case is a set of rules and one user's list. Prints the cases, the breaches of each rule, the lists that are shorter
-than asked although an allowed item would have fitted, and the lists that differ from those of a plain reading
-(`benchmarks/reliability/rule_oracle.py`). Exit status: 0 where none does, else 1.
+A case is a set of rules and one user's list. Prints the number of cases, the breaches of each rule, the lists that are
+shorter than asked although an allowed item would fit, and the lists that differ from those of the plain implementation
+(`benchmarks/reliability/rule_oracle.py`). Exit status: 0 if there are none, else 1.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from scipy.sparse import csr_matrix
 from benchmarks.reliability.rule_oracle import (
     RuleCase,
     Shop,
-    allowed_items,
-    categories_of,
     draw_case,
     draw_shop,
-    list_naively,
+    list_allowed_items,
+    list_categories,
+    select_naively,
 )
 from oneclass.tasks.rules.selection import Catalogue, Selection, Selector, compile_rules, select_lists
 from oneclass.tasks.rules.settings import DeclaredRules
@@ -33,28 +33,29 @@ USERS, CASES_PER_SHOP = 100, 20
 CHECKS = ("not allowed", "repeated", "too many of a category", "pins not first", "not full", "differs")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(words)
-    generator, counts, cases, start = random.Random(given.seed), Counter[str](), 0, time.monotonic()
-    while cases < given.cases:
+    options = parser.parse_args()
+    generator, start = random.Random(options.seed), time.monotonic()
+    counts, cases = Counter[str](), 0
+    while cases < options.cases:
         shop = draw_shop(generator, generator.choices([5, 20, 60, 600], [13, 13, 13, 1])[0], USERS)
         for _ in range(CASES_PER_SHOP):
             case, exclude_seen = draw_case(generator, len(shop.items)), generator.random() < 0.5
             for user, chosen in enumerate(select_all(shop, case, exclude_seen=exclude_seen)):
                 counts.update(find_breaches(shop, case, user, chosen, exclude_seen=exclude_seen))
                 cases += 1
-    print(f"{cases:,} cases in {time.monotonic() - start:.0f} s, seed {given.seed}")
+    print(f"{cases:,} cases in {time.monotonic() - start:.0f} s, seed {options.seed}")
     for check in CHECKS:
         print(f"{check:>24}: {counts[check]}")
     return int(counts.total() > 0)
 
 
 def select_all(shop: Shop, case: RuleCase, *, exclude_seen: bool) -> list[list[int]]:
-    """Return the list of each user by the project's own selection."""
-    attributes = {"item": shop.frame("item"), "user": shop.frame("user")}
+    """Select the list of each user by the project's own code."""
+    attributes = {"item": shop.build_table("item"), "user": shop.build_table("user")}
     ids = pl.Series([item["item_id"] for item in shop.items])
     catalogue = Catalogue(ids, pl.Series([item["history.users"] for item in shop.items]), attributes)
     name = "home" if case.placement else None
@@ -65,8 +66,8 @@ def select_all(shop: Shop, case: RuleCase, *, exclude_seen: bool) -> list[list[i
     sets, constraints = Selector(compiled, catalogue).constrain(people)
     excluded = build_matrix(shop.excluded, len(ids))
     selection = Selection(case.n, constraints, sets, excluded, exclude_seen)
-    found = select_lists(shop.scores, build_matrix(shop.histories, len(ids)), selection)[0]
-    return [[int(item) for item in row if item >= 0] for row in found]
+    lists = select_lists(shop.scores, build_matrix(shop.histories, len(ids)), selection)[0]
+    return [[int(item) for item in row if item >= 0] for row in lists]
 
 
 def build_matrix(rows: Sequence[set[int]], width: int) -> csr_matrix:
@@ -77,23 +78,23 @@ def build_matrix(rows: Sequence[set[int]], width: int) -> csr_matrix:
 
 
 def find_breaches(shop: Shop, case: RuleCase, user: int, chosen: list[int], *, exclude_seen: bool) -> list[str]:
-    """Name what is wrong with a list."""
-    allowed = allowed_items(shop, case, user, exclude_seen=exclude_seen)
-    counts = Counter(one for item in chosen for one in categories_of(shop.items[item], case.limits))
-    full = {one for one in counts if counts[one] >= case.limits[one[0]]}
+    """Name the checks that a list fails."""
+    allowed = list_allowed_items(shop, case, user, exclude_seen=exclude_seen)
+    counts = Counter(category for item in chosen for category in list_categories(shop.items[item], case.limits))
+    full = {category for category in counts if counts[category] >= case.limits[category[0]]}
     left = [item for item in allowed if item not in chosen]
-    fits = [item for item in left if full.isdisjoint(categories_of(shop.items[item], case.limits))]
+    fits = [item for item in left if full.isdisjoint(list_categories(shop.items[item], case.limits))]
     pinned = [item for item in chosen if shop.items[item]["item_id"] in case.rules.pinned]
     order = [case.rules.pinned.index(shop.items[item]["item_id"]) for item in pinned]
-    found = {
+    failed = {
         "not allowed": not set(chosen) <= set(allowed),
         "repeated": len(set(chosen)) < len(chosen),
-        "too many of a category": any(counts[one] > case.limits[one[0]] for one in counts),
+        "too many of a category": any(counts[category] > case.limits[category[0]] for category in counts),
         "pins not first": chosen[: len(pinned)] != pinned or order != sorted(order),
         "not full": len(chosen) > case.n or (len(chosen) < case.n and bool(fits)),
-        "differs": chosen != list_naively(shop, case, user, allowed),
+        "differs": chosen != select_naively(shop, case, user, allowed),
     }
-    return [check for check, is_wrong in found.items() if is_wrong]
+    return [check for check, is_failed in failed.items() if is_failed]
 
 
 if __name__ == "__main__":

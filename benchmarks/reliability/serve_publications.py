@@ -1,21 +1,18 @@
-"""Publications under load: requests that are lost, answered from two publications, or slow.
+"""Publish under load and count requests that are lost, answered from two publications, or slow.
 
-python -m benchmarks.reliability.serve_publications
-python -m benchmarks.reliability.serve_publications --rate 500 --seconds 60 --publications 24 --workers 2
+    python -m benchmarks.reliability.serve_publications
+    python -m benchmarks.reliability.serve_publications --rate 500 --seconds 60 --publications 24 --workers 2
 
-Publications of a model, each fitted on a log of its own (as in `benchmarks.speed.recommend`), replace one another at
-equal intervals while `python -m flows.serve` answers on the loopback. Requests come at fixed times, whether or not
-earlier ones are answered, half of them for a user and half for a history of three; a latency is from the time at which
-the request was due, so that waiting counts. An answer is mixed if its items are not those that Python recommends from
-the publication that the answer names. It stops by itself after `--seconds`.
+Publications of a model, each fitted on another drawn log (`benchmarks.speed.recommend`), replace one another at equal
+intervals while `python -m flows.serve` answers on the loopback. Requests are sent at fixed times, whether or not
+earlier ones are answered, half of them for a user and half for a history of three items; a latency is from the time at
+which the request was due, so waiting counts. An answer is mixed if its items are not those that Python recommends from
+the publication that the answer names.
 """
 
 import argparse
 import http.client
 import json
-import re
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -25,21 +22,22 @@ from urllib.parse import parse_qs
 
 import numpy as np
 
-from benchmarks.speed.recommend import drawn, publish
-from benchmarks.speed.serve import asked
+from benchmarks.speed.recommend import draw_log, publish_model
+from benchmarks.speed.serve import draw_paths, start_server
 from oneclass.flows import published
 from oneclass.tasks.stores import publications
 from oneclass.tasks.stores.home import Home
 
-CONNECTIONS = 16
+CONNECTIONS, PATHS = 16, 200
+Answer = tuple[str, str, list[str]]  # path, publication and items
 
 
 class Sender(threading.Thread):
     """One connection, which sends every request whose number is its own modulo CONNECTIONS at its time.
 
     Attributes:
-        seconds, late, answers: of each request: latency from its time, how late it was sent, and (path, publication,
-            items) or what went wrong.
+        seconds, late, answers: of each request: latency from its time, the delay of sending it, and the answer or the
+            error.
     """
 
     def __init__(self, number: int, port: int, paths: list[str], rate: float, start: float, requests: int) -> None:
@@ -48,7 +46,7 @@ class Sender(threading.Thread):
         self.rate, self.begin = rate, start
         self.seconds: list[float] = []
         self.late: list[float] = []
-        self.answers: list[tuple[str, str, list[str]] | str] = []
+        self.answers: list[Answer | str] = []
 
     def run(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -64,20 +62,20 @@ class Sender(threading.Thread):
                 self.answers.append(type(error).__name__)
                 connection.close()
             else:
-                self.answers.append(self._read(path, answer.status, body))
+                self.answers.append(self._parse_answer(path, answer.status, body))
             self.seconds.append(time.perf_counter() - due)
         connection.close()
 
     @staticmethod
-    def _read(path: str, status: int, body: bytes) -> tuple[str, str, list[str]] | str:
+    def _parse_answer(path: str, status: int, body: bytes) -> Answer | str:
         if status != 200:
             return f"status {status}"
         answer = json.loads(body)
         return path, answer["publication"], [item["item_id"] for item in answer["items"]]
 
 
-def expect(home: Home, folder: Path, paths: list[str]) -> dict[str, list[str]]:
-    """Return the items of each path by a publication."""
+def recommend_paths(home: Home, folder: Path, paths: list[str]) -> dict[str, list[str]]:
+    """Recommend the items of each path from a publication, without the server."""
     publications.switch_link(home, folder)
     shop = published.load(home.root, home.dataset)
     lists = {}
@@ -89,73 +87,66 @@ def expect(home: Home, folder: Path, paths: list[str]) -> dict[str, list[str]]:
 
 
 def run_load(home: Home, folders: list[Path], rate: float, seconds: float, workers: int) -> None:
-    """Publish one folder after the other under requests, and print what came of these."""
-    paths = asked(home)[:200]
-    expected = {folder.name: expect(home, folder, paths) for folder in folders}
+    """Publish one folder after the other under requests, and print the outcome."""
+    paths = draw_paths(home)[:PATHS]
+    expected = {folder.name: recommend_paths(home, folder, paths) for folder in folders}
     publications.switch_link(home, folders[0])
-    command = [sys.executable, "-m", "flows.serve", "--dataset", home.dataset, "--home", str(home.root), "--port", "0"]
-    with subprocess.Popen([*command, "--workers", str(workers)], stdout=subprocess.PIPE, text=True) as server:
-        try:
-            port = int(re.search(r":(\d+)/docs", server.stdout.readline())[1])
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-            connection.request("GET", "/ready")  # waits for the workers
-            connection.getresponse().read()
-            connection.close()
-            start = time.perf_counter() + 0.5
-            senders = [Sender(one, port, paths, rate, start, int(rate * seconds)) for one in range(CONNECTIONS)]
-            for sender in senders:
-                sender.start()
-            for number, folder in enumerate(folders[1:], 1):
-                time.sleep(max(0.0, start + number * seconds / len(folders) - time.perf_counter()))
-                publications.switch_link(home, folder)
-            for sender in senders:
-                sender.join()
-        finally:
-            server.terminate()
-            server.wait(60)
-    report([one for sender in senders for one in sender.answers], senders, expected, seconds)
+    with start_server(home, workers) as (_, port):
+        start = time.perf_counter() + 0.5
+        senders = [Sender(number, port, paths, rate, start, int(rate * seconds)) for number in range(CONNECTIONS)]
+        for sender in senders:
+            sender.start()
+        for number, folder in enumerate(folders[1:], 1):
+            time.sleep(max(0.0, start + number * seconds / len(folders) - time.perf_counter()))
+            publications.switch_link(home, folder)
+        for sender in senders:
+            sender.join()
+    print_report([answer for sender in senders for answer in sender.answers], senders, expected, seconds)
 
 
-def report(
-    answers: list[tuple[str, str, list[str]] | str],
+def print_report(
+    answers: list[Answer | str],
     senders: list[Sender],
     expected: dict[str, dict[str, list[str]]],
     seconds: float,
 ) -> None:
     """Print the latencies, and the requests that were lost or mixed."""
-    took = np.array([one for sender in senders for one in sender.seconds]) * 1e3
-    late = np.array([one for sender in senders for one in sender.late]) * 1e3
-    lost = Counter(answer for answer in answers if isinstance(answer, str))
-    whole = [answer for answer in answers if not isinstance(answer, str)]
-    mixed = sum(items != expected[publication][path] for path, publication, items in whole)
-    p50, p99, p999 = np.percentile(took, [50, 99, 99.9])
-    causes = f" {dict(lost)}" if lost else ""
-    named = len({publication for _, publication, _ in whole})
-    print(f"{len(answers):,} requests in {seconds:.0f} s; lost {sum(lost.values())}{causes}, mixed {mixed}; "
-          f"answered by {named} publications")  # fmt: skip
-    print(f"p50 {p50:.2f} ms, p99 {p99:.2f} ms, p99.9 {p999:.2f} ms, longest {took.max():.0f} ms; "
-          f"of these the client was late by p99 {np.percentile(late, 99):.2f} ms")  # fmt: skip
+    latencies, late = (
+        1e3 * np.array([value for sender in senders for value in getattr(sender, name)]) for name in ("seconds", "late")
+    )
+    errors = Counter(answer for answer in answers if isinstance(answer, str))
+    answered = [answer for answer in answers if not isinstance(answer, str)]
+    mixed = sum(items != expected[publication][path] for path, publication, items in answered)
+    p50, p99, p999 = np.percentile(latencies, [50, 99, 99.9])
+    causes = f" {dict(errors)}" if errors else ""
+    named = len({publication for _, publication, _ in answered})
+    print(
+        f"{len(answers):,} requests in {seconds:.0f} s; lost {errors.total()}{causes}, mixed {mixed}; "
+        f"answered by {named} publications"
+    )
+    print(
+        f"p50 {p50:.2f} ms, p99 {p99:.2f} ms, p99.9 {p999:.2f} ms, longest {latencies.max():.0f} ms; "
+        f"of these the client was late by p99 {np.percentile(late, 99):.2f} ms"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reliability.serve_publications", description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, default=500.0, help="requests a second")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--publications", type=int, default=24)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--items", type=int, default=3500)
     parser.add_argument("--model", default="mrf_dense")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory() as folder:
         home = Home(Path(folder), "drawn")
-        (home.folder / "landing").mkdir(parents=True)  # by which the command knows the data set
+        (home.folder / "landing").mkdir(parents=True)  # the command looks up the data set by this folder
         folders = []
-        for number in range(given.publications):
-            publish(home, given.model, drawn(given.items, number), f"run-{number:02}")
+        for number in range(options.publications):
+            publish_model(home, options.model, draw_log(options.items, number), f"run-{number:02}")
             folders.append(home.published.resolve())
-        run_load(home, folders, given.rate, given.seconds, given.workers)
+        run_load(home, folders, options.rate, options.seconds, options.workers)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Landings of a SQL query that get `kill -9`: every row must be landed once, with rows that are committed late.
+"""Kill landings of a SQL query (`kill -9`), and check that every row lands once, also those committed late.
 
     python -m benchmarks.reliability.source_kills [--kills 100] [--seed 1]
 
-A PostgreSQL of its own gets orders from two processes without a pause. One keeps its transactions open for up to half a
-second, so that rows with lower marks appear after higher ones. Meanwhile processes land the new rows, one after
-another. Half of them are killed before a drawn change of files, half at a drawn time within that of a landing. At the
-end one more landing runs, and the landed rows are held against those of the database. Prints the killed landings by
-what they left.
+Two processes insert orders into a PostgreSQL without a pause. One keeps its transactions open for up to half a second,
+so that rows with lower marks appear after higher ones. Meanwhile processes land the new rows, one after another. Half
+of them are killed before a drawn change of files, half at a drawn time within that of a landing. After one more landing
+the landed rows are compared with those of the database. Prints the killed landings by what they left.
 
-Exit status: 0 where each row was landed once, else 1.
+Exit status: 0 if each row was landed once, else 1.
 """
 
 import argparse
@@ -33,9 +32,9 @@ from tests import postgres_server
 from tests.killed_process import ends_before_change
 
 CONTEXT = multiprocessing.get_context("fork")
-MAX_OPEN_SECONDS = 0.05, 0.5
-TABLE = "create table orders (user_id int, item_id int, ordered_at timestamptz default clock_timestamp())"
-INSERT = "insert into orders (user_id, item_id) select n, {item} from generate_series(1, 5) as n"
+MAX_OPEN_SECONDS = 0.05, 0.5  # of the transactions of the two processes
+CREATE_TABLE = "create table orders (user_id int, item_id int, ordered_at timestamptz default clock_timestamp())"
+INSERT_ORDERS = "insert into orders (user_id, item_id) select n, {item} from generate_series(1, 5) as n"
 DATASET = Dataset(
     name="shop",
     columns={"value": [], "time": ["ordered_at"]},  # pyright: ignore[reportArgumentType]
@@ -48,48 +47,48 @@ DATASET = Dataset(
 )
 
 
-def land(home: Home) -> None:
+def land_orders(home: Home) -> None:
+    """Land the new rows of the query."""
     assert DATASET.source is not None
     land_query(home, DATASET, DATASET.source)
 
 
 def insert_orders(url: str, number: int, open_seconds: float, stop: Event) -> None:
-    """Insert five orders at a time, in transactions that stay open after the marks were given."""
+    """Insert five orders at a time, in transactions that stay open after the marks are set."""
     from adbc_driver_postgresql import dbapi
 
-    drawn, item = random.Random(number), 1_000_000 * number
+    generator, item = random.Random(number), 1_000_000 * number
     with dbapi.connect(url) as connection, connection.cursor() as cursor:
         while not stop.is_set():
             item += 1
-            cursor.execute(INSERT.format(item=item))
-            time.sleep(drawn.uniform(0, open_seconds))
+            cursor.execute(INSERT_ORDERS.format(item=item))
+            time.sleep(generator.uniform(0, open_seconds))
             connection.commit()
 
 
-def kill_landings(home: Home, kills: int, drawn: random.Random) -> Counter:
-    """Kill landings until so many were killed, and count what they left."""
+def kill_landings(home: Home, kills: int, generator: random.Random) -> Counter:
+    """Kill landings, and count the killed ones by what they left."""
     began = time.monotonic()
-    changes = next(number for number in itertools.count(1) if ends_before_change(number, lambda: land(home)))
-    seconds, left = (
-        (time.monotonic() - began) / changes,
-        Counter({"of the first landing, before each change of files": changes - 1}),
-    )
+    changes = next(number for number in itertools.count(1) if ends_before_change(number, lambda: land_orders(home)))
+    seconds = (time.monotonic() - began) / changes
+    left = Counter({"of the first landing, before each change of files": changes - 1})
     while left.total() < kills:
         if left.total() % 2:
-            ended = ends_before_change(drawn.randint(1, changes), lambda: land(home))
+            has_ended = ends_before_change(generator.randint(1, changes), lambda: land_orders(home))
         else:
-            process = CONTEXT.Process(target=land, args=[home])
+            process = CONTEXT.Process(target=land_orders, args=[home])
             process.start()
-            process.join(drawn.uniform(0, 1.5 * seconds))
-            ended = process.exitcode is not None
+            process.join(generator.uniform(0, 1.5 * seconds))
+            has_ended = process.exitcode is not None
             process.kill()
             process.join()
-        if not ended:
+        if not has_ended:
             left[describe_rest(home)] += 1
     return left
 
 
 def describe_rest(home: Home) -> str:
+    """Describe the files that a killed landing left."""
     names = {path.name for path in home.landing.glob("*")}
     landed = max((match[1] for name in names if (match := LANDED.fullmatch(name))), default="")
     copied = max((match[1] for name in names if (match := TAKEN.fullmatch(name))), default="")
@@ -99,7 +98,7 @@ def describe_rest(home: Home) -> str:
 
 
 def count_differences(url: str, home: Home) -> tuple[int, int]:
-    """Return the rows of the database, and how many are landed less or more often than once."""
+    """Count the rows of the database, and those that are not landed exactly once."""
     from adbc_driver_postgresql import dbapi
 
     with dbapi.connect(url) as connection, connection.cursor() as cursor:
@@ -112,15 +111,15 @@ def count_differences(url: str, home: Home) -> tuple[int, int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     logging.disable()
     with postgres_server.started() as url, tempfile.TemporaryDirectory() as folder:
         os.environ["SHOP_URL"] = url
         home, stop = Home(Path(folder), "shop"), CONTEXT.Event()
-        postgres_server.execute(url, TABLE)
+        postgres_server.execute(url, CREATE_TABLE)
         writers = [
             CONTEXT.Process(target=insert_orders, args=[url, number, seconds, stop])
             for number, seconds in enumerate(MAX_OPEN_SECONDS)
@@ -128,16 +127,16 @@ def main() -> int:
         for writer in writers:
             writer.start()
         try:
-            left = kill_landings(home, given.kills, random.Random(given.seed))
+            left = kill_landings(home, options.kills, random.Random(options.seed))
         finally:
             stop.set()
             for writer in writers:
                 writer.join()
-        land(home)
+        land_orders(home)
         rows, different = count_differences(url, home)
-    print(
-        "| left behind | landings |", "|---|---|", *(f"| {what} | {count} |" for what, count in left.items()), sep="\n"
-    )
+    print("| left behind | landings |\n|---|---|")
+    for rest, count in left.items():
+        print(f"| {rest} | {count} |")
     print(f"{rows:,} rows, {different:,} of them not landed exactly once")
     return int(different > 0)
 

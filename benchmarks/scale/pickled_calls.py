@@ -1,6 +1,4 @@
-"""Calls that are pickled and read back as if they went to another process, rows that lie in files, and rows of a
-table.
-"""
+"""In-process workers whose calls are pickled as if sent, rows in files, and rows of a Markdown table."""
 
 import pickle
 import time
@@ -12,45 +10,47 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 
-def row(*cells: object) -> None:
+def print_row(*cells: object) -> None:
+    """Print a row of a Markdown table."""
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
-def head(*names: str) -> None:
+def print_head(*names: str) -> None:
+    """Print the head of a Markdown table."""
     print()
-    row(*names)
-    row(*["---"] * len(names))
+    print_row(*names)
+    print_row(*["---"] * len(names))
 
 
 @dataclass
-class Posted:
-    """Calls are made here, but they and their answers are pickled and read back.
+class PickledCalls:
+    """Run calls in this process, but pickle and unpickle them and their results.
 
     Attributes:
-        taken, given: bytes of the calls, and of the answers.
-        work: seconds within each call.
+        sent, received: bytes of the calls and of the results.
+        cpu_seconds: of each call.
     """
 
-    taken: int = 0
-    given: int = 0
-    work: list[float] = field(default_factory=list)
+    sent: int = 0
+    received: int = 0
+    cpu_seconds: list[float] = field(default_factory=list)
 
     def map(self, function: Callable, calls: Sequence[tuple]) -> list:
-        answers = []
+        results = []
         for call in calls:
-            sent = pickle.dumps(call, protocol=5)
-            call, began = pickle.loads(sent), time.process_time()
-            answer = function(*call)
-            self.work.append(time.process_time() - began)
-            back = pickle.dumps(answer, protocol=5)
-            answers.append(pickle.loads(back))
-            self.taken, self.given = self.taken + len(sent), self.given + len(back)
-        return answers
+            pickled_call = pickle.dumps(call, protocol=5)
+            arguments, began = pickle.loads(pickled_call), time.process_time()
+            result = function(*arguments)
+            self.cpu_seconds.append(time.process_time() - began)
+            pickled_result = pickle.dumps(result, protocol=5)
+            results.append(pickle.loads(pickled_result))
+            self.sent, self.received = self.sent + len(pickled_call), self.received + len(pickled_result)
+        return results
 
 
 @dataclass(frozen=True)
-class Shelf:
-    """Rows of the matrix in a folder."""
+class FolderRows:
+    """Load rows of a matrix of ones from a folder."""
 
     folder: Path
 
@@ -61,9 +61,10 @@ class Shelf:
         return csr_matrix((ones, columns, starts - starts[0]), shape=(end - first, np.load(self.folder / "width.npy")))
 
 
-def shelved(matrix: csr_matrix, folder: Path) -> Shelf:
+def store_rows(matrix: csr_matrix, folder: Path) -> FolderRows:
+    """Store a matrix of ones in a folder."""
     folder.mkdir(exist_ok=True)
     np.save(folder / "starts.npy", matrix.indptr)
     np.save(folder / "items.npy", matrix.indices)
     np.save(folder / "width.npy", matrix.shape[1])
-    return Shelf(folder)
+    return FolderRows(folder)

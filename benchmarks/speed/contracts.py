@@ -1,10 +1,10 @@
-"""What the contracts cost: their share of a run's processor time, stage by stage.
+"""Measure the contracts' share of a run's CPU time, stage by stage.
 
-python -m benchmarks.speed.contracts --dataset demo [any other flag of the backfill]
+    python -m benchmarks.speed.contracts --dataset demo [any other flag of the backfill]
 
-A run first loads Great Expectations, once a process; the share is printed with and without it. Processor
-time is that of the process from its start, imports included, over all its threads. The run goes into a folder of
-its own that is then removed. Let the compiled kernels be there, from a run before: compiling takes minutes.
+A run first loads Great Expectations, once a process; the share is printed with and without it. CPU time is that of the
+process from its start, imports included, over all its threads. The run has a temporary home. Compile the kernels by a
+run before, which takes minutes.
 """
 
 import tempfile
@@ -18,8 +18,8 @@ from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.pipeline import backfill
 
 
-class Clock:
-    """Stands in for `data_contracts.check` and adds up the processor time that it takes."""
+class CheckTimer:
+    """Replace `data_contracts.check` and add up its CPU time."""
 
     def __init__(self) -> None:
         self.check = data_contracts.check
@@ -28,10 +28,10 @@ class Clock:
         self.rules: dict[str, int] = defaultdict(int)
 
     def __call__(self, connection, stage, parameters=None) -> list[data_contracts.RuleResult]:
-        """The check, timed; the first import of Great Expectations apart from it."""
+        """Check a stage's contracts; the first import of Great Expectations is timed apart."""
         began = time.process_time()
         lazy_gx.load_great_expectations()
-        self.loading += time.process_time() - began  # by the first stage; later ones find it loaded
+        self.loading += time.process_time() - began
         began = time.process_time()
         results = self.check(connection, stage, parameters)
         self.seconds[stage] += time.process_time() - began
@@ -41,22 +41,23 @@ class Clock:
 
 def main() -> None:
     name, example = "benchmarks.speed.contracts", "python -m benchmarks.speed.contracts --dataset demo"
-    given = cli.build_parser(name, __doc__.splitlines()[0], BackfillParameters, example).parse_args()
-    clock = data_contracts.check = Clock()
+    options = cli.build_parser(name, __doc__.splitlines()[0], BackfillParameters, example).parse_args()
+    timer = data_contracts.check = CheckTimer()
     with tempfile.TemporaryDirectory() as home:
-        given.home = home
-        backfill(**cli.parse_parameters(BackfillParameters, given).model_dump())
+        options.home = home
+        backfill(**cli.parse_parameters(BackfillParameters, options).model_dump())
         total = time.process_time()
     print(f"\n{'stage':10} {'rules':>6} {'CPU s':>8} {'of the run':>11}")
-    for stage, seconds in clock.seconds.items():
-        print(f"{stage:10} {clock.rules[stage]:6} {seconds:8.2f} {seconds / total:11.2%}")
-    checked = sum(clock.seconds.values())
-    everything = checked + clock.loading
-    print(f"{'all':10} {sum(clock.rules.values()):6} {checked:8.2f} {checked / total:11.2%}")
+    for stage, seconds in timer.seconds.items():
+        print(f"{stage:10} {timer.rules[stage]:6} {seconds:8.2f} {seconds / total:11.2%}")
+    checks = sum(timer.seconds.values())
+    with_loading = checks + timer.loading
+    print(f"{'all':10} {sum(timer.rules.values()):6} {checks:8.2f} {checks / total:11.2%}")
     print(
-        f"loading Great Expectations once: {clock.loading:.2f} s; with it {everything:.2f} s, {everything / total:.2%}"
+        f"loading Great Expectations once: {timer.loading:.2f} s; "
+        f"checks with it {with_loading:.2f} s, {with_loading / total:.2%}"
     )
-    print(f"the run: {total:.2f} s of processor time")
+    print(f"the run: {total:.2f} s of CPU time")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,26 @@
-"""Binarize and split against a short DuckDB script that makes the same tables, in the same run.
+"""Compare binarize and split with a short DuckDB script that makes the same tables, in the same run.
 
     python -m benchmarks.speed.edges [--lines 2000000] [--threads 1]
 
-On a log like MovieLens's of so many lines, 28 % of them likes: the medians of three repeats. The script numbers users
-and items by their first like, adds up the likes of each pair, holds out a fifth of the users with a fifth of their
-edges, and one edge of every user, by hashes, and saves the rows of each split as arrays. It checks nothing. The stages
-are measured whole, with their contracts; Great Expectations is loaded before. Processor seconds are the steadier figure
-on a busy machine.
+The log is like MovieLens's; 28 % of its lines are likes. Seconds are the medians of three repeats. The script numbers
+users and items by their first like, adds up the likes of each pair, holds out a fifth of the users with a fifth of
+their edges, and one edge of every user, by hashes, and saves the rows of each split as arrays. It checks nothing. The
+stages are measured whole, with their contracts; Great Expectations is loaded before. Trust CPU seconds more than the
+wall clock.
 """
 
 import argparse
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
 from benchmarks.speed.ingest import MOVIELENS
+from benchmarks.speed.timing import time_call
 from oneclass.data_contracts import lazy_gx
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -75,48 +76,42 @@ def save_splits(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
             np.save(folder / f"{table}-{role}-starts.npy", np.cumsum(np.bincount(rows["user_index"])))
 
 
-def measured(work: Callable[[int], object]) -> tuple[float, float]:
-    """Median wall and processor seconds of the repeats."""
-    walls, processors = [], []
-    for number in range(REPEATS):
-        wall, processor = time.perf_counter(), time.process_time()
-        work(number)
-        walls.append(time.perf_counter() - wall)
-        processors.append(time.process_time() - processor)
-    return statistics.median(walls), statistics.median(processors)
+def measure_medians(work: Callable[[int], object]) -> tuple[float, float]:
+    """Measure the median wall and CPU seconds of the repeats; `work` gets the number of the repeat."""
+    timings = [time_call(partial(work, number)) for number in range(REPEATS)]
+    return statistics.median(one.wall for one in timings), statistics.median(one.cpu for one in timings)
 
 
 def main() -> None:
-    """Print a line per stage."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=2_000_000)
     parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     lazy_gx.load_great_expectations()  # before the clock starts
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        home, path = Home(folder, "ml-20m", Limits(threads=given.threads, memory=4 << 30)), folder / "ratings.csv"
+        home, path = Home(folder, "ml-20m", Limits(threads=options.threads, memory=4 << 30)), folder / "ratings.csv"
         with duckdb.connect() as connection:
-            connection.execute(MOVIELENS.format(lines=given.lines, path=path))
+            connection.execute(MOVIELENS.format(lines=options.lines, path=path))
         dataset = datasets.load_dataset("ml-20m", folder)
         ingest(home, dataset, [path], "run")
-        config = {"threads": given.threads, "memory_limit": "4GB"}
+        config = {"threads": options.threads, "memory_limit": "4GB"}
         with duckdb.connect(folder / "script.duckdb", config=config) as connection:
             connection.execute(f"attach '{home.warehouse}' as warehouse (read_only)")
             script = [
-                measured(lambda _: run_script(connection, EDGES)),
-                measured(lambda _: save_splits(connection, folder)),
+                measure_medians(lambda _: run_script(connection, EDGES)),
+                measure_medians(lambda _: save_splits(connection, folder)),
             ]
             [(edges,)] = connection.execute("select count(*) from edges").fetchall()
         # Another threshold or seed each time, as an unchanged stage is not run again.
         likes = [BinarizeSettings(threshold=4 - number / 1000) for number in range(REPEATS)]
         stages = [
-            measured(lambda number: binarize(home, likes[number], "run")),
-            measured(
+            measure_medians(lambda number: binarize(home, likes[number], "run")),
+            measure_medians(
                 lambda number: split(home, SplitSettings(held_out_share=0.1), "run", protocols=PROTOCOLS, seed=number)
             ),
         ]
-    print(f"{given.lines} lines, {edges} edges, {given.threads} threads; CPU seconds (wall)")
+    print(f"{options.lines} lines, {edges} edges, {options.threads} threads; CPU seconds (wall)")
     for stage, (own_wall, own), (wall, cpu) in zip(("binarize", "split"), script, stages, strict=True):
         print(f"  {stage:9} script {own:5.2f} ({own_wall:.2f})  stage {cpu:5.2f} ({wall:.2f})  {cpu / own:.2f} times")
 

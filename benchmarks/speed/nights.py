@@ -1,32 +1,28 @@
-"""What a run of the demo costs beside the fits: a first one, and nights with nothing new, in processor seconds.
+"""Measure the CPU seconds of whole runs of the demo: a first one, and nights with nothing new.
 
     python -m benchmarks.speed.nights [--repeats 3]
 
-Each is the command of the README in a process of its own, in a home of its own. A run before them compiles the kernels.
-Processor seconds are those of the run with all processes that it starts: Prefect's temporary server, unless one that
-stays is used, which is started here and not counted. Prints the least and the median of the repeats.
+Each run is the README's command in a process of its own. A run before them compiles the kernels. CPU seconds are those
+of the run with all processes that it starts, Prefect's temporary server among them; a permanent server, which this
+command starts for the last row, is not counted. Prints the least and the median of the repeats.
 """
 
 import argparse
 import os
 import resource
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-AIMS = {"first": 30, "nothing new": 8, "nothing new, a server that stays": 4}  # processor seconds
+from benchmarks.reliability.crashes.prefect_server import OwnServer
+
+AIMS_CPU_SECONDS = {"first": 30, "nothing new": 8, "nothing new, a server that stays": 4}
 
 
 def run_demo(home: Path, environment: dict[str, str]) -> float:
-    """Run the demo's backfill; returns its processor seconds."""
+    """Run the demo's backfill; returns its CPU seconds."""
     command = [sys.executable, "-m", "flows.backfill", "--dataset", "demo", "--home", str(home)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -34,29 +30,7 @@ def run_demo(home: Path, environment: dict[str, str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-@contextmanager
-def serve_prefect(environment: dict[str, str]) -> Iterator[str]:
-    """Start a Prefect server for the block; yields the address of its API."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as server:
-        try:
-            for _ in range(120):
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health").close()
-                    break
-                except urllib.error.URLError:
-                    time.sleep(0.5)
-            yield f"http://127.0.0.1:{port}/api"
-        finally:
-            server.terminate()
-
-
 def main() -> None:
-    """Print a line for each kind of run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
     repeats = range(parser.parse_args().repeats)
@@ -69,12 +43,15 @@ def main() -> None:
             "first": [run_demo(folder / f"home-{number}", environment) for number in repeats],
             "nothing new": [run_demo(folder / "home-0", environment) for _ in repeats],
         }
-        with serve_prefect(environment) as address:
-            with_address = environment | {"PREFECT_API_URL": address}
-            costs["nothing new, a server that stays"] = [run_demo(folder / "home-0", with_address) for _ in repeats]
-    print("processor seconds                       least  median     aim")
+        server = OwnServer(folder / "prefect-server").wait_ready()
+        try:
+            with_server = environment | {"PREFECT_API_URL": server.url}
+            costs["nothing new, a server that stays"] = [run_demo(folder / "home-0", with_server) for _ in repeats]
+        finally:
+            server.stop()
+    print("CPU seconds                             least  median     aim")
     for kind, seconds in costs.items():
-        print(f"{kind:40} {min(seconds):4.1f} {statistics.median(seconds):7.1f} {AIMS[kind]:7}")
+        print(f"{kind:40} {min(seconds):4.1f} {statistics.median(seconds):7.1f} {AIMS_CPU_SECONDS[kind]:7}")
 
 
 if __name__ == "__main__":

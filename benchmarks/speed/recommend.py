@@ -1,24 +1,22 @@
-"""One recommendation from the published model, and lists of 1,024 users, beside implicit and an exact matrix product.
+"""Measure one recommendation from the published model, and lists of 1,024 users, beside libraries and BLAS.
 
-python -m benchmarks.speed.recommend
-python -m benchmarks.speed.recommend --items 41000 --models wmf,slim --requests 500
-python -m benchmarks.speed.recommend --items 195795 --users 166666 --likes 11 --models graph_filter,paired_symbols
-python -m benchmarks.speed.recommend --home var --dataset ml-1m
+    python -m benchmarks.speed.recommend
+    python -m benchmarks.speed.recommend --items 41000 --models wmf,slim --requests 500
+    python -m benchmarks.speed.recommend --items 195795 --users 166666 --likes 11 --models graph_filter,paired_symbols
 
-By default on logs drawn here (popularity as in Zipf's law, 30 likes of each of 4,000 users), published with the models
-named; else on what a home has published. Each request is the history of another user, for 20 items, on one thread.
-`recommend` is the whole answer, a Polars frame with titles and reasons; `scores alone` is its model without that.
-`together` is a block of users of the log, by all scores and, on a large catalogue, as nights make lists, with the same
-ids and bits. `exact product` is what any model of 64 factors needs: a vector times all item factors in BLAS, and the
-best 20 of the result. implicit's row is its ALS model of 64 factors with a user's factors computed from the history
-(`recalculate_user`), kindling-rec's is its engine with its defaults, for a user of the log; each is left out, with a
-word, where it is not installed.
+Logs are drawn (popularity by Zipf's law, 30 likes of each of 4,000 users) and published with the models named. Each
+request is the history of another user, for 20 items, on one thread. `recommend` is the whole answer, a Polars frame
+with titles and reasons; `scores alone` is its model. `together` is a block of users of the log, by all scores and, on a
+large catalogue, by tiles of items as publication makes lists; both must give the same ids and bits. `exact product` is
+a vector of 64 factors times all item factors in BLAS, and the best 20 of the result. The row of implicit is ALS with 64
+factors, a user's computed from the history (`recalculate_user`); that of kindling-rec its engine with its defaults, for
+a user of the log. A library that is not installed is left out.
 """
 
 import argparse
 import importlib.util
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,46 +26,41 @@ import polars as pl
 from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
+from benchmarks.speed.logs import draw_equal_users
+from benchmarks.speed.timing import print_percentiles
 from oneclass.flows import published
 from oneclass.models.base import Model
 from oneclass.models.registry import MODELS
 from oneclass.tasks.stores import checksums, publications, published_model
 from oneclass.tasks.stores.home import Home
 
-N, FACTORS, USERS, LIKES = 20, 64, 4000, 30
-BLOCK = 1024  # users whose lists are made together
-WARM = 10  # requests that are not counted
+LIST_LENGTH, FACTORS, USERS, LIKES = 20, 64, 4000, 30
+USERS_TOGETHER, USERS_OF_PRODUCT = 1024, 64
+Request = Callable[[int], object]
 
 
-def drawn(items: int, seed: int = 0, *, users: int = USERS, likes: int = LIKES) -> csr_matrix:
-    """A (users, items) log with long-tailed popularity."""
-    generator = np.random.default_rng(seed)
-    share = 1 / np.arange(1, items + 1) ** 0.8
-    columns = generator.choice(items, size=users * likes, p=share / share.sum())
-    rows = np.repeat(np.arange(users), likes)
-    edges = np.unique(np.stack([rows, columns]), axis=1)
-    log = csr_matrix((np.ones(edges.shape[1], np.float32), (edges[0], edges[1])), shape=(users, items))
-    log.sort_indices()
-    return log
+def draw_log(items: int, seed: int = 0, *, users: int = USERS, likes: int = LIKES) -> csr_matrix:
+    """Draw a (users, items) log with popularities by Zipf's law."""
+    return draw_equal_users(users, items, likes, seed=seed, offset=1.0)
 
 
-def publish(home: Home, model: str, log: csr_matrix, run_id: str = "run") -> None:
-    """A publication of a model fitted on a log, as a run leaves it, less its tables."""
-    fitted = MODELS[model](seed=0, threads=1).fit(log)
-    fit, matrices = (home.folder / f"{what}-{run_id}" for what in ("fit", "matrices"))
+def publish_model(home: Home, name: str, log: csr_matrix, run_id: str = "run") -> None:
+    """Fit a model on a log and publish it as a run does, without tables."""
+    model = MODELS[name](seed=0, threads=1).fit(log)
+    fit, matrices = (home.folder / f"{kind}-{run_id}" for kind in ("fit", "matrices"))
     for folder in (fit, matrices):
         folder.mkdir(parents=True)
-    fitted.save(fit)
-    for name, array in zip(published_model.MATRIX_FILES, (log.indptr, log.indices, log.data), strict=True):
-        np.save(matrices / name, array)
+    model.save(fit)
+    for file, array in zip(published_model.MATRIX_FILES, (log.indptr, log.indices, log.data), strict=True):
+        np.save(matrices / file, array)
     ids = [f"sku-{column}" for column in range(log.shape[1])]
     publication = publications.create_publication(home, run_id)
     published_model.write_published_model(
         publication,
-        recommends={"model": model, "score": fitted.score_names[-1], "digest": "drawn"},
+        recommends={"model": name, "score": model.score_names[-1], "digest": "drawn"},
         fit=fit,
         matrices=matrices,
-        items=pl.DataFrame({"item_id": ids, "title": ids, "users": fitted.item_degrees.astype(np.int32)}),
+        items=pl.DataFrame({"item_id": ids, "title": ids, "users": model.item_degrees.astype(np.int32)}),
         users=pl.DataFrame({"user_id": [f"u{row}" for row in range(log.shape[0])]}),
         attributes={},
     )
@@ -76,130 +69,123 @@ def publish(home: Home, model: str, log: csr_matrix, run_id: str = "run") -> Non
     publications.switch_link(home, publication)
 
 
-def timed(name: str, ask: Callable[[int], object], requests: int) -> None:
-    """Print p50 and p99 of a request, and of its processor time, in milliseconds; WARM requests go before.
-
-    On a machine that is busy with other things the two differ by the time that a request waits for a core.
-    """
-    took = np.empty((WARM + requests, 2))
-    for number in range(-WARM, requests):
-        began = time.perf_counter(), time.thread_time()
-        ask(number)
-        took[WARM + number] = time.perf_counter() - began[0], time.thread_time() - began[1]
-    (p50, cpu50), (p99, cpu99) = np.percentile(took[WARM:], [50, 99], axis=0) * 1e3
-    print(f"  {name:34} p50 {p50:8.3f}   p99 {p99:8.3f}   processor {cpu50:8.3f} {cpu99:8.3f} ms", flush=True)
-
-
-def measure(home: Path, dataset: str, requests: int) -> None:
+def report_answers(home: Home, requests: int) -> None:
+    """Print the times of answers from the published model."""
     began = time.perf_counter()
-    shop = published.load(home, dataset)
-    took = time.perf_counter() - began
-    print(f"{shop.model}/{shop.score}, {len(shop.items):,} items, {len(shop.users):,} users; loaded in {took:.3f} s")
+    shop = published.load(home.root, home.dataset)
+    loading = time.perf_counter() - began
+    print(f"{shop.model}/{shop.score}, {len(shop.items):,} items, {len(shop.users):,} users; loaded in {loading:.3f} s")
     users = shop.users["user_id"].to_list()
     histories = [shop.history(users[row % len(users)]) for row in range(requests)]
-    matrix = published_model.load_published_model(Home(home, dataset)).histories
-    rows, fitted = [matrix[[row]] for row in range(min(requests, len(users)))], shop.fitted
-    timed("recommend(history)", lambda number: shop.recommend(histories[number], N), requests)
-    timed("recommend_for(user)", lambda number: shop.recommend_for(users[number % len(users)], N), requests)
-    timed("scores alone", lambda number: fitted.recommend(rows[number % len(rows)], N, score=shop.score), requests)
-    together(fitted, shop.score, matrix[:BLOCK])
+    matrix = published_model.load_published_model(home).histories
+    rows, model = [matrix[[row]] for row in range(min(requests, len(users)))], shop.fitted
+    asks: dict[str, Request] = {
+        "recommend(history)": lambda number: shop.recommend(histories[number % requests], LIST_LENGTH),
+        "recommend_for(user)": lambda number: shop.recommend_for(users[number % len(users)], LIST_LENGTH),
+        "scores alone": lambda number: model.recommend(rows[number % len(rows)], LIST_LENGTH, score=shop.score),
+    }
+    for name, ask in asks.items():
+        print_percentiles(name, ask, requests)
+    report_blocks(model, shop.score, matrix[:USERS_TOGETHER])
 
 
-def together(model: Model, score: str, histories: csr_matrix) -> None:
-    """Print the processor time of the lists of a block of users, without scoring all items if the model can."""
+def report_blocks(model: Model, score: str, histories: csr_matrix) -> None:
+    """Print the CPU time of the lists of a block of users, by all scores and, if the model can, by tiles of items."""
     users, excluded = np.arange(histories.shape[0], dtype=np.int32), (histories.indptr, histories.indices)
     blocks = [users[start : start + model.users_at_once] for start in range(0, len(users), model.users_at_once)]
 
-    def by_all_scores() -> tuple[np.ndarray, ...]:
+    def list_by_all_scores() -> tuple[np.ndarray, ...]:
         lists = []
         for block in blocks:
             scores = model.scores(histories[block], users=block, score=score)
-            lists.append(model.select_best(scores, histories[block], N, exclude_seen=True))
+            lists.append(model.select_best(scores, histories[block], LIST_LENGTH, exclude_seen=True))
         return tuple(map(np.concatenate, zip(*lists, strict=True)))
 
-    def by_tiles() -> tuple[np.ndarray, ...] | None:
-        return model.find_best_items(histories, N, excluded, users=users, score=score)
+    def list_by_tiles() -> tuple[np.ndarray, ...] | None:
+        return model.find_best_items(histories, LIST_LENGTH, excluded, users=users, score=score)
 
-    expected, found = by_all_scores(), by_tiles()
-    for name, lists, make in (("all scores", expected, by_all_scores), ("tiles", found, by_tiles)):
-        if lists is None:
+    expected = list_by_all_scores()
+    for name, make in (("all scores", list_by_all_scores), ("tiles", list_by_tiles)):
+        if (lists := make()) is None:
             continue
         np.testing.assert_equal(lists, expected)
-        took = []
+        seconds = []
         for _ in range(3):
             began = time.thread_time()
             make()
-            took.append(time.thread_time() - began)
-        print(f"  {len(users):,} users together, {name:15} processor {min(took) / len(users) * 1e3:8.3f} ms a user")
+            seconds.append(time.thread_time() - began)
+        print(f"  {len(users):,} users together, {name:15} CPU {min(seconds) / len(users) * 1e3:8.3f} ms a user")
 
 
-def beside(log: csr_matrix, requests: int) -> None:
-    """What others need on a log of the same size."""
-    vectors = np.random.default_rng(0).normal(size=(log.shape[1], FACTORS)).astype(np.float32)
-    people = np.random.default_rng(1).normal(size=(requests, FACTORS)).astype(np.float32)
+def report_peers(log: csr_matrix, requests: int) -> None:
+    """Print the times of an exact product in BLAS and of other libraries on a log of the same size."""
+    items, users, block = (
+        np.random.default_rng(seed).normal(size=(count, FACTORS)).astype(np.float32)
+        for seed, count in enumerate((log.shape[1], requests, USERS_OF_PRODUCT))
+    )
 
-    def product(number: int) -> np.ndarray:
-        scores = vectors @ people[number]
-        best = np.argpartition(-scores, N)[:N]
+    def multiply_exactly(number: int) -> np.ndarray:
+        scores = items @ users[number % requests]
+        best = np.argpartition(-scores, LIST_LENGTH)[:LIST_LENGTH]
         return best[np.argsort(-scores[best])]
 
-    timed(f"exact product, {FACTORS} factors", product, requests)
-    crowd, began = np.random.default_rng(2).normal(size=(64, FACTORS)).astype(np.float32), time.thread_time()
-    np.argpartition(-(crowd @ vectors.T), N, axis=1)
-    took = (time.thread_time() - began) / len(crowd) * 1e3
-    print(f"  {len(crowd)} users together, exact product   processor {took:8.3f} ms a user")
-    for name, ask in [*of_implicit(log), *of_kindling(log)]:
-        timed(name, ask, requests)
+    print_percentiles(f"exact product, {FACTORS} factors", multiply_exactly, requests)
+    began = time.thread_time()
+    np.argpartition(-(block @ items.T), LIST_LENGTH, axis=1)
+    cpu = (time.thread_time() - began) / len(block) * 1e3
+    print(f"  {len(block)} users together, exact product   CPU {cpu:8.3f} ms a user")
+    for library, (name, build) in PEERS.items():
+        if importlib.util.find_spec(library):
+            print_percentiles(name, build(log), requests)
+        else:
+            print(f"  {name}: left out, {library} is not installed")
 
 
-def of_implicit(log: csr_matrix) -> Iterator[tuple[str, Callable[[int], object]]]:
-    if importlib.util.find_spec("implicit") is None:
-        print("  implicit is not installed: no row of it")
-        return
+def fit_implicit(log: csr_matrix) -> Request:
+    """Fit implicit's ALS; returns a request by number."""
     from implicit.als import AlternatingLeastSquares
 
     model = AlternatingLeastSquares(factors=FACTORS, iterations=1, num_threads=1)
     model.fit(log, show_progress=False)
-    yield (
-        "implicit, ALS, recalculate_user",
-        lambda number: model.recommend(number % log.shape[0], log[number % log.shape[0]], N=N, recalculate_user=True),
+    return lambda number: model.recommend(
+        number % log.shape[0], log[number % log.shape[0]], N=LIST_LENGTH, recalculate_user=True
     )
 
 
-def of_kindling(log: csr_matrix) -> Iterator[tuple[str, Callable[[int], object]]]:
-    if importlib.util.find_spec("kindling") is None:
-        print("  kindling-rec is not installed: no row of it")
-        return
+def fit_kindling(log: csr_matrix) -> Request:
+    """Fit kindling-rec's engine; returns a request by number."""
     import pandas as pd
     from kindling import Engine
 
     edges = log.tocoo()
     engine = Engine().fit(pd.DataFrame({"entity_id": edges.row, "item_id": edges.col}))
-    yield "kindling-rec, a user of the log", lambda number: engine.recommend(number % log.shape[0], N)
+    return lambda number: engine.recommend(number % log.shape[0], LIST_LENGTH)
+
+
+PEERS = {
+    "implicit": ("implicit, ALS, recalculate_user", fit_implicit),
+    "kindling": ("kindling-rec, a user of the log", fit_kindling),
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.recommend", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, nargs="+", default=[3500, 41000])
     parser.add_argument("--users", type=int, default=USERS)
     parser.add_argument("--likes", type=int, default=LIKES, help="of a user")
     parser.add_argument("--models", default="popularity,wmf,slim,random_graph")
     parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--home", type=Path)
-    parser.add_argument("--dataset")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with threadpool_limits(1, user_api="blas"):
-        if given.home:
-            measure(given.home, given.dataset, given.requests)
-            return
-        for items in given.items:
-            log = drawn(items, users=given.users, likes=given.likes)
-            for model in given.models.split(","):
+        for items in options.items:
+            log = draw_log(items, users=options.users, likes=options.likes)
+            for name in options.models.split(","):
                 with TemporaryDirectory() as folder:
-                    publish(Home(Path(folder), "drawn"), model, log)
-                    measure(Path(folder), "drawn", given.requests)
-            print(f"others, {items:,} items")
-            beside(log, given.requests)
+                    home = Home(Path(folder), "drawn")
+                    publish_model(home, name, log)
+                    report_answers(home, options.requests)
+            print(f"peers, {items:,} items")
+            report_peers(log, options.requests)
 
 
 if __name__ == "__main__":

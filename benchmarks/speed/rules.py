@@ -1,26 +1,25 @@
-"""What ten rules cost a publication, and p50 and p99 of answers with a filter.
+"""Measure how much ten rules add to a publication, and p50 and p99 of answers with a filter.
 
     python -m benchmarks.speed.rules [--items 41000] [--users 8000] [--model wmf] [--repeats 3] [--requests 500]
 
-Draws a log (popularity as in Zipf's law, 30 likes a user) with attributes of items and users, fits the model and
-random_graph once, and publishes the model, with random_graph as its companion as in a default night, with and without
-ten rules in turn, contracts included; the shortest of the repeats counts, and nothing is taken over from the
-publication before. Then asks for 20 items for histories and for users of the log, with rules and a
-filter, asked before or not, on one thread. Prints both, in seconds that passed and in processor seconds, which a
-busy machine lengthens less, and the load of the machine.
+Draws a log (popularity by Zipf's law, 30 likes a user) with attributes of items and users, fits the model and
+random_graph once, and publishes the model, with random_graph as companion as in a default night, with and without ten
+rules in turn, contracts included. The shortest of the repeats counts; each publication makes its lists anew. Then asks
+for 20 items for histories and for users of the log, with rules and a filter, new or repeated, on one thread. Prints
+wall and CPU seconds, and the load of the machine.
 """
 
 import argparse
 import logging
 import os
-import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import polars as pl
 
+from benchmarks.speed.timing import Timing, print_percentiles, time_call
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -36,12 +35,12 @@ from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import train
 
-LIKES, WARM = 30, 20
+LIKES = 30  # of a user
 COMPANION = "random_graph"
 GENRES = [f"genre {number}" for number in range(20)]
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--items", type=int, default=41_000)
     parser.add_argument("--users", type=int, default=8_000)
@@ -49,38 +48,38 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--requests", type=int, default=500)
     parser.add_argument("--threads", type=int, default=2)
-    given = parser.parse_args(words)
+    options = parser.parse_args()
     logging.disable(logging.WARNING)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     with TemporaryDirectory() as folder:
-        home = Home(Path(folder), "drawn", Limits(threads=given.threads, memory=4 << 30))
-        fill_home(home, given.items, given.users)
+        home = Home(Path(folder), "drawn", Limits(threads=options.threads, memory=4 << 30))
+        fill_home(home, options.items, options.users)
         matrices_digest = store_all_edges(home, order=False, timed=None)
         edges = {"protocol": "all_edges", "matrices_digest": matrices_digest}
         digests = {
             model: train(home, "fit", **edges, model=model, settings=MODELS[model].Settings(), seed=0).digest
-            for model in (given.model, COMPANION)
+            for model in (options.model, COMPANION)
         }
-        seconds: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-        for repeat in range(-1, given.repeats):  # the first is to warm up
-            for with_rules, taken in seconds.items():
-                start = time.perf_counter(), time.process_time()
-                publish(
+        timings: dict[bool, list[Timing]] = {False: [], True: []}
+        for repeat in range(-1, options.repeats):  # the first compiles
+            for with_rules, of_kind in timings.items():
+                run = partial(
+                    publish,
                     home,
                     f"{repeat} {with_rules}",
                     PublishSettings(),
-                    choice=ChosenModel(given.model, "score"),
-                    model_digest=digests[given.model],
+                    choice=ChosenModel(options.model, "score"),
+                    model_digest=digests[options.model],
                     companion=(COMPANION, digests[COMPANION]),
                     matrices_digest=matrices_digest,
-                    declared=DeclaredRules(rules=ten_rules(repeat)) if with_rules else DeclaredRules(),
+                    declared=DeclaredRules(rules=build_rules(repeat)) if with_rules else DeclaredRules(),
                 )
-                taken.append((time.perf_counter() - start[0], time.process_time() - start[1]))
-        print(f"publishing {given.users:,} users, {given.items:,} items, {given.model}")
-        for clock, name in enumerate(("passed", "processor")):
-            plain, ruled = (min(one[clock] for one in seconds[with_rules][1:]) for with_rules in (False, True))
-            print(f"{name}: {plain:.2f} s, with ten rules {ruled:.2f} s, {100 * (ruled / plain - 1):+.1f} %")
-        time_answers(load(home.root, "drawn"), given.requests)
+                of_kind.append(time_call(run))
+        print(f"publishing {options.users:,} users, {options.items:,} items, {options.model}")
+        for clock in ("wall", "cpu"):
+            plain, ruled = (min(getattr(one, clock) for one in timings[kind][1:]) for kind in (False, True))
+            print(f"{clock}: {plain:.2f} s, with ten rules {ruled:.2f} s, {100 * (ruled / plain - 1):+.1f} %")
+        report_answers(load(home.root, "drawn"), options.requests)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 
@@ -120,8 +119,8 @@ def fill_home(home: Home, items: int, users: int) -> None:
     binarize(home, BinarizeSettings(), "run")
 
 
-def ten_rules(number: int) -> Rules:
-    """Return ten rules; with another number another item is banned, so that lists are made anew."""
+def build_rules(number: int) -> Rules:
+    """Build ten rules; each number bans another item, so no list is reused."""
     return Rules(
         eligible="stock > 0 and (not adult or user.age >= 18)",
         boosts=[
@@ -137,32 +136,26 @@ def ten_rules(number: int) -> Rules:
     )
 
 
-def time_answers(shop: Recommender, requests: int) -> None:
-    """Print the p50 and p99 of answers."""
+def report_answers(shop: Recommender, requests: int) -> None:
+    """Print p50 and p99 of answers with rules and filters."""
     users, items = shop.users["user_id"].to_list(), shop.items["item_id"].to_list()
     generator = np.random.default_rng(1)
-    histories = [[items[column] for column in generator.integers(0, len(items), LIKES)] for _ in range(WARM + requests)]
-    kinds = {
+    histories = [[items[column] for column in generator.integers(0, len(items), LIKES)] for _ in range(requests)]
+    asks = {
         "a history, rules": lambda number: shop.recommend(histories[number]),
-        "a history, rules and a filter": lambda number: shop.recommend(
-            histories[number], where=f"genre = 'genre 1' and price < {20 + number}"
+        "a history, rules and a filter not asked before": lambda number: shop.recommend(
+            histories[number], where=f"genre = 'genre 1' and price < {40 + number}"
         ),
         "a history, rules and a filter asked before": lambda number: shop.recommend(
             histories[number], where="genre = 'genre 1' and price < 20"
         ),
-        "a user, rules": lambda number: shop.recommend_for(users[number]),
-        "a user, rules and a filter": lambda number: shop.recommend_for(
-            users[number], where=f"margin > 0.2 and price < {20 + number}.5"
+        "a user, rules": lambda number: shop.recommend_for(users[number % len(users)]),
+        "a user, rules and a filter not asked before": lambda number: shop.recommend_for(
+            users[number], where=f"margin > 0.2 and price < {40 + number}.5"
         ),
     }
-    for kind, ask in kinds.items():
-        taken = []
-        for number in range(WARM + requests):
-            start = time.perf_counter(), time.thread_time()
-            ask(number)
-            taken.append((1000 * (time.perf_counter() - start[0]), 1000 * (time.thread_time() - start[1])))
-        (middle, _), (slow, slow_processor) = np.percentile(taken[WARM:], [50, 99], axis=0)
-        print(f"{kind}: p50 {middle:.2f} ms, p99 {slow:.2f} ms, of the processor {slow_processor:.2f} ms")
+    for name, ask in asks.items():
+        print_percentiles(name, ask, requests)
 
 
 if __name__ == "__main__":

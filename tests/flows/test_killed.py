@@ -1,4 +1,4 @@
-"""What stops a run at each of its moments, copies its home and recovers it (benchmarks/killed), on a tiny run."""
+"""Stop a tiny run at each of its moments, copy its home and recover it (benchmarks/reliability/crashes)."""
 
 import json
 import os
@@ -61,12 +61,12 @@ from benchmarks.reliability.crashes.snapshots import Store
 folder = Path(sys.argv[1])
 home = folder / "home"
 (home / "small").mkdir(parents=True)
-store, seen, reports, going_on = Store(folder / "kept"), [], os.pipe(), os.pipe()
+store, seen, reports, permits = Store(folder / "kept"), [], os.pipe(), os.pipe()
 
 def work():
     import duckdb
     os.close(reports[0])
-    moments.tell_all(home, reports[1], going_on[0])
+    moments.report_moments(home, reports[1], permits[0])
     (home / "small" / "a").write_text("1")
     os.rename(home / "small" / "a", home / "small" / "b")
     with duckdb.connect("home/small/warehouse.duckdb") as connection:
@@ -77,13 +77,13 @@ def work():
     os.remove(home / "small" / "b")
     return 0
 
-process = commands.forked(folder, work, folder / "log")
+process = commands.fork_process(folder, work, folder / "log")
 os.close(reports[1])
 def take(moment):
-    files = sorted(place.removeprefix("small/") for place, *_ in store.take(home).entries[1:])
+    files = sorted(path.removeprefix("small/") for path, *_ in store.take(home).entries[1:])
     if moment.kind != "drawn":
-        seen.append(f"{moment.what}: {' '.join(files)}")
-status, _ = moments.watch(process, reports[0], going_on[1], take, random.Random(1))
+        seen.append(f"{moment.event}: {' '.join(files)}")
+status = moments.stop_at_moments(process, reports[0], permits[1], take, random.Random(1))
 print(*seen, status, sep="\\n")
 """
 
@@ -109,21 +109,21 @@ import json, os, random, sys
 from pathlib import Path
 from benchmarks.reliability.crashes import commands, recoveries
 from benchmarks.reliability.crashes.commands import FLOWS, Flow
-from benchmarks.reliability.crashes.processes import Server
+from benchmarks.reliability.crashes.prefect_server import Server
 from benchmarks.reliability.crashes.snapshots import Store
 folder, server = Path(sys.argv[1]), Server(os.environ["PREFECT_API_URL"])
 sizes = ("demo.users=60", "demo.items=30", "demo.likes=500", "train.tune=off")
 FLOWS["tiny"] = Flow("backfill", models="popularity", words=("--protocols", "leave_one_out"), settings=sizes)
-commands.warm()
+commands.preload_modules()
 store = Store(folder / "kept")
-run = recoveries.stopped("tiny", folder / "stopped", store, server.url, seed=1)
+run = recoveries.stop_run("tiny", folder / "stopped", store, server.url, seed=1)
 kinds = {kind: [digest for moment, digest in run.moments if moment.kind == kind] for kind in ("change", "commit")}
 change = random.Random(1).choice(kinds["change"])
 wanted = {change, *random.Random(1).sample(sorted({*kinds["commit"]} - {change}), 4)}
-results = recoveries.recovered("tiny", run, [run.homes[one] for one in wanted], store, [server], folder)
-for result in filter(recoveries.differs, results.values()):
+results = recoveries.recover_homes("tiny", run, [run.homes[one] for one in wanted], store, [server], folder)
+for result in filter(recoveries.is_wrong, results.values()):
     print(result, file=sys.stderr)
-counts = [sum(map(recoveries.differs, results.values())), len(results), *map(len, kinds.values())]
+counts = [sum(map(recoveries.is_wrong, results.values())), len(results), *map(len, kinds.values())]
 print(json.dumps(counts), flush=True)
 os._exit(0)
 """

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks.reliability.year import FIRST_DAY, KINDS, Shop, clock_that_cuts, doubled_file, night_of
+from benchmarks.reliability.year import FAULTS, FIRST_DAY, Shop, compute_run_time, double_file, shift_clock
 from oneclass import sql
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import load
@@ -76,18 +76,18 @@ def year(tmp_path_factory):
             connection.execute(statements)
         for number in range(NIGHTS):
             day = FIRST_DAY + timedelta(days=number)
-            begin(connection, f"n{number}", night_of(day))
-            bring(connection, f"n{number}", shop.day(day), number + 1, rejects=number % 3)
+            begin(connection, f"n{number}", compute_run_time(day))
+            bring(connection, f"n{number}", shop.draw_day(day), number + 1, rejects=number % 3)
             anomalies.record_batch_stats(connection, f"n{number}")
             end(connection, f"n{number}")
-        yield connection, shop.day(FIRST_DAY + timedelta(days=NIGHTS))
+        yield connection, shop.draw_day(FIRST_DAY + timedelta(days=NIGHTS))
 
 
 @pytest.fixture
 def tonight(year):
     connection, log = year
     connection.begin()
-    begin(connection, "tonight", night_of(FIRST_DAY + timedelta(days=NIGHTS)))
+    begin(connection, "tonight", compute_run_time(FIRST_DAY + timedelta(days=NIGHTS)))
     yield connection, log
     connection.rollback()
 
@@ -117,7 +117,7 @@ def test_nothing_is_usual_before_seven_nights(year):
 
 def test_missing_users_and_the_clocks_shift_are_what_a_naive_count_finds(tonight):
     connection, log = tonight
-    late = clock_that_cuts(log, np.random.default_rng(0))
+    late = shift_clock(log, np.random.default_rng(0))
     bring(connection, "tonight", late, 99)
     anomalies.record_batch_stats(connection, "tonight")
     asked = "select user_id::integer, hour(occurred_at) from raw.events where file_id between ? and ?"
@@ -156,7 +156,7 @@ CAUGHT = {
 @pytest.mark.parametrize("kind", CAUGHT)
 def test_a_fault_is_warned_of(tonight, kind):
     connection, log = tonight
-    bring(connection, "tonight", KINDS[kind](log, np.random.default_rng(0)), 99)
+    bring(connection, "tonight", FAULTS[kind](log, np.random.default_rng(0)), 99)
     anomalies.record_batch_stats(connection, "tonight")
     rule, figure = CAUGHT[kind]
     found = broken(connection, "tonight")
@@ -167,7 +167,7 @@ def test_a_fault_is_warned_of(tonight, kind):
 @pytest.mark.parametrize(("least", "warned"), [("0.01", True), ("0.2", False)])
 def test_a_contract_with_another_limit_warns_otherwise(tonight, least, warned):
     connection, log = tonight
-    bring(connection, "tonight", doubled_file(log, np.random.default_rng(0)), 99)
+    bring(connection, "tonight", double_file(log, np.random.default_rng(0)), 99)
     anomalies.record_batch_stats(connection, "tonight")
     limits = CONTRACT.relations["limits"].replace("'doubled_share', 0.01", f"'doubled_share', {least}")
     changed = CONTRACT.model_copy(update={"relations": {**CONTRACT.relations, "limits": limits}})
@@ -229,7 +229,7 @@ def test_a_night_that_is_run_again_counts_once(tonight, state):
     bring(connection, "tonight", log, 99)
     anomalies.record_batch_stats(connection, "tonight")
     end(connection, "tonight", state)
-    begin(connection, "again", night_of(FIRST_DAY + timedelta(days=NIGHTS)) + timedelta(hours=2))
+    begin(connection, "again", compute_run_time(FIRST_DAY + timedelta(days=NIGHTS)) + timedelta(hours=2))
     anomalies.record_batch_stats(connection, "again")  # it finds nothing new
     before, again = figures(connection, "tonight"), figures(connection, "again")
     assert again == pytest.approx({**before, "hours_old": before["hours_old"] + 2})

@@ -1,1 +1,1 @@
-"""Runs that are killed, once at each of their moments or again and again, and the recovery of their homes."""
+"""Kill runs at each of their moments or again and again, and recover their homes."""

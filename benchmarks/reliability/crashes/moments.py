@@ -1,8 +1,7 @@
-"""The moments of a run: before each of its changes of files, round each of DuckDB's commits, and within DuckDB's
-writes.
+"""The moments of a run: before each change of files, around each DuckDB commit, and within DuckDB's writes.
 
-A process that is killed leaves what lies in the files of its home, for the system has taken over what it wrote. So a
-process that is stopped in its place, with all its threads, shows what a kill at that moment would leave.
+A killed process leaves what is in the files of its home, because the system has taken over what it wrote. So a process
+that is stopped with all its threads shows what a kill at that moment would leave.
 """
 
 import os
@@ -18,32 +17,33 @@ from typing import Any, NamedTuple
 import duckdb
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link", "os.truncate"}
-ENDING = ("commit", "checkpoint", "close", "__exit__", "rollback")  # of DuckDB: when it writes what was asked for
-WRITING = ("execute", "executemany")  # which commit by themselves where no transaction is open
-SELDOM, OFTEN = 0.2, 0.002  # seconds: a run is stopped after drawn times up to so long, the second in DuckDB's writes
+ENDING_METHODS = ("commit", "checkpoint", "close", "__exit__", "rollback")  # of DuckDB: when it writes to its file
+STATEMENT_METHODS = ("execute", "executemany")  # commit by themselves outside of a transaction
+MAX_PAUSE_SECONDS, MAX_WRITE_PAUSE_SECONDS = 0.2, 0.002  # until the next drawn stop; the second in DuckDB's writes
+OUTSIDE = "round the flow"  # the stage before and after the flow
 
 
 class Moment(NamedTuple):
-    """When a run was stopped.
+    """A moment at which a run was stopped.
 
     Attributes:
-        stage: the task that was at work, or where between them.
-        what: a change of files, or of DuckDB's.
+        stage: the task at work, or a place between tasks.
+        event: a change of files, or DuckDB's.
         kind: change, commit, or drawn.
     """
 
     stage: str
-    what: str
+    event: str
     kind: str
 
 
-def at_changes(home: Path, tell: Callable[[str], None]) -> None:
-    """From now on, tell of each change of files below a home that this process is about to make, by its name.
+def report_changes(home: Path, report: Callable[[str], None]) -> None:
+    """Report each change of files below a home before this process makes it, by the name of its audit event.
 
-    Files opened for writing, renamed, removed; folders and links made. DuckDB's own are not seen.
+    Files opened for writing, renamed or removed; folders and links made. DuckDB's own changes are not seen.
     """
 
-    def look(event: str, arguments: tuple) -> None:
+    def hear_event(event: str, arguments: tuple) -> None:
         if event == "open":
             name, _, flags = arguments
             if not isinstance(name, str | bytes | os.PathLike) or not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
@@ -52,90 +52,90 @@ def at_changes(home: Path, tell: Callable[[str], None]) -> None:
             return
         name = os.fsdecode(arguments[0]) if not isinstance(arguments[0], int) else ""
         if not os.path.isabs(name) or name.startswith(str(home)):
-            tell(event)
+            report(event)
 
-    sys.addaudithook(look)
+    sys.addaudithook(hear_event)
 
 
-def at_commits(home: Path, tell: Callable[[str, bool], None]) -> None:
-    """From now on, tell before and after each of DuckDB's commits, checkpoints and closings in this process, and after
-    each statement that wrote to a database by itself.
+def report_commits(home: Path, report: Callable[[str, bool], None]) -> None:
+    """Report this process's DuckDB commits, checkpoints and closings, before and after, and statements that wrote.
 
     Args:
-        tell: is given what it is, and whether it begins now.
+        report: gets the event, and whether it is about to begin.
     """
     kind = duckdb.DuckDBPyConnection
 
-    def written() -> list[tuple]:
-        found = [*home.glob("*/*.duckdb*"), *home.glob("*/publications/*/*.duckdb*")]
-        return [(str(file), status.st_size, status.st_mtime_ns) for file in sorted(found) if (status := file.lstat())]
+    def list_databases() -> list[tuple]:
+        files = [*home.glob("*/*.duckdb*"), *home.glob("*/publications/*/*.duckdb*")]
+        return [(str(file), status.st_size, status.st_mtime_ns) for file in sorted(files) if (status := file.lstat())]
 
-    def round_each(name: str) -> Callable[..., Any]:
-        own = getattr(kind, name)
+    def wrap_method(name: str) -> Callable[..., Any]:
+        method = getattr(kind, name)
 
-        def wrapped(connection: Any, *given: Any, **more: Any) -> Any:
-            checkpoint = name in WRITING and str(given[:1]).strip("(',)\"").lower() == "checkpoint"
-            what, ends = "checkpoint" if checkpoint else name, checkpoint or name in ENDING
-            if ends:
-                tell(what, True)
-            there = written()
+        def call_method(connection: Any, *arguments: Any, **more: Any) -> Any:
+            statement = str(arguments[:1]).strip("(',)\"").lower()
+            is_checkpoint = name in STATEMENT_METHODS and statement == "checkpoint"
+            event, is_ending = "checkpoint" if is_checkpoint else name, is_checkpoint or name in ENDING_METHODS
+            if is_ending:
+                report(event, True)
+            before = list_databases()
             try:
-                return own(connection, *given, **more)
+                return method(connection, *arguments, **more)
             finally:
-                if ends or written() != there:
-                    tell(what, False)
+                if is_ending or list_databases() != before:
+                    report(event, False)
 
-        return wrapped
+        return call_method
 
-    for name in (*ENDING, *WRITING):
-        setattr(kind, name, round_each(name))
+    for name in (*ENDING_METHODS, *STATEMENT_METHODS):
+        setattr(kind, name, wrap_method(name))
 
 
-def tell_all(home: Path, telling: int, going_on: int) -> None:
-    """In the process that runs: tell of every moment, a line each, and wait to be let go on."""
+def report_moments(home: Path, reports: int, permits: int) -> None:
+    """In the process that runs: write every moment to a pipe, a line each, and wait for a byte from another."""
     from prefect.context import FlowRunContext, TaskRunContext
 
-    in_turn = threading.RLock()
+    lock = threading.RLock()
 
-    def tell(what: str, kind: str, *, inside: bool = False) -> None:
+    def report(event: str, kind: str, *, is_writing: bool = False) -> None:
         task = TaskRunContext.get()
-        stage = task.task.name if task else "between stages" if FlowRunContext.get() else "round the flow"
-        with in_turn:
-            os.write(telling, f"{stage}\t{what}\t{kind}\t{int(inside)}\n".encode())
-            os.read(going_on, 1)
+        stage = task.task.name if task else "between stages" if FlowRunContext.get() else OUTSIDE
+        with lock:
+            os.write(reports, f"{stage}\t{event}\t{kind}\t{int(is_writing)}\n".encode())
+            os.read(permits, 1)
 
-    at_changes(home, lambda what: tell(what, "change"))
-    at_commits(
-        home,
-        lambda what, begins: tell(f"{'before' if begins else 'after'} {what}", "commit", inside=begins),
-    )
+    def report_commit(event: str, begins: bool) -> None:
+        report(f"{'before' if begins else 'after'} {event}", "commit", is_writing=begins)
+
+    report_changes(home, lambda event: report(event, "change"))
+    report_commits(home, report_commit)
 
 
-def watch(
-    process: int, telling: int, going_on: int, take: Callable[[Moment], None], drawn: random.Random
-) -> tuple[int, float]:
-    """Stop a process at each moment that it tells of, and at drawn ones, and let it go on; its exit status, and the
-    seconds of processor time that it took.
+def stop_at_moments(
+    process: int, reports: int, permits: int, take: Callable[[Moment], None], generator: random.Random
+) -> int:
+    """Stop a process at each moment that it reports, and at drawn ones, and let it continue; returns its exit status.
 
     Args:
         take: called while the process is stopped.
     """
-    stage, pause = "round the flow", SELDOM
+    stage, pause = OUTSIDE, MAX_PAUSE_SECONDS
     while True:
         message = b""
-        if select.select([telling], [], [], drawn.uniform(0, pause))[0] and not (message := os.read(telling, 4096)):
+        is_ready = select.select([reports], [], [], generator.uniform(0, pause))[0]
+        if is_ready and not (message := os.read(reports, 4096)):
             break  # it has ended
         moment = Moment(stage, "at a drawn time", "drawn")
         if message:
-            stage, what, kind, inside = message.decode().rstrip("\n").split("\t")
-            moment, pause = Moment(stage, what, kind), OFTEN if inside == "1" else SELDOM
+            stage, event, kind, is_writing = message.decode().rstrip("\n").split("\t")
+            moment = Moment(stage, event, kind)
+            pause = MAX_WRITE_PAUSE_SECONDS if is_writing == "1" else MAX_PAUSE_SECONDS
         os.kill(process, signal.SIGSTOP)
-        _, status, usage = os.wait4(process, os.WUNTRACED)
+        _, status = os.waitpid(process, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
-            return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+            return os.waitstatus_to_exitcode(status)
         take(moment)
         os.kill(process, signal.SIGCONT)
         if message:
-            os.write(going_on, b"1")
-    _, status, usage = os.wait4(process, 0)
-    return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+            os.write(permits, b"1")
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

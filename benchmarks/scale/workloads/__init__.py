@@ -1,3 +1,1 @@
-"""Of `benchmarks.scale.ladder`: the logs, the stages and models timed in processes of their own, the machine's limits,
-the table.
-"""
+"""Workloads of `benchmarks.scale.ladder`: stages and models in processes of their own, bounds, and the table."""

@@ -128,7 +128,7 @@ class RuledShop:
 
     def store(self, drawn):
         for side in ("item", "user"):
-            drawn.frame(side).write_parquet(self.home.root / f"{side}s.parquet")
+            drawn.build_table(side).write_parquet(self.home.root / f"{side}s.parquet")
         dataset = Dataset(
             name="small",
             items={"file": str(self.home.root / "items.parquet"), "categories": ["tags"]},
@@ -156,10 +156,10 @@ class RuledShop:
         """Return the ids that a plain reading of the rules lists for a user."""
         user, shop = self.user_ids.index(user_id), shop or self.shop
         positions = {item_id: position for position, item_id in enumerate(self.item_ids)}
-        allowed = rule_oracle.allowed_items(shop, case, user, exclude_seen=exclude_seen)
+        allowed = rule_oracle.list_allowed_items(shop, case, user, exclude_seen=exclude_seen)
         pins = [item_id for item_id in case.rules.pinned if item_id in positions]
         case = replace(case, rules=case.rules.model_copy(update={"pinned": [f"i{positions[pin]}" for pin in pins]}))
-        return [self.item_ids[item] for item in rule_oracle.list_naively(shop, case, user, allowed)]
+        return [self.item_ids[item] for item in rule_oracle.select_naively(shop, case, user, allowed)]
 
 
 @pytest.fixture(scope="module")
