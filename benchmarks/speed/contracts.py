@@ -27,13 +27,13 @@ class CheckTimer:
         self.seconds: dict[str, float] = defaultdict(float)
         self.rules: dict[str, int] = defaultdict(int)
 
-    def __call__(self, connection, stage, parameters=None) -> list[data_contracts.RuleResult]:
+    def __call__(self, connection, stage, *more) -> list[data_contracts.RuleResult]:
         """Check a stage's contracts; the first import of Great Expectations is timed apart."""
         began = time.process_time()
         lazy_gx.load_great_expectations()
         self.loading += time.process_time() - began
         began = time.process_time()
-        results = self.check(connection, stage, parameters)
+        results = self.check(connection, stage, *more)
         self.seconds[stage] += time.process_time() - began
         self.rules[stage] += len(results)
         return results
