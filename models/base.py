@@ -237,7 +237,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
             n, excluded, users, score: as in `best_items`.
             allowed: bool (items,), which items may come; None for all.
         """
-        known = self._known(histories)
+        known = self._drop_unknown(histories)
         if self._cache is None or n < 1 or (users is None and (known.indptr[1:] == known.indptr[:-1]).any()):
             return None
         return self._find_best_items(known, users, self._check_score(score), n, excluded, allowed)
@@ -333,11 +333,11 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
 
     def fold_in_users(self, histories: csr_matrix) -> Any:
         """Fold in as `fold_in` does; a fitted model caches the last block, whose scores and `like` share it."""
-        return self.cached_for_block("fold-in", histories, lambda: self.fold_in(histories))
+        return self.compute_once_for_block("fold-in", histories, lambda: self.fold_in(histories))
 
-    def _known(self, histories: csr_matrix) -> csr_matrix:
+    def _drop_unknown(self, histories: csr_matrix) -> csr_matrix:
         """Check the histories and drop the items without a training edge; `item_count` columns are left."""
-        return drop_unknown_entries(histories, self.cached("trained", lambda: self.item_degrees > 0), self.name)
+        return drop_unknown_entries(histories, self.compute_once("trained", lambda: self.item_degrees > 0), self.name)
 
     def _degrees(self, interactions: csr_matrix, options: FitOptions) -> np.ndarray:
         """Check the training matrix and return its item degrees, int64 (items,)."""
@@ -364,7 +364,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
 
     def _score_block(self, histories: csr_matrix, users: np.ndarray | None) -> csr_matrix:
         """Check the histories, one for each of the users, and drop unknown items."""
-        histories = self._known(histories)
+        histories = self._drop_unknown(histories)
         if users is not None and len(users) != histories.shape[0]:
             raise ValueError(f"{len(users)} users but {histories.shape[0]} histories; give one history for each user")
         return histories

@@ -115,7 +115,7 @@ class UserBlock:
         if state > 1:
             self.scratch.remove(self._name(state - 2))
 
-    def shared(self) -> dict[str, np.ndarray]:
+    def load_shared(self) -> dict[str, np.ndarray]:
         """Read the arrays that `UserBlocks.share` stored for all blocks."""
         return self.scratch.read(SHARED_NAME)
 
@@ -142,9 +142,7 @@ class UserBlocks(Sequence[UserBlock]):
             block.write(0, {name: array[block.first : block.end] for name, array in users.items()})
 
     def share(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store arrays, by name, that every block may read (`UserBlock.shared`) instead of receiving them with each
-        call.
-        """
+        """Store arrays by name for all blocks (`UserBlock.load_shared`), not to be sent with each call."""
         self._scratch.write(SHARED_NAME, arrays)
 
     def map_blocks(

@@ -15,7 +15,7 @@ class InferenceCache:
         """Leave what is cached out of copies and pickles."""
         return {**self.__dict__, "_cache": None if self._cache is None else {}}
 
-    def cached(self, name: str, make: Callable[[], Any]) -> Any:
+    def compute_once(self, name: str, make: Callable[[], Any]) -> Any:
         """Return `make()`, which does not depend on the users: computed once for a fitted model, each time in a fit."""
         if self._cache is None:
             return make()
@@ -23,7 +23,7 @@ class InferenceCache:
             self._cache[name] = make()
         return self._cache[name]
 
-    def cached_for_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
+    def compute_once_for_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
         """Return `make()`, which a fitted model caches for the last block of histories."""
         if self._cache is None:
             return make()

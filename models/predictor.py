@@ -40,7 +40,7 @@ class Predictor(ABC):
         def item_count(self) -> int: ...
         @property
         def users_at_once(self) -> int: ...
-        def cached(self, name: str, make: Any) -> Any: ...
+        def compute_once(self, name: str, make: Any) -> Any: ...
 
     @classmethod
     def has_like(cls) -> bool:
@@ -212,7 +212,7 @@ class Predictor(ABC):
             if (vectors := self.item_vectors()) is None:
                 scores = self.scores(alone)
             else:
-                columns = self.cached("unit vectors", lambda: normalize_columns(vectors))
+                columns = self.compute_once("unit vectors", lambda: normalize_columns(vectors))
                 scores = dense_times(np.ascontiguousarray(columns[:, items].T), columns)
             return top_items(scores, alone.indptr, alone.indices, n)
 

@@ -152,7 +152,7 @@ class ModelSettings(Settings):
         """Return the effective settings of a fit on this matrix, in which rules replace those that are None."""
         return self
 
-    def tried(self, values: Mapping[str, Any], interactions: csr_matrix) -> Self:
+    def with_trial_values(self, values: Mapping[str, Any], interactions: csr_matrix) -> Self:
         """Replace settings by values of the search space, for a fit on this matrix.
 
         Args:

@@ -105,9 +105,9 @@ class TiledScorer(InferenceCache, ABC):
         tiles = self._tiles()
 
         def make_balls() -> Balls:
-            return self.cached("balls", lambda: Balls.of(find_ball(columns_of(items)) for items in tiles))
+            return self.compute_once("balls", lambda: Balls.of(find_ball(columns_of(items)) for items in tiles))
 
         return LinearScores(tiles, rows, columns_of, make_balls, constant)
 
     def _tiles(self) -> ItemTiles:
-        return self.cached("tiles", lambda: ItemTiles.of(self.item_degrees))
+        return self.compute_once("tiles", lambda: ItemTiles.of(self.item_degrees))

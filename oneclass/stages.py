@@ -67,7 +67,7 @@ def split_log(
     limits = Limits() if threads is None else Limits(threads=threads)
     with (
         tempfile.TemporaryDirectory(prefix="oneclass-evaluate-") as folder,
-        _registered(models),
+        _register_models(models),
         _warnings_only(),
         _as_value_errors(),
     ):
@@ -135,7 +135,7 @@ def _write_attributes(frame: pl.DataFrame, side: str, folder: Path) -> dict[str,
 
 
 @contextmanager
-def _registered(models: Mapping[str, Model]) -> Iterator[None]:
+def _register_models(models: Mapping[str, Model]) -> Iterator[None]:
     """Enter models under their names in the registry, by which the stages load fits, for the duration of the block."""
     added = {}
     for name, model in models.items():

@@ -162,7 +162,7 @@ def tune_own(options: argparse.Namespace, log: SplitLog) -> Iterator[LibraryRow]
         space = {key: to_distribution(of) for key, of in ranges.items()}
 
         def build_settings(values: dict[str, Any], kind: Any = kind) -> ModelSettings:
-            return kind.Settings().tried(values, validation.train) if values else kind.Settings()
+            return kind.Settings().with_trial_values(values, validation.train) if values else kind.Settings()
 
         def fit_model(values: dict[str, Any], edges: csr_matrix, kind: Any = kind, build: Any = build_settings) -> Any:
             return kind(build(values), seed=options.seed, threads=options.threads).fit(edges)

@@ -88,7 +88,7 @@ def draw_pairs(home: Home, name: str, digest: str) -> Pairs:
     assert part.rows is not None
     users, negatives = part.rows[tested], model.negative_distribution()
     assert negatives is not None
-    negatives = negatives.counted(split.train)
+    negatives = negatives.with_statistics(split.train)
     items = np.stack([targets.indices, negatives.draw(split.histories, users, model.seed)], axis=1)
     weights = np.stack(negatives.weights(split.histories, users, targets.data), axis=1) * (items >= 0)
     like, exists = model.like(histories, users=users, items=items), weights > 0

@@ -138,7 +138,7 @@ class Autoencoder(Model[AutoencoderT]):
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Return the last layer before the items, float32 (block, hidden), of users who were not in training."""
         with kernel_threads(self.threads):
-            return self._hidden(self._known(histories), None)
+            return self._hidden(self._drop_unknown(histories), None)
 
     def _validation_users(
         self, interactions: csr_matrix, validation: ValidationUsers | None

@@ -129,7 +129,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         """Find q(u_i) of users who were not in training, with fixed items and z: float32 (users, 2 W), like
         `q.users`.
         """
-        histories, settings = self._known(histories), self.params
+        histories, settings = self._drop_unknown(histories), self.params
         users = np.zeros((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         if self._is_null:
             users[:, users.shape[1] // 2 :] = self.q.users[0, users.shape[1] // 2 :]
@@ -137,7 +137,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         with kernel_threads(self.threads):
             fold_in(
                 *copy_pattern(histories),
-                self.cached("items by factor", lambda: transpose_table(self.q.items, settings.factors)),
+                self.compute_once("items by factor", lambda: transpose_table(self.q.items, settings.factors)),
                 settings.factors,
                 to_float32(self.q.z),
                 1 / settings.user_variance,
@@ -156,7 +156,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         """
         z_mean, z_variance = self.q.z
         side = self._side(self._user_table(histories, users), z_mean, 1 / z_variance)
-        columns = self.cached("side", lambda: self._side(self.q.items, 0, np.inf))
+        columns = self.compute_once("side", lambda: self._side(self.q.items, 0, np.inf))
         with kernel_threads(self.threads):
             return pair_likes(side, columns, items)
 
@@ -174,7 +174,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         K, table = self.params.factors, self._user_table(histories, users)
         with kernel_threads(self.threads):
             scores = dense_times(
-                table[:, :K], self.cached("columns", lambda: np.ascontiguousarray(self.q.items[:, :K].T))
+                table[:, :K], self.compute_once("columns", lambda: np.ascontiguousarray(self.q.items[:, :K].T))
             )
         scores += np.float32(self.q.z[0])
         return scores
@@ -188,7 +188,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
 
     @property
     def _is_null(self) -> bool:
-        return self.cached("null", lambda: self.q.is_null)
+        return self.compute_once("null", lambda: self.q.is_null)
 
     def _user_table(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         return self.fold_in_users(histories) if users is None else self.q.users[users]

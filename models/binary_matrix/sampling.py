@@ -65,7 +65,7 @@ class EntrySampler(NamedTuple):
         zeros = L * M - len(indices)
         running = np.zeros(0)
         if strategy == "biased":
-            running, scales = _biased(rows, indices, row_ones, column_ones)
+            running, scales = _prepare_biased_draws(rows, indices, row_ones, column_ones)
             row_p, column_p = _biased_margins(rows, indices, row_ones, column_ones, scales)
             drawn = {
                 "strategy": BIASED,
@@ -118,7 +118,7 @@ def _margins(strategy: Strategy, row_ones: np.ndarray, column_ones: np.ndarray) 
     return {**drawn, "row_p": row_p, "column_p": column_p}
 
 
-def _biased(rows, columns, row_ones, column_ones) -> tuple[np.ndarray, np.ndarray]:
+def _prepare_biased_draws(rows, columns, row_ones, column_ones) -> tuple[np.ndarray, np.ndarray]:
     """Running sum of r_i c_j over the ones, and 1 / (2 Z_0), 1 / (2 Z_1)."""
     L, M, ones = len(row_ones), len(column_ones), len(rows)
     running = np.cumsum((M - row_ones[rows]) * (L - column_ones[columns]).astype(np.float64))

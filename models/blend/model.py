@@ -139,7 +139,7 @@ class Blend(Model[BlendSettings]):
             of_component = model.scores_of_training_users(histories, users, component.score)
             with kernel_threads(self.threads):
                 spreads.append(add_normalized(total, component.weight, of_component, histories))
-        self.cached_for_block("spreads", histories, lambda: spreads)
+        self.compute_once_for_block("spreads", histories, lambda: spreads)
         return total
 
     def _represent(self, features: csr_matrix) -> list[NewItems]:
@@ -186,7 +186,7 @@ class Blend(Model[BlendSettings]):
                 for (component, model), part in zip(components, parts, strict=True)
             ]
 
-        of_components = zip(components, parts, self.cached_for_block("spreads", history, spreads), strict=True)
+        of_components = zip(components, parts, self.compute_once_for_block("spreads", history, spreads), strict=True)
         weighted = (
             np.float32(component.weight / spread[0]) * part
             for (component, _), part, spread in of_components

@@ -141,7 +141,7 @@ class BPR(Model[BPRSettings]):
 
         A user's factors depend only on the history and the seed.
         """
-        histories, chosen = self._known(histories), self.params
+        histories, chosen = self._drop_unknown(histories), self.params
         factors = chosen.factors
         width = row_width(factors)
         out = np.zeros((histories.shape[0], width), dtype=np.float32)
@@ -150,8 +150,8 @@ class BPR(Model[BPRSettings]):
         with kernel_threads(self.threads):
             compile_fold_in_kernel(width)(
                 (as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)),
-                self.cached("rows", self._item_rows),
-                self.cached("draws", self._negative_draws),
+                self.compute_once("rows", self._item_rows),
+                self.compute_once("draws", self._negative_draws),
                 streams,
                 factors,
                 (np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs),
@@ -162,7 +162,7 @@ class BPR(Model[BPRSettings]):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         rows = self._user_rows(histories, users)
         with kernel_threads(self.threads):
-            return dense_times(rows, self.cached("columns", self._columns))
+            return dense_times(rows, self.compute_once("columns", self._columns))
 
     def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
         def columns_of(items: np.ndarray) -> np.ndarray:

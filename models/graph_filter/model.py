@@ -193,7 +193,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         if self._cache is None:
             return sum_paths(*graph.tables, history, items, sharpening)
         count = min(MAX_HUBS, CACHE_ENTRIES // self.edges.shape[0])
-        hubs = self.cached("hubs", lambda: HubColumns.of(graph, sharpening, count))
+        hubs = self.compute_once("hubs", lambda: HubColumns.of(graph, sharpening, count))
         return hubs.pair_sums(history, items)
 
     def _cached_columns(self, history: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +215,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         A fitted model keeps one, since most users are recommended the same few items.
         """
         size, factors = self.edges.shape[0] if self._ends_at_users else self.item_count, self.vectors.shape[1]
-        cache = self.cached("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))
+        cache = self.compute_once("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))
         return cache if count <= cache.capacity else ColumnCache(count, size, factors)
 
     def _columns(self, items: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -250,7 +250,7 @@ class GraphFilter(Model[GraphFilterSettings]):
                 scores = pattern_times(histories, self.weights, self._entry_weights(histories))
             else:
                 scores = self._filter_histories(histories)
-            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
+            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _filter_histories(self, histories: csr_matrix) -> np.ndarray:
@@ -258,7 +258,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         chosen, (before, after), of_entries = self.params, self._low_pass(), self._entry_weights(histories)
         with kernel_threads(self.threads):
             low = pattern_times(histories, self.vectors, of_entries * before[histories.indices, 0])
-            scores = dense_times(low, self.cached("low-pass columns", lambda: np.ascontiguousarray(after.T)))
+            scores = dense_times(low, self.compute_once("low-pass columns", lambda: np.ascontiguousarray(after.T)))
             if isinstance(self.graph, NormalizedGraph) and self._is_walk and len(scores) >= MIN_USERS:
                 add_walks(self.graph.tables, self._walk_powers(), chosen.sharpening, histories, of_entries, scores)
                 return scores
@@ -286,7 +286,7 @@ class GraphFilter(Model[GraphFilterSettings]):
             return None
         of_entries, graph, (before, after) = self._entry_weights(history), self.graph, self._low_pass()
         assert isinstance(graph, NormalizedGraph) and self.params.sharpening is not None
-        table = self.cached("low-pass table", lambda: LowPassTable.of(after))
+        table = self.compute_once("low-pass table", lambda: LowPassTable.of(after))
         to, back = self._walk_powers()
         step = np.float32(-self.params.sharpening)
         with kernel_threads(self.threads):
@@ -322,7 +322,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         """Return the sharpened low-pass as two factors: D^-gamma, (items, 1), before V, and the transpose of
         alpha V' D^gamma times the sharpening, (items, k), after it.
         """
-        return self.cached("low-pass", self._make_low_pass)
+        return self.compute_once("low-pass", self._make_low_pass)
 
     def _make_low_pass(self) -> tuple[np.ndarray, np.ndarray]:
         gamma, low_pass = self.params.low_pass_exponent, self.params.low_pass
@@ -374,7 +374,7 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _degree_powers(self, exponent: float) -> np.ndarray:
         """Return powers of the item degrees, float32 (items, 1)."""
-        return self.cached(
+        return self.compute_once(
             f"degrees to the {exponent}", lambda: degree_powers(weighted_degrees(self.edges)[1], exponent)[:, None]
         )
 

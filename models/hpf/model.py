@@ -226,7 +226,7 @@ class HPF(Model[HPFSettings]):
         """Find E theta, float32 (users, K), by coordinate ascent on gamma and kappa with fixed items."""
         settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
-        history = to_edge_arrays(self._known(histories), not settings.use_weights)
+        history = to_edge_arrays(self._drop_unknown(histories), not settings.use_weights)
         with kernel_threads(self.threads):
             kernels.fold_in(
                 history,
@@ -242,11 +242,11 @@ class HPF(Model[HPFSettings]):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         means = self.fold_in_users(histories) if users is None else self.user_shape[users] / self.user_rate[users]
         with kernel_threads(self.threads):
-            return dense_times(means, self.cached("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
+            return dense_times(means, self.compute_once("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
 
     def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
         means = self.fold_in_users(histories) if users is None else self.user_shape[users] / self.user_rate[users]
-        vectors = self.cached("vectors", self.item_vectors)
+        vectors = self.compute_once("vectors", self.item_vectors)
         return self._linear_scores(means, lambda items: vectors[items].T)
 
     def item_vectors(self) -> np.ndarray:

@@ -195,7 +195,7 @@ class MRFSparse(Model[MRFSparseSettings]):
             if self.params.intercept:
                 scores += self.offset
                 return scores
-            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
+            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:

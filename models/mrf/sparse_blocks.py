@@ -76,7 +76,7 @@ def iterate_inverses(
     room = np.empty(max((numbers[batch].sum() for batch in batches), default=0), dtype=np.float32)
     workers = max(1, threads)
     for batch in batches:
-        block, places = _sort_blocks(_listed(pattern, leaders[batch], dependents[batch]), len(pattern.indptr) - 1)
+        block, places = _sort_blocks(_list_blocks(pattern, leaders[batch], dependents[batch]), len(pattern.indptr) - 1)
         middle = block.triangles[-1]
         triangles, columns = room[:middle], room[middle : middle + block.columns[-1]]
         sound = np.empty(len(block.sizes), dtype=np.bool_)
@@ -138,7 +138,7 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)])
 
 
-def _listed(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> ItemBlocks:
+def _list_blocks(pattern: Pattern, leaders: np.ndarray, dependents: np.ndarray) -> ItemBlocks:
     """The blocks of these leaders, without the places of their items in ascending order.
 
     A block lists the items of its leader's column from the smallest covariance to the largest, the leader last.

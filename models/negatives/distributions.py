@@ -29,7 +29,7 @@ EVALUATION_NEGATIVE = purpose("judging like: one negative of a user")
 class NegativeDistribution(ABC):
     """The distribution of the sampled negatives of a fitted model."""
 
-    def counted(self, train: csr_matrix) -> Self:
+    def with_statistics(self, train: csr_matrix) -> Self:
         """Return the distribution with statistics of all rows of `train`; other methods then read only their users'
         rows.
         """
@@ -132,7 +132,7 @@ class CensoredPairs(NegativeDistribution):
     item_windows: np.ndarray | None = None
     pairs: float | None = None
 
-    def counted(self, train: csr_matrix) -> Self:
+    def with_statistics(self, train: csr_matrix) -> Self:
         """Return the distribution with D'."""
         return replace(self, pairs=self._count_pairs(train))
 

@@ -322,21 +322,21 @@ def horizontal_sums(typing, rows):
     (count,), half = {len(rows)}, Vector(rows.dtype.element, ROWS)
 
     def generate(context, builder, call, arguments):
-        def shuffled(one, other, lanes):
+        def shuffle(one, other, lanes):
             return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(INDEX, len(lanes)), lanes))
 
-        def halved(one, other, part):
+        def halve(one, other, part):
             """Add every second run of `part` lanes to the run before it, in `one` and then in `other`."""
             lanes = [lane for lane in range(2 * F32_WIDTH) if lane // part % 2 == 0]
             behind = [lane + part for lane in lanes]
-            return builder.fadd(shuffled(one, other, lanes), shuffled(one, other, behind))
+            return builder.fadd(shuffle(one, other, lanes), shuffle(one, other, behind))
 
         vectors, part = [builder.extract_value(arguments[0], row) for row in range(count)], F32_WIDTH // 2
         while len(vectors) > 1:
-            vectors = [halved(one, other, part) for one, other in zip(vectors[::2], vectors[1::2])]
+            vectors = [halve(one, other, part) for one, other in zip(vectors[::2], vectors[1::2])]
             part //= 2
         even, odd = (list(range(first, F32_WIDTH, 2)) for first in range(2))
-        return builder.fadd(*(shuffled(vectors[0], vectors[0], lanes) for lanes in (even, odd)))
+        return builder.fadd(*(shuffle(vectors[0], vectors[0], lanes) for lanes in (even, odd)))
 
     return half(rows), generate
 

@@ -96,7 +96,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         has if s stays at the shares of events. With `availability`, a history without the ages of its events is of a
         user who was there at all times.
         """
-        histories = self._known(histories)
+        histories = self._drop_unknown(histories)
         spans = None if self.item_windows is None else user_spans(histories)
         with kernel_threads(self.threads):
             users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u, spans)
@@ -196,13 +196,13 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     ) -> Iterator[np.ndarray]:
         with kernel_threads(self.threads):
             logits = put_log_odds(*self._products_and_biases(self._user_rows(histories, users), None))
-        popularity, weighted = self.cached("popularity", self._popularity_and_log)
+        popularity, weighted = self.compute_once("popularity", self._popularity_and_log)
         return compute_scores(logits, names, popularity, weighted, self.threads)
 
     def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LogOddsScores:
         rows, of_items = self._logit_rows(self._user_rows(histories, users)), (self._tiles(), self._logit_columns)
-        popularity = self.cached("popularity", self._popularity_and_log)
-        bounds = partial(self.cached, "logit bounds", partial(LogitBounds.of, *of_items, popularity))
+        popularity = self.compute_once("popularity", self._popularity_and_log)
+        bounds = partial(self.compute_once, "logit bounds", partial(LogitBounds.of, *of_items, popularity))
         return LogOddsScores(*of_items, score, rows, popularity, bounds, self.threads)
 
     def _popularity_and_log(self) -> tuple[np.ndarray, np.ndarray]:
@@ -239,7 +239,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
             return LogitColumns(means, variances, c + self._log_odds_shift(), c_variance.copy())
 
         if items is None:
-            return self.cached("columns", lambda: columns_of(self.item_rows))
+            return self.compute_once("columns", lambda: columns_of(self.item_rows))
         return columns_of(self.item_rows[items])
 
     def _pair_moments(self, rows: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

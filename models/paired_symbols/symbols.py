@@ -98,17 +98,17 @@ class Symbols:
 
     def update(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> None:
         """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
-        censored = self._censored(other, pseudo, xi_star)
+        censored = self._censor(other, pseudo, xi_star)
         kernels.update_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions)
         self._forget_sums()
 
     def converge(self, other: "Symbols", pseudo: np.ndarray, xi_star: float, passes: int, tolerance: float) -> None:
         """Update every block (u_i, b_i) until its means move by at most `tolerance`. See `kernels.converge_rows`."""
-        censored, limits = self._censored(other, pseudo, xi_star), (passes, tolerance)
+        censored, limits = self._censor(other, pseudo, xi_star), (passes, tolerance)
         kernels.converge_rows(self.lanes, self.edges, self.rows, other.rows, censored, self.precisions, limits)
         self._forget_sums()
 
-    def _censored(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> kernels.Censored:
+    def _censor(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> kernels.Censored:
         return kernels.Censored(pseudo, lambda_of_xi(xi_star), other.backgrounds, self.ranges(other))
 
     @property

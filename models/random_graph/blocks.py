@@ -81,7 +81,7 @@ class DistributedGraphPosterior:
 
     def iterate(self, t: int, step: float) -> dict[str, float]:
         """Run lines 5 to 20 of Algorithm 1; the bound is that of the beginning of the iteration."""
-        values = {"bound": self.bound(t)} if self.settings.watched(t) else {}
+        values = {"bound": self.bound(t)} if self.settings.evaluates_bound(t) else {}
         if self.item_prior is not None:
             self.item_prior.fit(self.items)
         at_once = self.refreshed if self.messages else len(self.blocks)

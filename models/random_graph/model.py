@@ -175,7 +175,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         """
         settings, joint = self.params, self.params.joint_bias
         graph = sampler.draw(t)
-        values = {"bound": q.bound(graph)} if settings.watched(t) else {}
+        values = {"bound": q.bound(graph)} if settings.evaluates_bound(t) else {}
         q.update_priors()
         if settings.user_biases and not joint:
             q.update_user_biases(graph, step)
@@ -209,7 +209,7 @@ class RandomGraph(Model[RandomGraphSettings]):
             user_features: float32 (block, F), if the users' attributes are known and the fit had some; without, their
                 prior means are zero.
         """
-        histories = self._known(histories)
+        histories = self._drop_unknown(histories)
         settings, taus = self.params, self.posterior.taus
         users = VertexPosterior.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
         prior = prior_arrays(None, users)
@@ -219,14 +219,14 @@ class RandomGraph(Model[RandomGraphSettings]):
             likes, availability = copy_pattern(histories), find_availability(histories, self.item_windows)
             draws = (
                 self.weights,
-                self.cached("alias", lambda: build_alias_table(self.weights)),
+                self.compute_once("alias", lambda: build_alias_table(self.weights)),
                 self.seed,
                 history_keys(*likes),
             )
             fold_in_users(
                 users.arrays,
                 prior,
-                self.cached("table", self.posterior.items.table),
+                self.compute_once("table", self.posterior.items.table),
                 likes,
                 negative_starts(likes, self.weights, availability),
                 draws,
@@ -288,16 +288,16 @@ class RandomGraph(Model[RandomGraphSettings]):
         self, names: tuple[str, ...], histories: csr_matrix, users: np.ndarray | None
     ) -> Iterator[np.ndarray]:
         with kernel_threads(self.threads):
-            columns = self.cached("columns", lambda: item_columns(self.posterior.items))
+            columns = self.compute_once("columns", lambda: item_columns(self.posterior.items))
             logits = like_logits(self._side(histories, users), columns)
-        popularity, weighted = self.cached("popularity", self._popularity_and_log)
+        popularity, weighted = self.compute_once("popularity", self._popularity_and_log)
         return compute_scores(logits, names, popularity, weighted, self.threads)
 
     def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LogOddsScores:
         side, of_items = self._side(histories, users), (self._tiles(), self._logit_columns)
         rows = LogitRows(*user_rows(side), side.bias_mean, 1 / side.bias_precision)
-        popularity = self.cached("popularity", self._popularity_and_log)
-        bounds = partial(self.cached, "logit bounds", partial(LogitBounds.of, *of_items, popularity))
+        popularity = self.compute_once("popularity", self._popularity_and_log)
+        bounds = partial(self.compute_once, "logit bounds", partial(LogitBounds.of, *of_items, popularity))
         return LogOddsScores(*of_items, score, rows, popularity, bounds, self.threads)
 
     def _logit_columns(self, items: np.ndarray) -> LogitColumns:

@@ -114,6 +114,6 @@ class RandomGraphSettings(ModelSettings):
             raise ValueError("balance_popular: takes every item to be available; leave it or availability out")
         return self
 
-    def watched(self, t: int) -> bool:
+    def evaluates_bound(self, t: int) -> bool:
         """Whether the bound is evaluated at iteration t."""
         return bool(self.bound_every) and (t % self.bound_every == 0 or t == self.iterations)

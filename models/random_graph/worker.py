@@ -68,7 +68,7 @@ def sum_message(
 def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:
     """Draw H^(t) of the block's users, Algorithm 1, line 5."""
     units = np.arange(block.first, block.end, dtype=np.uint64)
-    weights = block.shared()["weights"]
+    weights = block.load_shared()["weights"]
     return GraphSampler(copy_pattern(block.matrix(items)), weights, block.config.seed, units).draw(t)
 
 

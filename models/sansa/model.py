@@ -167,16 +167,16 @@ class SANSA(Model[SANSASettings]):
         of_entries = recency_weights(histories, self.params.recency_exponent) * self.before[histories.indices]
         scores = np.zeros(histories.shape, dtype=np.float32)
         indptr, indices = as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)
-        transposed = self.cached("transposed", lambda: sparse_table(self.roots.T.tocsr()))
+        transposed = self.compute_once("transposed", lambda: sparse_table(self.roots.T.tocsr()))
         with kernel_threads(self.threads):
             _add_products(indptr, indices, as_read_only(of_entries, np.float32), self._table, transposed, scores)
             scores *= self.after
-            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
+            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
     @property
     def _table(self) -> SparseTable:
-        return self.cached("table", lambda: sparse_table(self.roots))
+        return self.compute_once("table", lambda: sparse_table(self.roots))
 
     def _arrays(self) -> dict[str, np.ndarray]:
         table, width = self.roots, np.array(self.roots.shape[1])

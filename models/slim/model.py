@@ -196,7 +196,7 @@ class SLIM(Model[SLIMSettings]):
         with kernel_threads(self.threads):
             of_entries = recency_weights(histories, self.params.recency_exponent)
             scores = sparse_times(histories, self.weights, of_entries)
-            below = self.cached("below", lambda: fallback_factors(self.item_degrees))
+            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
     def _arrays(self) -> dict[str, np.ndarray]:

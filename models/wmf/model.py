@@ -283,11 +283,11 @@ class WMF(Model[WMFSettings]):
             user_features: float32 (block, F), if the users' attributes are known and the fit had some; without, their
                 prior means are zero.
         """
-        histories, factors = self._known(histories), self.params.factors
+        histories, factors = self._drop_unknown(histories), self.params.factors
         of_users, systems = empty_table(histories.shape[0], factors), RowSystems(histories, self._loss(), None, None)
         with kernel_threads(self.threads):
-            of_items = self.cached("table", self._item_table)
-            gram = self.cached("gram", lambda: systems.gram(of_items, factors))
+            of_items = self.compute_once("table", self._item_table)
+            gram = self.compute_once("gram", lambda: systems.gram(of_items, factors))
             if user_features is None:
                 systems.solve(of_users, of_items, factors, EXACT, gram)
                 return factor_view(of_users, factors).copy()
@@ -328,7 +328,9 @@ class WMF(Model[WMFSettings]):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
         with kernel_threads(self.threads):
-            return dense_times(of_users, self.cached("columns", lambda: np.ascontiguousarray(self.item_factors.T)))
+            return dense_times(
+                of_users, self.compute_once("columns", lambda: np.ascontiguousarray(self.item_factors.T))
+            )
 
     def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
         of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])

@@ -202,7 +202,7 @@ def _load_model_and_distribution(
     """Load a model and, on leave_one_out, the distribution of its negatives, cached between calls."""
     model, split = fits.load_fit(home, name, digest), load_cached_split(home, matrices_digest)
     distribution = model.negative_distribution() if split.protocol == "leave_one_out" else None
-    return model, distribution and distribution.counted(split.train)
+    return model, distribution and distribution.with_statistics(split.train)
 
 
 def clear_caches() -> None:

@@ -96,8 +96,8 @@ def _for_part(
 ) -> tuple[NegativeDistribution, csr_matrix, np.ndarray]:
     """Return the distribution of the users' negatives, and the matrix and its rows that have the users' likes."""
     if part.rows is not None:
-        return distribution.counted(split.train), split.histories, part.rows
+        return distribution.with_statistics(split.train), split.histories, part.rows
     if isinstance(distribution, CensoredPairs):  # an unseen user's share is that of the events, as in a fold-in
         events = np.asarray(part.histories.sum(axis=1), dtype=np.float64).ravel()
         distribution = replace(distribution, user_shares=events / events.sum())
-    return distribution.counted(part.histories), part.histories, np.arange(len(part.users))
+    return distribution.with_statistics(part.histories), part.histories, np.arange(len(part.users))

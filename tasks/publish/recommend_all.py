@@ -239,7 +239,7 @@ def _find_lists(
             return None
     if None in found.values():
         return None
-    sampled = model.cached("sampled items", lambda: sample_items(model.item_degrees))
+    sampled = model.compute_once("sampled items", lambda: sample_items(model.item_degrees))
     scored = np.union1d(sampled, histories.indices)
     scores = model.scores(histories, users=rows, items=scored, score=spec.score)
     with kernel_threads(model.threads):

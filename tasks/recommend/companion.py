@@ -99,7 +99,7 @@ def _add_nearest(
     """Fill the reasons of items without any by the likes of the highest cosine above zero of the model's factors."""
     if (vectors := companion.item_vectors()) is None:
         return because
-    units = companion.cached("unit vectors", lambda: normalize_columns(vectors))
+    units = companion.compute_once("unit vectors", lambda: normalize_columns(vectors))
 
     def contribute(history: csr_matrix, row_items: np.ndarray) -> np.ndarray:
         cosines = units[:, history.indices].T @ units[:, row_items]

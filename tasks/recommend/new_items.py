@@ -64,7 +64,7 @@ def _compare_by_attributes(
     Args:
         own: float32 (block, new), the scores of the new items.
     """
-    liked, sample, as_new = model.cached("items as new", lambda: _represent_as_new(model))
+    liked, sample, as_new = model.compute_once("items as new", lambda: _represent_as_new(model))
     by_attributes = model.score_new_items(histories, as_new, users=users, score=score)
     by_attributes = np.sort(np.where(histories[:, sample].toarray() > 0, -np.inf, by_attributes), axis=1)
     allowed = min(max(1, round(n * len(sample) / liked)), len(sample))

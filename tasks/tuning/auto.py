@@ -266,7 +266,7 @@ def _search_outcome(log: SearchData, progress: SearchProgress, origin: Origin) -
         reason = "no trial improved on the initial settings on the larger sample"
     recency = choose_recency(log.home, search, best.values) if search.weighs_recency else {}
     values = {**best.values, **recency}
-    settings = search.start.tried(values, log.train) if values else search.start
+    settings = search.start.with_trial_values(values, log.train) if values else search.start
     if values:
         named = {**(search.space if best.values else {}), **values}
         reason = ", ".join(f"{name} {format_setting(getattr(settings, name))}" for name in named)

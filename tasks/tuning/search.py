@@ -208,7 +208,7 @@ class Search:
 
     def settings_of(self, values: Mapping[str, Any], data: ValidationData) -> ModelSettings:
         """Return the settings of a trial with these values, for a fit on this data."""
-        return self.start.tried(values, data.train) if values else self.start
+        return self.start.with_trial_values(values, data.train) if values else self.start
 
     def count_users(self, home: Home) -> int:
         """Count the validation users with an edge to find, of all folds."""

@@ -41,7 +41,7 @@ class Study:
 
     def outcomes(self) -> list[TrialOutcome]:
         """Return the outcomes of the ended trials, in their order."""
-        return [outcome for outcome, _ in self._ended()]
+        return [outcome for outcome, _ in self._list_ended()]
 
     def best(self) -> TrialOutcome | None:
         """Return the trial with the highest value, the first of equals; None if no trial completed."""
@@ -49,7 +49,7 @@ class Study:
 
     def count_other_source(self) -> int:
         """Count the trials that another version of the model's source made."""
-        return sum(trial.user_attrs["source"] != self.search.source for _, trial in self._ended())
+        return sum(trial.user_attrs["source"] != self.search.source for _, trial in self._list_ended())
 
     def ask(self, trials: int, interactions: csr_matrix) -> list[Trial]:
         """Suggest the trials missing from the current batch, or those of the next one; empty at the end.
@@ -58,7 +58,7 @@ class Study:
             trials: total number of the study's trials, with the ended ones.
             interactions: the matrix they are fitted on.
         """
-        ended, batch_size = self._ended(), self.search.batch_size
+        ended, batch_size = self._list_ended(), self.search.batch_size
         first, num_earlier = len(ended) + 1, len(ended) // batch_size * batch_size
         start = self.search.start.model_dump(mode="json")
         lacks_initial = all(outcome.settings != start for outcome, _ in ended)
@@ -84,7 +84,7 @@ class Study:
         trial.datetime_start = trial.datetime_complete - timedelta(seconds=outcome.seconds)
         self._study.add_trial(trial)
 
-    def _ended(self) -> list[tuple[TrialOutcome, FrozenTrial]]:
+    def _list_ended(self) -> list[tuple[TrialOutcome, FrozenTrial]]:
         """Return the ended trials; studies of earlier versions also hold interrupted ones, without an outcome."""
         trials = self._study.get_trials(deepcopy=False)
         return [

@@ -61,7 +61,7 @@ class ChallengerRun:
     reason: str = ""
     protocol: str | None = "strong_generalization"
 
-    def produced(self, candidate: Candidate) -> bool:
+    def has_produced(self, candidate: Candidate) -> bool:
         """Whether the run fitted this configuration."""
         settings = self.settings.get(candidate.model)
         if settings is None:
@@ -102,7 +102,7 @@ def assess_champion(home: Home, run: ChallengerRun, refused: Decision, limits: P
         None if the challenger was that configuration.
     """
     champion = load_champion(home)
-    if champion is None or (champion.model, champion.score) == (run.model, run.score) and run.produced(champion):
+    if champion is None or (champion.model, champion.score) == (run.model, run.score) and run.has_produced(champion):
         return None
     assessment = _assess(home, run, replace(champion, **observed_sizes(home)), limits)
     return replace(assessment, note=f"{CHAMPION_NOTE}; {refused.challenger} was refused: {refused.reason}")
@@ -173,7 +173,7 @@ def _compare_with_champion(
     if same:
         return replace(assessment, note=CHAMPION_NOTE)
     asked_for = "asked for by publish.model: " if run.manual else ""
-    if run.has_fitted(champion.model) and run.produced(champion):
+    if run.has_fitted(champion.model) and run.has_produced(champion):
         return replace(assessment, note=f"{asked_for}{numbers}, which the run could choose too")
     if difference < -limits.margin * error and not run.manual:
         return assessment.with_objections(
@@ -193,7 +193,7 @@ def _evaluate_on_validation(
     home: Home, run: ChallengerRun, candidate: Candidate, splits: Sequence[SplitMatrices]
 ) -> _ValidationResult:
     """Evaluate a configuration on the run's validation users, fitted on the training edges of their split or fold."""
-    if run.produced(candidate):
+    if run.has_produced(candidate):
         if not run.has_fitted(candidate.model):
             return _ValidationResult(fault=f"{candidate.model} could not be fitted tonight")
         digests = [of_fold[candidate.model] for _, of_fold in run.judged]

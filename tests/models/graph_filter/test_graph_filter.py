@@ -239,7 +239,7 @@ def test_a_loaded_model_keeps_columns_and_says_what_it_said(likes, kept, tmp_pat
     for items in ([4, 1, 9], [9, 2], [2, 2, 30], list(range(40))):
         asked = np.array(items, dtype=np.int32)
         np.testing.assert_array_equal(loaded.contributions(history, asked), fitted.contributions(history, asked))
-        assert len(loaded.cached("filter columns", dict).rows) <= kept
+        assert len(loaded.compute_once("filter columns", dict).rows) <= kept
 
 
 @pytest.mark.usefixtures("formed")

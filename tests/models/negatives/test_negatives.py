@@ -170,7 +170,7 @@ def test_a_user_is_drawn_alike_in_any_block_of_users(law):
 
 
 def test_once_counted_a_law_reads_the_rows_of_its_users_alone(law):
-    counted = law.counted(TRAIN)
+    counted = law.with_statistics(TRAIN)
     other = csr_matrix(np.vstack([EDGES[:2], 5 * EDGES[3:], EDGES[2:3]]))
     users, likes = USERS[:2], np.full((2, 6), 0.25)
     assert counted.draw(other, users, 7).tolist() == law.draw(TRAIN, users, 7).tolist()

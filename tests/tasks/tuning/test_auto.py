@@ -479,13 +479,13 @@ def test_a_multiple_rests_on_the_values_before_it():
     settings = MODELS["wmf"].Settings()
     likes = csr_matrix(np.eye(20, 10, dtype=np.float32) + np.eye(20, 10, -3, dtype=np.float32))
     density = likes.nnz / 200
-    found = settings.tried({"unobserved_weight": 2.0, "regularization": 3.0, "factors": 64}, likes)
+    found = settings.with_trial_values({"unobserved_weight": 2.0, "regularization": 3.0, "factors": 64}, likes)
     assert found.unobserved_weight == pytest.approx(12 * density)
     by_rule = 0.08 * (35 / (likes.nnz / 13)) ** 0.75 / (1 + 12)
     assert found.regularization == pytest.approx(3 * by_rule) and found.factors == 64
-    assert settings.tried({}, likes) == settings
+    assert settings.with_trial_values({}, likes) == settings
     with pytest.raises(ValueError, match="unobserved_weight"):
-        settings.tried({"unobserved_weight": 1e6}, likes)
+        settings.with_trial_values({"unobserved_weight": 1e6}, likes)
 
 
 @pytest.fixture
@@ -545,7 +545,7 @@ def test_what_a_model_has_of_elsewhere_is_valid_and_not_its_default(name):
     start = kind().resolve(likes)
     assert len(kind.initial_trials) < QUICK_STARTUP_TRIALS
     for values in kind.initial_trials:
-        tried = kind().tried(values, likes)
+        tried = kind().with_trial_values(values, likes)
         plain = {key for key in values if not isinstance(kind.search_space.get(key), RelativeRange)}
         assert {key: getattr(tried, key) for key in plain} == {key: values[key] for key in plain}
         assert all(getattr(tried, key) != getattr(start, key) for key in values)
