@@ -2,7 +2,7 @@
 
 Leave one out holds out one edge of every user with two or more: the one with the lowest MD5 of
 `<seed>:leave_one_out:<user_id>:<item_id>`, as DuckDB's `md5_number`, by which the contract repeats the draw. The kernel
-hashes every edge in a seventh of DuckDB's time. Of more than `split.max_left_out_users` such users, those with the
+hashes every edge in a seventh of DuckDB's time. Of more than `split.max_evaluated_users` such users, those with the
 lowest MD5 of `<seed>:leave_one_out:<user_id>` are taken.
 """
 
@@ -53,7 +53,7 @@ def make_next_events(
     selection: LikeSelection,
     *,
     seen_items: bool,
-    most_pairs: int,
+    settings: SplitSettings,
     seed: int,
     before: date | None = None,
 ) -> SplitMatrices:
@@ -63,7 +63,7 @@ def make_next_events(
         next_from: the first day of the targets, of `find_cut_day`.
         selection: by which `binarize` selected likes; only these are counted.
         seen_items: whether pairs that train and come again are targets too.
-        most_pairs: number of users times items at most; of more users some are drawn by the seed.
+        settings: bound the number of users; of more users some are drawn by the seed.
         before: leave out edges of this day or later: the split is that of the validation edges.
     """
     events, values = select_like_events(connection, selection)
@@ -81,7 +81,7 @@ def make_next_events(
         f"{targets.nnz:,}",
         f"{len(users):,}",
     )
-    if len(users) > (most := limit_users(most_pairs, len(items))):
+    if len(users) > (most := limit_users(settings, len(items))):
         drawn = np.sort(np.random.default_rng(seed).choice(len(users), most, replace=False))
         users, targets = users[drawn], targets[drawn]
         logger.info("%s: %s of these users, drawn by the seed, are evaluated", name, f"{most:,}")
@@ -90,28 +90,28 @@ def make_next_events(
     return SplitMatrices(name, train, everyone, items.astype(np.int32), {part_name: part})
 
 
-def limit_users(most_pairs: int, items: int) -> int:
+def limit_users(settings: SplitSettings, items: int) -> int:
     """Return how many users are evaluated at most, on a catalogue of so many items."""
-    return max(1, most_pairs // max(1, items))
+    return max(1, min(settings.max_evaluated_users, settings.max_ranked_pairs // max(1, items)))
 
 
 def limit_share(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float:
-    """Return `split.held_out_share`, halved until a model ranks no more than `split.max_ranked_pairs` pairs.
+    """Return `split.held_out_share`, halved until no more users are evaluated than `limit_users`.
 
     By halves, so that users keep their parts while the log grows a little.
     """
     # one row
     sizes = "select (select count(*) from indexed.users), (select count(*) from indexed.items)"
     (users, items), share = query(connection, sizes).row(0), settings.held_out_share
-    while share * users > limit_users(settings.max_ranked_pairs, items):
+    while share * users > (most := limit_users(settings, items)):
         share /= 2
     if share < settings.held_out_share:
         logger.info(
             "strong_generalization: the share %g of the users validate and test instead of split.held_out_share = %g, "
-            "so that a model ranks split.max_ranked_pairs = %s pairs at most",
+            "%s users each at most by split.max_evaluated_users and split.max_ranked_pairs",
             share,
             settings.held_out_share,
-            f"{settings.max_ranked_pairs:,}",
+            f"{most:,}",
         )
     return share
 

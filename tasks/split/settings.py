@@ -15,6 +15,7 @@ SCHEME_BY_SETTING = {"held_out_share": "hashed", "held_out_users": "liang2018"} 
 class SplitSettings(Settings):
     """How users and edges are held out. `min_user_edges` and `min_item_edges` are of strong_generalization alone."""
 
+    deprecated: ClassVar = {"max_left_out_users": "max_evaluated_users"}
     deprecated_values: ClassVar = {"validation": {"line_end": "latest"}}
 
     scheme: Literal["hashed", "liang2018"] = Field(
@@ -26,8 +27,8 @@ class SplitSettings(Settings):
         0.1,
         gt=0,
         lt=0.5,
-        description="hashed: share of users in each of validation and test; it is halved until these rank "
-        "split.max_ranked_pairs pairs at most.",
+        description="hashed: share of users in each of validation and test; it is halved until these are "
+        "split.max_evaluated_users at most and rank split.max_ranked_pairs pairs at most.",
     )
     min_validation_users: int = Field(
         100,
@@ -38,18 +39,18 @@ class SplitSettings(Settings):
     )
     folds: int = Field(5, ge=2, description="hashed: folds of logs below split.min_validation_users.")
     held_out_users: int | None = Field(None, ge=1, description="liang2018: users in each of validation and test.")
-    max_left_out_users: int = Field(
+    max_evaluated_users: int = Field(
         50_000,
         ge=1,
-        description="leave_one_out: where more users than this have two edges, so many of them, drawn by the seed, "
-        "have one held out; all edges of the others train.",
+        description="strong_generalization by the scheme hashed, leave_one_out and next_events: users that models are "
+        "evaluated on at most; of more users, those drawn by the seed. Under leave_one_out all edges of the others "
+        "train.",
     )
     max_ranked_pairs: int = Field(
         5_000_000_000,
         ge=1,
-        description="strong_generalization, leave_one_out and next_events: pairs of a user and an item that a model "
-        "ranks at most, so that an evaluation takes no longer than the fits; of more users, those drawn by the seed "
-        "are evaluated.",
+        description="As split.max_evaluated_users, for the pairs of a user and an item that a model ranks, so that an "
+        "evaluation takes no longer than the fits.",
     )
     min_user_edges: int = Field(0, ge=0, description="Leave out users with fewer edges, after the items.")
     min_item_edges: int = Field(0, ge=0, description="Leave out items with fewer edges.")

@@ -200,10 +200,9 @@ def _rewrite_splits(
         warehouse.drop_temporary(connection)
     if "leave_one_out" in arguments.protocols:
         assert everything is not None  # only a run of `given` alone leaves it out
-        by_items = protocols.limit_users(settings.max_ranked_pairs, everything.train.shape[1])
-        drawn["max_left_out_users"] = min(settings.max_left_out_users, by_items)
+        drawn["max_evaluated_users"] = protocols.limit_users(settings, everything.train.shape[1])
         split_matrices = protocols.make_leave_one_out(
-            connection, everything, arguments.seed, drawn["max_left_out_users"], home.limits.threads
+            connection, everything, arguments.seed, drawn["max_evaluated_users"], home.limits.threads
         )
         # one row: a digest of the edges that were drawn to be left out
         digest = "select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from left_out"
@@ -256,7 +255,7 @@ def _store_next_events(
             "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
         )
     selection, seed = arguments.selection, arguments.seed
-    options = {"seen_items": seen_items, "most_pairs": settings.max_ranked_pairs, "seed": seed}
+    options = {"seen_items": seen_items, "settings": settings, "seed": seed}
     by_time, message = None, "drawn at random, as split.validation says"
     earlier = day and protocols.find_validation_cut_day(connection, settings, day)
     if earlier and settings.validation != "random":

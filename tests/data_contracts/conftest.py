@@ -225,7 +225,7 @@ def parameters():
         "seed": 251955,  # one whose hashes make the parts, targets and held-out edges below
         "held_out_share": 0.3,
         "held_out_users": None,
-        "max_left_out_users": 50_000,
+        "max_evaluated_users": 50_000,
         "strong_generalization": True,
         "leave_one_out": True,
         "cold_items": True,

@@ -812,7 +812,7 @@ def test_an_edge_that_comes_again_is_found_again_only_where_seen_items_are(good,
 
 
 def test_of_more_users_than_the_setting_those_with_the_lowest_hashes_have_an_edge_held_out(good, parameters):
-    few = {**parameters, "max_left_out_users": 1}
+    few = {**parameters, "max_evaluated_users": 1}
     users = "select user_index, user_id from indexed.leave_one_out join indexed.users using (user_index)"
     order = f"md5_number('{parameters['seed']}:leave_one_out:' || user_id)"
     found = good.execute(f"{users} group by user_index, user_id having count(*) > 1 order by {order}").fetchall()

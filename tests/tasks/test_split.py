@@ -88,11 +88,13 @@ def test_hashed_targets_are_a_fifth_of_the_edges_that_training_items_leave(home,
         assert of_user["target"] == (kept // 5 if kept >= 5 else 0)
 
 
-@pytest.mark.parametrize(("pairs_per_item", "share"), [(80, 0.4), (32, 0.4), (31, 0.2), (8, 0.1), (7, 0.05)])
-def test_the_share_of_held_out_users_is_halved_until_few_pairs_are_ranked(home, log, pairs_per_item, share):
+@pytest.mark.parametrize(("users", "share"), [(80, 0.4), (32, 0.4), (31, 0.2), (8, 0.1), (7, 0.05)])
+@pytest.mark.parametrize("bounds_pairs", [True, False])
+def test_the_share_of_held_out_users_is_halved_until_few_are_evaluated(home, log, users, share, bounds_pairs):
     """Of 80 users; the split is that of the smaller share."""
     items = len({item for _, item in log})
-    found = strong(home, held_out_share=0.4, max_ranked_pairs=pairs_per_item * items)
+    bound = {"max_ranked_pairs": users * items} if bounds_pairs else {"max_evaluated_users": users}
+    found = strong(home, held_out_share=0.4, **bound)
     assert found.digests == strong(home, held_out_share=share).digests
 
 
@@ -271,7 +273,7 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
 
 def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home, log):
     def leave_out(seed, most, **options):
-        settings = SplitSettings(max_left_out_users=most, **options)
+        settings = SplitSettings(max_evaluated_users=most, **options)
         digest = split(home, settings, "run", protocols=["leave_one_out"], seed=seed).digests["leave_one_out"]
         table = dict(rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'"))
         stored = matrices.load_split(home, digest)
