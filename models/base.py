@@ -16,7 +16,7 @@ from oneclass.models.estimator import Estimator, SettingsT, show_progress
 from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.top_k import top_items
+from oneclass.models.numerics.top_k import find_top_contributions, top_items
 from oneclass.models.numerics.validation import (
     check_interactions,
     count_item_degrees,
@@ -281,6 +281,17 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
             popularity (`models.numerics.popularity_fallback`), and the score is not a sum.
         """
         return None
+
+    def find_reasons(self, histories: csr_matrix, items: np.ndarray, count: int) -> np.ndarray | None:
+        """Return the columns of each history that contribute most to the scores of the user's items, those above zero.
+
+        Args:
+            items: int32 (block, n), padded with -1.
+
+        Returns:
+            int32 (block, n, count), the largest first, padded with -1; None if scores are not such sums.
+        """
+        return find_top_contributions(histories, items, self.contributions, count)
 
     def negative_distribution(self) -> "NegativeDistribution | None":
         """Return the distribution of the sampled negatives behind `like`; None if the model has no `like` or samples

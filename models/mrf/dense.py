@@ -24,6 +24,7 @@ from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.spd_inverse import TILE, work_bytes
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.top_k import find_top_weights
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
 
 INVERSE_SECONDS = 1e-11  # of an entry of the Gram matrix and an item
@@ -160,6 +161,12 @@ class MRFDense(Model[MRFDenseSettings]):
         """
         of_entries = recency_weights(history, self.params.recency_exponent)
         return of_entries[:, None] * self.weights[history.indices[:, None], items]
+
+    def find_reasons(self, histories: csr_matrix, items: np.ndarray, count: int) -> np.ndarray:
+        """Return the columns of each history with the largest contributions, for all users at once."""
+        of_entries = recency_weights(histories, self.params.recency_exponent)
+        with kernel_threads(self.threads):
+            return find_top_weights(self.weights, histories, of_entries, items, count)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()

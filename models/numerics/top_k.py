@@ -1,7 +1,10 @@
 """The n best items of each row of scores, without those in the row's history; of equal scores the lower id is first."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import njit, prange
+from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.matmul import as_read_only
 
@@ -168,6 +171,46 @@ def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: in
     return ids, best
 
 
+def find_top_contributions(
+    histories: csr_matrix,
+    items: np.ndarray,
+    contribute: Callable[[csr_matrix, np.ndarray], np.ndarray | None],
+    count: int,
+) -> np.ndarray | None:
+    """Return the columns of each history that contribute most to the user's items, those above zero.
+
+    Args:
+        items: int32 (block, n), padded with -1.
+        contribute: of one history and its items, as `Model.contributions`.
+
+    Returns:
+        int32 (block, n, count), the largest first, padded with -1; None if `contribute` gives None.
+    """
+    found = np.full((*items.shape, count), -1, dtype=np.int32)
+    for row, row_items in enumerate(items):
+        history = histories if len(items) == 1 else histories[[row]]
+        contributions = contribute(history, np.maximum(row_items, 0))
+        if contributions is None:
+            return None
+        found[row] = top_contributions(contributions, history.indices, count)
+    return found
+
+
+def find_top_weights(
+    weights: np.ndarray, histories: csr_matrix, of_entries: np.ndarray, items: np.ndarray, count: int
+) -> np.ndarray:
+    """As `find_top_contributions`, of what the entries of a history add by weights between items.
+
+    Args:
+        weights: float32 (items, items); an entry of item j adds w_e B_ji to item i.
+        of_entries: w, float32 (entries,).
+    """
+    found = np.empty((*items.shape, count), dtype=np.int32)
+    indptr, indices = as_index_arrays(histories.indptr, histories.indices)
+    _find_top_weights(as_read_only(weights, np.float32), indptr, indices, of_entries, np.maximum(items, 0), found)
+    return found
+
+
 def top_contributions(added: np.ndarray, names: np.ndarray, count: int) -> np.ndarray:
     """Which rows of each column are largest, of those above zero; of equal numbers the upper one comes first.
 
@@ -267,6 +310,18 @@ def _top_contributions(added, names, found):
                     found[column, place + 1], best[place + 1] = found[column, place], best[place]
             if place < len(best):
                 found[column, place], best[place] = names[row], value
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _find_top_weights(weights, indptr, indices, of_entries, items, found):
+    for user in prange(len(items)):
+        first, end = indptr[user], indptr[user + 1]
+        added = np.empty((end - first, items.shape[1]), dtype=np.float32)
+        for entry in range(first, end):
+            of_item = weights[indices[entry]]
+            for column in range(items.shape[1]):
+                added[entry - first, column] = of_entries[entry] * of_item[items[user, column]]
+        _top_contributions(added, indices[first:end], found[user])
 
 
 @njit(cache=True, nogil=True)

@@ -4,7 +4,6 @@ A companion is a model with a like probability (`Model.like`), fitted on the edg
 model itself. It gives the probabilities, calibrated, and the reasons of items for which the ranking model names none.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models import registry
 from oneclass.models.base import Model
 from oneclass.models.numerics.matmul import normalize_columns
-from oneclass.models.numerics.top_k import top_contributions
+from oneclass.models.numerics.top_k import find_top_contributions
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations, Like
 from oneclass.tasks.recommend.new_items import MAX_REASONS, find_attribute_reasons
 
@@ -69,7 +68,7 @@ def describe_items(
         those nearest to the item by the companion's factors; and of a new item, those that resemble it by attributes.
     """
     like = explicit = None
-    because = _find_top(histories, items, model.contributions) if explain else None
+    because = model.find_reasons(histories, items, MAX_REASONS) if explain else None
     if companion is not None and (raw := companion.model.like(histories, users=users, items=items)) is not None:
         like = companion.calibrations.sampled.apply(raw)
         explicit = companion.calibrations.explicit and companion.calibrations.explicit.apply(raw)
@@ -77,20 +76,6 @@ def describe_items(
     if (of_new := find_attribute_reasons(model, histories, items)) is not None:
         because = of_new if because is None else np.where(of_new[..., :1] >= 0, of_new, because)
     return ItemDescriptions(like, explicit, because)
-
-
-def _find_top(
-    histories: csr_matrix, items: np.ndarray, contribute: Callable[[csr_matrix, np.ndarray], np.ndarray | None]
-) -> np.ndarray | None:
-    """Return the columns of each history that contribute most to the user's items; None if nothing is such a sum."""
-    reasons = np.full((*items.shape, MAX_REASONS), -1, dtype=np.int32)
-    for row, row_items in enumerate(items):
-        history = histories if len(items) == 1 else histories[[row]]
-        contributions = contribute(history, np.maximum(row_items, 0))
-        if contributions is None:
-            return None
-        reasons[row] = top_contributions(contributions, history.indices, MAX_REASONS)
-    return reasons
 
 
 def _add_nearest(
@@ -111,7 +96,8 @@ def _add_nearest(
     lacking = (items >= 0) & (because[..., 0] < 0)
     if not (rows := np.flatnonzero(lacking.any(axis=1))).size:
         return because
-    nearest = _find_top(histories if len(rows) == len(items) else histories[rows], items[rows], contribute)
+    of_rows = histories if len(rows) == len(items) else histories[rows]
+    nearest = find_top_contributions(of_rows, items[rows], contribute, MAX_REASONS)
     assert nearest is not None
     because[rows] = np.where(lacking[rows][..., None], nearest, because[rows])
     return because
