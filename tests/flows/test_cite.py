@@ -1,5 +1,6 @@
 """The folder of `flows.cite`: exact values, marks, settings, checklist, and the script that makes the table again."""
 
+import contextlib
 import json
 import os
 import platform
@@ -17,13 +18,15 @@ import pytest
 
 from oneclass.flows import commands
 from oneclass.models.evaluation.metrics import Comparison
-from oneclass.tasks.citation.record import load_run
+from oneclass.tasks.citation.checklist import build_checklist
+from oneclass.tasks.citation.record import load_run, load_split_hashes
 from oneclass.tasks.citation.rerun import format_settings, list_arguments
 from oneclass.tasks.citation.tables import format_csv, format_latex
-from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets import Dataset, load_dataset
 from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.stores import checksums, fits
 from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.runs import get_code_version
 from tests.flows.conftest import FAST, ML
 
 BEST = LeaderboardRow("leave_one_out", "a_b", "score", 9, {"mean_rank": (1 / 3, 0.1), "ndcg@100": (0.5, None)}, "best")
@@ -143,18 +146,44 @@ def test_a_run_of_an_earlier_version_has_no_machine(after_first, tmp_path):
     assert answers(tmp_path / "table")["Are times and memory stated?"] == ("no", evidence)
 
 
-@pytest.mark.parametrize(("joules", "answer"), [(None, "no"), (12.5, "yes")])
-def test_energy_is_stated_if_the_run_measured_it(after_first, tmp_path, joules, answer):
-    with duckdb.connect(str(after_first / "ml-latest-small" / "warehouse.duckdb")) as connection:
-        connection.execute("update operations.run_machines set energy_joules = ?", [joules])
-    cite(after_first, "--out", str(tmp_path / "table"))
-    assert json.loads((tmp_path / "table" / "run.json").read_text())["machine"]["energy_joules"] == joules
-    assert answers(tmp_path / "table")["Is the energy stated?"][0] == answer
-
-
 def answers(folder):
     rows = re.findall(r"^\| \w+ \| (.+?) \| (yes|no) \| (.*) \|$", (folder / "checklist.md").read_text(), re.MULTILINE)
     return {question: (answer, evidence) for question, answer, evidence in rows}
+
+
+@contextlib.contextmanager
+def changed(home, statement, *values):
+    """Change the warehouse of a home for the block, and yield what the checklist answers then."""
+    file = home / "ml-latest-small" / "warehouse.duckdb"
+    before = file.read_bytes()
+    with duckdb.connect(str(file)) as connection:
+        connection.execute(statement, values)
+    try:
+        yield judge(home)
+    finally:
+        file.write_bytes(before)
+
+
+def judge(root):
+    """What the checklist answers about the last run of a home, as `answers` reads it."""
+    home = Home(root, "ml-latest-small")
+    record = load_run(home, load_dataset(home.dataset, root), None)
+    hashes = {protocol: load_split_hashes(home, digest) for protocol, digest in record.splits.items()}
+    items = build_checklist(record, get_code_version(), hashes)
+    return {item.question: ("yes" if item.answer else "no", item.evidence) for item in items}
+
+
+def test_the_written_checklist_has_all_answers(searched):
+    folder, home = searched
+    assert answers(folder) == judge(home)
+
+
+@pytest.mark.parametrize(
+    ("joules", "answer"), [(None, ("no", "is null: RAPL was not readable")), (12.5, ("yes", "= 12, by RAPL"))]
+)
+def test_energy_is_stated_if_the_run_measured_it(searched, joules, answer):
+    with changed(searched[1], "update operations.run_machines set energy_joules = ?", joules) as found:
+        assert found["Is the energy stated?"] == (answer[0], f"run.json, machine.energy_joules {answer[1]}")
 
 
 def test_the_checklist_says_no_with_the_reason(cited):
@@ -214,69 +243,46 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("question", CHANGES)
-def test_each_answer_is_read_from_the_record(searched, tmp_path, question):
+def test_each_answer_is_read_from_the_record(searched, question):
     folder, home = searched
     assert answers(folder)[question][0] == "yes"
-    changed = shutil.copytree(home, tmp_path / "home", symlinks=True)
     statement, evidence = CHANGES[question]
-    with duckdb.connect(str(changed / "ml-latest-small" / "warehouse.duckdb")) as connection:
-        connection.execute(statement)
-    cite(changed, "--out", str(tmp_path / "table"))
-    answer, reason = answers(tmp_path / "table")[question]
+    with changed(home, statement) as found:
+        answer, reason = found[question]
     assert answer == "no" and evidence in reason
 
 
-def test_budgets_are_equal_if_every_model_had_as_many_trials(searched, tmp_path):
+def test_budgets_are_equal_if_every_model_had_as_many_trials(searched):
     folder, home = searched
     question = "Do all tuned models have equal budgets?"
     answer, evidence = answers(folder)[question]  # the better half of the models gets more trials
     assert answer == "no" and re.search(r"rows\.json, search\.trials: .*item_knn \d+", evidence)
-    changed = shutil.copytree(home, tmp_path / "home", symlinks=True)
-    with duckdb.connect(str(changed / "ml-latest-small" / "warehouse.duckdb")) as connection:
-        connection.execute("update operations.model_settings set trials = 9 where trials > 0")
-    cite(changed, "--out", str(tmp_path / "table"))
-    assert answers(tmp_path / "table")[question][0] == "yes"
-
-
-def test_a_data_set_without_licence_and_address_is_not_public(searched, tmp_path):
-    folder, home = searched
-    changed = shutil.copytree(home, tmp_path / "home", symlinks=True)
-    (changed / "datasets").mkdir()
-    (changed / "datasets" / "ml-latest-small.toml").write_text('title = "Mine"\n')
-    cite(changed, "--out", str(tmp_path / "table"))
-    for question in ("Is the data set named, with its licence?", "Can a reader get the raw data?"):
-        assert answers(folder)[question][0] == "yes"
-        answer, evidence = answers(tmp_path / "table")[question]
-        assert answer == "no" and evidence.startswith("run.json, dataset.")
+    with changed(home, "update operations.model_settings set trials = 9 where trials > 0") as found:
+        assert found[question][0] == "yes"
 
 
 @pytest.mark.parametrize(("version", "answer"), [("0.2+abc", "yes"), ("0.2+abc-dirty", "no")])
-def test_a_commit_with_changes_does_not_identify_the_code(after_first, tmp_path, version, answer):
-    with duckdb.connect(str(after_first / "ml-latest-small" / "warehouse.duckdb")) as connection:
-        connection.execute("update operations.runs set code_version = ?", [version])
-    cite(after_first, "--out", str(tmp_path / "table"))
-    assert answers(tmp_path / "table")["Is the code that ran identified?"][0] == answer
+def test_a_commit_with_changes_does_not_identify_the_code(searched, version, answer):
+    with changed(searched[1], "update operations.runs set code_version = ?", version) as found:
+        assert found["Is the code that ran identified?"][0] == answer
 
 
-def test_splits_that_are_gone_are_not_identified(searched, tmp_path):
-    folder, home = searched
-    assert answers(folder)["Are the splits identified?"][0] == "yes"
-    changed = shutil.copytree(home, tmp_path / "home", symlinks=True)
-    shutil.rmtree(changed / "ml-latest-small" / "matrices")
-    cite(changed, "--out", str(tmp_path / "table"))
-    answer, evidence = answers(tmp_path / "table")["Are the splits identified?"]
-    assert answer == "no" and "no longer stored: " in evidence and "leave_one_out" in evidence
-
-
-def test_settings_of_a_fit_that_is_gone_are_not_stated(searched, tmp_path):
-    folder, home = searched
-    question = "Are search spaces and final settings stated?"
-    assert answers(folder)[question] == ("yes", "rows.json, search.space, fits.effective")
-    changed = shutil.copytree(home, tmp_path / "home", symlinks=True)
-    shutil.rmtree(changed / "ml-latest-small" / "models" / "rp3beta")
-    cite(changed, "--out", str(tmp_path / "table"))
-    evidence = "rows.json, fits.effective is null: rp3beta (leave_one_out)"
-    assert answers(tmp_path / "table")[question] == ("no", evidence)
+def test_what_the_home_lacks_is_neither_public_nor_identified_nor_stated(searched, tmp_path):
+    before, home = answers(searched[0]), shutil.copytree(searched[1], tmp_path / "home", symlinks=True)
+    (home / "datasets").mkdir()
+    (home / "datasets" / "ml-latest-small.toml").write_text('title = "Mine"\n')
+    shutil.rmtree(home / "ml-latest-small" / "matrices")
+    shutil.rmtree(home / "ml-latest-small" / "models" / "rp3beta")
+    found = judge(home)
+    for question, evidence in {
+        "Is the data set named, with its licence?": r"run\.json, dataset\..*",
+        "Can a reader get the raw data?": r"run\.json, dataset\..*",
+        "Are the splits identified?": ".*no longer stored: .*leave_one_out.*",
+        "Are search spaces and final settings stated?": r"rows\.json, fits\.effective is null: rp3beta "
+        r"\(leave_one_out\)",
+    }.items():
+        assert before[question][0] == "yes" and found[question][0] == "no"
+        assert re.fullmatch(evidence, found[question][1])
 
 
 def test_the_lock_has_the_packages_of_the_run(after_first, tmp_path):
@@ -322,14 +328,13 @@ def test_further_metrics_are_computed_again(searched):
     assert "precision@7" in pl.read_csv(folder / "metrics.csv")["metric"]
 
 
-def test_a_log_that_has_changed_cannot_be_cited_as_repeatable(after_first, ratings, tmp_path):
+def test_a_log_that_has_changed_cannot_be_cited_as_repeatable(first, ratings):
     text = ratings.read_text()
     try:
         ratings.write_text(text + "121,1,5,1000000121\n")
-        cite(after_first, "--out", str(tmp_path / "table"))
+        answer, evidence = judge(first[0])["Does one command make the table again?"]
     finally:
         ratings.write_text(text)
-    answer, evidence = answers(tmp_path / "table")["Does one command make the table again?"]
     assert answer == "no" and str(ratings) in evidence
 
 
