@@ -1,11 +1,16 @@
 """Fixtures that every room uses: a home in a temporary folder, and a warehouse filled with events."""
 
 import gc
+import json
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from email.message import Message
 from functools import cache, partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 # Beside another process of pytest-xdist, BLAS on two threads takes a third more processor time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -13,6 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_matrix
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -153,6 +159,36 @@ def no_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
+class Receiver(NamedTuple):
+    """A server that takes what is posted to it, but for paths that begin with `/refused`, which get a 500."""
+
+    address: str
+    bodies: list[dict]
+    paths: list[str]
+    headers: list[Message]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    bodies, paths, headers = [], [], []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            paths.append(self.path)
+            headers.append(self.headers)
+            self.send_response(500 if self.path.startswith("/refused") else 200)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
+        yield Receiver(f"http://127.0.0.1:{server.server_port}", bodies, paths, headers)
+        server.shutdown()
+
+
 @pytest.fixture
 def folds() -> Iterator[None]:
     """The default by which small logs are divided into folds."""
@@ -177,6 +213,26 @@ def two_tastes(home: Home, users: int = 60, items: int = 20, likes: int = 12) ->
     generator = np.random.default_rng(1)
     pairs = {(f"u{u}", f"i{u % 2 * items + generator.integers(items)}") for u in range(users) for _ in range(likes)}
     log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
+
+
+def rows(home: Home, query: str, *values) -> list[tuple]:
+    """Return the rows of a query on a home's warehouse."""
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        return connection.execute(query, values).fetchall()
+
+
+def load_ids(home: Home, side: str) -> dict[int, str]:
+    """Return the ids of the users or the items by their index."""
+    return dict(rows(home, f"select {side}_index, {side}_id from indexed.{side}s"))
+
+
+def entries(home: Home, matrix: csr_matrix, users: np.ndarray, items: np.ndarray) -> dict[tuple[str, str], float]:
+    """Return the entries of a matrix by user and item id, with the indices of its rows and columns."""
+    user_ids, item_ids, found = load_ids(home, "user"), load_ids(home, "item"), matrix.tocoo()
+    return {
+        (user_ids[users[row]], item_ids[items[column]]): value
+        for row, column, value in zip(found.row, found.col, found.data.tolist(), strict=True)
+    }
 
 
 def log_into(home: Home, events: Sequence[tuple], file_id: int = 1) -> None:

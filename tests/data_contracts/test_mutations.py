@@ -18,7 +18,7 @@ import pytest
 from oneclass import data_contracts
 from oneclass.data_contracts.checks import check, check_contracts
 from oneclass.data_contracts.contracts import load
-from oneclass.models.registry import MODELS
+from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.tasks import datasets
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -34,12 +34,12 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from oneclass.tasks.train import train
+from tests.tasks.conftest import train_model
 
 SEED, RUN = 3, "a run"
 ASKED = tuple(PROTOCOLS)[:2]
 KINDS = {"purchase": 5.0, "cart": 1.5, "view": 0.1, "return": -5.0, "search": 0.0}
-FITTED = {"popularity": {}, "random_graph": {"factors": 2, "iterations": 2, "learn_tau": False}}
+FITTED = {"popularity": None, "random_graph": RandomGraphSettings(factors=2, iterations=2, learn_tau=False)}
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,9 @@ def run_stages(home, dataset, logs, kept, parts, since, until, whole) -> None:
 
 def fitted(home, protocol, digest):
     return {
-        name: train(
-            home, RUN, protocol=protocol, matrices_digest=digest, model=name,
-            settings=MODELS[name].Settings(**settings), seed=SEED,
-        ).digest
+        name: train_model(home, digest, name, settings, protocol=protocol, run_id=RUN, seed=SEED).digest
         for name, settings in FITTED.items()
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,14 @@
 
 import contextlib
 import io
-import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import tempfile
-import threading
 import urllib.request
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -92,34 +87,6 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
     """End the server with the last test of this folder, since it takes processor time without being asked anything."""
     if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
         running_server.close()
-
-
-class Receiver(NamedTuple):
-    """A server that takes what is posted to it, but for paths that begin with `/refused`, which get a 500."""
-
-    address: str
-    bodies: list[dict]
-    paths: list[str]
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    bodies, paths = [], []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            paths.append(self.path)
-            self.send_response(500 if self.path.startswith("/refused") else 200)
-            self.end_headers()
-
-        def log_message(self, *args):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-        yield Receiver(f"http://127.0.0.1:{server.server_port}", bodies, paths)
-        server.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.stores import fits, warehouse
 from oneclass.tasks.stores.home import Home
+from tests.conftest import rows
 from tests.flows.conftest import FAST
 
 pytestmark = pytest.mark.slow
@@ -52,8 +53,7 @@ def shown_like(beginning):
 
 def summaries(home):
     """The summaries of a home's runs, oldest first."""
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        ids = connection.execute("select run_id from operations.runs order by started_at").fetchall()
+    ids = rows(home, "select run_id from operations.runs order by started_at")
     by_run = {artifact.flow_run_id: artifact.data for artifact in shown("ml-latest-small-summary")}
     return [by_run[UUID(run_id)] for (run_id,) in ids]
 
@@ -140,8 +140,7 @@ def test_a_run_s_newest_artifact_is_its_summary(two_runs):
 
 
 def test_runs_have_names_of_their_own_and_tags_of_data_set_and_outcome(two_runs, tmp_path):
-    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
-        ids = [UUID(run_id) for (run_id,) in connection.execute("select run_id from operations.runs").fetchall()]
+    ids = [UUID(run_id) for (run_id,) in rows(two_runs, "select run_id from operations.runs")]
     with get_client(sync_client=True) as client:
         runs = [client.read_flow_run(run_id) for run_id in ids]
     assert len({run.name for run in runs}) == len(runs) == 2

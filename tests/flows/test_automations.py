@@ -86,7 +86,7 @@ def test_names_that_differ_by_marks_have_addresses_of_their_own(prefect_server, 
 def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_they_can_tell(
     watching_server, receiver, tmp_path, monkeypatch
 ):
-    address, posted, _ = receiver
+    address, posted, *_ = receiver
     monkeypatch.setattr(deploy_flow, "MAX_DELAY", SOON)
     given = DeployParameters(dataset="ml-1m", home=str(tmp_path), settings={"notify.webhook": address})
     with get_client(sync_client=True) as client:

@@ -1,12 +1,10 @@
 """Explanations of a user from a small warehouse: tables read, fold-in, and errors."""
 
-import asyncio
 import gzip
 import json
 import re
 import shutil
 
-import httpx
 import numpy as np
 import polars as pl
 import pytest
@@ -25,20 +23,19 @@ from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.serve import reloader
-from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.train import train
-from tests.conftest import home_in, log_into
+from tests.conftest import home_in, log_into, rows
+from tests.tasks.conftest import train_model
 from tests.tasks.ingest.test_layouts import as_workbook
+from tests.tasks.serve.test_list_routes import Asker
 
 SETTINGS = {
-    "popularity": {},
-    "mrf_dense": {"l2": 2.0},
-    "paired_symbols": {"iterations": 2},
+    "popularity": MODELS["popularity"].Settings(),
+    "mrf_dense": MODELS["mrf_dense"].Settings(l2=2.0),
+    "paired_symbols": MODELS["paired_symbols"].Settings(iterations=2),
 }
 
 
@@ -56,15 +53,7 @@ def run(home, *protocols, models=SETTINGS):
         digests = split(home, SplitSettings(held_out_share=0.2), "run", protocols=protocols, seed=1).digests
         for protocol in protocols:
             fits = {
-                model: train(
-                    home,
-                    "run",
-                    protocol=protocol,
-                    matrices_digest=digests[protocol],
-                    model=model,
-                    settings=MODELS[model].Settings(**SETTINGS[model]),
-                    seed=0,
-                ).digest
+                model: train_model(home, digests[protocol], model, SETTINGS[model], protocol=protocol).digest
                 for model in models
             }
             evaluate(home, "run", protocol, digests[protocol], fits)
@@ -86,11 +75,6 @@ def copied(explained, tmp_path):
     home = explained[0]
     shutil.copytree(home.root, tmp_path / "copied", symlinks=True)
     return Home(tmp_path / "copied", home.dataset, home.limits)
-
-
-def rows(home, query):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 def files(home):
@@ -117,9 +101,7 @@ def test_a_training_user_is_asked_as_such(explained):
 
 
 def test_fits_to_the_edges_before_validation_come_last(explained, copied):
-    split_digest, settings = explained[1]["leave_one_out"], MODELS["popularity"].Settings()
-    given = {"matrices_digest": split_digest, "model": "popularity", "settings": settings, "seed": 0}
-    train(copied, "run", protocol=NEXT_EVENTS_VALIDATION, **given)
+    train_model(copied, explained[1]["leave_one_out"], "popularity", protocol=NEXT_EVENTS_VALIDATION)
     publish(copied, "run", PublishSettings())
     (found,) = explain_user(copied, "u7", models=["popularity"]).by_model
     assert found.protocol == "leave_one_out"
@@ -264,28 +246,12 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
     with runs.record_run(home, "run", "backfill", {}):
         binarize(home, BinarizeSettings(threshold=4), "run")
         digests = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests
-        settings = MODELS["mrf_dense"].Settings(**SETTINGS["mrf_dense"])
         fits = {
-            protocol: train(
-                home,
-                "run",
-                protocol=protocol,
-                matrices_digest=digests[protocol],
-                model="mrf_dense",
-                settings=settings,
-                seed=0,
-            ).digest
+            protocol: train_model(home, digests[protocol], "mrf_dense", SETTINGS["mrf_dense"], protocol=protocol).digest
             for protocol in ("leave_one_out", ALL_EDGES)
         }
-        choice = ChosenModel("mrf_dense", "score")
-        publish(
-            home,
-            "run",
-            PublishSettings(),
-            choice=choice,
-            model_digest=fits[ALL_EDGES],
-            matrices_digest=digests[ALL_EDGES],
-        )
+        given = {"model_digest": fits[ALL_EDGES], "matrices_digest": digests[ALL_EDGES]}
+        publish(home, "run", PublishSettings(), choice=ChosenModel("mrf_dense", "score"), **given)
     arguments = ["--dataset", "small", "--home", str(home.root)]
     for item in items:
         assert commands.main("explain", [*arguments, "--user", f" {user} ", "--item", item.strip()]) == 0
@@ -297,18 +263,12 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
     assert commands.main("recommend", [*arguments, "--item", *items[:1], "--item", *padded[1:2], *rest]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["unknown"] == [] and {row["item_id"] for row in answer["items"]} == {items[3], "i1"}
-    with reloader.PublicationWatcher(home.root, "small") as watcher:
-        transport, shop = httpx.ASGITransport(create_app(watcher, home)), watcher.shop
-
-        async def get(path: str, **query) -> dict:
-            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-                return (await client.get(path, params=query)).json()
-
-        assert asyncio.run(get("/recommend", user=f"{user} "))["items"] == of_user
-        answer = asyncio.run(get("/recommend", item=padded, within=[items[0], "i1"]))
-        assert answer["unknown"] == [] and [row["item_id"] for row in answer["items"]] == ["i1"]
-        assert asyncio.run(get("/similar", item=items[0]))["items"][0]["item_id"] in items
-    likes = pl.DataFrame({"user_id": ["x"] * 2, "item_id": [items[0], items[3].strip()]})
+    ask = Asker(home)
+    assert ask("GET", "/recommend", params={"user": f"{user} "}).json()["items"] == of_user
+    answer = ask("GET", "/recommend", params={"item": padded, "within": [items[0], "i1"]}).json()
+    assert answer["unknown"] == [] and [row["item_id"] for row in answer["items"]] == ["i1"]
+    assert ask("GET", "/similar", params={"item": items[0]}).json()["items"][0]["item_id"] in items
+    shop, likes = ask.watcher.shop, pl.DataFrame({"user_id": ["x"] * 2, "item_id": [items[0], items[3].strip()]})
     alone = shop.recommend([items[0], items[3]], n=3)["item_id"]
     assert shop.recommend_many(likes, n=3)["item_id"].to_list() == alone.to_list()
 

@@ -16,7 +16,7 @@ def notify(tmp_path, *arguments):
 
 
 def test_a_test_reaches_both_targets(receiver, tmp_path, capsys):
-    address, posted, _ = receiver
+    address, posted, *_ = receiver
     kept = tmp_path / "kept"
     settings = tmp_path / "settings.toml"
     settings.write_text(f'[notify]\ncommand = "tee {kept}"\nwebhook = "{address}/{SECRET}"\n')
@@ -52,7 +52,7 @@ def test_a_test_that_does_not_arrive_ends_with_the_reason(tmp_path, capsys, sett
 
 
 def test_one_refusal_does_not_hide_the_other_target(receiver, tmp_path, capsys):
-    address, posted, _ = receiver
+    address, posted, *_ = receiver
     settings = ["notify.command=cat", f"notify.webhook={address}/refused/{SECRET}"]
     assert notify(tmp_path, "--set", *settings, "--test") == 1
     printed = capsys.readouterr().err
@@ -70,7 +70,7 @@ def test_one_refusal_does_not_hide_the_other_target(receiver, tmp_path, capsys):
     ],
 )
 def test_a_night_whose_settings_are_wrong_notifies_once(prefect_server, receiver, tmp_path, wrong, message):
-    address, posted, _ = receiver
+    address, posted, *_ = receiver
     given = {"dataset": "ml-1m", "home": str(tmp_path), "models": ["popularity"], **wrong}
     given["settings"] = {"notify.webhook": address, **given.get("settings", {})}
     with get_client(sync_client=True) as client:
@@ -83,7 +83,7 @@ def test_a_night_whose_settings_are_wrong_notifies_once(prefect_server, receiver
 
 
 def test_a_command_whose_input_is_missing_notifies(receiver, tmp_path, capsys):
-    address, posted, _ = receiver
+    address, posted, *_ = receiver
     arguments = ["--dataset", "ml-1m", "--home", str(tmp_path), "--set", f"notify.webhook={address}"]
     assert commands.main("nightly_retrain", arguments) == 2
     assert "holds no raw files" in capsys.readouterr().err and "holds no raw files" in posted[0]["text"]

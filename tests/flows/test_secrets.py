@@ -48,7 +48,7 @@ def all_cells(warehouse):
 def test_nothing_shows_the_secrets_of_a_run_and_of_a_deployment(
     prefect_server, server_home, receiver, tmp_path, monkeypatch, caplog, capfd
 ):
-    address, _, paths = receiver
+    address, paths = receiver.address, receiver.paths
     (tmp_path / "echo.py").write_text("import sys; sys.exit(f'{sys.argv} cannot be sent')")
     secrets = [
         f"notify.webhook={address}/refused/{SECRETS[0]}",
@@ -86,7 +86,7 @@ def test_nothing_shows_the_secrets_of_a_run_and_of_a_deployment(
 
 @pytest.mark.parametrize("place", ["env", "file", "block"])
 def test_a_target_is_read_from_where_the_settings_name_it(receiver, block, tmp_path, monkeypatch, place):
-    address, _, paths = receiver
+    address, paths = receiver.address, receiver.paths
     (tmp_path / "hook").write_text(f"{address}/by-file\n")
     monkeypatch.setenv("SHOP_HOOK", f"{address}/by-env")
     names = {"env": "SHOP_HOOK", "file": str(tmp_path / "hook"), "block": block(f"{address}/by-block")}

@@ -44,17 +44,16 @@ def split_once(tmp_path_factory):
     return home, digests[ALL_EDGES]
 
 
+def train_model(home, digest, model, settings=None, *, protocol=ALL_EDGES, run_id="run", seed=0, **more):
+    """Fit a model on a stored matrix as a run does, by default with its default settings."""
+    settings = settings or MODELS[model].Settings()
+    given = {"matrices_digest": digest, "model": model, "settings": settings, "seed": seed}
+    return train(home, run_id, protocol=protocol, **given, **more)
+
+
 def publish_model(home, digest, model, run_id, *, companion=None, calibrations=None, seen_items=False, **limits):
     fit, *beside = (
-        train(
-            home,
-            run_id,
-            protocol=ALL_EDGES,
-            matrices_digest=digest,
-            model=name,
-            settings=MODELS[name].Settings(**SETTINGS[name]),
-            seed=0,
-        )
+        train_model(home, digest, name, MODELS[name].Settings(**SETTINGS[name]), run_id=run_id)
         for name in [model, *([companion] if companion else [])]
     )
     settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), keep=9, **limits)

@@ -18,7 +18,8 @@ from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.stores import runs, warehouse
-from tests.tasks.ingest.test_ingest_stage import csv, rows
+from tests.conftest import rows
+from tests.tasks.ingest.test_ingest_stage import csv
 
 NIGHTS = 20
 CONTRACT = next(one for one in load() if one.table == "operations.nights")

@@ -15,6 +15,7 @@ from oneclass.tasks.forget.stage import remove_users
 from oneclass.tasks.ingest.attributes import read_attributes
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
+from tests.conftest import rows
 
 PRODUCTS = """sku;name;genres;price;about;value;adult;since;seen_at;id
   7 ;Lamp;b | a|b;1.5;A lamp;3;true;2026-11-01;2026-11-01 10:00:00;007
@@ -149,8 +150,7 @@ def test_the_warehouse_has_the_current_version(tmp_path, home):
     dataset = shop(tmp_path, PRODUCTS.replace(";3;", ";2;").replace("8.0;Chair;;;;0;", "10;Bed;;;;1;"), users=users)
     ingest_night(home, dataset, tmp_path, "third")
     assert load(home)["value"].to_list() == [1, 2, None] and load(home)["item_id"].to_list() == ["10", "7", "9"]
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        versions = connection.sql("select side, run_id, is_current from operations.attribute_tables").fetchall()
+    versions = rows(home, "select side, run_id, is_current from operations.attribute_tables")
     assert versions == [("item", "first", False), ("user", "first", True), ("item", "third", True)]
 
     ingest_night(home, Dataset(name="shop", users=users), tmp_path, "fourth")  # [items] is gone

@@ -20,8 +20,8 @@ from oneclass.tasks.blend import choose_components, is_worth_blending
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
-from oneclass.tasks.train import train
 from tests.conftest import home_in, log_into
+from tests.tasks.conftest import train_model
 
 PROTOCOL = "strong_generalization"
 DAY = date(2026, 3, 1)
@@ -101,19 +101,9 @@ def digest(home, split_once):
 
 
 def fitted(home, digest, **settings):
-    digests = {
-        name: train(
-            home,
-            "run",
-            protocol=matrices.load_split(home, digest).protocol,
-            matrices_digest=digest,
-            model=name,
-            settings=of,
-            seed=1,
-        ).digest
-        for name, of in settings.items()
-    }
-    return {"digests": digests, "settings": settings}
+    protocol = matrices.load_split(home, digest).protocol
+    fits = {name: train_model(home, digest, name, of, protocol=protocol, seed=1) for name, of in settings.items()}
+    return {"digests": {name: fit.digest for name, fit in fits.items()}, "settings": settings}
 
 
 def blended(home, digest, **of):
@@ -157,7 +147,7 @@ def test_its_members_are_the_fits_of_the_run(home, digest):
     of = two_halves(home, digest)
     found, _ = blended(home, digest, **of)
     assert len(Half.fits) == 2
-    fit = train(home, "run", protocol=PROTOCOL, matrices_digest=digest, model="blend", settings=found, seed=1)
+    fit = train_model(home, digest, "blend", found, protocol=PROTOCOL, seed=1)
     assert len(Half.fits) == 2
     loaded = fits.load_fit(home, "blend", fit.digest)
     histories = matrices.load_split(home, digest).parts["test"].histories
@@ -165,7 +155,7 @@ def test_its_members_are_the_fits_of_the_run(home, digest):
     assert [member.name for member in loaded.components] == [one.model for one in found.components]
     for member in loaded.components:
         np.testing.assert_array_equal(member.scores(histories), own[member.name])
-    train(home, "run", protocol=PROTOCOL, matrices_digest=digest, model="blend", settings=found, seed=2)
+    train_model(home, digest, "blend", found, protocol=PROTOCOL, seed=2)
     assert len(Half.fits) == 4  # no such fits are kept
 
 

@@ -18,10 +18,10 @@ from oneclass.tasks.evaluate import evaluate
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import fits, matrices, warehouse
-from oneclass.tasks.train import train
+from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.tuning.search import load_validation
-from tests.conftest import home_in
+from tests.conftest import home_in, rows
+from tests.tasks.conftest import train_model
 
 USERS, ITEMS, SEED = 90, 60, 3
 
@@ -77,11 +77,6 @@ def make_split(home, run_id="run", protocols=("cold_items",)):
     return split(home, SplitSettings(), run_id, protocols=protocols, seed=SEED).digests
 
 
-def rows(home, query):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
-
-
 def list_ids(home, side):
     return [name for (name,) in rows(home, f"select {side}_id from indexed.{side}s order by {side}_index")]
 
@@ -135,9 +130,7 @@ def test_metrics_are_those_of_a_recount(home, shop):
     part = stored.parts["test"]
     for model in ("popularity", "wmf", "mrf_dense"):
         settings = MODELS[model].Settings(**({"factors": 8} if model == "wmf" else {}))
-        digests[model] = train(
-            home, "run", protocol="cold_items", matrices_digest=digest, model=model, settings=settings, seed=0
-        ).digest
+        digests[model] = train_model(home, digest, model, settings, protocol="cold_items").digest
     evaluated = evaluate(home, "run", "cold_items", digest, digests)
     assert evaluated.users == len(part.users) and not evaluated.failed
     table = {

@@ -10,7 +10,7 @@ from oneclass.models.generator.hidden_graph import draw_graph
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.diagnose import diagnose, rewrite_diagnostics, store_hidden_graph_ratios
 from oneclass.tasks.stores import warehouse
-from tests.conftest import write_tables
+from tests.conftest import rows, write_tables
 
 
 def curate(home, edges):
@@ -28,11 +28,6 @@ def curate(home, edges):
             "insert into indexed.interactions select u, i, 1, null, null, 1, row_number() over (), null from incoming"
         )
         connection.unregister("incoming")
-
-
-def rows(home, query):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 FITS = "select * from diagnostics.power_law_fits order by side, family"

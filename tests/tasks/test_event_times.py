@@ -18,6 +18,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.train import load_or_fit
+from tests.conftest import load_ids
 
 DAY = datetime(2026, 3, 1)
 ONE_EACH = BinarizeSettings()
@@ -49,12 +50,7 @@ def ages_by_pair(events, last, threshold=1.0):
 
 def stored_ages(home, histories, users, items):
     """The same of stored histories."""
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        own, ids = (
-            dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
-            for side in ("user", "item")
-        )
-    found = {}
+    own, ids, found = load_ids(home, "user"), load_ids(home, "item"), {}
     for row, user in enumerate(users):
         history = histories[row]
         ages = history.event_ages
@@ -81,8 +77,7 @@ def test_every_protocol_has_the_windows_of_its_items(home, log_events, tmp_path)
         store_attributes(connection, "run", Dataset(name="shop", items=items))
     digests = make(home)
     last = max(at for *_, at in events if at).date()
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        ids = dict(connection.execute("select item_index, item_id from indexed.items").fetchall())
+    ids = load_ids(home, "item")
     for protocol, digest in digests.items():
         split_, end = matrices.load_split(home, digest), NEXT_FROM - timedelta(days=1)
         end = end if protocol == "next_events" else last

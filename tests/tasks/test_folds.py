@@ -25,11 +25,11 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.train import train
 from oneclass.tasks.tuning.search import Search, Trial
 from oneclass.tasks.tuning.trial import run_trial_fit
-from tests.conftest import FOLD_BOUND, home_in, log_into, set_fold_bound
+from tests.conftest import FOLD_BOUND, home_in, log_into, rows, set_fold_bound
 from tests.models.evaluation.test_metrics import naive
+from tests.tasks.conftest import train_model
 
 SEED = 3
 PROTOCOL = "strong_generalization"
@@ -93,18 +93,12 @@ def split_log(home, **settings):
 
 def fit_all(home, digests):
     """The digests of the folds and of the fits on each."""
-    return [
-        (
-            digests[name],
-            {
-                model: train(
-                    home, "run", protocol=name, matrices_digest=digests[name], model=model, settings=of, seed=SEED
-                ).digest
-                for model, of in SETTINGS.items()
-            },
-        )
-        for name in list_splits(PROTOCOL, digests)
-    ]
+
+    def fit(name):
+        fits = (train_model(home, digests[name], *of, protocol=name, seed=SEED) for of in SETTINGS.items())
+        return digests[name], {model: fit.digest for model, fit in zip(SETTINGS, fits, strict=True)}
+
+    return [fit(name) for name in list_splits(PROTOCOL, digests)]
 
 
 def md5(text):
@@ -138,23 +132,18 @@ def mean_and_error(values):
     return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / len(values) / len(values))
 
 
-def stored(home, statement):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(statement).fetchall()
-
-
 def test_a_small_log_judged_by_folds_equals_a_recount(evaluated_once):
     home, _, judged, expected = evaluated_once
     assert len(expected["wmf"]) > 120
     assert judged.users == len(expected["wmf"]) and not judged.failed
-    rows = stored(home, "select model, metric, value, standard_error, users from evaluation.metrics")
-    found = {(model, metric): row for model, metric, *row in rows}
+    table = rows(home, "select model, metric, value, standard_error, users from evaluation.metrics")
+    found = {(model, metric): row for model, metric, *row in table}
     for model, of_users in expected.items():
         for metric in next(iter(of_users.values())):
             values = [of_user[metric] for of_user in of_users.values()]
             assert found[model, metric] == [*map(pytest.approx, mean_and_error(values)), len(values)], (model, metric)
         assert found[model, "validation_ndcg@100"] == found[model, "ndcg@100"]
-    for metric, one, other, difference, error, users in stored(
+    for metric, one, other, difference, error, users in rows(
         home, "select metric, model, other_model, difference, standard_error, users from evaluation.comparisons"
     ):
         name = metric.removeprefix("validation_")
@@ -176,8 +165,8 @@ def test_the_lists_of_all_folds_are_counted_together(evaluated_once):
             shown |= set(of_fold.items[row[row >= 0]].tolist())
             degrees = np.maximum(of_fold.train.sum(axis=0).A1[row[row >= 0]], 1)
             novelty.append(np.mean(-np.log2(degrees / of_fold.train.shape[0])))
-    rows = stored(home, "select metric, value, users from evaluation.beyond_accuracy where model = 'popularity'")
-    found = {metric: (value, users) for metric, value, users in rows}
+    values = rows(home, "select metric, value, users from evaluation.beyond_accuracy where model = 'popularity'")
+    found = {metric: (value, users) for metric, value, users in values}
     assert found["coverage@20"] == (pytest.approx(len(shown) / len(trained)), len(novelty))
     assert found["novelty@20"] == (pytest.approx(np.mean(novelty)), len(novelty))
 
@@ -193,7 +182,7 @@ def test_every_user_is_tested_once_by_models_that_did_not_see_them(home, likes):
         assert not set(fold.users) & set(fold.parts["test"].users)
         assert (fold.parts["validation"].targets != fold.parts["test"].targets).nnz == 0
     assert sorted(tested) == sorted(set(tested)) and len(tested) > 140
-    roles = stored(home, "select part, role, count(*) from splits.strong_generalization group by all")
+    roles = rows(home, "select part, role, count(*) from splits.strong_generalization group by all")
     assert {part for part, *_ in roles} == {"test"} and "fit" not in {role for _, role, _ in roles}
     assert sum(count for *_, count in roles) == sum(map(len, likes.values()))
 

@@ -22,6 +22,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning.search import load_validation
+from tests.conftest import entries, rows
 
 LISTS = Dataset(name="lists", title="lists", layout="adjacency")
 BOUNDS = {"value_min": None, "value_max": None, "max_reject_share": 0.01, "fresh_within_hours": None}
@@ -65,14 +66,9 @@ def made(home, folder, train, validation_="auto", seed=1, test=None):
 
 def named(home, matrix, users):
     """{user: set of its items} of a matrix with those users as rows."""
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        names = {
-            side: dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
-            for side in ("user", "item")
-        }
     found = defaultdict(set)
-    for row, column in zip(*matrix.nonzero(), strict=True):
-        found[int(names["user"][users[row]])].add(int(names["item"][column]))
+    for user, item in entries(home, matrix, users, range(matrix.shape[1])):
+        found[int(user)].add(int(item))
     return dict(found)
 
 
@@ -255,13 +251,7 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
         first = {edge: at for edge, at in first.items() if at < cut}
     digest = of_next_events(home)[NEXT_EVENTS_VALIDATION]
     found, items = load_validation(home, "next_events", digest, 1), matrices.load_split(home, digest).items
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        names = dict(connection.execute("select item_index, item_id from indexed.items").fetchall())
-        users = dict(connection.execute("select user_index, user_id from indexed.users").fetchall())
-    pairs = {
-        (int(users[found.part.users[row]]), int(names[items[column]]))
-        for row, column in zip(*found.part.targets.nonzero(), strict=True)
-    }
+    pairs = {(int(user), int(item)) for user, item in entries(home, found.part.targets, found.part.users, items)}
     assert pairs == {edge for edge in late if edge[0] in {user for user, _ in first}} and found.train.nnz == len(first)
     assert f"next_events, validation: the edges from {cut} on, of {found.users} users" in caplog.text
 
@@ -281,8 +271,7 @@ def test_next_events_is_a_default_where_enough_users_return(home, log_events, us
     log_events(list(days(users)))
     found = of_next_events(home, optional=("next_events",))
     assert ({"next_events", NEXT_EVENTS_VALIDATION} <= found.keys()) == kept
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        assert (warehouse.fetch_row(connection, "select count(*) from indexed.next_events")[0] > 0) == kept
+    assert (rows(home, "select count(*) from indexed.next_events")[0][0] > 0) == kept
 
 
 def test_next_events_is_no_default_of_a_log_without_times(home, log_events, caplog):

@@ -25,8 +25,8 @@ from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
-from oneclass.tasks.train import train
-from tests.conftest import home_in, two_tastes
+from tests.conftest import home_in, rows, two_tastes
+from tests.tasks.conftest import train_model
 
 KINDS = {"taste": "category", "price": "number"}
 
@@ -107,9 +107,7 @@ def publish_lists(home, model="mrf_dense", run_id="run", **settings):
     """Publish lists of ten items and return them, best first, with the taste of user and item."""
     digest = split_all(home)[ALL_EDGES]
     estimator = MODELS[model]
-    fit = train(
-        home, run_id, protocol=ALL_EDGES, matrices_digest=digest, model=model, settings=estimator.Settings(), seed=0
-    )
+    fit = train_model(home, digest, model, run_id=run_id)
     choice = ChosenModel(model, estimator.score_names[0])
     given = PublishSettings(top_n=10, **settings)
     publish(home, run_id, given, choice=choice, model_digest=fit.digest, matrices_digest=digest)
@@ -125,16 +123,15 @@ def publish_lists(home, model="mrf_dense", run_id="run", **settings):
 
 @pytest.mark.parametrize(("model", "least"), [("mrf_dense", 30), ("wmf", 10)])
 def test_a_new_item_is_in_the_lists_where_it_belongs(shop, tmp_path, model, least):
-    home, rows = shop
-    describe_items(home, tmp_path, rows)
+    home, described = shop
+    describe_items(home, tmp_path, described)
     lists = publish_lists(home, model)
     new = lists.filter("is_new")
     assert new["user_id"].n_unique() >= least  # of 60
     assert (new["taste"] == new["of_user"]).all()
     assert new.group_by("user_id").len()["len"].max() == 1  # a tenth of ten
     assert lists.filter(pl.col("is_new") != pl.col("item_id").str.starts_with("n")).is_empty()
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        likes = set(connection.sql("select distinct user_id, item_id from raw.events").fetchall())
+    likes = set(rows(home, "select distinct user_id, item_id from raw.events"))
     for user_id, item_id, because in new.select("user_id", "item_id", "because").iter_rows():
         assert 1 <= len(because) <= 3 and all((user_id, reason) in likes for reason in because)
         assert {int(reason[1:]) // 20 for reason in because} == {int(item_id == "n2")}

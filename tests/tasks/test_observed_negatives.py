@@ -15,9 +15,10 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
-from oneclass.tasks.train import train
 from oneclass.tasks.tuning.search import Search, Trial, load_validation
 from oneclass.tasks.tuning.trial import run_trial_fit
+from tests.conftest import entries, rows
+from tests.tasks.conftest import train_model
 
 PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
 THRESHOLD = 4
@@ -52,11 +53,7 @@ def split_home(home, *, observed=True):
 
 
 def pairs(home, matrix, users, items):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        names = [dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
-                 for side in ("user", "item")]  # fmt: skip
-    entries = matrix.tocoo()
-    return {(names[0][users[u]], names[1][items[i]]) for u, i in zip(entries.row, entries.col, strict=True)}
+    return set(entries(home, matrix, users, items))
 
 
 def of(home, digest):
@@ -137,15 +134,7 @@ def test_a_fit_gets_them(home, events, caplog):
     settings = RandomGraphSettings(factors=3, iterations=3, explicit_negatives=True)
 
     def fit(digest):
-        made_ = train(
-            home,
-            "run",
-            protocol="leave_one_out",
-            matrices_digest=digest,
-            model="random_graph",
-            settings=settings,
-            seed=0,
-        )
+        made_ = train_model(home, digest, "random_graph", settings, protocol="leave_one_out")
         return fits.load_fit(home, "random_graph", made_.digest).posterior.items.mean
 
     one, other = fit(split_home(home)["leave_one_out"]), fit(split_home(home, observed=False)["leave_one_out"])
@@ -211,22 +200,6 @@ def by_hand(events, settings, since=None):
     return cut, roles, counts
 
 
-def entries(home, matrix, users, items):
-    """Each entry of a stored matrix by its user and item."""
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        names = {
-            side: dict(
-                connection.execute(f"select distinct {side}_index, {side}_id from curated.interactions").fetchall()
-            )
-            for side in ("user", "item")
-        }
-    found = matrix.tocoo()
-    return {
-        (names["user"][users[row]], names["item"][items[column]]): value
-        for row, column, value in zip(found.row, found.col, found.data.tolist(), strict=True)
-    }
-
-
 def split_log(home, settings=SplitSettings(), since=None, protocols=("next_events",)):  # noqa: B008  (frozen)
     likes = BinarizeSettings(threshold=MIN_VALUE)
     binarize(home, likes, "run", since=since)
@@ -248,8 +221,7 @@ def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(home, log_
     log_events(events)
     digests = split_log(home, settings, since).digests
     cut, roles, counts = by_hand(events, settings, since)
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        found = connection.execute("select user_id, item_id, role from splits.next_events").fetchall()
+    found = rows(home, "select user_id, item_id, role from splits.next_events")
     assert {(user, item): role for user, item, role in found} == roles and len(found) == len(roles)
     assert {"train", "next", "dropped"} == set(roles.values()), "the log should have every role"
     stored = matrices.load_split(home, digests["next_events"])

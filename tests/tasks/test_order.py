@@ -19,8 +19,9 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores import matrices
 from oneclass.tasks.tuning.search import load_validation
+from tests.conftest import load_ids
 
 DAY = datetime(2026, 3, 1)
 ORDERED = SplitSettings(order=True, held_out_share=0.25, min_validation_users=0)
@@ -49,15 +50,9 @@ def newest_first(events):
     return found
 
 
-def names(home, side):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return dict(connection.execute(f"select {side}_index, {side}_id from indexed.{side}s").fetchall())
-
-
 def by_places(home, histories, users, items):
     """{user: items, newest first} of ordered histories."""
-    ids, own = names(home, "item"), names(home, "user")
-    found = {}
+    ids, own, found = load_ids(home, "item"), load_ids(home, "user"), {}
     for row, user in enumerate(users):
         history = histories[row]
         found[own[user]] = [ids[items[column]] for column in history.indices[np.argsort(history.recency_ranks)]]

@@ -11,7 +11,6 @@ import pytest
 
 from oneclass.models.evaluation.repeated_items import NEW, REPEATED
 from oneclass.models.popularity import Popularity
-from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate import evaluate
@@ -20,9 +19,9 @@ from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import matrices, runs, warehouse
-from oneclass.tasks.train import train
-from tests.conftest import home_in, log_into
+from oneclass.tasks.stores import matrices, runs
+from tests.conftest import entries, home_in, log_into, rows
+from tests.tasks.conftest import train_model
 
 CUT = date(2026, 5, 1)
 SETTINGS = SplitSettings(next_from=CUT)
@@ -49,11 +48,6 @@ def recount(events, cut=CUT):
     users, items = ({pair[side] for pair in before} for side in (0, 1))
     known = {(user, item) for user, item in after if user in users and item in items}
     return before, known, after
-
-
-def rows(home, query):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 def split_next(home, seen="auto", settings=SETTINGS, run_id="run"):
@@ -128,25 +122,13 @@ def test_seen_items_are_targets_and_train(home, returning):
     part = stored.parts["test"]
     assert part.seen_items and part.excluded.shape == part.targets.shape and part.excluded.nnz == 0
     assert pairs_of(home, stored, part) == known
-    users, items = (
-        dict(rows(home, f"select {side}_index, {side}_id from indexed.{side}s")) for side in ("user", "item")
-    )
-    train = stored.train.tocoo()
     counted = Counter(event[:2] for event in returning if event[3].date() < CUT)
-    edges = zip(train.row, train.col, train.data, strict=True)
-    assert {(users[stored.users[row]], items[stored.items[column]]): count for row, column, count in edges} == counted
+    assert entries(home, stored.train, stored.users, stored.items) == counted
 
 
 def pairs_of(home, stored, part):
     """The (user_id, item_id) targets of a part."""
-    users, items = (
-        dict(rows(home, f"select {side}_index, {side}_id from indexed.{side}s")) for side in ("user", "item")
-    )
-    targets = part.targets.tocoo()
-    return {
-        (users[part.users[row]], items[stored.items[column]])
-        for row, column in zip(targets.row, targets.col, strict=True)
-    }
+    return set(entries(home, part.targets, part.users, stored.items))
 
 
 def test_validation_edges_by_time_include_repeats_before_the_cut_alone(home, returning):
@@ -220,9 +202,7 @@ def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, ret
 
     fits = {}
     for model in ("popularity", "mrf_dense"):
-        settings = MODELS[model].Settings()
-        fit = train(home, "run", protocol="next_events", matrices_digest=digest, model=model, settings=settings, seed=0)
-        fits[model] = fit.digest
+        fits[model] = train_model(home, digest, model, protocol="next_events").digest
     evaluate(home, "run", "next_events", digest, fits)
     table = {
         (model, metric): (value, count)

@@ -19,8 +19,8 @@ from oneclass.tasks.split import matrix as matrix_of_edges
 from oneclass.tasks.split.protocols import LIANG2018_SEED
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import matrices, warehouse
-from tests.conftest import home_in, log_into
+from oneclass.tasks.stores import matrices
+from tests.conftest import home_in, log_into, rows
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +43,6 @@ def log(home, logged):
     """The pairs of the log that the test's home has."""
     shutil.copytree(logged[0].root, home.root)
     return logged[1]
-
-
-def rows(home, query):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 def strong(home, **settings):

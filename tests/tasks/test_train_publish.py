@@ -29,8 +29,9 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices, retention, runs, warehouse
 from oneclass.tasks.train import load_or_fit as fit_of_a_sweep
-from oneclass.tasks.train import record_stored_fits, take_stored_fits, train
-from tests.conftest import home_in, two_tastes
+from oneclass.tasks.train import record_stored_fits, take_stored_fits
+from tests.conftest import home_in, rows, two_tastes
+from tests.tasks.conftest import train_model
 
 PROTOCOL = "leave_one_out"
 
@@ -69,15 +70,7 @@ def after_publishing(home, published_once):
 
 
 def fitted(home, digests, protocol=PROTOCOL, model="mrf_dense", seed=0, run_id="run"):
-    settings = MODELS[model].Settings()
-    return train(
-        home, run_id, protocol=protocol, matrices_digest=digests[protocol], model=model, settings=settings, seed=seed
-    )
-
-
-def rows(home, query):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
+    return train_model(home, digests[protocol], model, protocol=protocol, run_id=run_id, seed=seed)
 
 
 def test_a_fit_is_kept_whole_and_noted(home, digests):
@@ -416,15 +409,7 @@ def digest(home, log_events):
 
 
 def fit(home, digest):
-    return stage.train(
-        home,
-        "run",
-        protocol="strong_generalization",
-        matrices_digest=digest,
-        model="mult_dae",
-        settings=SETTINGS,
-        seed=2,
-    )
+    return train_model(home, digest, "mult_dae", SETTINGS, protocol="strong_generalization", seed=2)
 
 
 @pytest.mark.slow

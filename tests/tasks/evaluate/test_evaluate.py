@@ -20,10 +20,10 @@ from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate import evaluate, jobs, stage
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
-from oneclass.tasks.stores import fits, matrices, warehouse
+from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from tests.conftest import home_in
+from tests.conftest import home_in, rows
 
 USERS, ITEMS = 60, 40
 
@@ -127,11 +127,6 @@ def store(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, 
     for model in models:
         fits.store_fit(home, model().fit(split.train), "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
     return matrices.store_split(home, split), {model.name: "digest" for model in models}
-
-
-def rows(home: Home, query: str, *values) -> list[tuple]:
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query, values).fetchall()
 
 
 def of_opinion(home: Home, metric: str) -> tuple:

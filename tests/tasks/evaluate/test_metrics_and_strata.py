@@ -27,9 +27,8 @@ from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import warehouse
 from oneclass.tasks.train import train
-from tests.conftest import home_in
+from tests.conftest import home_in, rows
 from tests.typed import page
 
 USERS, ITEMS = 150, 70
@@ -163,8 +162,7 @@ def run_stages(home, protocol, run_id="run", settings=None, models=("popularity"
 
 
 def load_rows(home, where="true", columns=COLUMNS, table="strata"):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(f"select {columns} from evaluation.{table} where {where}").fetchall()
+    return rows(home, f"select {columns} from evaluation.{table} where {where}")
 
 
 @pytest.mark.slow

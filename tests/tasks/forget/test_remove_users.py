@@ -18,15 +18,11 @@ from oneclass.tasks.forget.stage import remove_users
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import erasures, runs, warehouse
 from oneclass.tasks.stores.home import Home
+from tests.conftest import rows
 from tests.killed_process import ends_before_change
 
 GONE = "gone-7d1e"
 SHOP = Dataset(name="small", title="small", files=("*.csv", "*.txt", "*.tar", "*.parquet"))
-
-
-def rows(home: Home, query: str) -> list[tuple]:
-    with warehouse.open_warehouse(home) as connection:
-        return connection.execute(query).fetchall()
 
 
 def events(home: Home) -> list[tuple]:
@@ -233,7 +229,8 @@ def test_an_unknown_user_changes_nothing(home):
 
 def test_a_warehouse_with_tables_of_somebody_else_is_refused(home):
     make_home(home)
-    rows(home, f"create table operations.mine as select '{GONE}' as customer")
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute(f"create table operations.mine as select '{GONE}' as customer")
     before = contents(home)
     with pytest.raises(InputError, match="not this program's: operations.mine"):
         remove_users(home, SHOP, [GONE])

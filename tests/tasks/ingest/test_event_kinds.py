@@ -9,7 +9,7 @@ from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.preview import format_preview, format_toml, preview_logs
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.stores import warehouse
+from tests.conftest import rows
 
 EVENTS = [
     {"user_id": "ada", "item_id": "mug", "action": "view", "timestamp": "2026-03-01 09:00:00"},
@@ -41,11 +41,6 @@ def declare(home, text):
     (home.root / "datasets").mkdir(parents=True, exist_ok=True)
     (home.root / "datasets" / "small.toml").write_text(text)
     return load_dataset("small", home.root)
-
-
-def rows(home, query):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 @pytest.mark.parametrize(

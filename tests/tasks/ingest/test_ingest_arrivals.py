@@ -22,8 +22,9 @@ from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
+from tests.conftest import rows
 from tests.tasks.ingest.test_ingest_formats import packed
-from tests.tasks.ingest.test_ingest_stage import REPOSITORY, csv, rows
+from tests.tasks.ingest.test_ingest_stage import REPOSITORY, csv
 
 REFUSE, ADD = IngestSettings(changed_file="refuse"), IngestSettings(changed_file="add")
 EVENTS = "select user_id, item_id, value, file_id, line_number from raw.events order by all"

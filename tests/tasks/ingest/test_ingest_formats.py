@@ -22,7 +22,7 @@ from oneclass.tasks.ingest.sources import LogFile, SourceScanner
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import LIMITS, real_log, write_tables
+from tests.conftest import LIMITS, real_log, rows, write_tables
 
 EVENTS = "select file_id, line_number, user_id, item_id, value, occurred_at from raw.events order by all"
 REJECTS = "select file_id, line_number, line, reason from raw.rejects order by all"
@@ -293,8 +293,7 @@ COUNTED = Dataset(name="lists", title="lists", layout="counted_adjacency", max_r
 
 
 def places(home):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(PLACES).fetchall()
+    return rows(home, PLACES)
 
 
 def by_hand(text, file_id=1):

@@ -15,7 +15,7 @@ from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.ingest import sources, statements
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home, Limits
-from tests.tasks.ingest.test_ingest_stage import rows
+from tests.conftest import rows
 
 OWN = Dataset(name="own", title="Some log", max_reject_share=1)
 EVENTS = "select line_number, user_id, item_id, value from raw.events order by all"

@@ -16,8 +16,9 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import runs, warehouse
+from tests.conftest import rows
 from tests.tasks.ingest.test_ingest_formats import packed
-from tests.tasks.ingest.test_ingest_stage import csv, rows
+from tests.tasks.ingest.test_ingest_stage import csv
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,8 @@ from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest import load
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.ingest.stage import ingest
-from tests.tasks.ingest.test_ingest_stage import csv, rows
+from tests.conftest import rows
+from tests.tasks.ingest.test_ingest_stage import csv
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts bytes in /proc/self/io: Linux only")
 

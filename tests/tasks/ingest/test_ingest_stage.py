@@ -19,6 +19,7 @@ from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.ingest.stage import Ingested, ingest
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
+from tests.conftest import rows
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -32,11 +33,6 @@ def csv(path: Path, *rows: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(["user_id,item_id,rating", *rows]) + "\n")
     return path
-
-
-def rows(home: Home, query: str) -> list[tuple]:
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 def test_new_logs_are_read_and_known_ones_skipped_by_their_bytes(home, dataset, tmp_path, caplog):

@@ -14,8 +14,8 @@ from oneclass.tasks.datasets import Dataset, load_dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
+from tests.conftest import rows
 
 DECLARED = """
 max_reject_share = 0.5
@@ -38,11 +38,6 @@ def dataset(home: Home) -> Dataset:
     (home.root / "datasets").mkdir(parents=True, exist_ok=True)
     (home.root / "datasets" / f"{home.dataset}.toml").write_text(DECLARED)
     return load_dataset(home.dataset, home.root)
-
-
-def rows(home: Home, query: str) -> list[tuple]:
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 def as_csv(table: Table, delimiter: str = ",") -> str:

@@ -13,7 +13,8 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
-from tests.tasks.ingest.test_ingest_stage import csv, rows
+from tests.conftest import rows
+from tests.tasks.ingest.test_ingest_stage import csv
 
 BAD = b"user_id,item_id,rating\na,x,5\0\n"
 GOOD = b"user_id,item_id,rating\nodd,x,5\n"

@@ -10,7 +10,7 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.stores import warehouse
+from tests.conftest import rows
 
 ROWS = "Müller;Käse;1\nJörg;Wurst;1\nÄnne;Öl;2\n" * 10
 PASTED = {
@@ -59,8 +59,7 @@ def test_the_lines_of_a_refusal_make_the_log_read(home, tmp_path, name):
     if name == "an encoding and columns":
         del pasted["fields"]
     ingest(home, Dataset(name="small", **pasted), [path], "again")
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        found = connection.execute("select user_id, item_id, value from raw.events order by line_number").fetchall()
+    found = rows(home, "select user_id, item_id, value from raw.events order by line_number")
     assert (len(found), found[0]) == (events, first)
 
 
@@ -105,5 +104,4 @@ def test_the_statement_for_a_nested_column_writes_a_copy_that_is_read(home, tmp_
         ingest(home, Dataset(name="small"), [path], "run")
     duckdb.sql(str(refusal.value).split("\n\n")[1])
     assert ingest(home, Dataset(name="small"), [tmp_path / "log_flat.parquet"], "again").events == 1
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        assert connection.execute("select user_id, item_id from raw.events").fetchall() == [("a", "x")]
+    assert rows(home, "select user_id, item_id from raw.events") == [("a", "x")]

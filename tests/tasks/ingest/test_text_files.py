@@ -8,7 +8,7 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.stage import ingest
-from tests.tasks.ingest.test_ingest_stage import rows
+from tests.conftest import rows
 
 SHOP = Dataset(name="shop", title="shop", files=("*.csv",))
 EVENTS = "select user_id, item_id from raw.events order by line_number"

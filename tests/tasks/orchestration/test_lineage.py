@@ -2,11 +2,9 @@
 
 import json
 import logging
-import threading
 import tomllib
 import uuid
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from pydantic import ValidationError
@@ -69,28 +67,6 @@ def events(tmp_path):
     return LineageSettings(file=str(file)), read
 
 
-@pytest.fixture
-def server():
-    """An address, and the (key, event) of each POST to it; it refuses what is posted to /refused."""
-    posted = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            posted.append((self.headers["Authorization"], json.loads(body)))
-            self.send_response(500 if self.path == "/refused" else 201)
-            self.end_headers()
-
-        def log_message(self, *args):
-            pass
-
-    listening = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, args=[0.01], daemon=True).start()
-    yield f"http://127.0.0.1:{listening.server_port}", posted
-    listening.shutdown()
-    listening.server_close()
-
-
 def test_every_stage_starts_and_completes_within_its_run(home, events):
     settings, read = events
     with emit_run(settings, home, RUN, "nightly-retrain"):
@@ -139,22 +115,20 @@ def test_a_failure_and_an_interruption_are_told_of_without_further_lines(home, e
     assert of_retry[0]["run"]["runId"] != RUN
 
 
-def test_an_address_gets_each_event_with_the_key(home, server, monkeypatch):
-    address, posted = server
+def test_an_address_gets_each_event_with_the_key(home, receiver, monkeypatch):
     monkeypatch.setenv("LINEAGE_KEY", "s3cret")
-    with emit_run(LineageSettings(url=address, api_key_env="LINEAGE_KEY"), home, RUN, "backfill"):
+    with emit_run(LineageSettings(url=receiver.address, api_key_env="LINEAGE_KEY"), home, RUN, "backfill"):
         run_stage("diagnose", home)
-    assert [(key, event["eventType"]) for key, event in posted] == [
-        ("Bearer s3cret", kind) for kind in ("START", "START", "COMPLETE", "COMPLETE")
-    ]
-    for _, event in posted:
+    assert [event["eventType"] for event in receiver.bodies] == ["START", "START", "COMPLETE", "COMPLETE"]
+    assert [headers["Authorization"] for headers in receiver.headers] == ["Bearer s3cret"] * 4
+    for event in receiver.bodies:
         check_event(event)
 
 
-def test_a_target_that_fails_is_told_of_once_and_the_run_goes_on(home, events, server, caplog, monkeypatch):
+def test_a_target_that_fails_is_told_of_once_and_the_run_goes_on(home, events, receiver, caplog, monkeypatch):
     settings, read = events
     caplog.set_level(logging.WARNING)
-    address, posted = server
+    address, posted, *_ = receiver
     with emit_run(settings.model_copy(update={"url": f"{address}/refused"}), home, RUN, "backfill"):
         run_stage("diagnose", home)
     assert len(posted) == 1 and len(read()) == 4

@@ -3,8 +3,6 @@
 import json
 import logging
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from prefect import Task
@@ -30,28 +28,6 @@ from oneclass.tasks.train import train_task
 RUN = {"dataset": "shop", "run_id": "r1", "text": "# shop: nightly-retrain failed\n\nAll of it."}
 
 
-@pytest.fixture
-def webhook():
-    """An address, and what was posted to it; it refuses what is posted to /refused."""
-    posted = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            posted.append((self.headers["Content-Type"], json.loads(body)))
-            self.send_response(500 if self.path == "/refused" else 200)
-            self.end_headers()
-
-        def log_message(self, *args):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", posted
-    server.shutdown()
-    server.server_close()
-
-
 def command(code):
     """A command line that runs Python code without double quotes."""
     return f'{sys.executable} -c "{code}"'
@@ -66,22 +42,22 @@ def test_a_command_gets_the_summary_and_what_it_is_of(tmp_path):
     assert json.loads((tmp_path / "notified").read_text()) == [RUN["text"], "shop", "r1", "failed"]
 
 
-def test_a_webhook_gets_both_as_json(webhook):
-    address, posted = webhook
-    send_notifications(NotifySettings(webhook=address), state="failed", **RUN)
-    assert posted == [("application/json", {**RUN, "state": "failed"})]
+def test_a_webhook_gets_both_as_json(receiver):
+    send_notifications(NotifySettings(webhook=receiver.address), state="failed", **RUN)
+    assert receiver.bodies == [{**RUN, "state": "failed"}]
+    assert receiver.headers[0]["Content-Type"] == "application/json"
 
 
-def test_a_completed_run_notifies_only_if_configured(webhook):
-    address, posted = webhook
+def test_a_completed_run_notifies_only_if_configured(receiver):
+    address, posted, *_ = receiver
     send_notifications(NotifySettings(webhook=address), state="completed", **RUN)
     assert not posted
     send_notifications(NotifySettings(webhook=address, when="always"), state="completed", **RUN)
     assert len(posted) == 1
 
 
-def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(webhook, caplog, tmp_path):
-    address, posted = webhook
+def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(receiver, caplog, tmp_path):
+    address, posted, *_ = receiver
     caplog.set_level(logging.WARNING)
     (tmp_path / "m.py").write_text("import sys; sys.exit('no mail here')")
     failing = f"{sys.executable} {tmp_path / 'm.py'}"
@@ -93,8 +69,8 @@ def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(webhook
     assert "no-such-program" in caplog.text
 
 
-def test_no_message_shows_a_target_or_an_argument(webhook, caplog, tmp_path, monkeypatch):
-    address, _ = webhook
+def test_no_message_shows_a_target_or_an_argument(receiver, caplog, tmp_path, monkeypatch):
+    address = receiver.address
     (tmp_path / "echo.py").write_text("import sys; sys.exit(f'{sys.argv} cannot be sent' + 490 * '.')")
     program = f"{sys.executable} {tmp_path / 'echo.py'} --header 'Bearer s3cr3t+word' https://user:pa55word@host/"
     monkeypatch.setattr(notifications, "NOTIFY_TIMEOUT_SECONDS", 5)

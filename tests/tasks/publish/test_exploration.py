@@ -12,7 +12,6 @@ from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.random_graph.model import RandomGraph
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import simulated_shop
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
@@ -21,8 +20,8 @@ from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend.exploration import Exploration
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.split.stage import store_all_edges
-from oneclass.tasks.train import train
 from tests.conftest import home_in, log_into
+from tests.tasks.conftest import train_model
 
 N = 10
 
@@ -64,10 +63,7 @@ def fitted(tmp_path_factory):
     log_into(home, [(f"u{u}", f"i{i}", 1) for u in range(300) for i in 40 * (u % 2) + random.permutation(50)[:12]])
     binarize(home, BinarizeSettings(), "run")
     digest = store_all_edges(home, order=False, timed=None)
-    settings = RandomGraph.Settings(iterations=15)
-    fit = train(
-        home, "run", protocol=ALL_EDGES, matrices_digest=digest, model="random_graph", settings=settings, seed=0
-    )
+    fit = train_model(home, digest, "random_graph", RandomGraph.Settings(iterations=15))
     choice = ChosenModel("random_graph", "popularity_x_odds")
     return home, {"choice": choice, "model_digest": fit.digest, "matrices_digest": digest, "seed": 5}
 

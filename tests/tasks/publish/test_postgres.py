@@ -14,8 +14,8 @@ import pytest
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.publish.postgres import copy_to_postgres
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.stores import warehouse
 from tests import postgres_server
+from tests.conftest import rows
 from tests.tasks.conftest import publish_model
 
 dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra `sql` is not installed")
@@ -57,8 +57,7 @@ def server(url, monkeypatch):
 
 
 def alarms(home):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return [text for (text,) in connection.execute("select alarm from operations.alarms").fetchall()]
+    return [text for (text,) in rows(home, "select alarm from operations.alarms")]
 
 
 def test_the_tables_are_those_of_the_publication_and_are_replaced_by_the_next(copied, split_once, server, url):

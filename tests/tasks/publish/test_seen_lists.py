@@ -1,10 +1,8 @@
 """Published lists with the items of the histories: what each way to ask answers, against a full sort of the scores."""
 
-import asyncio
 import json
 import shutil
 
-import httpx
 import numpy as np
 import polars as pl
 import pytest
@@ -16,11 +14,10 @@ from oneclass.tasks.publish.promotion import manual
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
-from oneclass.tasks.serve import reloader
-from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
 from tests.tasks.conftest import publish_model
+from tests.tasks.serve.test_list_routes import Asker
 
 MODEL, USER = "wmf", "u7"
 
@@ -80,19 +77,13 @@ def test_the_command_and_http_choose_alike(included, capsys):
         ("exclude",): shop.recommend_for(USER, n=4, seen="exclude"),
     }
     assert not expected[()].equals(expected["exclude",])
-    with reloader.PublicationWatcher(home.root, "small") as watcher:
-        transport = httpx.ASGITransport(create_app(watcher, home))
-
-        async def get(**query) -> httpx.Response:
-            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-                return await client.get("/recommend", params={"user": USER, "n": 4, **query})
-
-        for seen, items in expected.items():
-            assert commands.main("recommend", [*arguments, *(["--seen", *seen] if seen else [])]) == 0
-            assert json.loads(capsys.readouterr().out)["items"] == items.to_dicts()
-            answer = asyncio.run(get(**({"seen": seen[0]} if seen else {})))
-            assert answer.json()["items"] == items.to_dicts()
-        assert asyncio.run(get(seen="both")).status_code == 422
+    ask, query = Asker(home), {"user": USER, "n": 4}
+    for seen, items in expected.items():
+        assert commands.main("recommend", [*arguments, *(["--seen", *seen] if seen else [])]) == 0
+        assert json.loads(capsys.readouterr().out)["items"] == items.to_dicts()
+        answer = ask("GET", "/recommend", params=query | ({"seen": seen[0]} if seen else {}))
+        assert answer.json()["items"] == items.to_dicts()
+    assert ask("GET", "/recommend", params=query | {"seen": "both"}).status_code == 422
     with pytest.raises(SystemExit, match="2"):
         commands.main("recommend", [*arguments, "--seen", "both"])
     assert "--seen: invalid choice: 'both' (choose from" in capsys.readouterr().err

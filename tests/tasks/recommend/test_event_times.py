@@ -18,8 +18,8 @@ from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs
-from oneclass.tasks.train import train
 from tests.conftest import home_in, log_into
+from tests.tasks.conftest import train_model
 
 PROTOCOL, SETTINGS = "strong_generalization", MODELS["repeat"].Settings(window=10)
 LIKES = BinarizeSettings(threshold=2)
@@ -42,12 +42,9 @@ def published(tmp_path_factory):
         settings = SplitSettings(held_out_share=0.2, times=True)
         digests = split(home, settings, "run", protocols=[PROTOCOL], seed=1, likes=LIKES).digests
         made = {
-            protocol: train(
-                home, "run", protocol=protocol, matrices_digest=digests[protocol], model="repeat",
-                settings=SETTINGS, seed=0,
-            ).digest
+            protocol: train_model(home, digests[protocol], "repeat", SETTINGS, protocol=protocol).digest
             for protocol in (PROTOCOL, ALL_EDGES)
-        }  # fmt: skip
+        }
         evaluate(home, "run", PROTOCOL, digests[PROTOCOL], {"repeat": made[PROTOCOL]})
         publish(
             home, "run", PublishSettings(top_n=5), choice=ChosenModel("repeat", "score"),

@@ -1,10 +1,8 @@
 """Lists for everybody: what Python, the command and HTTP answer is what `published.lists` has."""
 
-import asyncio
 import json
 from datetime import datetime, timedelta
 
-import httpx
 import numpy as np
 import polars as pl
 import pytest
@@ -18,12 +16,11 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.recommend import load
-from oneclass.tasks.serve import reloader
-from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from tests.conftest import home_in
 from tests.tasks.conftest import publish_model
+from tests.tasks.serve.test_list_routes import Asker
 
 GENRES = ("a", "b")
 
@@ -117,16 +114,10 @@ def test_the_command_and_http_answer_alike(listed, capsys):
     printed = capsys.readouterr().out
     assert "popular items" in printed and all(item["item_id"] in printed for item in expected)
     assert commands.main("recommend", [*arguments, "--user", "u1"]) == 2
-    with reloader.PublicationWatcher(home.root, "small") as watcher:
-        transport = httpx.ASGITransport(create_app(watcher, home))
-
-        async def get(path, **query) -> httpx.Response:
-            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-                return await client.get(path, params=query)
-
-        answer = asyncio.run(get("/lists/popular", category="b", window_days=5, n=3))
-        assert answer.json() == {"dataset": "small", "publication": "run", "next": None, "items": expected}
-        assert asyncio.run(get("/lists/best")).status_code == 422
-        refused = asyncio.run(get("/lists/popular", category="c"))
-        assert refused.status_code == 404 and "Categories: a, b" in refused.json()["detail"]
-        assert "/lists/popular?n=5" in asyncio.run(get("/docs")).text
+    ask = Asker(home)
+    answer = ask("GET", "/lists/popular", params={"category": "b", "window_days": 5, "n": 3})
+    assert answer.json() == {"dataset": "small", "publication": "run", "next": None, "items": expected}
+    assert ask("GET", "/lists/best").status_code == 422
+    refused = ask("GET", "/lists/popular", params={"category": "c"})
+    assert refused.status_code == 404 and "Categories: a, b" in refused.json()["detail"]
+    assert "/lists/popular?n=5" in ask("GET", "/docs").text

@@ -20,8 +20,8 @@ from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
-from oneclass.tasks.train import train
 from tests.conftest import home_in, log_into
+from tests.tasks.conftest import train_model
 
 PROTOCOL = "strong_generalization"
 SETTINGS = {
@@ -45,12 +45,9 @@ def published(tmp_path_factory):
         settings = SplitSettings(held_out_share=0.2, order=True)
         digests = split(home, settings, "run", protocols=[PROTOCOL], seed=1).digests
         made = {
-            (model, protocol): train(
-                home, "run", protocol=protocol, matrices_digest=digests[protocol], model=model,
-                settings=SETTINGS[model], seed=0,
-            ).digest
+            (model, protocol): train_model(home, digests[protocol], model, SETTINGS[model], protocol=protocol).digest
             for model, protocol in (("mrf_dense", PROTOCOL), ("slim", PROTOCOL), ("mrf_dense", ALL_EDGES))
-        }  # fmt: skip
+        }
         evaluate(home, "run", PROTOCOL, digests[PROTOCOL], {model: made[model, PROTOCOL] for model in SETTINGS})
         publish(
             home, "run", PublishSettings(top_n=5), choice=ChosenModel("mrf_dense", "score"),

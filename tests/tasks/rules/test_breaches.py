@@ -8,7 +8,7 @@ from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.stores import warehouse
 from tests.conftest import home_in
-from tests.tasks.rules.test_lists import DECLARED, RULES, TOP_N, RuledShop
+from tests.tasks.rules.test_lists import DECLARED, RULES, TOP_N
 
 AGAIN = DeclaredRules(rules=Rules(again_after_days=7.5))
 LISTS = "published.recommendations"
@@ -37,11 +37,11 @@ BREACHES = {
 
 
 @pytest.fixture(scope="module")
-def shops(tmp_path_factory):
+def shops(built, tmp_path_factory):
     """A shop for each set of rules, with its lists published."""
     shops = {}
     for number, declared in enumerate((DECLARED, AGAIN, DeclaredRules(rules=NO_LIMITS))):
-        shop = RuledShop(home_in(tmp_path_factory.mktemp(f"shop{number}")))
+        shop = built.copy_to(home_in(tmp_path_factory.mktemp(f"shop{number}")))
         shop.publish("run", declared, seen_items=declared is AGAIN)
         shops[declared.model_dump_json()] = shop
     return shops

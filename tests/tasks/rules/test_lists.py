@@ -1,12 +1,12 @@
 """Published lists, and every way to ask, obey the rules: against a plain reading of the rules on the same scores."""
 
-import asyncio
+import copy
 import json
 import random
+import shutil
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-import httpx
 import numpy as np
 import polars as pl
 import pytest
@@ -26,13 +26,12 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
-from oneclass.tasks.serve import reloader
-from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
-from oneclass.tasks.train import train
 from tests.conftest import home_in, log_into
+from tests.tasks.conftest import train_model
+from tests.tasks.serve.test_list_routes import Asker
 
 MODEL, TOP_N, USERS, ITEMS = "mrf_dense", 6, 40, 30
 FIRST, RETURN = datetime(2026, 1, 1), "return"
@@ -93,15 +92,7 @@ class RuledShop:
         self.store(drawn)
         splits = split(home, SplitSettings(held_out_share=0.2), "run", protocols=["leave_one_out"], seed=1)
         self.digest = splits.digests[ALL_EDGES]
-        self.fit = train(
-            home,
-            "run",
-            protocol=ALL_EDGES,
-            matrices_digest=self.digest,
-            model=MODEL,
-            settings=MODELS[MODEL].Settings(l2=2.0),
-            seed=0,
-        ).digest
+        self.fit = train_model(home, self.digest, MODEL, MODELS[MODEL].Settings(l2=2.0)).digest
         with warehouse.open_warehouse(home) as connection:
             users, items = (
                 dict(connection.execute(f"select {side}_id, {side}_index from indexed.{side}s").fetchall())
@@ -137,6 +128,13 @@ class RuledShop:
         with warehouse.open_warehouse(self.home) as connection:
             store_attributes(connection, "run", dataset)
 
+    def copy_to(self, home):
+        """Return this shop, which has published nothing, in another home."""
+        other = copy.copy(self)
+        other.home, other.shop = home, replace(self.shop)
+        shutil.copytree(self.home.root, home.root)
+        return other
+
     def publish(self, run_id, declared=DECLARED, **changes):
         publish(
             self.home,
@@ -163,9 +161,9 @@ class RuledShop:
 
 
 @pytest.fixture(scope="module")
-def ruled(tmp_path_factory):
+def ruled(built, tmp_path_factory):
     """(shop, recommender) of a publication that obeys the rules; for tests that only read it."""
-    shop = RuledShop(home_in(tmp_path_factory.mktemp("ruled")))
+    shop = built.copy_to(home_in(tmp_path_factory.mktemp("ruled")))
     return shop, shop.publish("first")
 
 
@@ -265,17 +263,9 @@ def test_the_command_and_http_obey_them(ruled, capsys):
         "400 those are genre, history.users": {"where": "user.age > 1"},
         "400 is no SQL condition": {"where": "genre ="},
     }
-
-    async def ask():
-        app = create_app(reloader.PublicationWatcher(shop.home.root, "small"), shop.home)
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return {
-                name: await client.get("/recommend", params={"user": user_id, **query})
-                for name, query in queries.items()
-            }
-
-    for name, answer in asyncio.run(ask()).items():
+    ask = Asker(shop.home)
+    for name, query in queries.items():
+        answer = ask("GET", "/recommend", params={"user": user_id, **query})
         if name in expected:
             assert [item["item_id"] for item in answer.json()["items"]] == expected[name]
         else:
@@ -287,31 +277,24 @@ def test_pages_batches_and_similar_items_obey_them(ruled):
     whole = recommender.recommend_for(user_id := shop.user_ids[5], TOP_N)["item_id"].to_list()
     history = recommender.history(shop.user_ids[2])
     batch = {"queries": [{"user": user_id}, {"items": history}], "n": TOP_N}
-
-    async def ask():
-        app = create_app(reloader.PublicationWatcher(shop.home.root, "small"), shop.home)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            query, pages = {"user": user_id, "n": TOP_N, "limit": 4}, []
-            while not pages or pages[-1]["next"]:
-                page = {"page": pages[-1]["next"]} if pages else {}
-                pages.append((await client.get("/recommend", params=query | page)).json())
-            similar = await client.get("/similar", params={"item": history[0], "n": ITEMS})
-            refused = await client.post("/recommend", json=batch | {"where": "stock > 0"})
-            return pages, (await client.post("/recommend", json=batch)).json(), similar.json(), refused
-
-    pages, answer, similar, refused = asyncio.run(ask())
+    ask, query, pages = Asker(shop.home), {"user": user_id, "n": TOP_N, "limit": 4}, []
+    while not pages or pages[-1]["next"]:
+        page = {"page": pages[-1]["next"]} if pages else {}
+        pages.append(ask("GET", "/recommend", params=query | page).json())
     assert [len(page["items"]) for page in pages] == [4, 2]
     assert [item["item_id"] for page in pages for item in page["items"]] == whole
+    answer = ask("POST", "/recommend", json=batch).json()
     lists = [[item["item_id"] for item in one["items"]] for one in answer["answers"]]
     assert lists == [whole, recommender.recommend(history, TOP_N)["item_id"].to_list()]
     nobody = {"age": None}
     allowed = {name for name, item in zip(shop.item_ids, shop.shop.items, strict=True) if is_eligible(item, nobody)}
+    similar = ask("GET", "/similar", params={"item": history[0], "n": ITEMS}).json()
     assert {item["item_id"] for item in similar["items"]} == allowed - {"i1", history[0]}  # i1 is banned
-    assert refused.status_code == 400
+    assert ask("POST", "/recommend", json=batch | {"where": "stock > 0"}).status_code == 400
 
 
-def test_items_come_again_only_after_days(ruled, tmp_path):
-    shop = RuledShop(home_in(tmp_path))
+def test_items_come_again_only_after_days(built, tmp_path):
+    shop = built.copy_to(home_in(tmp_path))
     rules = Rules(again_after_days=7.5)
     recommender = shop.publish("again", DeclaredRules(rules=rules), seen_items=True)
     last_day = max((user + item) % 20 for user, item in shop.bought)
@@ -332,8 +315,8 @@ def test_items_come_again_only_after_days(ruled, tmp_path):
     assert not set(recommender.recommend(history, n=ITEMS)["item_id"]) & set(history)  # whose times are unknown
 
 
-def test_lists_are_made_anew_where_an_attribute_changes_and_stay_where_none_does(ruled, tmp_path, caplog):
-    shop = RuledShop(home_in(tmp_path))
+def test_lists_are_made_anew_where_an_attribute_changes_and_stay_where_none_does(built, tmp_path, caplog):
+    shop = built.copy_to(home_in(tmp_path))
     shop.publish("first")
     with caplog.at_level("INFO"):
         shop.publish("same")

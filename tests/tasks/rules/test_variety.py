@@ -11,15 +11,15 @@ from oneclass.models.reranking import project_items
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 from oneclass.tasks.stores import matrices
 from tests.conftest import home_in
-from tests.tasks.rules.test_lists import RuledShop, lists_of
+from tests.tasks.rules.test_lists import lists_of
 
 RULES = Rules(eligible="stock > 0", pinned=["i7"], max_per_category={"tags": 3})
 
 
 @pytest.fixture(scope="module")
-def varied(tmp_path_factory):
+def varied(built, tmp_path_factory):
     """(shop, recommender) of a publication with the same placement without variety, with some and with most."""
-    shop = RuledShop(home_in(tmp_path_factory.mktemp("varied")))
+    shop = built.copy_to(home_in(tmp_path_factory.mktemp("varied")))
     placements = {f"level{level}": Placement(diversity=level / 10) for level in (0, 5, 9)}
     return shop, shop.publish("varied", DeclaredRules(rules=RULES, placements=placements | {"plain": Placement()}))
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from oneclass.tasks.stores import runs, warehouse
+from tests.conftest import rows
 
 NOW = datetime.now(UTC).replace(tzinfo=None)
 FLOW = "nightly-retrain"
@@ -26,11 +27,6 @@ def nights(home):
             "values ('ahead', 'slim', 'o', 'r', '{}', '2031-05-06')"
         )
     return home
-
-
-def rows(home, query):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query).fetchall()
 
 
 def test_a_start_in_the_future_is_later_than_nothing(nights):

@@ -7,6 +7,7 @@ import pytest
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.stores import contract_cache, warehouse
 from oneclass.tasks.stores.home import Home, Limits
+from tests.conftest import rows
 
 BOUNDS = {"value_min": 1, "value_max": 5, "max_reject_share": 0.1}
 EVENT = "('u1', 'i1', 5, '2026-01-01', 1, 1, null)"
@@ -40,8 +41,7 @@ def ingest(home, run_id, *statements, **changes):
 
 def results(home, run_id):
     query = "select * exclude run_id from operations.contract_results where run_id = ? order by all"
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(query, [run_id]).fetchall()
+    return rows(home, query, run_id)
 
 
 @pytest.fixture
@@ -111,9 +111,10 @@ def test_rows_of_a_run_are_compared_without_its_name(home, checked):
     assert checked == ["operations.model_fits"]
 
 
-def test_few_checks_of_a_contract_are_stored(filled):
-    for value in range(contract_cache.MAX_STORED + 3):
+def test_few_checks_of_a_contract_are_stored(filled, monkeypatch):
+    monkeypatch.setattr(contract_cache, "MAX_STORED", 2)
+    for value in range(4):
         ingest(filled, f"run {value}", f"update raw.events set line_number = {value + 2}, value = 1 + {value} / 10")
     with warehouse.open_warehouse(filled, read_only=True) as connection:
         query = "select count(*) from operations.stage_results where stage = 'contract of raw.events'"
-        assert connection.execute(query).fetchone() == (contract_cache.MAX_STORED,)
+        assert connection.execute(query).fetchone() == (2,)

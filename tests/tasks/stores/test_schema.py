@@ -16,6 +16,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
+from tests.conftest import rows
 
 BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()
 RUN = "insert into operations.runs values (?, 'backfill', 'small', ?, null, 'completed', '{}', '0')"
@@ -44,8 +45,7 @@ def columns(home):
 
 
 def versions(home):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return [number for (number,) in connection.execute("select version from operations.schema_version").fetchall()]
+    return [number for (number,) in rows(home, "select version from operations.schema_version")]
 
 
 def test_each_migration_has_a_number_of_its_own():

@@ -11,6 +11,7 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.split import stage as split_stage
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import matrices, warehouse
+from tests.conftest import rows
 
 pytestmark = pytest.mark.slow
 
@@ -69,16 +70,15 @@ def night(home, *, threshold=2, seed=3):
     return binarized, splits, diagnose_stage.diagnose(home, "r1", seed)
 
 
-def rows(home):
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return {table: connection.execute(f"select * from {table} order by all").fetchall() for table in TABLES}
+def tables(home):
+    return {table: rows(home, f"select * from {table} order by all") for table in TABLES}
 
 
 def test_a_night_with_nothing_new_redoes_nothing(home, log_events, redone):
     log_events(EVENTS)
-    first, before = night(home), rows(home)
+    first, before = night(home), tables(home)
     assert redone == ["binarize", "split", "diagnose"]
-    assert night(home) == first and rows(home) == before
+    assert night(home) == first and tables(home) == before
     assert redone == ["binarize", "split", "diagnose"]
     with warehouse.open_warehouse(home, read_only=True) as connection:
         checked = "select stage, count(*) from operations.contract_results group by stage, rule having count(*) = 2"
@@ -93,7 +93,7 @@ def test_a_night_with_something_new_comes_out_as_from_nothing(home, log_events, 
     shutil.copytree(home.root, fresh.root)
     with warehouse.open_warehouse(fresh) as connection:
         connection.execute("delete from operations.stage_results")
-    assert night(home) == night(fresh) and rows(home) == rows(fresh)
+    assert night(home) == night(fresh) and tables(home) == tables(fresh)
     assert redone == ["binarize", "split", "diagnose"] * 3
 
 
@@ -118,13 +118,13 @@ def test_other_settings_are_another_result(home, log_events, redone, change, aga
 def test_tables_that_were_changed_by_hand_are_made_anew(home, log_events, redone, caplog):
     log_events(EVENTS)
     night(home)
-    before = rows(home)
+    before = tables(home)
     for statement, again in CHANGED_BY_HAND:
         redone.clear(), caplog.clear()
         with warehouse.open_warehouse(home) as connection:
             connection.execute(statement)
         night(home)
-        assert redone == [again] and rows(home) == before
+        assert redone == [again] and tables(home) == before
         assert "changed since; made anew" in caplog.text
 
 

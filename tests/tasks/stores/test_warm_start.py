@@ -20,8 +20,8 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.stores.warm_start import _match_indices
-from oneclass.tasks.train import train
-from tests.conftest import home_in
+from tests.conftest import home_in, rows
+from tests.tasks.conftest import train_model
 
 pytestmark = pytest.mark.slow
 
@@ -36,16 +36,7 @@ def night(
     with runs.record_run(home, run_id, "nightly-retrain", {}):
         binarize(home, settings or BinarizeSettings(), run_id)
         digest = split(home, SplitSettings(), run_id, protocols=protocols, seed=split_seed).digests[protocol]
-        fit = train(
-            home,
-            run_id,
-            protocol=protocol,
-            matrices_digest=digest,
-            model=model,
-            settings=of,
-            seed=0,
-            warm=warm,
-        )
+        fit = train_model(home, digest, model, of, protocol=protocol, run_id=run_id, warm=warm)
         with warehouse.open_warehouse(home) as connection:  # what an evaluation leaves
             connection.execute(
                 "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'k', 1, 0, 1)", [run_id]
@@ -192,5 +183,4 @@ def _demo_likes(folder):
         "run",
     )
     asked = "select user_id, item_id, value from raw.events where value >= 4 order by occurred_at, user_id, item_id"
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return connection.execute(asked).fetchall()
+    return rows(home, asked)

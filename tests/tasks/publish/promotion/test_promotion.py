@@ -21,8 +21,8 @@ from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
-from oneclass.tasks.train import train
-from tests.conftest import home_in, two_tastes
+from tests.conftest import home_in, rows, two_tastes
+from tests.tasks.conftest import train_model
 
 PROTOCOL = "strong_generalization"
 SETTINGS = {"mrf_dense": MODELS["mrf_dense"].Settings(), "popularity": MODELS["popularity"].Settings()}
@@ -34,10 +34,8 @@ def prepared(home):
 
 
 def fitted(home, run_id, digests, protocol, model, **settings):
-    return train(
-        home, run_id, protocol=protocol, matrices_digest=digests[protocol], model=model,
-        settings=MODELS[model].Settings(**settings), seed=0,
-    ).digest  # fmt: skip
+    settings = MODELS[model].Settings(**settings)
+    return train_model(home, digests[protocol], model, settings, protocol=protocol, run_id=run_id).digest
 
 
 def night(home, run_id, digests, model="mrf_dense", limits=None, **settings):
@@ -324,14 +322,12 @@ LISTS = "recommendations", "lists"
 
 def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_them(home, digests):
     before = contents(home)
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        lists = [connection.execute(f"from published.{one} order by all").fetchall() for one in LISTS]
+    lists = [rows(home, f"from published.{one} order by all") for one in LISTS]
     wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0, list_length=1)
     assert night(home, "second", digests, "popularity", wide).promoted
     assert manual.roll_back(home, "by hand") == "first"
     assert contents(home) == before
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        assert [connection.execute(f"from published.{one} order by all").fetchall() for one in LISTS] == lists
+    assert [rows(home, f"from published.{one} order by all") for one in LISTS] == lists
     assert "rolled back from run second to run first" in manual.format_status(home)
     assert night(home, "third", digests).champion == "mrf_dense/score"
     assert publications.load_current(home)["before"] == "first"  # to which a rollback would go, not to `second`
