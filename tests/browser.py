@@ -83,7 +83,7 @@ class Page:
 
 
 @contextmanager
-def chromium(profile: Path) -> Iterator[Page]:
+def open_chromium(profile: Path) -> Iterator[Page]:
     """Start Chromium with a profile of its own, and end it."""
     command = [CHROMIUM, *QUIET, f"--user-data-dir={profile}", "about:blank"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

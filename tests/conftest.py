@@ -215,7 +215,7 @@ def two_tastes(home: Home, users: int = 60, items: int = 20, likes: int = 12) ->
     log_into(home, [(user, item, 1) for user, item in sorted(pairs)])
 
 
-def rows(home: Home, query: str, *values) -> list[tuple]:
+def query_rows(home: Home, query: str, *values) -> list[tuple]:
     """Return the rows of a query on a home's warehouse."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(query, values).fetchall()
@@ -223,10 +223,10 @@ def rows(home: Home, query: str, *values) -> list[tuple]:
 
 def load_ids(home: Home, side: str) -> dict[int, str]:
     """Return the ids of the users or the items by their index."""
-    return dict(rows(home, f"select {side}_index, {side}_id from indexed.{side}s"))
+    return dict(query_rows(home, f"select {side}_index, {side}_id from indexed.{side}s"))
 
 
-def entries(home: Home, matrix: csr_matrix, users: np.ndarray, items: np.ndarray) -> dict[tuple[str, str], float]:
+def load_entries(home: Home, matrix: csr_matrix, users: np.ndarray, items: np.ndarray) -> dict[tuple[str, str], float]:
     """Return the entries of a matrix by user and item id, with the indices of its rows and columns."""
     user_ids, item_ids, found = load_ids(home, "user"), load_ids(home, "item"), matrix.tocoo()
     return {

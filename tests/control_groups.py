@@ -41,7 +41,7 @@ class Group:
 
 
 @contextlib.contextmanager
-def group(name: str, limit: int) -> Iterator[Group]:
+def create_group(name: str, limit: int) -> Iterator[Group]:
     """A control group of so many bytes, swap included; it is removed once its processes have ended.
 
     Raises:
@@ -67,10 +67,10 @@ def group(name: str, limit: int) -> Iterator[Group]:
             raise NoGroups(f"{made.folder / made.limit}: takes no limit ({error.strerror})") from error
         yield made
     finally:
-        _remove(made.folder)
+        _remove_group(made.folder)
 
 
-def _remove(folder: Path) -> None:
+def _remove_group(folder: Path) -> None:
     """The kernel gives a group up only once its last process is gone, which may be a moment after it was killed."""
     ended = time.monotonic() + SECONDS
     while True:

@@ -26,7 +26,7 @@ def find_programs() -> Path | None:
     return folders[-1] if folders else None
 
 
-def account() -> dict[str, Any]:
+def account_arguments() -> dict[str, Any]:
     """Arguments of subprocess for an account that PostgreSQL accepts: it refuses to run as root."""
     if not IS_ROOT:
         return {}
@@ -36,7 +36,7 @@ def account() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def started() -> Iterator[str]:
+def start_postgres() -> Iterator[str]:
     """Yield the URL of the database `postgres`, of a superuser with a password that a URL must escape."""
     programs = find_programs()
     if programs is None:
@@ -45,7 +45,7 @@ def started() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     folder = Path(tempfile.mkdtemp(prefix="oneclass-postgres-"))
-    run_as = account()
+    run_as = account_arguments()
     try:
         (folder / "password").write_text(PASSWORD)
         if run_as:
@@ -83,7 +83,7 @@ def started() -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-def execute(url: str, *statements: str) -> None:
+def execute_statements(url: str, *statements: str) -> None:
     """Execute statements in one transaction."""
     from adbc_driver_postgresql import dbapi
 

@@ -30,17 +30,17 @@ WORSE = json.dumps(
 )
 
 
-def fill(connection: duckdb.DuckDBPyConnection) -> None:
+def fill_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill every table; the rows are the same every time."""
     random = np.random.default_rng(5)
-    made = (_log(random), _runs(), _evaluation(random), _likes(random), _sweeps())
-    published = _published(made[0]["indexed.interactions"])
+    made = (_log_rows(random), _run_rows(), _evaluation_rows(random), _like_rows(random), _sweep_rows())
+    published = _published_rows(made[0]["indexed.interactions"])
     for table, rows in [pair for tables in (*made, published) for pair in tables.items()]:
         for row in rows:
             connection.execute(f"insert into {table} values ({', '.join('?' * len(row))})", row)
 
 
-def _log(random: np.random.Generator) -> dict[str, list[tuple]]:
+def _log_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
     share = np.arange(1, 31) ** -0.8 / (np.arange(1, 31) ** -0.8).sum()
     edges = [
         (user, int(item), 1, BEGAN, BEGAN, 1, 1, None)
@@ -83,7 +83,7 @@ def _log(random: np.random.Generator) -> dict[str, list[tuple]]:
     }
 
 
-def _runs() -> dict[str, list[tuple]]:
+def _run_rows() -> dict[str, list[tuple]]:
     settings = {"seed": 0, "split": {"scheme": "hashed"}, "mrf_dense": {"l2": 6.0}, "seen_items": "exclude"}
     rules = [
         ("ingest", "raw.events", "no <nulls>", "error"),
@@ -116,7 +116,7 @@ def _runs() -> dict[str, list[tuple]]:
     }
 
 
-def _evaluation(random: np.random.Generator) -> dict[str, list[tuple]]:
+def _evaluation_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
     metrics, comparisons, beyond = [], [], []
     for protocol, names in MAIN.items():
         for at, (model, score) in enumerate(LISTS):
@@ -158,7 +158,7 @@ def _evaluation(random: np.random.Generator) -> dict[str, list[tuple]]:
     }
 
 
-def _likes(random: np.random.Generator) -> dict[str, list[tuple]]:
+def _like_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
     by_degree = []
     for low, high in [(degree, degree) for degree in range(41)] + [(41, 63), (64, 127)]:
         histogram = random.multinomial(50, np.arange(1, 21) / 210)
@@ -184,7 +184,7 @@ def _likes(random: np.random.Generator) -> dict[str, list[tuple]]:
     }
 
 
-def _sweeps() -> dict[str, list[tuple]]:
+def _sweep_rows() -> dict[str, list[tuple]]:
     rates = [
         ("r", BEGAN, "leave_one_out", "paired_symbols", json.dumps({"r": r}), "like", low, high, "mean_rank",
          0.9 - 0.01 * abs(r - 1) + 0.01 * at, 0.002, 100, 1.0, "user")
@@ -200,10 +200,10 @@ def _sweeps() -> dict[str, list[tuple]]:
          None, None, "ndcg@100", 0.3 + 10 * density - 0.01 * r, 0.004, USERS, 1000 * density / (0.1 + r), None)
         for density in (0.001, 0.005) for r in (0.0, 0.5)
     ]  # fmt: skip
-    return {"evaluation.sweeps": rates + shares + costs + _papers()}
+    return {"evaluation.sweeps": rates + shares + costs + _paper_rows()}
 
 
-def _papers() -> list[tuple]:
+def _paper_rows() -> list[tuple]:
     """Refits at the settings of the papers: r = 1/2 and 1, K from 20, ways to draw entries and sizes held."""
 
     def swept(model: str, varied: dict, score: str, metric: str, value: float, low=None, high=None, side=None) -> tuple:
@@ -240,7 +240,7 @@ def _papers() -> list[tuple]:
     return graph + symbols + entries
 
 
-def _published(edges: list[tuple]) -> dict[str, list[tuple]]:
+def _published_rows(edges: list[tuple]) -> dict[str, list[tuple]]:
     """Two decisions, what stands now, and the volume of two nights."""
     night, before = BEGAN.date(), BEGAN.date() - timedelta(days=1)
     recommended = [
@@ -276,7 +276,7 @@ def _published(edges: list[tuple]) -> dict[str, list[tuple]]:
     }  # fmt: skip
 
 
-def asked(home: Home, query: str) -> list[tuple]:
+def query_rows(home: Home, query: str) -> list[tuple]:
     """The rows of a query on a home's warehouse."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(query).fetchall()

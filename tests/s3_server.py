@@ -72,7 +72,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def started(folder: Path) -> Iterator[Server]:
+def start_s3_server(folder: Path) -> Iterator[Server]:
     """A server, which this process's environment, and so that of its children, names."""
     server = Server(folder / "s3_server_said")
     with pytest.MonkeyPatch.context() as environment:

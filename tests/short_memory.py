@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def limited(more: int) -> Iterator[int]:
+def limit_memory(more: int) -> Iterator[int]:
     """Let this process have no more than so many bytes beside those that it has; the limit, in bytes."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     has = 1024 * int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1])

@@ -24,25 +24,25 @@ CONSTRAINTS = [
 PAGE = (ROOT / "docs" / "explanation" / "internals.md").read_text(encoding="utf-8")
 
 
-def names(requirements: list[str]) -> set[str]:
+def requirement_names(requirements: list[str]) -> set[str]:
     return {re.match(r"[\w-]+", requirement)[0] for requirement in requirements}
 
 
-def applies(requirement: Requirement, python: str, extra: str = "") -> bool:
+def applies_to(requirement: Requirement, python: str, extra: str = "") -> bool:
     environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": extra}
     return requirement.marker is None or requirement.marker.evaluate(environment)
 
 
-def pins(python: str) -> dict[str, Requirement]:
+def load_pins(python: str) -> dict[str, Requirement]:
     """The constraints of one Python; each pins one release, and none is pinned twice."""
-    chosen = [one for one in CONSTRAINTS if applies(one, python)]
+    chosen = [one for one in CONSTRAINTS if applies_to(one, python)]
     found = {canonicalize_name(one.name): one for one in chosen}
     assert len(found) == len(chosen)
     assert all(re.fullmatch(r"==[\w.]+", str(one.specifier)) for one in chosen)
     return found
 
 
-def needed(python: str) -> dict[str, list[Requirement]]:
+def list_needed(python: str) -> dict[str, list[Requirement]]:
     """Every distribution that the project and its tests need there, by the metadata installed here."""
     waiting = [Requirement(one) for one in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"]]
     found: dict[str, list[Requirement]] = {}
@@ -56,13 +56,13 @@ def needed(python: str) -> dict[str, list[Requirement]]:
                 others = map(Requirement, requires(name) or [])
             except PackageNotFoundError:  # of another Python
                 continue
-            waiting += [other for other in others if applies(other, python, extra)]
+            waiting += [other for other in others if applies_to(other, python, extra)]
     return found
 
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_constraints_pin_all_that_is_needed(python):
-    pinned, needs = pins(python), needed(python)
+    pinned, needs = load_pins(python), list_needed(python)
     assert len(needs) > 100
     assert needs.keys() <= pinned.keys()
     for name, requirements in needs.items():
@@ -80,7 +80,7 @@ def test_the_pythons_that_are_named_are_those_that_are_taken():
 
 @pytest.mark.parametrize("package", ["duckdb", "great-expectations", "llvmlite", "numba", "prefect", "sqlalchemy"])
 def test_what_leans_on_internals_is_capped_at_a_minor_release(package):
-    (requirement,) = (one for one in PROJECT["dependencies"] if names([one]) == {package})
+    (requirement,) = (one for one in PROJECT["dependencies"] if requirement_names([one]) == {package})
     least, most = re.search(r">=([\d.]+),<([\d.]+)$", requirement).groups()
     major, minor = (*map(int, least.split(".")), 0)[:2]
     assert most == f"{major}.{minor + 1}"

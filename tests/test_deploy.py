@@ -14,14 +14,14 @@ import pytest
 import yaml
 
 from oneclass.flows import commands
-from tests.typed import indented, page
+from tests.typed import indented_blocks, read_page
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-GUIDE = page("docs/how-to/deploy.md")
+GUIDE = read_page("docs/how-to/deploy.md")
 MAX_EXPOSURE = 20  # of systemd-analyze's 100
 
 
@@ -76,7 +76,7 @@ def units(tmp_path):
     return tmp_path / "units"
 
 
-def analyze(verb: str, *words: str) -> str:
+def run_analyze(verb: str, *words: str) -> str:
     """Run systemd-analyze, which must succeed, and return what it says."""
     ended = subprocess.run(["systemd-analyze", verb, *words], check=False, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -86,14 +86,14 @@ def analyze(verb: str, *words: str) -> str:
 def test_systemd_takes_the_units(units):
     names = [str(unit) for unit in sorted(units.glob("oneclass-*")) if unit.suffix in (".service", ".timer")]
     assert len(names) == 5
-    assert str(units) not in analyze("verify", "--man=no", *names)
+    assert str(units) not in run_analyze("verify", "--man=no", *names)
 
 
 def test_the_services_have_few_rights(units):
     services = [str(unit) for unit in units.glob("*.service")]
     assert len(services) == 4
     for service in services:  # exits with 1 above the threshold
-        found = analyze("security", "--offline=true", f"--threshold={MAX_EXPOSURE}", "--no-pager", service)
+        found = run_analyze("security", "--offline=true", f"--threshold={MAX_EXPOSURE}", "--no-pager", service)
         assert "Overall exposure level" in found
 
 
@@ -122,13 +122,13 @@ def test_the_images_have_every_package_and_run_as_another_user_than_root():
         word for line in re.findall(r"^COPY ([^-\n]+) \S+$", DOCKERFILE, flags=re.MULTILINE) for word in line.split()
     ]
     assert all((ROOT / name).exists() for name in copied)
-    packages = re.search(r"^FOLDERS = (.*)$", page("setup.py"), flags=re.MULTILINE)
+    packages = re.search(r"^FOLDERS = (.*)$", read_page("setup.py"), flags=re.MULTILINE)
     assert packages and {"oneclass", *re.findall(r'"(\w+)"', packages[1])} <= set(copied)
 
 
 @pytest.mark.parametrize("text", [DOCKERFILE, (DEPLOY / "install.sh").read_text()], ids=["Dockerfile", "install.sh"])
 def test_the_extras_that_are_installed_exist(text):
-    extras = tomllib.loads(page("pyproject.toml"))["project"]["optional-dependencies"]
+    extras = tomllib.loads(read_page("pyproject.toml"))["project"]["optional-dependencies"]
     [named] = re.findall(r"'\.\[([\w,]+)\]'", text)
     assert set(named.split(",")) <= set(extras)
 
@@ -146,5 +146,8 @@ def test_units_and_services_that_the_page_names_exist():
     tables = {name for name in re.findall(r"^\| `(\w+)` \|", GUIDE, flags=re.MULTILINE)}
     assert tables == set(COMPOSE["services"])
     assert all(
-        "deploy/compose.yaml" in line for block in indented(GUIDE) for line in block.splitlines() if "compose" in line
+        "deploy/compose.yaml" in line
+        for block in indented_blocks(GUIDE)
+        for line in block.splitlines()
+        if "compose" in line
     )

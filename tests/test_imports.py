@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from oneclass.models import fingerprint
-from tests.test_dependencies import PROJECT, names
+from tests.test_dependencies import PROJECT, requirement_names
 
 ROOT = Path(__file__).parents[1]
 MAY_IMPORT = {  # room: the project's other rooms that it may import
@@ -74,7 +74,7 @@ class Import:
     for_types: bool
 
 
-def imports(root: Path, rooms: Iterable[str] = MAY_IMPORT) -> list[Import]:
+def find_imports(root: Path, rooms: Iterable[str] = MAY_IMPORT) -> list[Import]:
     """Every import in the project's rooms, those within functions and under `if TYPE_CHECKING` included."""
     found = []
     for file in sorted(file for room in rooms for file in (root / room).rglob("*.py")):
@@ -82,7 +82,7 @@ def imports(root: Path, rooms: Iterable[str] = MAY_IMPORT) -> list[Import]:
         name = file.relative_to(root).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
         for_types = {id(inner) for node in ast.walk(tree) if _only_for_types(node) for inner in ast.walk(node)}
         for node in ast.walk(tree):
-            for written in _targets(node):
+            for written in _import_targets(node):
                 target = written.removeprefix("oneclass.")
                 where = f"{file.relative_to(root)}:{node.lineno} imports {written}"
                 found.append(Import(name, target, where, id(node) in for_types))
@@ -93,7 +93,7 @@ def _only_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in (vars(node.test).get("id"), vars(node.test).get("attr"))
 
 
-def _targets(node: ast.AST) -> list[str]:
+def _import_targets(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -102,12 +102,12 @@ def _targets(node: ast.AST) -> list[str]:
     return []
 
 
-def breaches(found: list[Import]) -> list[str]:
+def find_breaches(found: list[Import]) -> list[str]:
     """Every import that goes against the rules."""
-    return [one.where for one in found if not _allowed(*_rooms(one.importer), *_rooms(one.target))]
+    return [one.where for one in found if not _is_allowed(*_split_rooms(one.importer), *_split_rooms(one.target))]
 
 
-def _allowed(room: str, inner: str, other: str, neighbour: str) -> bool:
+def _is_allowed(room: str, inner: str, other: str, neighbour: str) -> bool:
     """Whether the room `inner` of `room` may import the room `neighbour` of `other`."""
     if other != room:
         outside = OUTSIDE_OF_MODELS if room == "models" else set()
@@ -119,19 +119,19 @@ def _allowed(room: str, inner: str, other: str, neighbour: str) -> bool:
     return room != "tasks" or inner not in TASKS_BELOW_THE_STAGES or neighbour in TASKS_BELOW_THE_STAGES[inner]
 
 
-def _rooms(name: str) -> tuple[str, str]:
+def _split_rooms(name: str) -> tuple[str, str]:
     """The outer room of a dotted name, and the one within."""
     room, inner, *_ = [*name.split("."), "", ""]
     return room, inner
 
 
-def cycles(found: list[Import]) -> Iterator[str]:
+def find_cycles(found: list[Import]) -> Iterator[str]:
     """Rooms that import each other when they run, straight or by way of others; modules are rooms of their own."""
     reached: dict[str, set[str]] = {}
     for one in found:
         if one.for_types:
             continue
-        importer, target = (".".join(_rooms(name)).rstrip(".") for name in (one.importer, one.target))
+        importer, target = (".".join(_split_rooms(name)).rstrip(".") for name in (one.importer, one.target))
         if importer != target and target.partition(".")[0] in MAY_IMPORT:
             reached.setdefault(importer, set()).add(target)
     for start, ahead in reached.items():
@@ -147,11 +147,11 @@ def cycles(found: list[Import]) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def ours() -> list[Import]:
-    return imports(ROOT)
+    return find_imports(ROOT)
 
 
 def test_every_import_points_down(ours):
-    assert breaches(ours) == []
+    assert find_breaches(ours) == []
 
 
 def test_the_packages_are_imported_as_oneclass(ours):
@@ -160,19 +160,19 @@ def test_the_packages_are_imported_as_oneclass(ours):
 
 
 def test_no_rooms_import_each_other(ours):
-    assert list(cycles(ours)) == []
+    assert list(find_cycles(ours)) == []
 
 
 def test_what_is_imported_is_declared_and_nothing_else(ours):
     """But for modules that test others' models."""
     of_tests = ("oneclass.testing", "oneclass.model_contract")
-    found = [one for one in [*ours, *imports(ROOT, ["oneclass"])] if one.importer not in of_tests]
+    found = [one for one in [*ours, *find_imports(ROOT, ["oneclass"])] if one.importer not in of_tests]
     tops = {re.search(r" imports (\w+)", one.where)[1] for one in found}
     of = packages_distributions()  # as packages are called on an index
     others = tops - {*MAY_IMPORT, "oneclass"} - sys.stdlib_module_names
     imported = {re.sub(r"[_.]", "-", of[top][0]).lower() if top in of else top for top in others}
-    declared, extras = names(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
-    assert imported - names(extras["neural"] + extras["dask"] + extras["sql"]) == declared
+    declared, extras = requirement_names(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
+    assert imported - requirement_names(extras["neural"] + extras["dask"] + extras["sql"]) == declared
 
 
 def test_the_rooms_that_models_share_are_in_every_fingerprint(ours):
@@ -180,7 +180,7 @@ def test_the_rooms_that_models_share_are_in_every_fingerprint(ours):
     beside = [
         one.where
         for one in ours
-        for room, inner, other, neighbour in [(*_rooms(one.importer), *_rooms(one.target))]
+        for room, inner, other, neighbour in [(*_split_rooms(one.importer), *_split_rooms(one.target))]
         if room == other == "models" and inner not in ("generator", "registry", neighbour) and not one.for_types
         if neighbour not in fingerprint.SHARED
     ]
@@ -249,20 +249,20 @@ def test_the_imports_are_found(ours):
     ],
 )
 def test_an_import_that_points_up_is_found(tmp_path, file, line):
-    _write(tmp_path, file, line)
-    (breach,) = breaches(imports(tmp_path))
+    _write_module(tmp_path, file, line)
+    (breach,) = find_breaches(find_imports(tmp_path))
     assert breach.startswith(f"{file}:")
 
 
 def test_a_cycle_is_found(tmp_path):
-    _write(tmp_path, "tasks/split.py", "from tasks.evaluate import stage")
-    _write(tmp_path, "tasks/evaluate/stage.py", "from tasks.report import page")
-    assert list(cycles(imports(tmp_path))) == []
-    _write(tmp_path, "tasks/report/page.py", "def page():\n    from tasks.split import Splits")
-    assert sorted(cycles(imports(tmp_path))) == ["tasks.evaluate", "tasks.report", "tasks.split"]
+    _write_module(tmp_path, "tasks/split.py", "from tasks.evaluate import stage")
+    _write_module(tmp_path, "tasks/evaluate/stage.py", "from tasks.report import page")
+    assert list(find_cycles(find_imports(tmp_path))) == []
+    _write_module(tmp_path, "tasks/report/page.py", "def page():\n    from tasks.split import Splits")
+    assert sorted(find_cycles(find_imports(tmp_path))) == ["tasks.evaluate", "tasks.report", "tasks.split"]
 
 
-def _write(root: Path, file: str, text: str) -> None:
+def _write_module(root: Path, file: str, text: str) -> None:
     (root / file).parent.mkdir(parents=True, exist_ok=True)
     (root / file).write_text(text + "\n", encoding="utf-8")
 

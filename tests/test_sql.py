@@ -35,7 +35,7 @@ def text_of(node: ast.AST) -> str | None:
     return None
 
 
-def strings(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+def find_strings(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
     """The outermost strings in a tree, docstrings left out."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
@@ -43,12 +43,12 @@ def strings(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
         if (text := text_of(child)) is not None:
             yield child, text
         else:
-            yield from strings(child)
+            yield from find_strings(child)
 
 
 @cache
 def strings_of(source: str) -> list[tuple[ast.AST, str]]:
-    return list(strings(ast.parse(source)))
+    return list(find_strings(ast.parse(source)))
 
 
 def long_sql(source: str) -> list[int]:
@@ -88,7 +88,7 @@ def test_no_sql_longer_than_five_lines_stands_in_python():
     assert not long, f"put these statements into sql/: {', '.join(long)}"
 
 
-def head(text: str) -> str:
+def leading_comment(text: str) -> str:
     """The comment that a statement begins with."""
     return re.match(r"(?:--.*\n)*", text).group()
 
@@ -98,7 +98,9 @@ TEXTS = {name: sql.statement(name) for name in STATEMENTS} | {file.stem: file.re
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_statement_begins_with_what_one_row_is(name):
-    assert ONE_ROW.search(" ".join(head(TEXTS[name]).split())), f"{name}: begin with a comment such as `-- One row per`"
+    assert ONE_ROW.search(" ".join(leading_comment(TEXTS[name]).split())), (
+        f"{name}: begin with a comment such as `-- One row per`"
+    )
 
 
 @pytest.mark.parametrize("stage", STAGES)

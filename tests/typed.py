@@ -17,25 +17,25 @@ ROOT = Path(__file__).parents[1]
 ELSEWHERE = {name: value for name, value in os.environ.items() if name != "ONECLASS_HOME"} | {"PYTHONPATH": str(ROOT)}
 
 
-def page(name: str) -> str:
+def read_page(name: str) -> str:
     """The text of a document."""
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def indented(text: str) -> list[str]:
+def indented_blocks(text: str) -> list[str]:
     """The blocks of a text that are indented by four spaces, without these."""
     found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, flags=re.MULTILINE)
     return [re.sub(r"^    ", "", block, flags=re.MULTILINE).strip("\n") for block in found]
 
 
-def printed(program: Callable[[], int | None]) -> str:
+def run_and_print(program: Callable[[], int | None]) -> str:
     """What a program printed; its exit status must be 0."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert program() in (0, None)
     return out.getvalue()
 
 
-def run(line: str, *more: str) -> str:
+def run_line(line: str, *more: str) -> str:
     """One line of a shell: the commands of this project in this process, so that what they import is loaded once.
 
     Args:
@@ -43,13 +43,13 @@ def run(line: str, *more: str) -> str:
     """
     words = [*shlex.split(line, comments=True), *more]
     if words[:2] == ["python", "-m"]:
-        return printed(lambda: commands.main(words[2].removeprefix("flows."), words[3:]))
+        return run_and_print(lambda: commands.main(words[2].removeprefix("flows."), words[3:]))
     command = [sys.executable if words[0] == "python" else words[0], *words[1:]]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @contextlib.contextmanager
-def served(line: str, *more: str) -> Iterator[tuple[subprocess.Popen, str]]:
+def serve_line(line: str, *more: str) -> Iterator[tuple[subprocess.Popen, str]]:
     """The server of a command, in a process of its own, once it answers; and its address."""
     command = [sys.executable, *shlex.split(line)[1:], *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ELSEWHERE) as server:

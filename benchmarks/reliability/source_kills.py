@@ -116,10 +116,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     logging.disable()
-    with postgres_server.started() as url, tempfile.TemporaryDirectory() as folder:
+    with postgres_server.start_postgres() as url, tempfile.TemporaryDirectory() as folder:
         os.environ["SHOP_URL"] = url
         home, stop = Home(Path(folder), "shop"), CONTEXT.Event()
-        postgres_server.execute(url, CREATE_TABLE)
+        postgres_server.execute_statements(url, CREATE_TABLE)
         writers = [
             CONTEXT.Process(target=insert_orders, args=[url, number, seconds, stop])
             for number, seconds in enumerate(MAX_OPEN_SECONDS)

@@ -20,7 +20,7 @@ def contract_of(*rules, table="numbers", nullable=True, **more):
     return Contract(table=table, stage="ingest", row="a number", columns=columns, rules=list(rules), **more)
 
 
-def rule(**changes):
+def build_rule(**changes):
     return Rule(
         **{
             "name": "small",
@@ -39,7 +39,7 @@ def numbers(empty):
     return empty
 
 
-def only(results):
+def only_result(results):
     """The result of the one rule beside `columns`."""
     assert results[0].rule == "columns" and results[0].success
     (result,) = results[1:]
@@ -63,14 +63,14 @@ def test_rows_can_be_committed_after_a_check(tmp_path):
     with duckdb.connect(path) as connection:
         connection.begin()
         connection.execute("create table numbers as select 1 as number")
-        assert only(check_contracts(connection, [contract_of(rule())], {})).success
+        assert only_result(check_contracts(connection, [contract_of(build_rule())], {})).success
         connection.commit()
     with duckdb.connect(path) as connection:
         assert connection.execute("from numbers").fetchall() == [(1,)]
 
 
 def test_temporary_tables_are_seen(numbers):
-    result = only(check_contracts(numbers, [contract_of(rule())], {}))
+    result = only_result(check_contracts(numbers, [contract_of(build_rule())], {}))
     assert (result.success, result.observed, result.samples) == (False, "1 row", [{"number": 30}])
 
 
@@ -78,15 +78,15 @@ def test_a_check_after_the_connection_of_an_earlier_one_has_closed(tmp_path):
     for name in ("a", "b"):
         with duckdb.connect(str(tmp_path / name)) as connection:
             connection.execute("create table numbers as select 1 as number")
-            assert only(check_contracts(connection, [contract_of(rule())], {})).success
+            assert only_result(check_contracts(connection, [contract_of(build_rule())], {})).success
 
 
 @pytest.mark.parametrize(
     ("kwargs", "success"), [({"min_value": {"$PARAMETER": "least"}}, False), ({"min_value": 1}, True)]
 )
 def test_an_expectation_takes_the_stage_s_values(numbers, kwargs, success):
-    between = rule(type="expect_column_values_to_be_between", query=None, kwargs={"column": "number", **kwargs})
-    result = only(check_contracts(numbers, [contract_of(between)], {"least": 2}))
+    between = build_rule(type="expect_column_values_to_be_between", query=None, kwargs={"column": "number", **kwargs})
+    result = only_result(check_contracts(numbers, [contract_of(between)], {"least": 2}))
     assert result.success is success
     assert result.observed == ("0 rows" if success else "1 of 3 rows")
     assert result.samples == ([] if success else [{"number": 1}])
@@ -95,13 +95,13 @@ def test_an_expectation_takes_the_stage_s_values(numbers, kwargs, success):
 @pytest.mark.parametrize("value", ["it's 10:30 :x", "{batch}", "100 %", "a\\:b"])
 def test_text_reaches_queries_as_it_is(numbers, value):
     numbers.execute("create or replace temp table numbers as select 1 as number, ? as word", [value])
-    contract = contract_of(rule(query="select * from {batch} where word = {word}"), only="word = {word}")
+    contract = contract_of(build_rule(query="select * from {batch} where word = {word}"), only="word = {word}")
     contract.columns["word"] = Column(type="VARCHAR", meaning="a word", nullable=True)
-    assert only(check_contracts(numbers, [contract], {"word": value})).observed == "1 row"
+    assert only_result(check_contracts(numbers, [contract], {"word": value})).observed == "1 row"
 
 
 def test_only_the_rows_that_the_contract_speaks_of_are_checked(numbers):
-    assert only(check_contracts(numbers, [contract_of(rule(), only="number < 20")], {})).success
+    assert only_result(check_contracts(numbers, [contract_of(build_rule(), only="number < 20")], {})).success
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_only_the_rows_that_the_contract_speaks_of_are_checked(numbers):
     [(True, 9, True), ("not {asked}", 9, True), ("{asked}", 9, False), (False, 9, False), (True, 1, False)],
 )
 def test_a_table_that_may_be_empty_is_not_asked_without_rows(numbers, may_be_empty, number, success):
-    broken_by_none = rule(query="select 'no row' as number where (select count(*) from {batch}) < 2")
+    broken_by_none = build_rule(query="select 'no row' as number where (select count(*) from {batch}) < 2")
     contract = contract_of(broken_by_none, only=f"number = {number}", may_be_empty=may_be_empty)
-    assert only(check_contracts(numbers, [contract], {"asked": False})).success is success
+    assert only_result(check_contracts(numbers, [contract], {"asked": False})).success is success
 
 
 def test_columns_in_another_order_are_reported_of_an_empty_table_too(empty):
     empty.execute("create temp table numbers (word varchar, number integer)")
-    contract = contract_of(rule(), may_be_empty=True)
+    contract = contract_of(build_rule(), may_be_empty=True)
     contract.columns["word"] = Column(type="VARCHAR", meaning="a word", nullable=True)
     assert not check_contracts(empty, [contract], {})[0].success
 
@@ -131,13 +131,13 @@ def test_a_table_that_may_be_empty_has_the_same_results_if_its_rules_are_checked
     if contract.table in ("raw.attributes", "indexed.new_items"):  # that they agree with
         good.execute("delete from raw.attributes; delete from operations.attribute_tables")
     assert all(result.success for result in check_contracts(good, [asked], nothing))
-    unasked = contract.model_copy(update={"rules": [rule(query="select 1 as number")]})
-    assert only(check_contracts(good, [unasked], nothing)).success
+    unasked = contract.model_copy(update={"rules": [build_rule(query="select 1 as number")]})
+    assert only_result(check_contracts(good, [unasked], nothing)).success
 
 
 def test_two_rules_of_one_type_are_both_checked(numbers):
     results = check_contracts(
-        numbers, [contract_of(rule(), rule(name="odd", query="from {batch} where number = 2"))], {}
+        numbers, [contract_of(build_rule(), build_rule(name="odd", query="from {batch} where number = 2"))], {}
     )
     assert [(result.rule, result.success) for result in results[1:]] == [("small", False), ("odd", False)]
 
@@ -151,7 +151,7 @@ def test_two_rules_of_one_type_are_both_checked(numbers):
 )
 def test_a_misspelt_expectation_raises_and_is_named(numbers, changes):
     with pytest.raises(ValueError, match=r"data_contracts/numbers.yaml: rule small"):
-        check_contracts(numbers, [contract_of(rule(**changes))], {})
+        check_contracts(numbers, [contract_of(build_rule(**changes))], {})
 
 
 def test_a_value_that_the_stage_did_not_give_is_named(empty):
@@ -160,19 +160,21 @@ def test_a_value_that_the_stage_did_not_give_is_named(empty):
 
 
 def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
-    (result,) = check_contracts(numbers, [contract_of(rule(), nullable=False)], {})
+    (result,) = check_contracts(numbers, [contract_of(build_rule(), nullable=False)], {})
     assert result.samples == [{"column_name": "number", "declared": "INTEGER not null", "found": "INTEGER"}]
 
 
 def test_a_query_that_fails_is_a_broken_rule_and_says_why(numbers):
     for table in ("wrong_numbers", "last_numbers"):
         numbers.execute(f"create temp table {table} as from numbers")
-    wrong = rule(name="wrong", query="select no_such_column from {batch}", severity="warning")
-    of_another_type = rule(name="few", type="expect_table_row_count_to_be_between", kwargs={"max_value": 2}, query=None)
+    wrong = build_rule(name="wrong", query="select no_such_column from {batch}", severity="warning")
+    of_another_type = build_rule(
+        name="few", type="expect_table_row_count_to_be_between", kwargs={"max_value": 2}, query=None
+    )
     contracts = [
-        contract_of(rule(), of_another_type),
+        contract_of(build_rule(), of_another_type),
         contract_of(of_another_type, wrong, table="wrong_numbers"),
-        contract_of(rule(name="last"), table="last_numbers"),
+        contract_of(build_rule(name="last"), table="last_numbers"),
     ]
     results = check_contracts(numbers, contracts, {})
     assert [result.rule for result in results] == ["columns", "small", "few", "wrong"]
@@ -183,16 +185,24 @@ def test_a_query_that_fails_is_a_broken_rule_and_says_why(numbers):
 
 
 def test_conditions_are_each_counted_and_shown(numbers):
-    rules = [rule(query=None, where="number >= 10"), rule(name="few", query=None, where="number < 3 or number is null")]
-    small, few = check_contracts(numbers, [contract_of(*rules, rule(name="query", query="from {batch}"))], {})[1:3]
+    rules = [
+        build_rule(query=None, where="number >= 10"),
+        build_rule(name="few", query=None, where="number < 3 or number is null"),
+    ]
+    small, few = check_contracts(numbers, [contract_of(*rules, build_rule(name="query", query="from {batch}"))], {})[
+        1:3
+    ]
     assert (small.rule, small.observed, small.samples) == ("small", "1 row", [{"number": 30}])
     assert (few.rule, few.observed, few.samples) == ("few", "2 rows", [{"number": 1}, {"number": 2}])
 
 
 def test_a_condition_that_fails_is_a_broken_rule_and_says_why(numbers):
-    rules = [rule(query=None, where="number >= 10"), rule(name="wrong", query=None, where="no_such_column > 1")]
+    rules = [
+        build_rule(query=None, where="number >= 10"),
+        build_rule(name="wrong", query=None, where="no_such_column > 1"),
+    ]
     numbers.execute("create temp table other_numbers as from numbers")
-    results = check_contracts(numbers, [contract_of(*rules), contract_of(rule(), table="other_numbers")], {})
+    results = check_contracts(numbers, [contract_of(*rules), contract_of(build_rule(), table="other_numbers")], {})
     assert [result.rule for result in results] == ["wrong"] and not results[0].success
     assert results[-1].observed.startswith("could not be checked") and "no_such_column" in results[-1].observed
 
@@ -202,17 +212,17 @@ def test_a_condition_that_fails_is_a_broken_rule_and_says_why(numbers):
 )
 def test_a_rule_is_asked_in_one_way(changes):
     with pytest.raises(ValidationError, match="rule small: either `where` or `query`"):
-        rule(**changes)
+        build_rule(**changes)
 
 
 def test_checks_that_overlap_ask_their_own_connections(tmp_path):
-    contract = contract_of(rule())
+    contract = contract_of(build_rule())
     with duckdb.connect() as one, duckdb.connect() as other:
         one.execute("create table numbers as select 1 as number")
         other.execute("create table numbers as select 30 as number")
         with session(one):
-            assert not only(check_contracts(other, [contract], {})).success
-            assert only(check_contracts(one, [contract], {})).success
+            assert not only_result(check_contracts(other, [contract], {})).success
+            assert only_result(check_contracts(one, [contract], {})).success
 
 
 def test_the_message_of_a_breach_names_stage_table_and_rule_and_shows_rows(good, parameters):
@@ -268,7 +278,7 @@ def test_a_stage_that_keeps_its_contract_is_committed_with_its_results(tmp_path,
 
 def test_a_check_prints_and_logs_nothing(numbers, capfd, caplog):
     with caplog.at_level(logging.DEBUG):
-        check_contracts(numbers, [contract_of(rule(query="select no_such_column from {batch}"))], {})
+        check_contracts(numbers, [contract_of(build_rule(query="select no_such_column from {batch}"))], {})
     assert capfd.readouterr() == ("", "")
     assert [record for record in caplog.records if record.name.startswith("great_expectations")] == []
 
@@ -313,7 +323,7 @@ def test_a_configuration_is_built_once_in_a_check_and_anew_after_a_change():
 
 
 def test_a_session_keeps_the_checkpoints_that_were_used_last(numbers):
-    contracts = [contract_of(rule(query=f"select * from {{batch}} where number > {n}")) for n in range(40)]
+    contracts = [contract_of(build_rule(query=f"select * from {{batch}} where number > {n}")) for n in range(40)]
     with session(numbers, private=True) as private:
         kept = {n: private.checkpoint([contracts[n]], [{}]) for n in range(MAX_CHECKPOINTS)}
         assert private.checkpoint([contracts[0]], [{}]) is kept[0]
@@ -322,7 +332,7 @@ def test_a_session_keeps_the_checkpoints_that_were_used_last(numbers):
         assert private.checkpoint([contracts[0]], [{}]) is kept[0]
         assert private.checkpoint([contracts[1]], [{}]) is not kept[1]
     for n, contract in enumerate(contracts):
-        assert only(check_contracts(numbers, [contract], {})).success == (n >= 30)
+        assert only_result(check_contracts(numbers, [contract], {})).success == (n >= 30)
 
 
 def test_ids_of_arguments_are_those_of_great_expectations():

@@ -52,7 +52,7 @@ class Made:
     @cached_property
     def state(self) -> list:
         """What the stages left, and what there is again after every mutation."""
-        return state(self.connection)
+        return fingerprint_tables(self.connection)
 
     def broken(self, table: str, mutation: str = "") -> dict[str, Any]:
         """The rules of a table that do not hold, after a mutation that is then taken back."""
@@ -61,14 +61,14 @@ class Made:
         self.connection.begin()
         try:
             self.connection.execute(mutation or "select 1")
-            assert not mutation or state(self.connection) != before, "the mutation changes nothing"
+            assert not mutation or fingerprint_tables(self.connection) != before, "the mutation changes nothing"
             results = check_contracts(self.connection, [contract], self.values[contract.stage])
         finally:
             self.connection.rollback()
         return {result.rule: result for result in results if not result.success and result.severity == "error"}
 
 
-def state(connection) -> list:
+def fingerprint_tables(connection) -> list:
     """A fingerprint of every table."""
     names = "select schema_name || '.' || table_name from duckdb_tables() where not temporary"
     return [
@@ -78,7 +78,7 @@ def state(connection) -> list:
 
 
 @contextmanager
-def noted(values: dict[str, dict[str, Any]]) -> Iterator[None]:
+def record_values(values: dict[str, dict[str, Any]]) -> Iterator[None]:
     """What the stages in the block give to their checks goes into `values` too."""
 
     def noting(connection, stage, parameters, known):
@@ -90,7 +90,7 @@ def noted(values: dict[str, dict[str, Any]]) -> Iterator[None]:
         yield
 
 
-def logged(folder) -> tuple[Home, datasets.Dataset, list]:
+def write_demo_log(folder) -> tuple[Home, datasets.Dataset, list]:
     """A home and a log of a small demo."""
     home = Home(folder, "demo", Limits(threads=1, memory=1 << 30))
     return (
@@ -106,8 +106,8 @@ def made_by_stages(
 ) -> Iterator[Made]:
     """The log, its edges and its splits; with `whole` also everything that follows from them."""
     values: dict[str, dict[str, Any]] = {}
-    home, dataset, logs = logged(folder)
-    with noted(values):
+    home, dataset, logs = write_demo_log(folder)
+    with record_values(values):
         run_stages(home, dataset, logs, kept, parts, since, until, whole)
     with warehouse.open_warehouse(home) as connection:
         yield Made(connection, values)
@@ -122,15 +122,15 @@ def run_stages(home, dataset, logs, kept, parts, since, until, whole) -> None:
     if whole:
         diagnose(home, RUN, SEED)
         for protocol in ASKED:
-            evaluate(home, RUN, protocol, digests[protocol], fitted(home, protocol, digests[protocol]))
-        model = fitted(home, ALL_EDGES, digests[ALL_EDGES])["random_graph"]
+            evaluate(home, RUN, protocol, digests[protocol], fit_models(home, protocol, digests[protocol]))
+        model = fit_models(home, ALL_EDGES, digests[ALL_EDGES])["random_graph"]
         publish(
             home, RUN, published, choice=ChosenModel("random_graph", "like"), model_digest=model,
             matrices_digest=digests[ALL_EDGES],
         )  # fmt: skip
 
 
-def fitted(home, protocol, digest):
+def fit_models(home, protocol, digest):
     return {
         name: train_model(home, digest, name, settings, protocol=protocol, run_id=RUN, seed=SEED).digest
         for name, settings in FITTED.items()
@@ -161,12 +161,12 @@ def in_two_files(tmp_path_factory):
     """A log cut into a train and a test file, some edges in both."""
     values: dict[str, dict[str, Any]] = {}
     folder = tmp_path_factory.mktemp("given")
-    home, dataset, (log, *_) = logged(folder)
+    home, dataset, (log, *_) = write_demo_log(folder)
     header, *lines = log.read_text().splitlines()
     files = [folder / "train.csv", folder / "test.csv"]
     for file, part in zip(files, (lines[:3000], lines[2900:]), strict=True):
         file.write_text("\n".join([header, *part]) + "\n")
-    with noted(values):
+    with record_values(values):
         ids = [[one] for one in ingest(home, dataset, files, RUN).file_ids]
         binarize(home, BinarizeSettings(threshold=4), RUN)
         split(home, SplitSettings(), RUN, protocols=["given"], seed=SEED, given_files=ids)
@@ -185,7 +185,7 @@ def weighted(tmp_path_factory):
     (log := folder / "log.csv").write_text("\n".join(["user,item,event,time", *lines]) + "\n")
     home, values = Home(folder, "orders", Limits()), {}
     likes = BinarizeSettings(event_weights=KINDS, half_life_days=90, threshold=2, explicit_negatives=True)
-    with noted(values):
+    with record_values(values):
         ingest(home, datasets.Dataset(name="orders", events=KINDS), [log], RUN)
         binarize(home, likes, RUN)
     with warehouse.open_warehouse(home) as connection:

@@ -678,13 +678,13 @@ BINDING = {
 }
 
 
-def contract(table):
+def load_contract(table):
     return next(one for one in load() if one.table == table)
 
 
-def broken(connection, table, parameters):
+def find_broken_rules(connection, table, parameters):
     """Results of the rules of a table that do not hold, by rule."""
-    results = check_contracts(connection, [contract(table)], parameters)
+    results = check_contracts(connection, [load_contract(table)], parameters)
     return {result.rule: result for result in results if not result.success}
 
 
@@ -709,8 +709,8 @@ def test_good_rows_keep_every_contract(good, parameters, stage):
 @pytest.mark.parametrize(("table", "rule", "breach"), CASES, ids=[f"{t}-{r}-{i}" for i, (t, r, _) in enumerate(CASES)])
 def test_a_bad_row_breaks_its_rule(good, parameters, table, rule, breach):
     good.execute(breach)
-    declared = next((one for one in contract(table).rules if one.name == rule), None)
-    alone = contract(table).model_copy(
+    declared = next((one for one in load_contract(table).rules if one.name == rule), None)
+    alone = load_contract(table).model_copy(
         update={"rules": [declared] if declared else []}
     )  # the others would cost most of the time
     results = check_contracts(good, [alone], {**parameters, **BINDING.get(rule, {})})
@@ -727,79 +727,79 @@ def test_a_bad_row_breaks_its_rule(good, parameters, table, rule, breach):
     "table", [one.table for one in load() if "." in one.table and one.table != "indexed.interactions"]
 )
 def test_an_empty_table_keeps_its_contract(empty, parameters, table):
-    asked = contract(table).model_copy(update={"may_be_empty": False})
+    asked = load_contract(table).model_copy(update={"may_be_empty": False})
     assert all(result.success for result in check_contracts(empty, [asked], parameters))
 
 
 def test_a_table_that_is_not_there_breaks_its_contract(good, parameters):
     good.execute("drop table fitted_arrays")
-    assert "fitted_arrays does not exist" in broken(good, "fitted_arrays", parameters)["columns"].observed
+    assert "fitted_arrays does not exist" in find_broken_rules(good, "fitted_arrays", parameters)["columns"].observed
 
 
 def test_a_model_with_one_bin_may_have_just_the_share_that_it_predicts(good, parameters):
     table = "evaluation.calibration"
     good.execute(f"update {table} set observed = mean_like")
-    assert "observed_measured" in broken(good, table, parameters)
+    assert "observed_measured" in find_broken_rules(good, table, parameters)
     good.execute(f"delete from {table} where like_low = 0.4")
-    assert "observed_measured" not in broken(good, table, parameters)
+    assert "observed_measured" not in find_broken_rules(good, table, parameters)
 
 
 def test_lists_without_an_item_have_a_gini_index_of_nought(good, parameters):
     table = "evaluation.beyond_accuracy"
     good.execute(f"{LISTS} 'gini@20', 0, null, 3)")
-    assert "coverage_counted" in broken(good, table, parameters)
+    assert "coverage_counted" in find_broken_rules(good, table, parameters)
     good.execute(f"update {table} set value = 0 where starts_with(metric, 'coverage@')")
-    assert "coverage_counted" not in broken(good, table, parameters)
+    assert "coverage_counted" not in find_broken_rules(good, table, parameters)
 
 
 def test_few_users_and_items_have_large_shares_and_the_largest_is_named(good, parameters):
-    assert "events_spread" not in broken(good, "raw.events", parameters)  # each of three users has a third
+    assert "events_spread" not in find_broken_rules(good, "raw.events", parameters)  # each of three users has a third
     insert = "insert into raw.events select {}, 'i' || i, 5, null, 1, 1000 + i, null from range({}) as r(i)"
     good.execute(insert.format("'u' || i % 999", 400_000))
     good.execute(insert.format("'-1'", 100_100))
-    [sample] = broken(good, "raw.events", parameters)["events_spread"].samples
+    [sample] = find_broken_rules(good, "raw.events", parameters)["events_spread"].samples
     assert sample == {"side": "user", "id": "-1", "events": 100_100, "share": 0.2}
     good.execute("delete from raw.events where user_id = '-1' and line_number < 1100")
-    assert "events_spread" not in broken(good, "raw.events", parameters)  # a fifth and no more
+    assert "events_spread" not in find_broken_rules(good, "raw.events", parameters)  # a fifth and no more
 
 
 def test_bounds_that_a_data_set_does_not_declare_do_not_bind(good, parameters):
     good.execute("update raw.events set value = -700 where line_number = 1")
-    assert broken(good, "raw.events", {**parameters, "value_min": None}) == {}
-    assert "value_in_range" in broken(good, "raw.events", parameters)
+    assert find_broken_rules(good, "raw.events", {**parameters, "value_min": None}) == {}
+    assert "value_in_range" in find_broken_rules(good, "raw.events", parameters)
 
 
 def test_a_filtered_split_may_leave_out_users_and_items_but_no_edge_between_those_it_keeps(good, parameters):
     table, filtered = "indexed.strong_generalization", {**parameters, "min_item_edges": 2}
     good.execute("delete from indexed.strong_generalization where item_index = 2")
-    assert broken(good, table, filtered) == {}
-    assert set(broken(good, table, parameters)) == {"everybody_there"}
+    assert find_broken_rules(good, table, filtered) == {}
+    assert set(find_broken_rules(good, table, parameters)) == {"everybody_there"}
     good.execute("delete from indexed.strong_generalization where user_index = 2 and item_index = 1")
-    assert broken(good, table, filtered)["edges_agree"].samples == [
+    assert find_broken_rules(good, table, filtered)["edges_agree"].samples == [
         {"user_index": 2, "item_index": 1, "times": 0, "curated": True, "one_role": None, "other_role": None}
     ]
-    assert "everybody_there" in broken(good, table, {**parameters, "min_user_edges": 6})
+    assert "everybody_there" in find_broken_rules(good, table, {**parameters, "min_user_edges": 6})
 
 
 def test_an_edge_in_a_train_and_in_a_test_file_is_for_training(good, parameters):
     both = {**parameters, "train_files": "1,2"}
-    assert set(broken(good, "indexed.given", both)) == {"edges_agree"}
+    assert set(find_broken_rules(good, "indexed.given", both)) == {"edges_agree"}
     good.execute("update indexed.given set role = 'train'")
-    assert broken(good, "indexed.given", both) == {}
+    assert find_broken_rules(good, "indexed.given", both) == {}
 
 
 def test_a_given_split_that_was_not_asked_for_is_empty(good, parameters):
     not_asked = {**parameters, "given": False, "train_files": "", "test_files": ""}
-    assert broken(good, "indexed.given", not_asked)["edges_agree"].observed == "16 rows"
+    assert find_broken_rules(good, "indexed.given", not_asked)["edges_agree"].observed == "16 rows"
     good.execute("delete from indexed.given")
-    assert broken(good, "indexed.given", not_asked) == {}
+    assert find_broken_rules(good, "indexed.given", not_asked) == {}
 
 
 @pytest.mark.parametrize("unknown", ["train_files", "test_files"])
 def test_roles_of_files_that_are_not_known_are_not_recounted(good, parameters, unknown):
     good.execute("update indexed.given set role = 'train'")
     given = {name: value for name, value in parameters.items() if name != unknown}
-    assert broken(good, "indexed.given", given) == {}
+    assert find_broken_rules(good, "indexed.given", given) == {}
 
 
 def test_an_edge_that_comes_again_is_found_again_only_where_seen_items_are(good, parameters):
@@ -808,7 +808,7 @@ def test_an_edge_that_comes_again_is_found_again_only_where_seen_items_are(good,
     for role, seen_items, rules in cases:
         good.execute(f"update indexed.next_events set role = '{role}' where {FIRST_EDGE}")
         values = {**parameters, "seen_items": seen_items}
-        assert broken(good, "indexed.next_events", values).keys() == rules
+        assert find_broken_rules(good, "indexed.next_events", values).keys() == rules
 
 
 def test_of_more_users_than_the_setting_those_with_the_lowest_hashes_have_an_edge_held_out(good, parameters):
@@ -817,50 +817,50 @@ def test_of_more_users_than_the_setting_those_with_the_lowest_hashes_have_an_edg
     order = f"md5_number('{parameters['seed']}:leave_one_out:' || user_id)"
     found = good.execute(f"{users} group by user_index, user_id having count(*) > 1 order by {order}").fetchall()
     (first, _), *others = found
-    assert others and set(broken(good, "indexed.leave_one_out", few)) >= {"one_held_out"}
+    assert others and set(find_broken_rules(good, "indexed.leave_one_out", few)) >= {"one_held_out"}
     changed = {**few, "drawn_left_out": None}
     good.execute(f"update indexed.leave_one_out set role = 'train' where user_index <> {first}")
-    assert broken(good, "indexed.leave_one_out", changed) == {}
+    assert find_broken_rules(good, "indexed.leave_one_out", changed) == {}
     good.execute("update indexed.leave_one_out set role = 'train'")
-    assert set(broken(good, "indexed.leave_one_out", changed)) == {"one_held_out"}
+    assert set(find_broken_rules(good, "indexed.leave_one_out", changed)) == {"one_held_out"}
 
 
 def test_one_edge_in_place_of_another_is_seen(good, parameters):
     """As many edges as there should be: counts alone would not tell."""
     good.execute("update indexed.leave_one_out set item_index = 2 where user_index = 1 and item_index = 1")
-    assert set(broken(good, "indexed.leave_one_out", parameters)) == {"edges_agree"}
+    assert set(find_broken_rules(good, "indexed.leave_one_out", parameters)) == {"edges_agree"}
 
 
 def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edges(good, parameters):
     good.execute("insert into indexed.interactions values (0, 2, 1, null, null, 1, 3, null)")
-    assert set(broken(good, "published.recommendations", parameters)) == {"nothing_seen", "everybody_served"}
-    assert broken(good, "published.recommendations", {**parameters, "recommendations_made": False}) == {}
+    assert set(find_broken_rules(good, "published.recommendations", parameters)) == {"nothing_seen", "everybody_served"}
+    assert find_broken_rules(good, "published.recommendations", {**parameters, "recommendations_made": False}) == {}
 
 
 def test_items_of_a_history_are_recommended_only_where_seen_items_are_included(good, parameters):
     parameters = {**parameters, "likes_given": False}
     table, included = "published.recommendations", {**parameters, "seen_items": True}
-    assert set(broken(good, table, included)) == {"everybody_served"}  # all six items are left to each user
+    assert set(find_broken_rules(good, table, included)) == {"everybody_served"}  # all six items are left to each user
     good.execute(
         "delete from published.recommendations; "
         "insert into published.recommendations (user_id, item_id, rank, score, is_new) "
         "select 'u' || u, 'i' || i, i, -i * i, false from range(1, 4) users(u), range(1, 7) items(i)"
     )
-    assert broken(good, table, included) == {}
-    assert set(broken(good, table, parameters)) == {"nothing_seen", "everybody_served"}
+    assert find_broken_rules(good, table, included) == {}
+    assert set(find_broken_rules(good, table, parameters)) == {"nothing_seen", "everybody_served"}
 
 
 def test_under_rules_pinned_items_may_have_lower_scores_and_lists_may_be_short(good, parameters):
     table = "published.recommendations"
     good.execute(f"insert into {table} values ('u1', 'i4', 2, 0.6, 0.4, 0.1, false, ['i1'], null, null)")
     good.execute("delete from indexed.interactions where user_index = 0 and item_index in (3, 4)")
-    assert set(broken(good, table, parameters)) == {"scores_fall", "everybody_served"}
-    assert broken(good, table, {**parameters, "has_rules": True, "pinned": ["i3"]}) == {}
+    assert set(find_broken_rules(good, table, parameters)) == {"scores_fall", "everybody_served"}
+    assert find_broken_rules(good, table, {**parameters, "has_rules": True, "pinned": ["i3"]}) == {}
 
 
 def test_the_count_is_of_all_rows_and_the_samples_are_some(good, parameters):
     good.execute("insert into raw.events select '', 'i1', 5, null, 1, i, null from range(1000) as lines(i)")
-    result = broken(good, "raw.events", parameters)["user_named"]
+    result = find_broken_rules(good, "raw.events", parameters)["user_named"]
     assert result.observed == "1,000 of 1,017 rows"
     assert 0 < len(result.samples) < 100
     assert result.samples[0]["item_id"] == "i1"

@@ -38,8 +38,8 @@ def empty_database(request: pytest.FixtureRequest) -> Path:
     database = request.config.cache.mkdir("prefect") / f"{metadata.version('prefect')}.db"
     if not database.exists():
         with tempfile.TemporaryDirectory(dir=database.parent) as folder:
-            server, _ = launch(Path(folder))
-            end(server)
+            server, _ = launch_test_server(Path(folder))
+            end_server(server)
             with (
                 contextlib.closing(sqlite3.connect(Path(folder) / "prefect.db")) as made,
                 contextlib.closing(sqlite3.connect(Path(folder) / "copy.db")) as copy,
@@ -49,7 +49,7 @@ def empty_database(request: pytest.FixtureRequest) -> Path:
     return database
 
 
-def launch(home: Path, **settings: str) -> tuple[subprocess.Popen, str]:
+def launch_test_server(home: Path, **settings: str) -> tuple[subprocess.Popen, str]:
     """Launch a server with its database in a folder, and wait until it answers at the address that is returned."""
     # A database that the user's settings name is not to be written to.
     database = f"sqlite+aiosqlite:///{home}/prefect.db"
@@ -59,7 +59,7 @@ def launch(home: Path, **settings: str) -> tuple[subprocess.Popen, str]:
     return server, address
 
 
-def end(server: subprocess.Popen) -> None:
+def end_server(server: subprocess.Popen) -> None:
     server.terminate()
     server.wait(60)
     server.stdin.close()
@@ -74,8 +74,10 @@ def server_home(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="session")
 def prefect_server(server_home: Path) -> str:
     """The API's address of such a server as runs start; without heartbeats, which add a second to every flow run."""
-    server, address = launch(server_home, **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "0" for name in NOT_ASKED})
-    running_server.callback(end, server)
+    server, address = launch_test_server(
+        server_home, **{f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "0" for name in NOT_ASKED}
+    )
+    running_server.callback(end_server, server)
     running_server.enter_context(
         temporary_settings({PREFECT_API_URL: address, PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
     )

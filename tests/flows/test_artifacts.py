@@ -30,7 +30,7 @@ from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.stores import fits, warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import rows
+from tests.conftest import query_rows
 from tests.flows.conftest import FAST
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 ROWS = [LeaderboardRow("given", "popularity", "score", 3, {"ndcg@20": (0.1, 0.01)}, "best")]
 
 
-def shown(key):
+def list_artifacts(key):
     """Artifacts of that key, oldest first."""
     with get_client(sync_client=True) as client:
         found = client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])))
@@ -51,10 +51,10 @@ def shown_like(beginning):
         return bool(client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(like_=f"{beginning}%"))))
 
 
-def summaries(home):
+def load_summaries(home):
     """The summaries of a home's runs, oldest first."""
-    ids = rows(home, "select run_id from operations.runs order by started_at")
-    by_run = {artifact.flow_run_id: artifact.data for artifact in shown("ml-latest-small-summary")}
+    ids = query_rows(home, "select run_id from operations.runs order by started_at")
+    by_run = {artifact.flow_run_id: artifact.data for artifact in list_artifacts("ml-latest-small-summary")}
     return [by_run[UUID(run_id)] for (run_id,) in ids]
 
 
@@ -75,7 +75,7 @@ def test_the_summary_says_what_changed_since_the_last_run(two_runs):
             "select value, standard_error from evaluation.metrics join operations.runs using (run_id) where model = "
             "'mrf_dense' and metric = 'ndcg@100' and protocol = 'strong_generalization' order by started_at"
         ).fetchall()
-    first, second = summaries(two_runs)
+    first, second = load_summaries(two_runs)
     assert "This is the first run of this data set that was evaluated." in first
     assert "models.mrf_dense.l2: 6.0 before, 900.0 now" in second
     assert "rules of contracts checked" in second
@@ -89,11 +89,11 @@ def test_the_summary_says_what_changed_since_the_last_run(two_runs):
 
 def test_the_summary_says_where_the_pages_are_and_links_to_what_is_served(two_runs, first):
     """A browser follows no link from the UI to a file of this machine; so a path is a path, and an address a link."""
-    one, two = summaries(two_runs)
+    one, two = load_summaries(two_runs)
     report = Home(first[0], "ml-latest-small").report.resolve() / "index.html"
     assert "Data Docs" not in one and f"Data Docs: `{two_runs.folder.resolve()}/data_docs/index.html`" in two
     assert f"Report: `{report}`" in one and "](file:" not in one + two
-    assert [artifact.data for artifact in shown("ml-latest-small-report")] == [
+    assert [artifact.data for artifact in list_artifacts("ml-latest-small-report")] == [
         "[Report on ml-latest-small](http://reports.example/ml-latest-small/)"
     ]
 
@@ -140,7 +140,7 @@ def test_a_run_s_newest_artifact_is_its_summary(two_runs):
 
 
 def test_runs_have_names_of_their_own_and_tags_of_data_set_and_outcome(two_runs, tmp_path):
-    ids = [UUID(run_id) for (run_id,) in rows(two_runs, "select run_id from operations.runs")]
+    ids = [UUID(run_id) for (run_id,) in query_rows(two_runs, "select run_id from operations.runs")]
     with get_client(sync_client=True) as client:
         runs = [client.read_flow_run(run_id) for run_id in ids]
     assert len({run.name for run in runs}) == len(runs) == 2
@@ -177,7 +177,7 @@ def test_the_log_of_a_failed_run_has_the_user_s_error_once_and_without_traceback
 
 def test_each_protocol_has_its_table_and_says_what_it_is(two_runs):
     for protocol, about in PROTOCOLS.items():
-        found = shown(f"ml-latest-small-evaluation-{protocol.replace('_', '-')}")
+        found = list_artifacts(f"ml-latest-small-evaluation-{protocol.replace('_', '-')}")
         if protocol in ("given", "next_events", "cold_items"):  # which these runs were not asked for
             assert not found
             continue
@@ -213,7 +213,7 @@ def test_a_failed_run_has_its_summary_too_and_notifies(two_runs, tmp_path, ratin
     )
     home = shutil.copytree(two_runs.root, tmp_path / "home", symlinks=True)
     assert commands.main("backfill", [*FAST, "--home", str(home), "--source", str(bad), "--set", notified]) == 1
-    summary = shown("ml-latest-small-summary")[-1].data
+    summary = list_artifacts("ml-latest-small-summary")[-1].data
     assert "backfill failed" in summary and "the contract of raw.rejects is broken" in summary
     assert (tmp_path / "notified").read_text() == summary
 
@@ -225,7 +225,7 @@ def test_a_night_that_a_worker_runs_tells_of_what_it_cannot_read(prefect_server,
         nightly_retrain(dataset="ml-latest-small", home=str(tmp_path / "home"), settings=notified)
     summary = (tmp_path / "notified").read_text()
     assert "nightly-retrain failed" in summary and "landing" in summary
-    assert shown("ml-latest-small-summary")[-1].data == summary
+    assert list_artifacts("ml-latest-small-summary")[-1].data == summary
 
 
 @pytest.mark.parametrize("failures", [0, 1])
@@ -277,9 +277,9 @@ def test_progress_is_shown_once_work_takes_long_and_ends_at_all_of_it(prefect_se
 
     work(0.0)
     work(60.0)
-    (one,) = shown("train-0")
+    (one,) = list_artifacts("train-0")
     assert one.type == "progress" and float(one.data) == 100 and one.description == "mrf_dense (given)"
-    assert not shown("train-60")
+    assert not list_artifacts("train-60")
 
 
 def test_a_server_that_is_away_holds_no_stage_up(two_runs, caplog, monkeypatch):

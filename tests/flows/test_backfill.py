@@ -27,16 +27,16 @@ def server(prefect_server):
     return prefect_server
 
 
-def run(home, *arguments):
+def run_backfill(home, *arguments):
     return commands.main("backfill", [*FAST, "--home", str(home), *map(str, arguments)])
 
 
-def query(home, text, dataset="ml-latest-small"):
+def query_rows(home, text, dataset="ml-latest-small"):
     with duckdb.connect(str(home / dataset / "warehouse.duckdb"), read_only=True) as connection:
         return connection.execute(text).fetchall()
 
 
-def contents(home, dataset="ml-latest-small"):
+def read_contents(home, dataset="ml-latest-small"):
     """Everything a reader sees, but for run ids and times."""
     tables = {
         "curated.interactions": "*",
@@ -58,7 +58,7 @@ def contents(home, dataset="ml-latest-small"):
     found = {}
     for table, columns in tables.items():
         of_run = f" where run_id = {latest}" if "run_id" in columns else ""
-        found[table] = query(home, f"select {columns} from {table}{of_run} order by all", dataset)
+        found[table] = query_rows(home, f"select {columns} from {table}{of_run} order by all", dataset)
     published = home / dataset / "published"
     found |= {file.name: file.read_bytes() for file in sorted(published.iterdir()) if file.suffix in (".csv", ".md")}
     return found
@@ -67,8 +67,8 @@ def contents(home, dataset="ml-latest-small"):
 def test_a_log_becomes_published_tables(first):
     home, printed = first
     assert "strong_generalization" in printed and "mrf_dense" in printed and "index.html" in printed
-    assert query(home, "select state, flow from operations.runs") == [("completed", "backfill")]
-    metrics = query(home, "select distinct protocol, model from evaluation.metrics order by all")
+    assert query_rows(home, "select state, flow from operations.runs") == [("completed", "backfill")]
+    metrics = query_rows(home, "select distinct protocol, model from evaluation.metrics order by all")
     assert len(metrics) == 2 * 3
     assert {file.name for file in (home / "ml-latest-small" / "published").iterdir()} == {
         "evaluation.parquet",
@@ -81,7 +81,9 @@ def test_a_log_becomes_published_tables(first):
         "manifest.json",
         "model",
     }
-    stages = {stage for (stage,) in query(home, "select distinct stage from operations.contract_results where success")}
+    stages = {
+        stage for (stage,) in query_rows(home, "select distinct stage from operations.contract_results where success")
+    }
     assert stages == {"ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"}
     page = (home / "ml-latest-small" / "report" / "index.html").read_text()
     assert "mrf_dense" in page and "http://" not in page.replace("http://www.w3.org", "").replace(
@@ -95,7 +97,7 @@ def test_the_report_of_a_run_has_this_run(first):
     report = first[0] / "ml-latest-small" / "report"
     shown = json.loads((report / "summary.json").read_text())["shown"]
     [[night, value, _]] = shown["trend"]
-    started = query(first[0], "select started_at from operations.runs")[0][0]
+    started = query_rows(first[0], "select started_at from operations.runs")[0][0]
     assert night == f"{started:%Y-%m-%d}" and value == pytest.approx(shown["value"])
     assert f"{started:%Y-%m-%d %H:%M} UTC" in (report / "compare.html").read_text()
 
@@ -107,17 +109,17 @@ def in_the_overview(home):
 
 @pytest.mark.slow
 def test_a_second_run_ingests_nothing_and_gives_the_same_bits(after_first, ratings):
-    files, before = query(after_first, "select * from operations.log_files"), contents(after_first)
-    assert run(after_first, "--source", ratings) == 0
-    assert query(after_first, "select count(*) from operations.runs") == [(2,)]
-    assert query(after_first, "select * from operations.log_files") == files
-    assert contents(after_first) == before
+    files, before = query_rows(after_first, "select * from operations.log_files"), read_contents(after_first)
+    assert run_backfill(after_first, "--source", ratings) == 0
+    assert query_rows(after_first, "select count(*) from operations.runs") == [(2,)]
+    assert query_rows(after_first, "select * from operations.log_files") == files
+    assert read_contents(after_first) == before
 
 
 @pytest.mark.slow
 def test_one_thread_and_two_give_the_same_bits(first, tmp_path, ratings):
-    assert run(tmp_path, "--source", ratings, "--threads", 1) == 0
-    assert contents(tmp_path) == contents(first[0])
+    assert run_backfill(tmp_path, "--source", ratings, "--threads", 1) == 0
+    assert read_contents(tmp_path) == read_contents(first[0])
 
 
 @pytest.mark.slow
@@ -141,9 +143,9 @@ def test_a_given_split_publishes_its_table_and_no_recommendations(tmp_path):
     ]
     assert commands.main("backfill", arguments) == 0
     home = tmp_path / "home"
-    assert query(home, "select distinct protocol from evaluation.metrics", "gowalla") == [("given",)]
-    assert query(home, "select count(*) from published.recommendations", "gowalla") == [(0,)]
-    assert query(home, "select role, count(*) from splits.given group by role order by role", "gowalla") == [
+    assert query_rows(home, "select distinct protocol from evaluation.metrics", "gowalla") == [("given",)]
+    assert query_rows(home, "select count(*) from published.recommendations", "gowalla") == [(0,)]
+    assert query_rows(home, "select role, count(*) from splits.given group by role order by role", "gowalla") == [
         ("test", 300),
         ("train", 300),
     ]
@@ -162,9 +164,9 @@ def test_a_given_split_needs_two_different_logs(tmp_path, capsys):
 def test_a_log_that_is_too_small_to_evaluate_still_gets_recommendations(tmp_path, events):
     log = tmp_path / "ratings.csv"
     log.write_text("userId,movieId,rating\n" + "".join(f"{user},{user},5\n" for user in range(events)))
-    assert run(tmp_path / "home", "--source", log) == 0
-    assert query(tmp_path / "home", "select count(*) from evaluation.metrics") == [(0,)]
-    assert query(tmp_path / "home", "select count(*) from published.recommendations") == [(events * (events - 1),)]
+    assert run_backfill(tmp_path / "home", "--source", log) == 0
+    assert query_rows(tmp_path / "home", "select count(*) from evaluation.metrics") == [(0,)]
+    assert query_rows(tmp_path / "home", "select count(*) from published.recommendations") == [(events * (events - 1),)]
 
 
 @pytest.mark.slow
@@ -177,9 +179,9 @@ def test_the_demo_makes_its_own_log(tmp_path):
         )
         == 0
     )
-    first = query(tmp_path, "select count(*) from raw.events", "demo")
+    first = query_rows(tmp_path, "select count(*) from raw.events", "demo")
     better = dict(
-        query(
+        query_rows(
             tmp_path,
             "select model, value from evaluation.metrics where metric = 'mean_rank' and protocol = 'leave_one_out'",
             "demo",
@@ -188,17 +190,19 @@ def test_the_demo_makes_its_own_log(tmp_path):
     assert better["mrf_dense"] > better["popularity"]
     fewer = BackfillParameters(dataset="demo", home=str(tmp_path), settings=sizes | {"demo.likes": 1000})
     pipeline.build_splits(resolve_settings(fewer), "next")
-    assert query(tmp_path, "select count(*) from raw.events", "demo") < first  # the new log took the old one's place
+    assert (
+        query_rows(tmp_path, "select count(*) from raw.events", "demo") < first
+    )  # the new log took the old one's place
 
 
 def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_path, capfd):
     home = after_first
-    target, before = (home / "ml-latest-small" / "published").resolve(), contents(home)
+    target, before = (home / "ml-latest-small" / "published").resolve(), read_contents(home)
     assert target.is_relative_to(home)
     bad = tmp_path / "more.csv"
     bad.write_text("userId,movieId,rating,timestamp\n1,1,7,1000000000\n")
     capfd.readouterr()
-    assert run(home, "--source", bad) == 1
+    assert run_backfill(home, "--source", bad) == 1
     stderr = capfd.readouterr().err
     assert (
         "the contract of raw.rejects is broken" in stderr
@@ -206,15 +210,15 @@ def test_a_breach_stops_the_run_and_what_was_published_stays(after_first, tmp_pa
         and "Traceback" not in stderr
     )
     assert (home / "ml-latest-small" / "published").resolve() == target
-    states = query(home, "select state from operations.runs order by started_at")
+    states = query_rows(home, "select state from operations.runs order by started_at")
     assert states == [("completed",), ("failed",)] and in_the_overview(home) == ["failed"]
-    breach = query(
+    breach = query_rows(
         home, "select rule, samples from operations.contract_results where not success and severity = 'error'"
     )
     assert len(breach) == 1 and json.loads(breach[0][1])
     with duckdb.connect(str(home / "ml-latest-small" / "warehouse.duckdb")) as connection:
         connection.execute("delete from operations.runs where state = 'failed'")
-    assert contents(home) == before
+    assert read_contents(home) == before
 
 
 @pytest.mark.slow
@@ -222,17 +226,17 @@ def test_the_nightly_run_takes_what_has_landed(after_first, ratings):
     landing, header = after_first / "ml-latest-small" / "landing", ratings.read_text().splitlines()[0]
     landing.mkdir()
     (landing / "ratings-2.csv").write_text(f"{header}\n1,41,5,1000000200\n2,41,5,1000000200\n")
-    before = query(after_first, "select count(*) from raw.events")[0][0]
+    before = query_rows(after_first, "select count(*) from raw.events")[0][0]
     assert commands.main("nightly_retrain", [*ML, "--home", str(after_first), "--models", "popularity,mrf_dense"]) == 0
-    assert query(after_first, "select count(*) from raw.events") == [(before + 2,)]
-    assert query(after_first, "select count(*) from curated.interactions where item_id = '41'") == [(2,)]
+    assert query_rows(after_first, "select count(*) from raw.events") == [(before + 2,)]
+    assert query_rows(after_first, "select count(*) from curated.interactions where item_id = '41'") == [(2,)]
     flows = "select flow, state from operations.runs order by started_at"
-    assert query(after_first, flows) == [("backfill", "completed"), ("nightly-retrain", "completed")]
+    assert query_rows(after_first, flows) == [("backfill", "completed"), ("nightly-retrain", "completed")]
 
 
 def test_the_ui_has_something_to_show(first):
     with get_client(sync_client=True) as client:
-        flow_run = client.read_flow_run(UUID(query(first[0], "select run_id from operations.runs")[0][0]))
+        flow_run = client.read_flow_run(UUID(query_rows(first[0], "select run_id from operations.runs")[0][0]))
         artifacts = {artifact.key: artifact.type for artifact in client.read_artifacts()}
     assert flow_run.name.startswith("ml-latest-small 20")
     assert artifacts["ml-latest-small-evaluation-leave-one-out"] == "table"
@@ -253,14 +257,14 @@ def test_a_real_log_becomes_its_edges(tmp_path, dataset, log, edges):
         dataset=dataset, home=str(tmp_path), source=[str(real_log(log))], protocols=["leave_one_out"]
     )
     assert "leave_one_out" in pipeline.build_splits(resolve_settings(given), "run").digests
-    assert query(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]
+    assert query_rows(tmp_path, "select count(*) from curated.interactions", dataset) == [(edges,)]
 
 
 @pytest.mark.slow
 def test_a_real_log_runs_through(tmp_path):
     words = ["--source", str(real_log("ml-100k/u.data")), "--home", str(tmp_path), "--models", "popularity"]
     assert commands.main("backfill", ["--dataset", "ml-100k", "--protocols", "leave_one_out", *words]) == 0
-    assert query(tmp_path, "select count(*) from published.recommendations", "ml-100k") != [(0,)]
+    assert query_rows(tmp_path, "select count(*) from published.recommendations", "ml-100k") != [(0,)]
 
 
 DATASET = "ml-latest-small"
@@ -279,11 +283,11 @@ def halves(ratings, tmp_path):
     return files
 
 
-def night(home, *files):
+def run_night(home, *files):
     assert commands.main("backfill", [*PLAN, "--home", str(home), "--source", *map(str, files), *SETTINGS]) == 0
 
 
-def arrays(home, pattern):
+def load_arrays(home, pattern):
     folder = home / DATASET
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.glob(pattern)}
 
@@ -291,13 +295,13 @@ def arrays(home, pattern):
 @pytest.mark.slow
 def test_the_second_night_publishes_what_a_run_over_everything_does(prefect_server, halves, tmp_path):
     nights, whole = tmp_path / "nights", tmp_path / "whole"
-    night(nights, halves[0])
-    night(nights, halves[1])
-    night(whole, *halves)
-    assert contents(nights) == contents(whole)
+    run_night(nights, halves[0])
+    run_night(nights, halves[1])
+    run_night(whole, *halves)
+    assert read_contents(nights) == read_contents(whole)
     for model in MODELS:
-        of_whole = arrays(whole, f"models/{model}/*/*.npy")
-        of_nights = arrays(nights, f"models/{model}/*/*.npy")
+        of_whole = load_arrays(whole, f"models/{model}/*/*.npy")
+        of_nights = load_arrays(nights, f"models/{model}/*/*.npy")
         assert of_whole and of_whole.items() <= of_nights.items()
 
 
@@ -308,11 +312,11 @@ def test_a_night_without_the_published_model_publishes_it_again_on_new_events(af
     new_user = "".join(f"999,{film},5,1000000200\n" for film in range(1, 12, 2))
     (landing / "ratings-new.csv").write_text("userId,movieId,rating,timestamp\n" + new_user)
     words = ["--home", str(after_first), "--models", "popularity", "--set", "publish.max_age=1e-9"]
-    (champion,) = query(after_first, "select challenger from operations.promotions")
+    (champion,) = query_rows(after_first, "select challenger from operations.promotions")
     assert commands.main("nightly_retrain", [*ML, *words]) == 0
     promotions = "select champion, challenger, promoted from operations.promotions order by rowid desc limit 1"
-    assert champion != ("popularity/score",) and query(after_first, promotions) == [(*champion, *champion, True)]
-    assert query(after_first, "select count(*) from published.recommendations where user_id = '999'") == [(20,)]
+    assert champion != ("popularity/score",) and query_rows(after_first, promotions) == [(*champion, *champion, True)]
+    assert query_rows(after_first, "select count(*) from published.recommendations where user_id = '999'") == [(20,)]
     summary = json.loads((after_first / "ml-latest-small" / "report" / "summary.json").read_text())
     assert summary["ended"]["state"] == "stale"  # no publication is young enough for this limit
 

@@ -25,22 +25,22 @@ from oneclass.tasks.stores.home import Home
 BASE = ["--dataset", "ml-latest-small", "--models", "popularity"]
 
 
-def write(path: Path, data: bytes) -> Path:
+def write_file(path: Path, data: bytes) -> Path:
     path.write_bytes(data)
     return path
 
 
 BAD_SOURCES = {
     "missing": (lambda folder: folder / "absent.csv", "absent.csv: no such file"),
-    "empty": (lambda folder: write(folder / "empty.csv", b""), "empty.csv: is empty"),
-    "binary": (lambda folder: write(folder / "log.csv", bytes(range(256)) * 64), "log.csv"),
+    "empty": (lambda folder: write_file(folder / "empty.csv", b""), "empty.csv: is empty"),
+    "binary": (lambda folder: write_file(folder / "log.csv", bytes(range(256)) * 64), "log.csv"),
     "truncated gzip": (
-        lambda folder: write(
+        lambda folder: write_file(
             folder / "log.csv.gz", gzip.compress(b"userId,movieId,rating,timestamp\n1,1,4,9\n" * 9999)[:-20]
         ),
         "log.csv.gz: the compressed file is cut short",
     ),
-    "no columns": (lambda folder: write(folder / "log.csv", b"who,what\n1,2\n"), "log.csv"),
+    "no columns": (lambda folder: write_file(folder / "log.csv", b"who,what\n1,2\n"), "log.csv"),
 }
 
 
@@ -228,7 +228,7 @@ needs_namespaces = pytest.mark.skipif(
 COMMAND = f'"$1" -m flows.backfill {" ".join(BASE)} --source "$2" --home "$3"'
 
 
-def digest(folder: Path) -> dict[str, str]:
+def digest_files(folder: Path) -> dict[str, str]:
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink()]
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
@@ -263,5 +263,5 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path, first, prefect_serv
     done = in_a_namespace(script, sys.executable, str(big), str(home), str(kept), str(first[0]), api=prefect_server)
     assert done.returncode == 1, done.stderr
     assert "the disk is full" in done.stderr and "Traceback" not in done.stderr
-    published = [digest(kept / moment / "ml-latest-small" / "publications") for moment in ("before", "after")]
+    published = [digest_files(kept / moment / "ml-latest-small" / "publications") for moment in ("before", "after")]
     assert published[0] and published[0] == published[1]

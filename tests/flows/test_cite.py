@@ -35,7 +35,7 @@ LEVEL = LeaderboardRow(
 )
 
 
-def cite(home, *arguments, status=0):
+def run_cite(home, *arguments, status=0):
     assert commands.main("cite", [*ML, "--home", str(home), *arguments]) == status
 
 
@@ -43,7 +43,7 @@ def cite(home, *arguments, status=0):
 def cited(first, tmp_path_factory):
     """The folder of the first run."""
     folder = tmp_path_factory.mktemp("cited") / "table"
-    cite(first[0], "--out", str(folder))
+    run_cite(first[0], "--out", str(folder))
     return folder
 
 
@@ -54,7 +54,7 @@ def searched(prefect_server, ratings, tmp_path_factory):
     models = ["--models", "popularity,item_knn,rp3beta,bpr_uniform", "--protocols", "leave_one_out"]
     tuned = ["--set", "bpr_uniform.epochs=2", "train.tune=always", 'evaluate.metrics=["precision@7"]']
     assert commands.main("backfill", [*FAST, "--home", str(home), "--source", str(ratings), *models, *tuned]) == 0
-    cite(home, "--out", str(home / "table"))
+    run_cite(home, "--out", str(home / "table"))
     return home / "table", home
 
 
@@ -139,14 +139,14 @@ def test_a_run_of_an_earlier_version_has_no_machine(after_first, tmp_path):
         facts = checksums.load_facts(folder, fits.RECORD_FILE)
         del facts["cpu_seconds"]
         checksums.write_manifest(folder, fits.RECORD_FILE, facts)
-    cite(after_first, "--out", str(tmp_path / "table"))
+    run_cite(after_first, "--out", str(tmp_path / "table"))
     described = json.loads((tmp_path / "table" / "run.json").read_text())
     assert described["machine"] is None and described["fit_cpu_seconds"] is None
     evidence = "rows.json, fits.cpu_seconds is null: popularity (strong_generalization), popularity (leave_one_out)"
-    assert answers(tmp_path / "table")["Are times and memory stated?"] == ("no", evidence)
+    assert read_answers(tmp_path / "table")["Are times and memory stated?"] == ("no", evidence)
 
 
-def answers(folder):
+def read_answers(folder):
     rows = re.findall(r"^\| \w+ \| (.+?) \| (yes|no) \| (.*) \|$", (folder / "checklist.md").read_text(), re.MULTILINE)
     return {question: (answer, evidence) for question, answer, evidence in rows}
 
@@ -165,7 +165,7 @@ def changed(home, statement, *values):
 
 
 def judge(root):
-    """What the checklist answers about the last run of a home, as `answers` reads it."""
+    """What the checklist answers about the last run of a home, as `read_answers` reads it."""
     home = Home(root, "ml-latest-small")
     record = load_run(home, load_dataset(home.dataset, root), None)
     hashes = {protocol: load_split_hashes(home, digest) for protocol, digest in record.splits.items()}
@@ -175,7 +175,7 @@ def judge(root):
 
 def test_the_written_checklist_has_all_answers(searched):
     folder, home = searched
-    assert answers(folder) == judge(home)
+    assert read_answers(folder) == judge(home)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_energy_is_stated_if_the_run_measured_it(searched, joules, answer):
 
 
 def test_the_checklist_says_no_with_the_reason(cited):
-    found = answers(cited)
+    found = read_answers(cited)
     assert found["Does one command make the table again?"] == ("yes", "sh reprint.sh")
     assert found["Are the splits identified?"][0] == "yes"
     answer, evidence = found["Are all models tuned on these data?"]
@@ -245,7 +245,7 @@ CHANGES = {
 @pytest.mark.parametrize("question", CHANGES)
 def test_each_answer_is_read_from_the_record(searched, question):
     folder, home = searched
-    assert answers(folder)[question][0] == "yes"
+    assert read_answers(folder)[question][0] == "yes"
     statement, evidence = CHANGES[question]
     with changed(home, statement) as found:
         answer, reason = found[question]
@@ -255,7 +255,7 @@ def test_each_answer_is_read_from_the_record(searched, question):
 def test_budgets_are_equal_if_every_model_had_as_many_trials(searched):
     folder, home = searched
     question = "Do all tuned models have equal budgets?"
-    answer, evidence = answers(folder)[question]  # the better half of the models gets more trials
+    answer, evidence = read_answers(folder)[question]  # the better half of the models gets more trials
     assert answer == "no" and re.search(r"rows\.json, search\.trials: .*item_knn \d+", evidence)
     with changed(home, "update operations.model_settings set trials = 9 where trials > 0") as found:
         assert found[question][0] == "yes"
@@ -268,7 +268,7 @@ def test_a_commit_with_changes_does_not_identify_the_code(searched, version, ans
 
 
 def test_what_the_home_lacks_is_neither_public_nor_identified_nor_stated(searched, tmp_path):
-    before, home = answers(searched[0]), shutil.copytree(searched[1], tmp_path / "home", symlinks=True)
+    before, home = read_answers(searched[0]), shutil.copytree(searched[1], tmp_path / "home", symlinks=True)
     (home / "datasets").mkdir()
     (home / "datasets" / "ml-latest-small.toml").write_text('title = "Mine"\n')
     shutil.rmtree(home / "ml-latest-small" / "matrices")
@@ -290,7 +290,7 @@ def test_the_lock_has_the_packages_of_the_run(after_first, tmp_path):
         [(packages,)] = connection.execute("select packages from operations.run_packages").fetchall()
         assert f'"duckdb": "{duckdb.__version__}"' in packages
         connection.execute("""update operations.run_packages set packages = '{"numpy": "1.2.3"}'""")
-    cite(after_first, "--out", str(tmp_path / "table"))
+    run_cite(after_first, "--out", str(tmp_path / "table"))
     lines = (tmp_path / "table" / "environment.lock").read_text().splitlines()
     assert lines == [f"# Python {platform.python_version()}", "numpy==1.2.3"]
 
@@ -313,12 +313,12 @@ def test_runs_that_differ_in_the_seed_alone_repeat_a_table(searched, tmp_path):
                 [run_id],
             )
     run_id = json.loads((folder / "run.json").read_text())["run"]
-    cite(copied, "--out", str(tmp_path / "table"), "--run", run_id)
+    run_cite(copied, "--out", str(tmp_path / "table"), "--run", run_id)
     seeds = pl.read_csv(tmp_path / "table" / "seeds.csv")
     assert seeds["run_id"].unique(maintain_order=True).to_list() == [run_id, "again"]
     of_best = seeds.filter(model="rp3beta", metric="mean_rank")
     assert of_best["seed"].to_list() == [0, 7] and of_best["value"][1] == of_best["value"][0] / 2
-    answer = answers(tmp_path / "table")["Are results repeated over several seeds?"]
+    answer = read_answers(tmp_path / "table")["Are results repeated over several seeds?"]
     assert answer == ("yes", "seeds.csv: 0, 7, for splits and draws")
 
 
@@ -339,7 +339,7 @@ def test_a_log_that_has_changed_cannot_be_cited_as_repeatable(first, ratings):
 
 
 def test_an_unknown_run_is_refused_with_those_there_are(first, capsys):
-    cite(first[0], "--run", "nothing", status=2)
+    run_cite(first[0], "--run", "nothing", status=2)
     assert re.search(r"--run nothing: .* The latest: [0-9a-f-]{36}", capsys.readouterr().err)
 
 

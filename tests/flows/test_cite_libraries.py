@@ -51,14 +51,14 @@ def written(first, tmp_path_factory):
     return [fit_libraries(first[0], protocol, tmp_path_factory.mktemp("libraries")) for protocol in PROTOCOLS]
 
 
-def cite(home, *arguments, status=0):
+def run_cite(home, *arguments, status=0):
     assert commands.main("cite", [*ML, "--home", str(home), *arguments]) == status
 
 
 @pytest.fixture(scope="module")
 def cited(first, written, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cited") / "table"
-    cite(first[0], "--out", str(folder), "--libraries", *map(str, written))
+    run_cite(first[0], "--out", str(folder), "--libraries", *map(str, written))
     return folder
 
 
@@ -66,7 +66,7 @@ def cited(first, written, tmp_path_factory):
 def plain(first, tmp_path_factory):
     """The folder without libraries."""
     folder = tmp_path_factory.mktemp("plain") / "table"
-    cite(first[0], "--out", str(folder))
+    run_cite(first[0], "--out", str(folder))
     return folder
 
 
@@ -141,7 +141,7 @@ def test_the_folder_itself_has_what_prints_the_table_again(first, cited, tmp_pat
     script = (cited / "reprint.sh").read_text()
     names = [f"libraries_{protocol}.json" for protocol in PROTOCOLS]
     assert "--libraries " + " ".join(f'"$folder/{name}"' for name in names) in script
-    cite(first[0], "--out", str(tmp_path / "again"), "--libraries", *(str(cited / name) for name in names))
+    run_cite(first[0], "--out", str(tmp_path / "again"), "--libraries", *(str(cited / name) for name in names))
     for name in ("table.md", "table.tex", "table.csv", "metrics.csv", "comparisons.csv", "trials.csv", "rows.json"):
         assert (tmp_path / "again" / name).read_bytes() == (cited / name).read_bytes()
 
@@ -153,7 +153,7 @@ def test_on_folds_a_row_is_over_the_users_of_all(prefect_server, ratings, tmp_pa
     assert commands.main("backfill", [*ML, "--home", home, "--source", str(ratings), *chosen, *folded]) == 0
     file = fit_libraries(home, "strong_generalization", tmp_path / "libraries")
     assert len(json.loads(file.read_text())["splits"]) == 5
-    cite(home, "--out", str(tmp_path / "table"), "--libraries", str(file))
+    run_cite(home, "--out", str(tmp_path / "table"), "--libraries", str(file))
     table = pl.read_csv(tmp_path / "table" / "table.csv").filter(metric="ndcg@100")
     assert {*table["model"]} == {"popularity", "mrf_dense", "scipy_popularity", "numpy_neighbours"}
     assert table["users"].n_unique() == 1 and table["users"][0] > 100
@@ -166,7 +166,7 @@ def test_on_folds_a_row_is_over_the_users_of_all(prefect_server, ratings, tmp_pa
     assert "users in 5 folds" in (tmp_path / "table" / "table.md").read_text()
 
 
-def shorten(table):
+def shorten_table(table):
     for row in table["rows"]:
         row["of_users"] = {metric: values[1:] for metric, values in row["of_users"].items()}
 
@@ -176,7 +176,7 @@ CHANGES = {
         lambda table: table.update(splits=["0123456789abcdef"]),
         r"of the split 0123456789abcdef of leave_one_out \(120 test users\), and run .* --home .* --log ml-latest",
     ),
-    "other users": (shorten, r"scipy_popularity has mean_rank of 119 test users, and run .* has 120"),
+    "other users": (shorten_table, r"scipy_popularity has mean_rank of 119 test users, and run .* has 120"),
     "a metric less": (
         lambda table: table["rows"][1]["of_users"].pop("mean_rank_midtie"),
         "numpy_neighbours lacks mean_rank_midtie",
@@ -205,23 +205,23 @@ def test_rows_that_are_not_of_the_runs_users_are_refused(first, written, tmp_pat
     change(table)
     file = tmp_path / "changed.json"
     file.write_text(json.dumps(table))
-    cite(first[0], "--out", str(tmp_path / "table"), "--libraries", str(file), status=2)
+    run_cite(first[0], "--out", str(tmp_path / "table"), "--libraries", str(file), status=2)
     error = capsys.readouterr().err
     assert re.search(message, error), error
     assert not (tmp_path / "table").exists()
 
 
 def test_two_files_of_a_protocol_and_an_absent_one_are_refused(first, written, tmp_path, capsys):
-    cite(first[0], "--libraries", str(written[0]), str(written[0]), status=2)
+    run_cite(first[0], "--libraries", str(written[0]), str(written[0]), status=2)
     assert "several files are of leave_one_out" in capsys.readouterr().err
-    cite(first[0], "--libraries", str(tmp_path / "none.json"), status=2)
+    run_cite(first[0], "--libraries", str(tmp_path / "none.json"), status=2)
     assert "none.json: cannot be read (No such file" in capsys.readouterr().err
 
 
 def test_a_table_that_the_stored_fits_do_not_make_gets_no_rows(after_first, written, tmp_path, capsys):
     with duckdb.connect(str(after_first / "ml-latest-small" / "warehouse.duckdb")) as connection:
         connection.execute("update evaluation.metrics set value = value + 0.01 where model = 'mrf_dense'")
-    cite(after_first, "--out", str(tmp_path / "table"), "--libraries", str(written[0]), status=1)
+    run_cite(after_first, "--out", str(tmp_path / "table"), "--libraries", str(written[0]), status=1)
     assert "mrf_dense/score of run" in capsys.readouterr().err
 
 

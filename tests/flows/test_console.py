@@ -12,7 +12,7 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import count_things
 
 
-def run(capsys, *arguments):
+def run_script(capsys, *arguments):
     """(status, output, errors) of the script."""
     status = console.run(list(arguments), commands.COMMANDS)
     captured = capsys.readouterr()
@@ -20,22 +20,22 @@ def run(capsys, *arguments):
 
 
 def test_version_and_help(capsys):
-    assert run(capsys, "--version") == (0, f"oneclass {version('oneclass')}\n", "")
-    status, out, _ = run(capsys, "--help")
+    assert run_script(capsys, "--version") == (0, f"oneclass {version('oneclass')}\n", "")
+    status, out, _ = run_script(capsys, "--help")
     assert status == 0 and all(f"  {name} " in out for name in (*commands.COMMANDS, "completion"))
-    assert run(capsys) == (2, "", out)
+    assert run_script(capsys) == (2, "", out)
 
 
 @pytest.mark.parametrize(
     ("name", "near"), [("recomend", "recommend"), ("Backfil", "backfill"), ("data-doc", "data_docs"), ("xyz", None)]
 )
 def test_a_misspelt_command_is_answered_with_what_resembles_it(capsys, name, near):
-    status, out, errors = run(capsys, name)
+    status, out, errors = run_script(capsys, name)
     assert status == 2 and not out and f"oneclass: {name!r} is not a command." in errors
     assert errors.endswith(f"The most similar command is\n        {near}\n") if near else "similar" not in errors
 
 
-def complete(script, *words):
+def complete_word(script, *words):
     """What bash offers for the last word of a line."""
     line = shlex.join(["oneclass", *words])
     program = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; _oneclass; echo ${{COMPREPLY[@]}}"
@@ -44,14 +44,14 @@ def complete(script, *words):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_commands_flags_and_choices(capsys):
-    _, script, _ = run(capsys, "completion")
-    assert complete(script, "re") == ["recommend"]
-    assert complete(script, "nightly-retrain", "--prot") == ["--protocols"]
-    assert complete(script, "recommend", "--list", "") == ["popular", "trending", "new"]
-    assert complete(script, "recommend", "--user", "u1", "--wi") == ["--window-days", "--within", "--without"]
+    _, script, _ = run_script(capsys, "completion")
+    assert complete_word(script, "re") == ["recommend"]
+    assert complete_word(script, "nightly-retrain", "--prot") == ["--protocols"]
+    assert complete_word(script, "recommend", "--list", "") == ["popular", "trending", "new"]
+    assert complete_word(script, "recommend", "--user", "u1", "--wi") == ["--window-days", "--within", "--without"]
     for name, command in commands.COMMANDS.items():
         flags = [cli.flag_name(parameter, field) for parameter, field in command.parameters.model_fields.items()]
-        assert complete(script, name, "--") == [*flags, "--debug", "--help", "--version"]
+        assert complete_word(script, name, "--") == [*flags, "--debug", "--help", "--version"]
 
 
 def test_help_names_the_data_sets_of_the_home_and_ends_with_an_example_that_parses(tmp_path, capsys):

@@ -44,13 +44,13 @@ def environment(prefect_server, tmp_path):
     return {**os.environ, "PATH": path, "PREFECT_API_URL": prefect_server, "ONECLASS_HOME": str(tmp_path / "home")}
 
 
-def readme(start: str) -> str:
+def find_readme_command(start: str) -> str:
     """The README's command that begins so."""
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     return next(line.strip() for line in lines if line.startswith(f"    {start}"))
 
 
-def pasted(command: str, environment: dict[str, str], *more: str) -> str:
+def run_pasted(command: str, environment: dict[str, str], *more: str) -> str:
     """Run a command on a terminal of its own, without input, and return its output."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -70,22 +70,24 @@ def pasted(command: str, environment: dict[str, str], *more: str) -> str:
 
 @pytest.mark.slow
 def test_the_readmes_commands_deploy_and_run_a_night_whose_tables_are_in_the_home(environment, tmp_path):
-    pasted(readme("prefect work-pool create"), environment)
-    said = pasted(readme("prefect deploy"), environment)
+    run_pasted(find_readme_command("prefect work-pool create"), environment)
+    said = run_pasted(find_readme_command("prefect deploy"), environment)
     assert "successfully created" in said and "?" not in said
-    pasted(readme("prefect deployment run nightly-retrain"), environment, *SMALL)
-    pasted(readme("prefect worker start"), environment, "--run-once")
+    run_pasted(find_readme_command("prefect deployment run nightly-retrain"), environment, *SMALL)
+    run_pasted(find_readme_command("prefect worker start"), environment, "--run-once")
     home = tmp_path / "home" / "demo"
     assert (home / "published" / "recommendations.parquet").exists()
     with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
         assert connection.execute("select flow, state from operations.runs").fetchall() == [
             ("nightly-retrain", "completed")
         ]
-    full_form = pasted(readme("prefect deployment run nightly-retrain/"), environment, "--start-in", "1 day")
+    full_form = run_pasted(
+        find_readme_command("prefect deployment run nightly-retrain/"), environment, "--start-in", "1 day"
+    )
     assert "Created flow run" in full_form
 
 
-def stars(folder, value):
+def write_star_log(folder, value):
     """A log in which sixty people give all that they have seen so many stars."""
     lines = [f"{u},{m},{value},{10**9 + u}" for u in range(1, 61) for m in range(1, 21) if (u * m) % 3]
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,21 +97,21 @@ def stars(folder, value):
 @pytest.mark.slow
 def test_a_failed_night_is_seen_understood_and_repeated_from_the_ui(environment, tmp_path):
     home, name = tmp_path / "home" / "ml-latest-small", "nightly-retrain/nightly-retrain-ml-latest-small"
-    stars(home / "landing", 1)  # no user likes anything
+    write_star_log(home / "landing", 1)  # no user likes anything
     assert commands.main("deploy", ["--dataset", home.name, "--models", "popularity", "--home", str(home.parent)]) == 0
-    worker = readme("prefect worker start")
+    worker = find_readme_command("prefect worker start")
     with get_client(sync_client=True) as client:
         begun = client.create_flow_run_from_deployment(client.read_deployment_by_name(name).id)
-        pasted(worker, environment, "--run-once")
+        run_pasted(worker, environment, "--run-once")
         night = client.read_flow_run(begun.id)
         why = "none of 560 events has a value of at least binarize.threshold = 4"
         assert night.state.is_failed() and why in night.state.message
         assert any(why in log.message for log in client.read_logs(LogFilter(flow_run_id={"any_": [night.id]})))
         shown = client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id={"any_": [night.id]}))
         assert any(why in str(one.data) for one in shown if one.key == "ml-latest-small-summary")
-        stars(home / "landing", 5)  # the log is mended, and the page's `Retry` sets this state
+        write_star_log(home / "landing", 5)  # the log is mended, and the page's `Retry` sets this state
         client.set_flow_run_state(night.id, AwaitingRetry(message="Retry from the UI"), force=True)
-        pasted(worker, environment, "--run-once")
+        run_pasted(worker, environment, "--run-once")
         assert client.read_flow_run(night.id).state.is_completed()
     with duckdb.connect(str(home / "warehouse.duckdb"), read_only=True) as connection:
         runs_kept = connection.execute("select run_id, state from operations.runs order by started_at").fetchall()
@@ -161,12 +163,12 @@ def night(prefect_server, tmp_path):
     return given, home
 
 
-def ended(given):
+def find_end_state(given):
     """The state that a night ends in."""
     return pipeline.nightly_retrain(**given, return_state=True)
 
 
-def telling(file):
+def notify_into(file):
     """The setting that has a run write the state that it tells of, and its summary, into a file."""
     code = f"import os, sys; open('{file}', 'w').write(os.environ['ONECLASS_STATE'] + chr(10) + sys.stdin.read())"
     return {"notify.command": f'{sys.executable} -c "{code}"'}
@@ -175,7 +177,7 @@ def telling(file):
 def test_a_night_ends_as_cancelled_where_another_is_at_work_on_the_data_set(night, tmp_path):
     given, home = night
     with runs.lock_data_set(home):
-        state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "notified")}})
+        state = find_end_state({**given, "settings": {**given["settings"], **notify_into(tmp_path / "notified")}})
     assert state.is_cancelled() and "another run is at work" in state.message
     assert (tmp_path / "notified").read_text() == f"cancelled\n{state.message}"
 
@@ -195,9 +197,11 @@ def test_a_cancelled_night_ends_the_command_with_2_and_its_reason(night, tmp_pat
 @pytest.mark.slow
 def test_a_night_that_finds_damage_sends_an_alarm_and_reports_it(night, tmp_path):
     given, home = night
-    assert ended(given).is_completed()
+    assert find_end_state(given).is_completed()
     (home.published / "manifest.json").write_text("{}")
-    assert ended({**given, "settings": {**given["settings"], **telling(tmp_path / "notified")}}).is_completed()
+    assert find_end_state(
+        {**given, "settings": {**given["settings"], **notify_into(tmp_path / "notified")}}
+    ).is_completed()
     state, _, summary = (tmp_path / "notified").read_text().partition("\n")
     alarm = "manifest.json: was damaged or missing; it is restored from the warehouse"
     assert state == "alarm" and f"- **alarm**: {home.publications}" in summary and alarm in summary
@@ -207,7 +211,7 @@ def test_a_night_that_finds_damage_sends_an_alarm_and_reports_it(night, tmp_path
 def test_a_night_whose_home_cannot_be_opened_is_reported(night, tmp_path):
     given, home = night
     home.warehouse.write_bytes(b"no database")
-    state = ended({**given, "settings": {**given["settings"], **telling(tmp_path / "notified")}})
+    state = find_end_state({**given, "settings": {**given["settings"], **notify_into(tmp_path / "notified")}})
     assert state.is_failed() and "cannot be opened as a DuckDB warehouse" in state.message
     assert (tmp_path / "notified").read_text().startswith("failed\n")
 
@@ -229,7 +233,7 @@ def test_a_night_sets_a_log_aside_that_a_crash_left_and_that_cannot_be_replayed(
     damaged = bytearray(log.read_bytes())
     damaged[len(damaged) // 2] ^= 255
     log.write_bytes(damaged)
-    assert ended(given).is_completed()
+    assert find_end_state(given).is_completed()
     assert [file.read_bytes() for file in home.folder.glob("*.unreadable")] == [damaged]
 
 
@@ -248,7 +252,7 @@ def test_a_night_that_began_late_is_reported(prefect_server, night, tmp_path):
     with warehouse.open_warehouse(home) as connection:
         connection.execute("update operations.runs set started_at = now()::timestamp - interval 1 day")
     due = Scheduled(scheduled_time=datetime.now(UTC) - timedelta(hours=3))
-    parameters = {**given, "settings": {**given["settings"], **telling(tmp_path / "notified")}}
+    parameters = {**given, "settings": {**given["settings"], **notify_into(tmp_path / "notified")}}
     with get_client(sync_client=True) as client:
         late = client.create_flow_run(pipeline.nightly_retrain, parameters=parameters, state=due)
     state = run_flow(pipeline.nightly_retrain, flow_run=late, parameters=parameters, return_type="state")

@@ -20,8 +20,8 @@ import oneclass
 from oneclass.flows import PREFECT_DEFAULTS, commands
 from oneclass.models.registry import MODELS
 from oneclass.tasks import datasets, model_names
-from tests.tasks.cluster.conftest import started
-from tests.typed import indented, page, run, served
+from tests.tasks.cluster.conftest import start_cluster
+from tests.typed import indented_blocks, read_page, run_line, serve_line
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -29,12 +29,12 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 ADDED = "cosine_knn"  # the model that docs/how-to/adding_a_model.md adds
 
 
-def typed() -> list[str]:
+def list_typed_lines() -> list[str]:
     texts = [page.read_text(encoding="utf-8") for page in PAGES]
     return [found for text in texts for found in re.findall(r"^    .*?-m (flows\.\S+ .*)$", text, flags=re.MULTILINE)]
 
 
-@pytest.mark.parametrize("line", typed())
+@pytest.mark.parametrize("line", list_typed_lines())
 def test_a_documented_command_is_taken(line):
     module, *arguments = shlex.split(line)
     if "--help" in arguments:
@@ -66,7 +66,7 @@ def test_the_version_has_an_entry_in_the_changelog():
 
 
 def test_there_are_commands_to_check():
-    assert len(typed()) >= 8
+    assert len(list_typed_lines()) >= 8
 
 
 def test_the_documented_data_set_is_taken(tmp_path):
@@ -88,7 +88,7 @@ def documented_join() -> str:
 
 
 def test_the_documented_kinds_of_events_are_taken(tmp_path):
-    shown = indented(page("docs/how-to/datasets.md").split("## Kinds of events")[1])[0]
+    shown = indented_blocks(read_page("docs/how-to/datasets.md").split("## Kinds of events")[1])[0]
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop.toml").write_text(shown)
     dataset = datasets.load_dataset("shop", tmp_path)
@@ -96,7 +96,9 @@ def test_the_documented_kinds_of_events_are_taken(tmp_path):
 
 
 def test_the_documented_placement_is_taken(tmp_path):
-    shown = next(block for block in indented(page("docs/how-to/lists.md")) if block.startswith("[placements"))
+    shown = next(
+        block for block in indented_blocks(read_page("docs/how-to/lists.md")) if block.startswith("[placements")
+    )
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop.toml").write_text(shown)
     declared = datasets.load_dataset("shop", tmp_path).declared_rules
@@ -138,7 +140,7 @@ TEST_NAMES = {
 }
 
 
-def resolve(dotted: str) -> object:
+def resolve_name(dotted: str) -> object:
     """The object of a dotted name, such as `models.hpf.ascent.Prior`."""
     names = dotted.split(".") if dotted.startswith("benchmarks.") else ["oneclass", *dotted.split(".")]
     for end in range(len(names), 0, -1):
@@ -157,7 +159,7 @@ def test_everything_that_a_papers_page_names_exists(page):
     tests = set(re.findall(r"`(test_\w+)`", text))
     assert min(len(named), len(tests)) >= 5 and tests <= TEST_NAMES
     for dotted in sorted(named):
-        resolve(dotted)
+        resolve_name(dotted)
 
 
 def test_the_readme_and_the_docs_are_short():
@@ -181,7 +183,7 @@ def test_prose_has_at_most_100_columns(page):
     assert not long
 
 
-README, RECOMMEND = page("README.md"), page("docs/how-to/recommend.md")
+README, RECOMMEND = read_page("README.md"), read_page("docs/how-to/recommend.md")
 GUIDES = [
     "how-to/datasets",
     "how-to/recommend",
@@ -222,7 +224,7 @@ def runnable_lines(text: str) -> list[str]:
     return [line for line in lines if not re.search("--help|flows.serve|--store", line)]
 
 
-def shortened(line: str, scheduler: str) -> list[str]:
+def shorten_line(line: str, scheduler: str) -> list[str]:
     more = [*SHORTER.items(), ("--dask", ["--dask", scheduler])]  # which listens on a free port
     return [word for name, words in more if re.search(rf"(?<![\w-]){re.escape(name)}\b", line) for word in words]
 
@@ -273,15 +275,15 @@ def write_logs() -> None:
 def after_the_pages(prefect_server, tmp_path_factory):
     """The folder in which every command of the pages ran, and the output of each."""
     folder = tmp_path_factory.mktemp("pages")
-    texts = [README, *(page(f"docs/{name}.md") for name in GUIDES)]
+    texts = [README, *(read_page(f"docs/{name}.md") for name in GUIDES)]
     lines = list(dict.fromkeys(line for text in texts for line in runnable_lines(text)))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("ONECLASS_HOME", raising=False)
         write_logs()
-        with started(folder / "cluster") as cluster:
+        with start_cluster(folder / "cluster") as cluster:
             cluster.worker()
-            printed = {line: run(line, *shortened(line, cluster.address)) for line in lines}
+            printed = {line: run_line(line, *shorten_line(line, cluster.address)) for line in lines}
     return folder, printed
 
 
@@ -312,7 +314,7 @@ def test_the_commands_of_the_readme_and_the_guides_run(after_the_pages):
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [README, RECOMMEND], ids=["README.md", "recommend.md"])
 def test_the_snippet_on_publications_runs(there, text):
-    (snippet,) = (block for block in indented(text) if block.startswith("import oneclass\n\nshop"))
+    (snippet,) = (block for block in indented_blocks(text) if block.startswith("import oneclass\n\nshop"))
     names = {"frame": pl.DataFrame({"user_id": ["42", "7"]})}
     for line in filter(None, snippet.splitlines()):
         if line.startswith("shop."):
@@ -325,7 +327,7 @@ def test_the_snippet_on_publications_runs(there, text):
 
 
 def test_the_snippet_on_models_runs():
-    (snippet,) = (block for block in indented(README) if block.startswith("model = oneclass"))
+    (snippet,) = (block for block in indented_blocks(README) if block.startswith("model = oneclass"))
     edges = csr_matrix(np.random.default_rng(1).random((40, 30)) < 0.3, dtype=np.float32)
     frame = oneclass.Interactions(edges).to_frame()
     frame = frame.with_columns(pl.col("user_id").cast(pl.String).replace("0", "ann"))
@@ -340,5 +342,5 @@ def test_the_server_of_both_pages_starts(there):
         re.search(r"^    (python -m flows.serve .*)$", text, flags=re.MULTILINE)[1] for text in (README, RECOMMEND)
     ]
     assert lines[1].startswith(lines[0])
-    with served(lines[1], "--port", "0") as (server, _):
+    with serve_line(lines[1], "--port", "0") as (server, _):
         assert server.poll() is None

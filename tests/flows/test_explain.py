@@ -27,7 +27,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import home_in, log_into, rows
+from tests.conftest import home_in, log_into, query_rows
 from tests.tasks.conftest import train_model
 from tests.tasks.ingest.test_layouts import as_workbook
 from tests.tasks.serve.test_list_routes import Asker
@@ -46,7 +46,7 @@ def log_of_two_tastes(home):
     log_into(home, [(user, item, 5) for user, item in sorted(pairs)] + [("grump", "i1", 1)])
 
 
-def run(home, *protocols, models=SETTINGS):
+def record_run(home, *protocols, models=SETTINGS):
     """Fit models on protocols in one completed run; the digests of the splits."""
     with runs.record_run(home, "run", "backfill", {}):
         binarize(home, BinarizeSettings(threshold=4), "run")
@@ -66,7 +66,7 @@ def explained(tmp_path_factory):
     """A home with one run of every model on both protocols, and the digests of the splits; for tests that only read."""
     home = home_in(tmp_path_factory.mktemp("explained"))
     log_of_two_tastes(home)
-    return home, run(home, "strong_generalization", "leave_one_out")
+    return home, record_run(home, "strong_generalization", "leave_one_out")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def copied(explained, tmp_path):
     return Home(tmp_path / "copied", home.dataset, home.limits)
 
 
-def files(home):
+def list_files(home):
     return {file: file.stat().st_mtime_ns for file in home.folder.rglob("*") if file.is_file()}
 
 
@@ -85,8 +85,10 @@ def files(home):
 def test_a_training_user_is_asked_as_such(explained):
     home, _ = explained
     found = explain_user(home, "u7", top=5)
-    liked = {item for (item,) in rows(home, "select item_id from curated.interactions where user_id = 'u7'")}
-    ((held_out,),) = rows(home, "select item_id from splits.leave_one_out where user_id = 'u7' and role = 'held_out'")
+    liked = {item for (item,) in query_rows(home, "select item_id from curated.interactions where user_id = 'u7'")}
+    ((held_out,),) = query_rows(
+        home, "select item_id from splits.leave_one_out where user_id = 'u7' and role = 'held_out'"
+    )
     assert {one.item_id for one in found.history} == liked
     assert [one.model for one in found.by_model] == ["mrf_dense", "paired_symbols", "popularity"]
     for one in found.by_model:
@@ -110,10 +112,10 @@ def test_fits_to_the_edges_before_validation_come_last(explained, copied):
 def test_the_reasons_are_the_largest_weights_of_the_history(explained):
     home, digests = explained
     query = "select digest from operations.model_fits where model = 'mrf_dense' and protocol = 'leave_one_out'"
-    (fit,) = rows(home, query)
+    (fit,) = query_rows(home, query)
     weights = np.load(home.models / "mrf_dense" / fit[0] / "weights.npy")
-    index = dict(rows(home, "select distinct item_id, item_index from curated.interactions"))
-    ((user,),) = rows(home, "select distinct user_index from curated.interactions where user_id = 'u7'")
+    index = dict(query_rows(home, "select distinct item_id, item_index from curated.interactions"))
+    ((user,),) = query_rows(home, "select distinct user_index from curated.interactions where user_id = 'u7'")
     history = matrices.load_split(home, digests["leave_one_out"]).train[[user]].indices
     (found,) = explain_user(home, "u7", top=3, models=["mrf_dense"]).by_model
     for item in found.items:
@@ -128,7 +130,7 @@ def test_like_has_an_uncertainty_where_the_model_keeps_it_apart(explained):
     found = {one.model: one for one in explain_user(home, "u7").by_model}
     assert all(0 < item.like[0] < 1 and item.like[1] > 0 for item in found["paired_symbols"].items)
     assert all(item.like is None for item in found["mrf_dense"].items)
-    best = rows(
+    best = query_rows(
         home,
         "select arg_max(score, value) from evaluation.metrics where metric = 'mean_rank' and model = 'paired_symbols' "
         "and protocol = 'leave_one_out'",
@@ -137,14 +139,14 @@ def test_like_has_an_uncertainty_where_the_model_keeps_it_apart(explained):
     assert [item.users for item in found["popularity"].items] == [
         users
         for item in found["popularity"].items
-        for (users,) in rows(home, f"select count(*) from curated.interactions where item_id = '{item.item_id}'")
+        for (users,) in query_rows(home, f"select count(*) from curated.interactions where item_id = '{item.item_id}'")
     ]
 
 
 def test_a_user_held_out_of_every_fit_is_folded_in(home):
     log_of_two_tastes(home)
-    run(home, "strong_generalization", models=["mrf_dense", "popularity"])
-    parts = dict(rows(home, "select distinct part, min(user_id) from splits.strong_generalization group by part"))
+    record_run(home, "strong_generalization", models=["mrf_dense", "popularity"])
+    parts = dict(query_rows(home, "select distinct part, min(user_id) from splits.strong_generalization group by part"))
     assert all(one.in_training for one in explain_user(home, parts["train"]).by_model)
     for one in explain_user(home, parts["test"], models=["mrf_dense"]).by_model:
         assert not one.in_training and one.items and all(item.because for item in one.items[:1])
@@ -184,7 +186,7 @@ def test_what_an_earlier_version_published_says_what_to_run(copied):
 def test_an_explanation_is_of_what_is_published_and_waits_for_no_run(copied):
     home = copied
     before = explain_user(home, "u7")
-    assert len(before.history) == len(rows(home, "select 1 from curated.interactions where user_id = 'u7'"))
+    assert len(before.history) == len(query_rows(home, "select 1 from curated.interactions where user_id = 'u7'"))
     binarize(home, BinarizeSettings(threshold=4, min_item_edges=16), "next")  # a run that goes on
     with warehouse.open_warehouse(home):
         assert explain_user(home, "u7") == before
@@ -196,14 +198,14 @@ def test_the_command_prints_titles_and_writes_its_page_only(copied, tmp_path, ca
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     titles = tmp_path / "movies.csv"
     titles.write_text("movieId,title,genres\n" + "".join(f'i{n},"Film, the {n}th",Drama\n' for n in range(40)))
-    before = files(home)
+    before = list_files(home)
     arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles), "--n", "3", "--user"]
     assert commands.main("explain", [*arguments, "u7"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"User u7 of small likes \d+ items", printed) and "Film, the" in printed
     assert "mrf_dense, by score; fitted on leave_one_out, a training user" in printed and "because of" in printed
     page = home.report / "users" / "u7.html"
-    assert str(page) in printed and files(home).items() - before.items() == {(page, page.stat().st_mtime_ns)}
+    assert str(page) in printed and list_files(home).items() - before.items() == {(page, page.stat().st_mtime_ns)}
     text = page.read_text()
     assert "Film, the" in text and "because of" in text and "://" not in text and "<script" not in text
     assert commands.main("explain", [*arguments, "nobody"]) == 2
@@ -220,7 +222,7 @@ def test_ids_and_titles_give_no_orders_to_a_terminal_and_load_nothing(home, log_
     (home.root / "datasets" / "small.toml").write_text('title = "A small log"\n')
     titles = tmp_path / "titles.csv"
     titles.write_text(f"item_id,title\n{item},\x1b[31mRed\ni2,Two\n")
-    run(home, "leave_one_out", models=["popularity"])
+    record_run(home, "leave_one_out", models=["popularity"])
     arguments = ["--dataset", "small", "--home", str(home.root), "--titles", str(titles)]
     assert commands.main("explain", [*arguments, "--n", "1000000000", "--user", user]) == 0
     printed = capsys.readouterr().out

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from oneclass import sql
-from tests.typed import indented, page, run
+from tests.typed import indented_blocks, read_page, run_line
 
-PAGE = page("docs/how-to/explore.md")
+PAGE = read_page("docs/how-to/explore.md")
 FAST = ["--models", "random_graph", "--protocols", "strong_generalization", "--set", "train.tune=off"]
 
 
@@ -26,8 +26,8 @@ def test_the_page_names_every_column_but_the_users():
 def test_the_command_publishes_what_the_block_reads(tmp_path, monkeypatch, capsys, prefect_server):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ONECLASS_HOME", raising=False)
-    [command] = [line for line in indented(PAGE) if line.startswith("python -m flows.backfill")]
-    run(command, *FAST, "random_graph.iterations=20")
+    [command] = [line for line in indented_blocks(PAGE) if line.startswith("python -m flows.backfill")]
+    run_line(command, *FAST, "random_graph.iterations=20")
     exec(re.search(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1], names := {})  # noqa: S102
     assert names["found"].table["estimator"].to_list() == ["ips", "snips"]
     assert abs(names["found"].supported_share - 1) < 0.1

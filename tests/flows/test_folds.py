@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oneclass.flows import commands
-from tests.flows.test_backfill import query
+from tests.flows.test_backfill import query_rows
 
 MODELS = "popularity,mrf_dense,blend"
 USERS = 300
@@ -23,7 +23,7 @@ def log(tmp_path):
     return path
 
 
-def backfill(home, log):
+def run_backfill(home, log):
     words = ["--dataset", "ml-latest-small", "--models", MODELS, "--protocols", "strong_generalization"]
     return commands.main("backfill", [*words, "--threads", "2", "--home", str(home), "--source", str(log)])
 
@@ -32,24 +32,26 @@ def backfill(home, log):
 def test_a_small_log_is_judged_by_folds(prefect_server, folds, log, tmp_path, capsys, caplog):
     caplog.set_level("INFO", logger="oneclass")
     home = tmp_path / "home"
-    assert backfill(home, log) == 0
+    assert run_backfill(home, log) == 0
     out, logged = capsys.readouterr().out, caplog.text
-    [(users, most)] = query(
+    [(users, most)] = query_rows(
         home, "select min(users), max(users) from evaluation.metrics where protocol = 'strong_generalization'"
     )
     assert users == most and 0.95 * USERS < users <= USERS
     assert f"strong_generalization ({users} users in 5 folds)" in out and "slightly too high" in out
     assert f"by ndcg@100 of {users} validation users in 5 folds" in logged  # the search
     assert f"over {users} validation users in 5 folds" in logged  # the blend
-    [(challenger, reason)] = query(home, "select challenger, reason from operations.promotions")
+    [(challenger, reason)] = query_rows(home, "select challenger, reason from operations.promotions")
     assert f"{users} validation users of strong_generalization" in reason and "its test users in 5 folds" in reason
     assert "favours the chosen list slightly" in reason
     of_chosen = f"protocol = 'strong_generalization' and model || '/' || score = '{challenger}'"
     values = f"select value from evaluation.metrics where metric like '%ndcg@100' and {of_chosen}"
-    assert len(query(home, values)) == 2 and len(set(query(home, values))) == 1  # the table's, and that of validation
+    assert (
+        len(query_rows(home, values)) == 2 and len(set(query_rows(home, values))) == 1
+    )  # the table's, and that of validation
     fitted = "select count(*) from operations.model_fits where protocol like 'strong_generalization_fold_%'"
-    models = query(home, "select count(distinct model) from evaluation.metrics")
-    assert query(home, fitted) == [(5 * models[0][0],)]
+    models = query_rows(home, "select count(distinct model) from evaluation.metrics")
+    assert query_rows(home, fitted) == [(5 * models[0][0],)]
     page = (home / "ml-latest-small" / "report" / "index.html").read_text()
     assert f"{users} test users in 5 folds" in page and "slightly too high" in page
 
@@ -57,7 +59,7 @@ def test_a_small_log_is_judged_by_folds(prefect_server, folds, log, tmp_path, ca
     assert commands.main("explain", of_user) == 0 and "fitted on strong_generalization_fold_" in capsys.readouterr().out
 
     caplog.clear()
-    assert backfill(home, log) == 0  # a night with nothing new fits and judges nothing anew
+    assert run_backfill(home, log) == 0  # a night with nothing new fits and judges nothing anew
     logged = caplog.text
     assert (
         "fitted before on these edges with these settings, taken from the store: " in logged

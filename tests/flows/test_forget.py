@@ -32,7 +32,7 @@ MODELS = ["--models", "mrf_dense", "--protocols", "strong_generalization", "--th
 SETTINGS = ["--set", "train.tune=off", "mrf_dense.l2=20.0", "split.held_out_share=0.2"]
 
 
-def ratings(file: int) -> pl.DataFrame:
+def write_ratings(file: int) -> pl.DataFrame:
     """Events of 60 people of two tastes, two of whom are to be forgotten, in one of three logs."""
     generator = np.random.default_rng(file)
     names = [f"customer-{user:04}" for user in range(58)] + [GONE, ALSO_GONE]
@@ -48,7 +48,7 @@ def ratings(file: int) -> pl.DataFrame:
 def write_logs(landing: Path, gone: tuple[str, ...] = ()) -> None:
     """Write logs of several forms, without some users."""
     landing.mkdir(parents=True, exist_ok=True)
-    logs = {file: ratings(file).filter(~pl.col("user_id").is_in(gone)) for file in range(1, 8)}
+    logs = {file: write_ratings(file).filter(~pl.col("user_id").is_in(gone)) for file in range(1, 8)}
     (landing / "a.csv").write_text(logs[1].write_csv().replace("\n", "\r\n"))
     (landing / "b.csv.gz").write_bytes(gzip.compress(logs[2].write_csv().encode()))
     logs[3].write_parquet(landing / "c.parquet", row_group_size=100)
@@ -65,13 +65,13 @@ def find_traces(folder: Path, *ids: str) -> list[str]:
     for path in folder.rglob("*"):
         if path.is_symlink() or not path.is_file():
             continue
-        texts = [os.fsencode(path), path.read_bytes(), *unpack(path)]
+        texts = [os.fsencode(path), path.read_bytes(), *unpack_bytes(path)]
         if any(identity.encode() in text for identity in ids for text in texts):
             traces.append(str(path.relative_to(folder)))
     return traces
 
 
-def unpack(path: Path) -> list[bytes]:
+def unpack_bytes(path: Path) -> list[bytes]:
     content = path.read_bytes()
     for magic, decompress in ((b"\x1f\x8b", gzip.decompress), (b"\xfd7zXZ", lzma.decompress), (b"BZh", bz2.decompress)):
         if content.startswith(magic):
@@ -90,11 +90,11 @@ def unpack(path: Path) -> list[bytes]:
     return []
 
 
-def backfill(home: Path) -> int:
+def run_backfill(home: Path) -> int:
     return commands.main("backfill", [*SHOP, str(home), *MODELS, *SETTINGS])
 
 
-def forget(home: Path, *users: str) -> int:
+def run_forget(home: Path, *users: str) -> int:
     return commands.main("forget", [*SHOP, str(home), "--threads", "2", "--user", *users])
 
 
@@ -122,11 +122,11 @@ def served(prefect_server, tmp_path_factory) -> Path:
     (home / "datasets" / "shop.toml").write_text('title = "shop"\nfiles = ["*.csv", "*.parquet", "*.json*"]\n')
     landing = home / "shop" / "landing"
     write_logs(landing)
-    assert backfill(home) == 0
-    (landing / "h.csv").write_text(ratings(8).write_csv() + f"{GONE},item-1,many,2026-01-08 00:00:00\n")
+    assert run_backfill(home) == 0
+    (landing / "h.csv").write_text(write_ratings(8).write_csv() + f"{GONE},item-1,many,2026-01-08 00:00:00\n")
     (landing / "cut.csv.gz").write_bytes((landing / "b.csv.gz").read_bytes()[:-20])
     (landing / "other.csv").write_text(f"a;b;c\n1;2;3\n1;{GONE};3\n{GONE}x;2;3\n")
-    assert backfill(home) == 0
+    assert run_backfill(home) == 0
     assert commands.main("explain", [*SHOP, str(home), "--user", GONE]) == 0
     return home
 
@@ -151,11 +151,11 @@ def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tm
 
     with monkeypatch.context() as patched:  # as if killed once the rebuilt tables are published
         patched.setattr(forget_flow, "remove_earlier_publications", lambda *_: 1 / 0)
-        assert forget(home, GONE, ALSO_GONE) == 1
-    for refused in (lambda: backfill(home), lambda: commands.main("promote", [*SHOP, str(home), "--rollback"])):
+        assert run_forget(home, GONE, ALSO_GONE) == 1
+    for refused in (lambda: run_backfill(home), lambda: commands.main("promote", [*SHOP, str(home), "--rollback"])):
         assert refused() == 2
         assert "a user is being forgotten" in capsys.readouterr().err
-    assert forget(home, GONE, ALSO_GONE) == 0
+    assert run_forget(home, GONE, ALSO_GONE) == 0
     assert find_traces(home, GONE, ALSO_GONE) == ["shop/landing/quarantine/other.csv"]
     assert (home / "shop/landing/quarantine/other.csv").read_text() == f"a;b;c\n1;2;3\n{GONE}x;2;3\n"  # another id
     assert list_prefect_runs(runs) == {runs[1]}
@@ -171,9 +171,9 @@ def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tm
     without = tmp_path / "without"
     shutil.copytree(home / "datasets", without / "datasets")
     write_logs(without / "shop" / "landing", gone=(GONE, ALSO_GONE))
-    remaining = ratings(8).filter(~pl.col("user_id").is_in([GONE, ALSO_GONE]))
+    remaining = write_ratings(8).filter(~pl.col("user_id").is_in([GONE, ALSO_GONE]))
     (without / "shop" / "landing" / "h.csv").write_text(remaining.write_csv())
-    assert backfill(without) == 0
+    assert run_backfill(without) == 0
     assert fitted_arrays(home) == fitted_arrays(without) != {}
     for file in ("recommendations.parquet", "lists.parquet"):
         lists = [pl.read_parquet(one / "shop/published" / file) for one in (home, without)]
@@ -182,7 +182,7 @@ def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tm
     counts = "select count(*), count(distinct file_id) from raw.events"
     with duckdb.connect(str(database), read_only=True) as connection:
         before = connection.execute(counts).fetchall()
-    assert backfill(home) == 0  # it finds the rewritten files, and reads none anew
+    assert run_backfill(home) == 0  # it finds the rewritten files, and reads none anew
     with duckdb.connect(str(database), read_only=True) as connection:
         assert connection.execute(counts).fetchall() == before
         night = "select max_by(run_id, rowid) from operations.runs"
@@ -194,15 +194,15 @@ def test_copies_are_brought_up_to_date_or_the_command_fails(home, tmp_path, caps
     pytest.importorskip("adbc_driver_postgresql", reason="the extra `sql` is not installed")
     store = tmp_path / "store"
     copies = ["publish.postgres_env=SHOP_LISTS", f"publish.object_store=file://{store}"]
-    with postgres_server.started() as url:
+    with postgres_server.start_postgres() as url:
         monkeypatch.setenv("SHOP_LISTS", url)
         assert commands.main("backfill", [*SHOP, str(home), *MODELS, *SETTINGS, *copies]) == 0
     assert find_traces(store, GONE)
     monkeypatch.delenv("SHOP_LISTS")
-    assert forget(home, GONE) == 2  # before anything is removed
+    assert run_forget(home, GONE) == 2  # before anything is removed
     assert find_traces(home, GONE) and "SHOP_LISTS is not set" in capsys.readouterr().err
     monkeypatch.setenv("SHOP_LISTS", url)  # of a server that has ended
-    assert forget(home, GONE) == 1
+    assert run_forget(home, GONE) == 1
     assert "these copies still have the users: publish.postgres: " in (said := capsys.readouterr().err)
     assert postgres_server.PASSWORD not in said and "publish.object_store" not in said.partition("still have")[2]
     assert find_traces(home, GONE) == ["shop/landing/quarantine/other.csv"]
@@ -218,6 +218,6 @@ def test_an_unknown_user_changes_nothing(home, capsys):
         return {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
 
     before = contents()
-    assert forget(home, "customer-0001x", GONE) == 2
+    assert run_forget(home, "customer-0001x", GONE) == 2
     assert "customer-0001x: no log of shop has such a user" in capsys.readouterr().err
     assert contents() == before

@@ -7,7 +7,7 @@ import pytest
 
 import oneclass
 from oneclass.flows import commands
-from tests.flows.test_backfill import query
+from tests.flows.test_backfill import query_rows
 
 COLUMNS = "model, score, metric, value, standard_error, users"
 PAIRS = "metric, model, score, other_model, other_score, difference, standard_error, p_value, users, adjusted_p_value"
@@ -42,8 +42,8 @@ def test_an_evaluation_has_the_tables_of_a_run(ran, protocol):
         f"select {COLUMNS} from evaluation.{table} where protocol = '{protocol}'"
         for table in ("metrics", "beyond_accuracy")
     )
-    expected = query(home, tables, "mine")
+    expected = query_rows(home, tables, "mine")
     assert len(expected) > 30 and {row[0] for row in expected} == set(MODELS)
     assert sorted(found.metrics.rows()) == sorted(expected)
-    pairs = query(home, f"select {PAIRS} from evaluation.comparisons where protocol = '{protocol}'", "mine")
+    pairs = query_rows(home, f"select {PAIRS} from evaluation.comparisons where protocol = '{protocol}'", "mine")
     assert sorted(found.comparisons.select(PAIRS.split(", ")).rows()) == sorted(pairs) and pairs

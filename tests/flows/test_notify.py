@@ -1,4 +1,4 @@
-"""The command `notify`, and failures before a run knows its settings: real receivers, programs and flows."""
+"""The command `read_notification`, and failures before a run knows its settings: real receivers, programs and flows."""
 
 import sys
 
@@ -11,7 +11,7 @@ from oneclass.flows import commands, pipeline
 SECRET = "hooks-secret"
 
 
-def notify(tmp_path, *arguments):
+def read_notification(tmp_path, *arguments):
     return commands.main("notify", ["--dataset", "ml-1m", "--home", str(tmp_path / "var"), *arguments])
 
 
@@ -20,7 +20,7 @@ def test_a_test_reaches_both_targets(receiver, tmp_path, capsys):
     kept = tmp_path / "kept"
     settings = tmp_path / "settings.toml"
     settings.write_text(f'[notify]\ncommand = "tee {kept}"\nwebhook = "{address}/{SECRET}"\n')
-    assert notify(tmp_path, "--config", str(settings), "--test") == 0
+    assert read_notification(tmp_path, "--config", str(settings), "--test") == 0
     printed = capsys.readouterr().out
     assert printed.splitlines() == ["notify.command: sent", "notify.webhook: sent"]
     assert kept.read_text() == posted[0]["text"]
@@ -29,7 +29,7 @@ def test_a_test_reaches_both_targets(receiver, tmp_path, capsys):
 
 
 def test_without_test_the_targets_are_named_without_addresses(tmp_path, capsys):
-    assert notify(tmp_path, "--set", f"notify.webhook=https://chat.example/{SECRET}") == 0
+    assert read_notification(tmp_path, "--set", f"notify.webhook=https://chat.example/{SECRET}") == 0
     printed = capsys.readouterr()
     assert "notifies by notify.webhook" in printed.out and SECRET not in printed.out + printed.err
 
@@ -46,7 +46,7 @@ def test_without_test_the_targets_are_named_without_addresses(tmp_path, capsys):
     ],
 )
 def test_a_test_that_does_not_arrive_ends_with_the_reason(tmp_path, capsys, settings, status, message):
-    assert notify(tmp_path, *(["--set", *settings] if settings else []), "--test") == status
+    assert read_notification(tmp_path, *(["--set", *settings] if settings else []), "--test") == status
     printed = capsys.readouterr().err
     assert message in printed and "secret" not in printed
 
@@ -54,7 +54,7 @@ def test_a_test_that_does_not_arrive_ends_with_the_reason(tmp_path, capsys, sett
 def test_one_refusal_does_not_hide_the_other_target(receiver, tmp_path, capsys):
     address, posted, *_ = receiver
     settings = ["notify.command=cat", f"notify.webhook={address}/refused/{SECRET}"]
-    assert notify(tmp_path, "--set", *settings, "--test") == 1
+    assert read_notification(tmp_path, "--set", *settings, "--test") == 1
     printed = capsys.readouterr().err
     assert "notify.command: sent" in printed and "notify.webhook: the notification failed: HTTP Error 500" in printed
     assert len(posted) == 1 and SECRET not in printed

@@ -29,11 +29,11 @@ def log(tmp_path_factory):
     return path
 
 
-def command(home, log, *more):
+def build_command(home, log, *more):
     return commands.main("backfill", [*QUICK, "--home", str(home), "--source", str(log), *more])
 
 
-def metrics(home):
+def load_metrics(home):
     """Day -> the metrics that its newest run came to."""
     with warehouse.open_warehouse(Home(home, DATASET), read_only=True) as connection:
         found = connection.execute(
@@ -48,29 +48,33 @@ def metrics(home):
 def replayed(prefect_server, log, tmp_path_factory):
     """A home in which two nights of three were replayed, a week apart."""
     home = tmp_path_factory.mktemp("replayed")
-    assert command(home, log, "--since", "2020-01-05", "--until", "2020-01-08", "--every", "3d") == 0
+    assert build_command(home, log, "--since", "2020-01-05", "--until", "2020-01-08", "--every", "3d") == 0
     return home
 
 
 def test_a_dry_run_says_what_is_missing_and_runs_nothing(replayed, log, capsys):
-    before = metrics(replayed)
+    before = load_metrics(replayed)
     asked = ["--since", "2020-01-05", "--until", "2020-01-13", "--every", "3d"]
-    assert command(replayed, log, *asked, "--dry-run") == 0
+    assert build_command(replayed, log, *asked, "--dry-run") == 0
     head, first, second, third = capsys.readouterr().out.strip().splitlines()
     assert head == "ml-latest-small, every 3d: 3 nights, 2 done, 1 missing"
     assert first.startswith("2020-01-05  run ") and second.startswith("2020-01-08  run ")
     assert third == "2020-01-11  missing"
-    assert metrics(replayed) == before
+    assert load_metrics(replayed) == before
 
 
 def test_a_nights_replay_gives_that_nights_tables(replayed, log, tmp_path):
-    assert command(tmp_path, log, "--until", "2020-01-05") == 0
-    assert metrics(tmp_path)["2020-01-05"] == metrics(replayed)["2020-01-05"] != metrics(replayed)["2020-01-08"]
+    assert build_command(tmp_path, log, "--until", "2020-01-05") == 0
+    assert (
+        load_metrics(tmp_path)["2020-01-05"]
+        == load_metrics(replayed)["2020-01-05"]
+        != load_metrics(replayed)["2020-01-08"]
+    )
 
 
 def test_several_nights_end_with_the_spread_of_next_events(prefect_server, log, tmp_path, capsys):
     nights = ["--since", "2020-01-05", "--until", "2020-01-11", "--every", "3d", "--protocols", "next_events"]
-    assert command(tmp_path, log, *nights) == 0
+    assert build_command(tmp_path, log, *nights) == 0
     shown = capsys.readouterr().out.strip().splitlines()
     with warehouse.open_warehouse(Home(tmp_path, DATASET), read_only=True) as connection:
         query = "select value from evaluation.metrics where protocol = 'next_events' and metric = 'ndcg@100'"
@@ -86,13 +90,13 @@ def test_nights_that_were_done_are_passed_over_until_their_events_change(replaye
         settings = "replace(settings::varchar, 'explicit_negatives', 'observed_negatives')"
         connection.execute(f"update operations.runs set settings = {settings}")
     asked = ["--since", "2020-01-05", "--until", "2020-01-08", "--every", "3d", "--dry-run"]
-    assert command(home, log, *asked, "--set", "split.min_user_edges=2") == 0
+    assert build_command(home, log, *asked, "--set", "split.min_user_edges=2") == 0
     assert "2 missing" in capsys.readouterr().out  # with other settings it is another night
     late = tmp_path / "ratings-late.csv"
     late.write_text("userId,movieId,rating,timestamp\n1,1,5,1578398400\n")  # 2020-01-07
     assert commands.main("backfill", [*QUICK, "--home", str(home), "--source", str(late)]) == 0
     capsys.readouterr()
-    assert command(home, log, *asked) == 0
+    assert build_command(home, log, *asked) == 0
     _, first, second = capsys.readouterr().out.strip().splitlines()
     assert first.startswith("2020-01-05  run ") and second == "2020-01-08  missing"
 
@@ -106,7 +110,7 @@ def test_nights_that_were_done_are_passed_over_until_their_events_change(replaye
     ],
 )
 def test_arguments_that_are_no_replay_are_reported(tmp_path, log, capsys, arguments, message):
-    assert command(tmp_path, log, *arguments) == 2
+    assert build_command(tmp_path, log, *arguments) == 2
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 

@@ -12,10 +12,10 @@ from oneclass.flows.parameters import BackfillParameters
 from oneclass.flows.prepare import prepare_run
 from oneclass.tasks import datasets
 from oneclass.tasks.errors import InputError
-from tests.typed import indented, page, run
+from tests.typed import indented_blocks, read_page, run_line
 
-PAGE = page("docs/how-to/rules.md")
-DECLARED = next(block for block in indented(PAGE) if block.startswith("[items]"))
+PAGE = read_page("docs/how-to/rules.md")
+DECLARED = next(block for block in indented_blocks(PAGE) if block.startswith("[items]"))
 FAST = ["--models", "mrf_dense", "--protocols", "strong_generalization", "--set", "train.tune=off", "mrf_dense.l2=6.0"]
 GENRES = ("tea", "coffee", "cups")
 
@@ -54,7 +54,7 @@ def shop(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_commands_of_the_page_run_and_lists_obey(shop, prefect_server):
     backfill, home_page, filtered = re.findall(r"^    (python -m flows\..*)$", PAGE, flags=re.MULTILINE)
-    run(backfill, *FAST)
+    run_line(backfill, *FAST)
     described = shop.rename({"sku": "item_id"})
     ages = pl.read_csv("var/datasets/customers.csv").rename({"customer": "user_id"})
     placed = pl.read_parquet("var/shop/published/placements.parquet").join(described, on="item_id")
@@ -68,13 +68,13 @@ def test_the_commands_of_the_page_run_and_lists_obey(shop, prefect_server):
         assert frame.join(pairs, on=["user_id", "item_id"], how="semi").is_empty()
     assert placed["price"].max() < 20 and lists["price"].max() > 20
     assert placed.group_by("user_id", "genre").len()["len"].max() == 2 and placed["rank"].max() == 5
-    asked = re.findall(r"^ +\d +(sku-\d+)", run(home_page), flags=re.MULTILINE)
+    asked = re.findall(r"^ +\d +(sku-\d+)", run_line(home_page), flags=re.MULTILINE)
     assert asked == placed.filter(pl.col("user_id") == "C-42").sort("rank")["item_id"].to_list()
     teas = described.filter((pl.col("genre") == "tea") & (pl.col("price") < 5))["item_id"]
-    asked = re.findall(r"^ +\d +(sku-\d+)", run(filtered), flags=re.MULTILINE)
+    asked = re.findall(r"^ +\d +(sku-\d+)", run_line(filtered), flags=re.MULTILINE)
     assert asked and set(asked) <= set(teas)
     names = {"shop": oneclass.load("var", "shop")}
-    snippet = next(block for block in indented(PAGE) if block.startswith("shop.recommend_for"))
+    snippet = next(block for block in indented_blocks(PAGE) if block.startswith("shop.recommend_for"))
     answers = [eval(line, names) for line in snippet.splitlines()]
     assert [answer["item_id"].to_list() for answer in answers] == [
         placed.filter(pl.col("user_id") == "C-42").sort("rank")["item_id"].to_list(),

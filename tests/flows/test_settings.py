@@ -16,7 +16,7 @@ from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.stores.resources import available_cores
 
 
-def resolve(dataset: str, **given) -> RunSettings:
+def resolve_backfill(dataset: str, **given) -> RunSettings:
     """The settings of a backfill; paths may be given as such."""
     given |= {name: str(given[name]) for name in ("home",) if name in given}
     given |= {name: list(map(str, given[name])) for name in ("config",) if name in given}
@@ -26,27 +26,27 @@ def resolve(dataset: str, **given) -> RunSettings:
 def test_layers_override_one_another(tmp_path):
     config = tmp_path / "settings.toml"
     config.write_text("[mrf_dense]\nl2 = 7.0\n[binarize]\nthreshold = 3\n")
-    run = resolve("ml-1m", home=tmp_path, config=[config], settings={"binarize.threshold": 5})
+    run = resolve_backfill("ml-1m", home=tmp_path, config=[config], settings={"binarize.threshold": 5})
     assert run.binarize.threshold == 5  # --set over the file
     assert run.models["mrf_dense"].l2 == 7.0  # the file over the data set's own
-    assert resolve("ml-1m", home=tmp_path).binarize.threshold == 4  # the data set's own over the default
+    assert resolve_backfill("ml-1m", home=tmp_path).binarize.threshold == 4  # the data set's own over the default
 
 
 def test_titles_are_those_of_the_flag_the_setting_or_the_data_sets_file(tmp_path):
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop.toml").write_text('[titles]\nfile = "products.csv"\n')
     by_file, setting = tmp_path / "datasets" / "products.csv", {"publish.titles": "set.csv"}
-    assert resolve("shop", home=tmp_path).publish.titles == str(by_file)
-    assert resolve("shop", home=tmp_path, settings=setting).publish.titles == "set.csv"
-    assert resolve("shop", home=tmp_path, settings=setting, titles="flag.csv").publish.titles == "flag.csv"
-    assert resolve("ml-1m", home=tmp_path).publish.titles is None
+    assert resolve_backfill("shop", home=tmp_path).publish.titles == str(by_file)
+    assert resolve_backfill("shop", home=tmp_path, settings=setting).publish.titles == "set.csv"
+    assert resolve_backfill("shop", home=tmp_path, settings=setting, titles="flag.csv").publish.titles == "flag.csv"
+    assert resolve_backfill("ml-1m", home=tmp_path).publish.titles is None
 
 
 def test_a_deprecated_name_is_logged_once_and_overridden_by_the_current_one(tmp_path, caplog):
     config = tmp_path / "settings.toml"
     config.write_text("[wmf]\nconsidered_weight = 0.3\n[split]\nvalidation = 'line_end'\n")
     chosen = {"dataset": "ml-1m", "home": tmp_path, "models": ["wmf"], "config": [config]}
-    run, again = resolve(**chosen), resolve(**chosen)
+    run, again = resolve_backfill(**chosen), resolve_backfill(**chosen)
     assert run.models["wmf"].explicit_negative_weight == again.models["wmf"].explicit_negative_weight == 0.3
     assert run.given["wmf"] == ["explicit_negative_weight"] and run.binarize.explicit_negatives
     assert run.split.validation == "latest"
@@ -54,40 +54,42 @@ def test_a_deprecated_name_is_logged_once_and_overridden_by_the_current_one(tmp_
         "setting wmf.considered_weight is deprecated: use explicit_negative_weight",
         "setting split.validation = line_end is deprecated: use latest",
     ]
-    overridden = resolve(**chosen, settings={"wmf.explicit_negative_weight": 0.5})
+    overridden = resolve_backfill(**chosen, settings={"wmf.explicit_negative_weight": 0.5})
     assert overridden.models["wmf"].explicit_negative_weight == 0.5
     both = {"wmf.explicit_negative_weight": 0.5, "wmf.considered_weight": 0.3}
     with pytest.raises(InputError, match="setting wmf.considered_weight: is the deprecated name of explicit_neg"):
-        resolve("ml-1m", home=tmp_path, settings=both)
+        resolve_backfill("ml-1m", home=tmp_path, settings=both)
 
 
 def test_a_model_that_reads_the_order_of_likes_has_the_split_keep_it(tmp_path):
     chosen = {"home": tmp_path, "models": ["slim", "popularity"]}
-    assert not resolve("demo", **chosen).split.order
-    assert resolve("demo", **chosen, settings={"slim.recency_exponent": 0.5}).split.order
-    assert not resolve("demo", **chosen, settings={"mrf_dense.recency_exponent": 0.5}).split.order  # which does not run
+    assert not resolve_backfill("demo", **chosen).split.order
+    assert resolve_backfill("demo", **chosen, settings={"slim.recency_exponent": 0.5}).split.order
+    assert not resolve_backfill(
+        "demo", **chosen, settings={"mrf_dense.recency_exponent": 0.5}
+    ).split.order  # which does not run
     components = [{"model": "slim", "settings": {"recency_exponent": 0.5}}, {"model": "wmf"}]
     blend = {"home": tmp_path, "models": ["blend"], "settings": {"blend.components": components}}
-    assert resolve("demo", **blend).split.order
+    assert resolve_backfill("demo", **blend).split.order
     with pytest.raises(InputError, match="setting slim.recency_exponent = -1"):
-        resolve("demo", **chosen, settings={"slim.recency_exponent": -1})
+        resolve_backfill("demo", **chosen, settings={"slim.recency_exponent": -1})
 
 
 def test_the_split_keeps_the_order_of_likes_where_a_search_may_weigh_it(tmp_path):
     chosen = {"home": tmp_path, "protocols": ["next_events"], "source": ["log.csv"]}
-    assert resolve("mine", **chosen, models=["slim"]).split.order
-    assert resolve("mine", **chosen | {"protocols": []}, models=["graph_filter"]).split.order
-    assert not resolve("mine", **chosen, models=["wmf"]).split.order  # which does not weigh likes by recency
-    assert not resolve("mine", **chosen | {"protocols": ["leave_one_out"]}, models=["slim"]).split.order
-    assert not resolve("mine", **chosen, models=["slim"], settings={"train.tune": "off"}).split.order
-    assert not resolve("mine", **chosen, models=["slim"], settings={"split.order": False}).split.order
+    assert resolve_backfill("mine", **chosen, models=["slim"]).split.order
+    assert resolve_backfill("mine", **chosen | {"protocols": []}, models=["graph_filter"]).split.order
+    assert not resolve_backfill("mine", **chosen, models=["wmf"]).split.order  # which does not weigh likes by recency
+    assert not resolve_backfill("mine", **chosen | {"protocols": ["leave_one_out"]}, models=["slim"]).split.order
+    assert not resolve_backfill("mine", **chosen, models=["slim"], settings={"train.tune": "off"}).split.order
+    assert not resolve_backfill("mine", **chosen, models=["slim"], settings={"split.order": False}).split.order
     of_file = {"home": tmp_path, "protocols": ["next_events"], "models": ["slim"]}  # the demo's file has its settings
-    assert not resolve("demo", **of_file).split.order
-    assert resolve("demo", **of_file, settings={"train.tune": "always"}).split.order
+    assert not resolve_backfill("demo", **of_file).split.order
+    assert resolve_backfill("demo", **of_file, settings={"train.tune": "always"}).split.order
 
 
 def test_tuning_weighs_recent_likes_where_later_edges_judge_it(tmp_path):
-    run = resolve("mine", home=tmp_path, source=["log.csv"], models=["slim"])
+    run = resolve_backfill("mine", home=tmp_path, source=["log.csv"], models=["slim"])
     given = TuneParameters(dataset="mine", model="slim")
     assert run.split.order
     judges = {None: True, "given": True, "next_events": True, "strong_generalization": False, "leave_one_out": False}
@@ -97,10 +99,10 @@ def test_tuning_weighs_recent_likes_where_later_edges_judge_it(tmp_path):
 
 def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypatch):
     monkeypatch.delenv("ONECLASS_HOME", raising=False)
-    assert str(resolve("demo").home.root) == "var"
+    assert str(resolve_backfill("demo").home.root) == "var"
     monkeypatch.setenv("ONECLASS_HOME", str(tmp_path / "of-environment"))
-    assert resolve("demo").home.root == tmp_path / "of-environment"
-    assert resolve("demo", home=tmp_path).home.folder == tmp_path / "demo"
+    assert resolve_backfill("demo").home.root == tmp_path / "of-environment"
+    assert resolve_backfill("demo", home=tmp_path).home.folder == tmp_path / "demo"
 
 
 @pytest.mark.parametrize(
@@ -108,17 +110,17 @@ def test_the_home_is_an_option_then_the_environment_then_var(tmp_path, monkeypat
     [([], True, True, "auto"), ([], False, False, "auto"), (["popularity", "repeat"], False, True, True)],
 )
 def test_models_of_returns_run_by_default_where_lists_include_seen_items(tmp_path, models, seen, kept, times):
-    run = resolve("ml-100k", home=tmp_path, models=models)
+    run = resolve_backfill("ml-100k", home=tmp_path, models=models)
     assert run.split.times == times
     assert ("repeat" in pipeline.drop_optional_models(run, Splits(seen_items=SeenItems(seen))).models) == kept
 
 
 def test_protocols_default_to_those_that_the_log_allows_or_to_the_given_split(tmp_path):
-    run = resolve("demo", home=tmp_path)
+    run = resolve_backfill("demo", home=tmp_path)
     assert run.protocols == ("strong_generalization", "leave_one_out", "next_events")
     assert run.optional_protocols == ("next_events",)
-    assert resolve("demo", home=tmp_path, protocols=["next_events"]).optional_protocols == ()
-    assert resolve("gowalla", home=tmp_path, split_files=["train.txt", "test.txt"]).protocols == ("given",)
+    assert resolve_backfill("demo", home=tmp_path, protocols=["next_events"]).optional_protocols == ()
+    assert resolve_backfill("gowalla", home=tmp_path, split_files=["train.txt", "test.txt"]).protocols == ("given",)
 
 
 @pytest.mark.parametrize(
@@ -177,40 +179,42 @@ def test_a_broken_assignment_is_reported(text):
 )
 def test_a_wrong_setting_is_named(tmp_path, wrong, message):
     with pytest.raises(InputError, match=message):
-        resolve(**{"dataset": "ml-1m", "home": tmp_path, **wrong})
+        resolve_backfill(**{"dataset": "ml-1m", "home": tmp_path, **wrong})
 
 
 def test_what_a_run_may_take_is_what_was_asked_for_and_no_more_than_there_is(tmp_path, caplog):
-    asked = resolve("ml-1m", home=tmp_path, memory="512MB", threads=100_000, settings={"files.readable_by": "owner"})
+    asked = resolve_backfill(
+        "ml-1m", home=tmp_path, memory="512MB", threads=100_000, settings={"files.readable_by": "owner"}
+    )
     limits = asked.home.limits
     assert (limits.memory, limits.threads, asked.home.files.readable_by) == (512 * 10**6, available_cores(), "owner")
     assert f"--threads 100000: this process may use {available_cores()} cores" in caplog.text
     caplog.clear()
-    assert resolve("ml-1m", home=tmp_path, threads=1).home.limits.threads == 1 and not caplog.text
+    assert resolve_backfill("ml-1m", home=tmp_path, threads=1).home.limits.threads == 1 and not caplog.text
 
 
 def test_a_data_sets_own_count_waits_for_its_scheme(tmp_path):
-    assert resolve("ml-1m", home=tmp_path).split.scheme == "hashed"
-    chosen = resolve("ml-1m", home=tmp_path, settings={"split.scheme": "liang2018"}).split
+    assert resolve_backfill("ml-1m", home=tmp_path).split.scheme == "hashed"
+    chosen = resolve_backfill("ml-1m", home=tmp_path, settings={"split.scheme": "liang2018"}).split
     assert (chosen.scheme, chosen.held_out_users) == ("liang2018", 500)
-    assert resolve("netflix", home=tmp_path).split.scheme == "liang2018"
+    assert resolve_backfill("netflix", home=tmp_path).split.scheme == "liang2018"
     smaller = {"split.scheme": "hashed", "split.held_out_share": 0.2}
-    assert resolve("netflix", home=tmp_path, settings=smaller).split.held_out_share == 0.2
+    assert resolve_backfill("netflix", home=tmp_path, settings=smaller).split.held_out_share == 0.2
 
 
 def test_settings_of_models_left_out_are_still_checked(tmp_path):
     with pytest.raises(InputError, match="mrf_dense.nonsense"):
-        resolve("ml-1m", home=tmp_path, models=["popularity"], settings={"mrf_dense.nonsense": 1})
+        resolve_backfill("ml-1m", home=tmp_path, models=["popularity"], settings={"mrf_dense.nonsense": 1})
 
 
 def test_a_config_that_is_not_toml_is_reported(tmp_path):
     path = tmp_path / "broken.toml"
     path.write_text("threshold = 4\n")
     with pytest.raises(InputError, match="setting threshold: belongs under a stage or a model"):
-        resolve("ml-1m", home=tmp_path, config=[path])
+        resolve_backfill("ml-1m", home=tmp_path, config=[path])
     path.write_text("[mrf_dense\n")
     with pytest.raises(InputError, match="broken.toml: is not TOML"):
-        resolve("ml-1m", home=tmp_path, config=[path])
+        resolve_backfill("ml-1m", home=tmp_path, config=[path])
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

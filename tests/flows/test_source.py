@@ -37,7 +37,11 @@ def test_a_backfill_and_a_night_take_all_rows_of_a_database(prefect_server, tmp_
     given = ["--dataset", "shop", "--home", str(tmp_path), "--models", "popularity,mrf_dense"]
     given += ["--set", "train.tune=off", "mrf_dense.l2=6", "publish.model=mrf_dense"]
     given += [f"publish.object_store=file://{tmp_path}/store", f"lineage.file={tmp_path}/lineage.jsonl"]
-    with postgres_server.started() as url, dbapi.connect(url, autocommit=True) as database, database.cursor() as cursor:
+    with (
+        postgres_server.start_postgres() as url,
+        dbapi.connect(url, autocommit=True) as database,
+        database.cursor() as cursor,
+    ):
         monkeypatch.setenv("SHOP_DATABASE_URL", url)
         cursor.execute(
             "create table orders (id bigserial, customer text, sku text, quantity int, ordered_at timestamptz)"

@@ -19,10 +19,10 @@ from prefect.client.schemas.sorting import LogSort
 from oneclass.flows import commands
 from tests import s3_server
 from tests.flows.conftest import ML
-from tests.flows.test_artifacts import shown
-from tests.flows.test_backfill import contents, query, run
+from tests.flows.test_artifacts import list_artifacts
+from tests.flows.test_backfill import query_rows, read_contents, run_backfill
 from tests.tasks.cluster import conftest
-from tests.tasks.cluster.conftest import started
+from tests.tasks.cluster.conftest import start_cluster
 
 HIDES = Path(conftest.__file__).with_name("hidden_home.py")
 MODELS = "popularity", "random_graph", "mrf_dense", "wmf", "slim"
@@ -39,7 +39,7 @@ def server(prefect_server):
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory):
-    with s3_server.started(tmp_path_factory.mktemp("s3")) as server:
+    with s3_server.start_s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
@@ -61,7 +61,7 @@ def cluster(s3, hidden, caches):
         patch.setenv("HIDDEN", str(hidden))
         # none hangs here, and where the machine is busy one is silent while it loads its modules
         patch.setitem(conftest.QUICKLY, "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL", "60s")
-        with started(caches / "cluster") as cluster:
+        with start_cluster(caches / "cluster") as cluster:
             for name in ("one", "another"):
                 own = "--local-directory", str(caches / name)
                 cluster.worker("--nthreads", "1", "--preload", str(HIDES), *own)
@@ -88,10 +88,10 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     s3, cluster, hidden, ratings, tmp_path, capsys, caplog
 ):
     """Workers share no folder with it, or with each other. Its tables are those of a plain run."""
-    assert run(tmp_path / "alone", "--source", ratings, *WHAT) == 0
+    assert run_backfill(tmp_path / "alone", "--source", ratings, *WHAT) == 0
     command = [hidden / "home", "--source", ratings, *WHAT, "--dask", cluster.address, "--store", s3.url]
     ender = once_there_is(s3, "block-1-3", s3.end)
-    assert run(*command) == 1
+    assert run_backfill(*command) == 1
     ender.join()
     last_line = capsys.readouterr().err.strip().splitlines()[-1]
     assert last_line.startswith(f"{s3.url}: cannot be used (") and "the same command goes on from there" in last_line
@@ -101,13 +101,13 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     caplog.set_level(logging.INFO)
     worker = cluster.processes[1]
     killer = once_there_is(s3, "block-0-2", worker.kill)
-    assert run(*command) == 0
+    assert run_backfill(*command) == 0
     killer.join()
     assert worker.wait() == -signal.SIGKILL
     assert "strong_generalization: fitted before on these edges with these settings, taken from" in caplog.text
-    assert contents(hidden / "home") == contents(tmp_path / "alone")
+    assert read_contents(hidden / "home") == read_contents(tmp_path / "alone")
     assert not hidden.with_suffix(".tried").exists()
-    kept = query(hidden / "home", "select distinct model, digest from operations.model_fits")
+    kept = query_rows(hidden / "home", "select distinct model, digest from operations.model_fits")
     there = {tuple(name.split("/")[2:4]) for name in s3.names() if "/models/" in name}
     assert there == set(kept) and not any("/spill/" in name for name in s3.names())
 
@@ -119,7 +119,7 @@ def test_a_sweep_has_the_rows_of_a_plain_one(s3, cluster, hidden, ratings, tmp_p
     rows = []
     for home, more in ((tmp_path, []), (hidden / "swept", away)):
         assert commands.main("sweep", [*ML, "--threads", "2", "--home", str(home), *what, *more]) == 0
-        rows.append(query(home, "select * exclude (seconds, swept_at) from evaluation.sweeps order by all"))
+        rows.append(query_rows(home, "select * exclude (seconds, swept_at) from evaluation.sweeps order by all"))
     assert rows[0] and rows[0] == rows[1]
 
 
@@ -134,7 +134,7 @@ def test_a_worker_that_opened_the_home_would_be_seen(tmp_path):
     assert hidden.with_suffix(".tried").read_text() == f"open {hidden}/home/a file\n"
 
 
-def workers():
+def find_workers():
     """The worker processes of the run's own cluster."""
     return [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
 
@@ -143,7 +143,7 @@ def kill_one_after(folder, killed, pattern="*"):
     """Kill a worker once something of that name is in a folder."""
     until = time.monotonic() + 120
     while time.monotonic() < until:
-        if any(folder.glob(pattern)) and (found := workers()):
+        if any(folder.glob(pattern)) and (found := find_workers()):
             found[0].kill()
             killed.append(found[0].pid)
             return
@@ -156,19 +156,21 @@ def test_two_workers_one_of_which_is_killed_give_the_tables_of_a_plain_run(first
     killer = threading.Thread(target=kill_one_after, args=(tmp_path / "ml-latest-small" / "models", killed))
     killer.start()
     # which has the bits of one machine, and whose blocks read their users and rows in the home
-    assert run(tmp_path, "--source", ratings, "--workers", 2, "--set", "mrf_dense.blocks=3") == 0
+    assert run_backfill(tmp_path, "--source", ratings, "--workers", 2, "--set", "mrf_dense.blocks=3") == 0
     killer.join()
-    assert killed and contents(tmp_path) == contents(first[0])
-    assert re.fullmatch(r"\[Dask dashboard\]\(http://127.0.0.1:\d+/status\)", shown("ml-latest-small-workers")[-1].data)
-    assert workers() == []
-    said = logged(tmp_path)
+    assert killed and read_contents(tmp_path) == read_contents(first[0])
+    assert re.fullmatch(
+        r"\[Dask dashboard\]\(http://127.0.0.1:\d+/status\)", list_artifacts("ml-latest-small-workers")[-1].data
+    )
+    assert find_workers() == []
+    said = read_run_log(tmp_path)
     assert any(line.startswith("2 workers with") for line in said)
     assert any(line.startswith("popularity (leave_one_out): fitted in") for line in said)  # by a worker
 
 
-def logged(home):
+def read_run_log(home):
     """What the page of a home's run in Prefect says."""
-    ((run_id,),) = query(home, "select run_id from operations.runs")
+    ((run_id,),) = query_rows(home, "select run_id from operations.runs")
     with get_client(sync_client=True) as client:
         for _ in range(100):  # lines reach the server a little later
             logs = client.read_logs(LogFilter(flow_run_id={"any_": [run_id]}), limit=200, sort=LogSort.TIMESTAMP_ASC)
@@ -181,6 +183,6 @@ def logged(home):
 
 def test_an_address_without_a_scheduler_is_reported_before_any_stage(tmp_path, ratings, capsys, monkeypatch):
     monkeypatch.setattr("oneclass.tasks.cluster.dask.CONNECT_SECONDS", 1.0)
-    assert run(tmp_path, "--source", ratings, "--dask", "tcp://127.0.0.1:1") == 2
+    assert run_backfill(tmp_path, "--source", ratings, "--dask", "tcp://127.0.0.1:1") == 2
     assert "--dask tcp://127.0.0.1:1: no scheduler answers there" in capsys.readouterr().err
-    assert query(tmp_path, "select state from operations.runs") == [("failed",)]
+    assert query_rows(tmp_path, "select state from operations.runs") == [("failed",)]

@@ -29,7 +29,7 @@ cli.run_main(lambda: cli.run_{kind}(command, debug=False))
 CLOSED = {"input": "<&-", "output": ">&-", "error": "2>&-", "all three": "<&- >&- 2>&-"}
 
 
-def run(program: list[str], redirected: str, **environment: str) -> subprocess.CompletedProcess:
+def run_program(program: list[str], redirected: str, **environment: str) -> subprocess.CompletedProcess:
     line = f'"$0" "$@" {redirected}; exit "${{PIPESTATUS[0]}}"'
     return subprocess.run(
         ["bash", "-c", line, *program],
@@ -46,7 +46,7 @@ def run(program: list[str], redirected: str, **environment: str) -> subprocess.C
 @pytest.mark.parametrize("closed", CLOSED)
 def test_a_closed_stream_changes_no_file_and_no_status(tmp_path, closed):
     kind = "command" if closed == "all three" else "without_prefect"  # which starts in a fifth of the time
-    ended = run([sys.executable, "-c", PRINTING.format(kind=kind), str(tmp_path / "file")], CLOSED[closed])
+    ended = run_program([sys.executable, "-c", PRINTING.format(kind=kind), str(tmp_path / "file")], CLOSED[closed])
     assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")
     assert ("the result" in ended.stdout) == (closed in ("input", "error"))
     assert ("words of a library" in ended.stderr) == (closed in ("input", "output"))
@@ -69,7 +69,7 @@ DONE = "Done, but standard output cannot be written ({}), so the result is not s
 )
 def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, kind, status, sentence, redirected):
     program = PRINTING.format(kind=kind).replace('return "the result"', "import time; time.sleep(0.3); return 'result'")
-    ended = run([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
+    ended = run_program([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
     assert (ended.returncode, (tmp_path / "file").read_text()) == (status, "the work")
     assert ended.stderr.splitlines()[-1] == sentence.format(UNWRITABLE[redirected])
     assert "Traceback" not in ended.stderr and "Exception ignored" not in ended.stderr
@@ -79,7 +79,7 @@ def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, kind, status
 def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, kind, redirected):
     program = PRINTING.format(kind=kind).replace('print("words of a library", file=sys.stderr)', "pass")
     program = program.replace("with open", "import time; time.sleep(0.3)\n    with open")
-    ended = run([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
+    ended = run_program([sys.executable, "-c", program, str(tmp_path / "file")], redirected)
     assert (ended.returncode, (tmp_path / "file").read_text()) == (0, "the work")
     assert "the result" in ended.stdout
 
@@ -88,7 +88,7 @@ def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, kind, redirected):
 def test_a_run_with_all_streams_closed_publishes(ratings, tmp_path, prefect_home):
     wanted = ["--models", "popularity", "--protocols", "leave_one_out", "--home", str(tmp_path / "var")]
     program = [sys.executable, "-m", "flows.backfill", "--dataset", "mine", "--source", str(ratings), *wanted]
-    ended = run(program, CLOSED["all three"], PREFECT_HOME=str(prefect_home), PREFECT_API_URL="")
+    ended = run_program(program, CLOSED["all three"], PREFECT_HOME=str(prefect_home), PREFECT_API_URL="")
     assert ended.returncode == 0
     assert (tmp_path / "var" / "mine" / "published" / "recommendations.parquet").exists()
 
@@ -101,6 +101,6 @@ def test_a_user_without_a_home_folder_is_told_to_set_home(after_first, tmp_path,
         pytest.skip("this machine lets no user namespace be made, so no process gets an unknown user")
     more = {"recommend": ["--user", "1"]}.get(command, [])
     program = [sys.executable, "-m", f"flows.{command}", "--dataset", "ml-latest-small", "--home", str(after_first)]
-    ended = run([*as_stranger, *program, *more], "")
+    ended = run_program([*as_stranger, *program, *more], "")
     assert ended.returncode == 2, ended.stderr
     assert re.fullmatch(r"\s*HOME: is not set, and user 12345 has no home folder here.*\n", ended.stderr)

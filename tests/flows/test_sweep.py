@@ -31,11 +31,11 @@ def small_sweeps(prefect_server, monkeypatch):
     monkeypatch.setattr(sweep_flow, "SWEEPS", SMALL)
 
 
-def swept(home, ratings, *arguments):
+def run_sweep(home, ratings, *arguments):
     return commands.main("sweep", [*ML, "--home", str(home), "--source", str(ratings), *arguments])
 
 
-def query(home, text):
+def query_rows(home, text):
     with duckdb.connect(str(home / "ml-latest-small" / "warehouse.duckdb"), read_only=True) as connection:
         return connection.execute(text).fetchall()
 
@@ -47,7 +47,7 @@ def penalties_kept(prefect_server, ratings, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweeps, "SWEEPS", SMALL)
         patch.setattr(sweep_flow, "SWEEPS", SMALL)
-        assert swept(home, ratings, "--sweep", "penalties") == 0
+        assert run_sweep(home, ratings, "--sweep", "penalties") == 0
     return home
 
 
@@ -59,10 +59,12 @@ def after_penalties(penalties_kept, tmp_path):
 
 @pytest.mark.slow
 def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
-    assert swept(tmp_path, ratings, "--set", "mrf_dense.alpha=0.5") == 0
+    assert run_sweep(tmp_path, ratings, "--set", "mrf_dense.alpha=0.5") == 0
     output = capsys.readouterr().out
     assert "penalties, leave_one_out, mean_rank:" in output and "mrf_dense l2=200" in output
-    assert query(tmp_path, "select distinct sweep, protocol, model, settings from evaluation.sweeps order by all") == [
+    assert query_rows(
+        tmp_path, "select distinct sweep, protocol, model, settings from evaluation.sweeps order by all"
+    ) == [
         ("penalties", "leave_one_out", "mrf_dense", '{"l2": 2.0}'),
         ("penalties", "leave_one_out", "mrf_dense", '{"l2": 200.0}'),
         ("unseen", "strong_generalization", "mrf_dense", '{"alpha": 0.0}'),
@@ -73,7 +75,7 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
         varied = json.dumps({"alpha": 0.0} if model.settings.alpha == 0 else {"l2": model.settings.l2})
         split = matrices.load_split(home, json.loads((folder / "fit.json").read_text())["facts"]["matrices"])
         of_users, edge_ranks, *_ = rank_part_targets(model, "score", split.parts["test"])
-        kept = query(
+        kept = query_rows(
             tmp_path,
             f"select metric, value, users from evaluation.sweeps where degree_low is null and settings = '{varied}'",
         )
@@ -82,7 +84,7 @@ def test_refits_are_kept_with_what_they_score(tmp_path, ratings, capsys):
         assert {metric: (value, users) for metric, value, users in kept} == {
             metric: (mean.value, mean.users) for metric, mean in means.items()
         }
-        bins = query(
+        bins = query_rows(
             tmp_path,
             "select side, degree_low, degree_high, metric, value, users from evaluation.sweeps "
             f"where side is not null and settings = '{varied}'",
@@ -106,10 +108,10 @@ def test_a_sweep_can_keep_what_each_pass_left(tmp_path, ratings, monkeypatch):
     plan = SweepPlan("hpf", "leave_one_out", ({"factors": 3, "max_iterations": 4},), each_epoch="bounds")
     monkeypatch.setattr(sweeps, "SWEEPS", {"passes": plan})
     monkeypatch.setattr(sweep_flow, "SWEEPS", {"passes": plan})
-    assert swept(tmp_path, ratings) == 0
+    assert run_sweep(tmp_path, ratings) == 0
     [folder] = (Home(tmp_path, "ml-latest-small").models / "hpf").iterdir()
     bounds = registry.load_model("hpf", folder).bounds
-    kept = query(tmp_path, "select metric, value from evaluation.sweeps where metric like 'bounds@%' order by all")
+    kept = query_rows(tmp_path, "select metric, value from evaluation.sweeps where metric like 'bounds@%' order by all")
     assert kept == sorted((f"bounds@{at}", value) for at, value in enumerate(bounds.tolist(), 1)) and kept
 
 
@@ -118,7 +120,7 @@ def test_a_sweep_can_keep_how_like_is_spread(tmp_path, ratings, monkeypatch):
     plan = SweepPlan("paired_symbols", "leave_one_out", ({"factors": 2, "iterations": 2, "r": 2.0},), like_shares=True)
     monkeypatch.setattr(sweeps, "SWEEPS", {"spread": plan})
     monkeypatch.setattr(sweep_flow, "SWEEPS", {"spread": plan})
-    assert swept(tmp_path, ratings) == 0
+    assert run_sweep(tmp_path, ratings) == 0
     home = Home(tmp_path, "ml-latest-small")
     [folder] = (home.models / "paired_symbols").iterdir()
     split = matrices.load_split(home, json.loads((folder / "fit.json").read_text())["facts"]["matrices"])
@@ -129,7 +131,7 @@ def test_a_sweep_can_keep_how_like_is_spread(tmp_path, ratings, monkeypatch):
         degree = history.nnz
         low = degree if degree <= 40 else max(41, 1 << (degree.bit_length() - 1))
         expected.setdefault(low, []).append(min(int(like[0][0, 0] * 20), 19))
-    kept = query(tmp_path, "select score, side, degree_low, metric, value, users from evaluation.sweeps "
+    kept = query_rows(tmp_path, "select score, side, degree_low, metric, value, users from evaluation.sweeps "
                  "where metric like 'like_share@%' order by all")  # fmt: skip
     assert kept == sorted(
         ("like", "user", low, f"like_share@{place / 20:.2f}", places.count(place) / len(places), len(places))
@@ -140,20 +142,20 @@ def test_a_sweep_can_keep_how_like_is_spread(tmp_path, ratings, monkeypatch):
 @pytest.mark.slow
 def test_a_sweep_goes_on_where_it_stopped_and_takes_the_place_of_the_last(after_penalties, ratings):
     home = after_penalties
-    before = query(home, "select * exclude swept_at from evaluation.sweeps order by all")
+    before = query_rows(home, "select * exclude swept_at from evaluation.sweeps order by all")
     stamps = {file: file.stat().st_mtime_ns for file in home.rglob("fit.json")}
     assert len(stamps) == 2
-    assert swept(home, ratings, "--sweep", "penalties") == 0
-    assert query(home, "select * exclude swept_at from evaluation.sweeps order by all") == before
+    assert run_sweep(home, ratings, "--sweep", "penalties") == 0
+    assert query_rows(home, "select * exclude swept_at from evaluation.sweeps order by all") == before
     assert {file: file.stat().st_mtime_ns for file in home.rglob("fit.json")} == stamps
-    assert query(home, "select count(*) from operations.model_fits") == [(0,)]  # no run's own fits
-    assert query(home, "select distinct flow, state from operations.runs") == [("sweep", "completed")]
+    assert query_rows(home, "select count(*) from operations.model_fits") == [(0,)]  # no run's own fits
+    assert query_rows(home, "select distinct flow, state from operations.runs") == [("sweep", "completed")]
 
 
 @pytest.mark.slow
 def test_a_refit_that_fails_leaves_the_last_results(after_penalties, ratings, monkeypatch, capsys):
     home = after_penalties
-    before = query(home, "select * from evaluation.sweeps order by all")
+    before = query_rows(home, "select * from evaluation.sweeps order by all")
 
     def failing(of, **arguments):
         if arguments["settings"].l2 == 200.0:
@@ -162,21 +164,21 @@ def test_a_refit_that_fails_leaves_the_last_results(after_penalties, ratings, mo
 
     kept = sweeps.load_or_fit
     monkeypatch.setattr(sweeps, "load_or_fit", failing)
-    assert swept(home, ratings, "--sweep", "penalties", "--seed", "3") == 1
+    assert run_sweep(home, ratings, "--sweep", "penalties", "--seed", "3") == 1
     assert "no memory" in capsys.readouterr().err
-    assert query(home, "select * from evaluation.sweeps order by all") == before
+    assert query_rows(home, "select * from evaluation.sweeps order by all") == before
 
 
 @pytest.mark.slow
 def test_the_report_of_the_last_run_is_made_anew(after_first, ratings):
     page = after_first / "ml-latest-small" / "report" / "index.html"
     page.unlink()
-    assert swept(after_first, ratings, "--sweep", "unseen") == 0
+    assert run_sweep(after_first, ratings, "--sweep", "unseen") == 0
     assert "popularity" in page.read_text()
 
 
 def test_an_unknown_sweep_is_reported(tmp_path, ratings, capsys):
-    assert swept(tmp_path, ratings, "--sweep", "everything") == 2
+    assert run_sweep(tmp_path, ratings, "--sweep", "everything") == 2
     assert "--sweep everything: unknown. Known: penalties, unseen." in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 

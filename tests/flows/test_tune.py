@@ -27,13 +27,13 @@ BPR = ["--model", "bpr_uniform", "--set", "bpr_uniform.fold_in_epochs=4", "bpr_u
 SEARCHED = set(MODELS["bpr_uniform"].Settings.search_space) - {"epochs"}
 
 
-def tuned(home, ratings, *arguments):
+def run_tune(home, ratings, *arguments):
     return commands.main("tune", [*ML, *BPR, "--home", str(home), "--source", str(ratings), *map(str, arguments)])
 
 
 def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsys, prefect_server):
-    assert tuned(tmp_path, ratings, "--trials", 1) == 0
-    assert tuned(tmp_path, ratings, "--trials", 3) == 0  # the third in all
+    assert run_tune(tmp_path, ratings, "--trials", 1) == 0
+    assert run_tune(tmp_path, ratings, "--trials", 3) == 0  # the third in all
     file = tmp_path / "ml-latest-small" / "tuning" / "bpr_uniform.toml"
     printed = capsys.readouterr().out
     assert "bpr_uniform on strong_generalization: 3 trials" in printed and f"--config {file}" in printed
@@ -64,11 +64,11 @@ def test_tuning_leaves_settings_that_the_next_run_takes(tmp_path, ratings, capsy
 
 def test_rounds_on_two_workers_one_of_which_is_killed_make_the_study_of_a_plain_run(tmp_path, ratings, prefect_server):
     rounds, killed = ("--batch-size", 3, "--trials", 7), []
-    assert tuned(tmp_path / "plain", ratings, *rounds) == 0
+    assert run_tune(tmp_path / "plain", ratings, *rounds) == 0
     tuning = tmp_path / "workers" / "ml-latest-small" / "tuning"
     killer = threading.Thread(target=kill_one_after, args=(tuning, killed), kwargs={"pattern": "*.toml"})
     killer.start()  # once the first trial is known, while others of its round are made
-    assert tuned(tmp_path / "workers", ratings, *rounds, "--workers", 2) == 0
+    assert run_tune(tmp_path / "workers", ratings, *rounds, "--workers", 2) == 0
     killer.join()
     studies = [kept_trials(tmp_path / home) for home in ("plain", "workers")]
     assert killed and len(studies[0]) == 7 and studies[0] == studies[1]
@@ -183,5 +183,5 @@ def test_a_wrong_argument_is_reported_before_anything_is_written(tmp_path, capsy
 def test_a_log_too_small_to_tune_on_is_reported(tmp_path, capsys, prefect_server):
     log = tmp_path / "ratings.csv"
     log.write_text("userId,movieId,rating\n1,1,5\n2,2,5\n")
-    assert tuned(tmp_path / "home", log, "--protocol", "leave_one_out") == 2
+    assert run_tune(tmp_path / "home", log, "--protocol", "leave_one_out") == 2
     assert "too small to tune on" in capsys.readouterr().err

@@ -12,7 +12,7 @@ PAIRS = sorted({(f"u{RNG.integers(30)}", f"i{RNG.integers(12):02}") for _ in ran
 LIKES = Interactions(PAIRS)
 
 
-def alone(model):
+def fit_on_matrix(model):
     """The same model, fitted on the matrix."""
     return model.clone().fit(csr_matrix(LIKES.matrix))
 
@@ -38,7 +38,7 @@ def expected_rows(user_ids, ids, scores):
 def test_users_of_the_fit_get_what_the_arrays_say(knn):
     users = ["u7", "u0", "u21"]
     rows = np.array([LIKES.user_ids.to_list().index(user) for user in users])
-    expected = expected_rows(users, *alone(knn).recommend(csr_matrix(LIKES.matrix)[rows], 4, users=rows))
+    expected = expected_rows(users, *fit_on_matrix(knn).recommend(csr_matrix(LIKES.matrix)[rows], 4, users=rows))
     frame = knn.recommend(users=users, n=4)
     assert rows_of(frame, "user_id", "rank", "item_id", "score") == expected
     assert frame.columns == ["user_id", "rank", "item_id", "score"]
@@ -58,7 +58,7 @@ def test_histories_may_be_lists_a_mapping_or_a_frame(knn):
     dense = np.zeros((2, 12), dtype=np.float32)
     dense[0, [LIKES.item_ids.to_list().index(item) for item in ("i03", "i05")]] = 1
     dense[1, LIKES.item_ids.to_list().index("i08")] = 1
-    expected = expected_rows(["x", "y"], *alone(knn).recommend(csr_matrix(dense), 3))
+    expected = expected_rows(["x", "y"], *fit_on_matrix(knn).recommend(csr_matrix(dense), 3))
     mapping = knn.recommend({"x": ["i03", "i05", "unknown"], "y": ["i08"]}, n=3)
     assert rows_of(mapping, "user_id", "rank", "item_id", "score") == expected
     frame = pl.DataFrame({"user_id": ["x", "x", "y"], "item_id": ["i03", "i05", "i08"]})
@@ -78,7 +78,7 @@ def test_a_history_of_unknown_items_is_an_empty_one():
 
 def test_similar_items_by_id(knn):
     columns = np.array([3, 8])
-    ids, values = alone(knn).similar_items(columns, 2)
+    ids, values = fit_on_matrix(knn).similar_items(columns, 2)
     frame = knn.similar_items(["i03", "i08"], n=2)
     expected = expected_rows(["i03", "i08"], ids, values)
     assert rows_of(frame, "item_id", "rank", "similar_item_id", "similarity") == expected
@@ -116,7 +116,7 @@ def test_attributes_reach_the_fit():
 
 def test_the_arrays_stay_for_a_matrix(knn):
     histories = csr_matrix(LIKES.matrix)[:2]
-    for mine, other in zip(knn.recommend(histories, 3), alone(knn).recommend(histories, 3), strict=True):
+    for mine, other in zip(knn.recommend(histories, 3), fit_on_matrix(knn).recommend(histories, 3), strict=True):
         np.testing.assert_array_equal(mine, other)
     knn.fit(csr_matrix(LIKES.matrix))
     assert knn.interactions is None and isinstance(knn.similar_items(np.array([1]), 2), tuple)

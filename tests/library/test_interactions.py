@@ -22,7 +22,7 @@ ROWS = [  # user, item, weight, time
 FRAME = pl.DataFrame(ROWS, schema=["user_id", "item_id", "weight", "time"], orient="row")
 
 
-def sums(rows):
+def sum_pairs(rows):
     """The weight of each pair, by plain Python."""
     weights = defaultdict(float)
     for user, item, weight, *_ in rows:
@@ -30,7 +30,7 @@ def sums(rows):
     return dict(weights)
 
 
-def pairs(interactions):
+def list_pairs(interactions):
     """The entries of the matrix by ids."""
     coo = interactions.matrix.tocoo()
     entries = zip(coo.row, coo.col, coo.data, strict=True)
@@ -39,7 +39,7 @@ def pairs(interactions):
     }
 
 
-def _file(tmp_path, name, write):
+def _write_log(tmp_path, name, write):
     getattr(FRAME, write)(tmp_path / name)
     return tmp_path / name
 
@@ -59,7 +59,7 @@ SOURCES = {
 @pytest.mark.parametrize("kind", SOURCES)
 def test_each_source_gives_the_sums_of_plain_python(kind, tmp_path):
     interactions = Interactions(SOURCES[kind](tmp_path))
-    assert pairs(interactions) == sums(ROWS)
+    assert list_pairs(interactions) == sum_pairs(ROWS)
     assert interactions.user_ids.to_list() == sorted({row[0] for row in ROWS})
     assert interactions.item_ids.to_list() == sorted({row[1] for row in ROWS})
     assert interactions.events["time"].to_list() == [row[3] for row in ROWS]
@@ -68,14 +68,14 @@ def test_each_source_gives_the_sums_of_plain_python(kind, tmp_path):
 def test_a_frame_of_pandas():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(ROWS, columns=["customer", "product", "weight", "date"])
-    assert pairs(Interactions(frame)) == sums(ROWS)
+    assert list_pairs(Interactions(frame)) == sum_pairs(ROWS)
 
 
 @pytest.mark.parametrize(("name", "write"), [("log.csv", "write_csv"), ("log.parquet", "write_parquet")])
 def test_a_log_is_read_as_a_run_reads_it(name, write, tmp_path):
-    path = _file(tmp_path, name, write)
-    assert pairs(Interactions(path)) == sums([(user, item, 1.0) for user, item, *_ in ROWS])
-    assert pairs(Interactions(str(path), weight="weight")) == sums(ROWS)
+    path = _write_log(tmp_path, name, write)
+    assert list_pairs(Interactions(path)) == sum_pairs([(user, item, 1.0) for user, item, *_ in ROWS])
+    assert list_pairs(Interactions(str(path), weight="weight")) == sum_pairs(ROWS)
     with pytest.raises(FileNotFoundError, match="nowhere.csv: does not exist"):
         Interactions(tmp_path / "nowhere.csv")
 
@@ -87,7 +87,7 @@ def test_ids_of_a_log_keep_their_zeros(tmp_path):
 
 def test_without_weights_each_event_counts_one():
     counted = Interactions([row[:2] for row in ROWS])
-    assert pairs(counted) == sums([(*row[:2], 1.0) for row in ROWS])
+    assert list_pairs(counted) == sum_pairs([(*row[:2], 1.0) for row in ROWS])
 
 
 @pytest.mark.parametrize("kind", [csr_matrix, coo_array, np.asarray])
@@ -111,7 +111,7 @@ def test_the_order_and_the_ages_of_likes_are_those_of_plain_python():
         firsts[user, item] = min(firsts.get((user, item), (time, position)), (time, position))
         days[user, item].append((last - time.date()).days)
     found_days, ranks = {}, {}
-    for entry, pair in enumerate(pairs(interactions)):
+    for entry, pair in enumerate(list_pairs(interactions)):
         starts = matrix.event_ages.starts
         found_days[pair] = matrix.event_ages.days[starts[entry] : starts[entry + 1]].tolist()
         ranks[pair] = matrix.recency_ranks[entry]
@@ -133,7 +133,7 @@ def test_saved_interactions_are_loaded_equal(tmp_path):
     before = Interactions(FRAME, items=items)
     before.save(tmp_path / "deep" / "er")
     after = Interactions.load(tmp_path / "deep" / "er")
-    assert pairs(after) == pairs(before) and repr(after) == repr(before)
+    assert list_pairs(after) == list_pairs(before) and repr(after) == repr(before)
     assert after.items.equals(items) and after.users is None
     np.testing.assert_array_equal(after.matrix.recency_ranks, before.matrix.recency_ranks)
 

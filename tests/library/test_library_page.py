@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.typed import page
+from tests.typed import read_page
 
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", page("docs/how-to/library.md"), flags=re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", read_page("docs/how-to/library.md"), flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow

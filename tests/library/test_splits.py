@@ -28,19 +28,25 @@ LIKES = [
 LOG = pl.DataFrame(LIKES, schema=["user_id", "item_id", "time"], orient="row")
 
 
-def pairs(table: Interactions) -> list[tuple]:
+def list_pairs(table: Interactions) -> list[tuple]:
     return sorted(table.events.select("user_id", "item_id").rows())
 
 
 def test_the_last_items_by_the_time_of_their_first_event():
     found = split_last(TABLE, 1)
-    assert found.name == "last 1" and pairs(found.test) == [("ann", "tea"), ("cid", "tea")]
-    assert pairs(found.train) == [("ann", "milk"), ("ann", "milk"), ("ann", "rye"), ("bob", "tea"), ("cid", "milk")]
-    assert pairs(split_last(TABLE, 2).test) == [("ann", "rye"), ("ann", "tea")]  # only ann has more than two
+    assert found.name == "last 1" and list_pairs(found.test) == [("ann", "tea"), ("cid", "tea")]
+    assert list_pairs(found.train) == [
+        ("ann", "milk"),
+        ("ann", "milk"),
+        ("ann", "rye"),
+        ("bob", "tea"),
+        ("cid", "milk"),
+    ]
+    assert list_pairs(split_last(TABLE, 2).test) == [("ann", "rye"), ("ann", "tea")]  # only ann has more than two
 
 
 def test_without_times_rows_are_in_order():
-    assert pairs(split_last([("ann", "b"), ("ann", "a"), ("ann", "c"), ("ann", "a")]).test) == [("ann", "c")]
+    assert list_pairs(split_last([("ann", "b"), ("ann", "a"), ("ann", "c"), ("ann", "a")]).test) == [("ann", "c")]
 
 
 def test_a_share_is_rounded_down_and_drawn_by_the_seed():
@@ -48,25 +54,25 @@ def test_a_share_is_rounded_down_and_drawn_by_the_seed():
     one, other = split_share(rows, 0.2, seeds=[1, 2])
     for split in (one, other):
         assert split.test.events["user_id"].value_counts(sort=True).rows() == [("many", 2), ("five", 1)]
-        assert sorted(pairs(split.train) + pairs(split.test)) == sorted(rows)
-    assert [one.name, other.name] == ["seed 1", "seed 2"] and pairs(one.test) != pairs(other.test)
+        assert sorted(list_pairs(split.train) + list_pairs(split.test)) == sorted(rows)
+    assert [one.name, other.name] == ["seed 1", "seed 2"] and list_pairs(one.test) != list_pairs(other.test)
     [again] = split_share(list(reversed(rows)), 0.2, seeds=[1])
-    assert pairs(again.test) == pairs(one.test)
-    drawn = [pair for seed in range(60) for pair in pairs(split_share(rows, 0.2, seeds=[seed])[0].test)]
+    assert list_pairs(again.test) == list_pairs(one.test)
+    drawn = [pair for seed in range(60) for pair in list_pairs(split_share(rows, 0.2, seeds=[seed])[0].test)]
     assert {item for user, item in drawn if user == "five"} == set(range(5))
 
 
 def test_the_latest_share():
     [found] = split_share(TABLE, 0.5, latest=True)
-    assert pairs(found.test) == [("ann", "tea"), ("cid", "tea")] and found.name == "latest 0.5"
+    assert list_pairs(found.test) == [("ann", "tea"), ("cid", "tea")] and found.name == "latest 0.5"
 
 
 def test_cuts_divide_time_and_a_pair_that_comes_again_is_not_to_be_found():
     first, second = split_times(TABLE, ["1970-01-21", datetime(1970, 1, 31)])
     assert first.name == "from 1970-01-21" and second.name == "from 1970-01-31"
-    assert pairs(first.train) == [("ann", "milk"), ("cid", "milk")]
-    assert pairs(first.test) == [("ann", "rye"), ("cid", "tea")]
-    assert pairs(second.test) == [("ann", "tea"), ("bob", "tea")]  # milk comes again
+    assert list_pairs(first.train) == [("ann", "milk"), ("cid", "milk")]
+    assert list_pairs(first.test) == [("ann", "rye"), ("cid", "tea")]
+    assert list_pairs(second.test) == [("ann", "tea"), ("bob", "tea")]  # milk comes again
     assert len(second.train.events) == 4
 
 

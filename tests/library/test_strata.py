@@ -30,7 +30,7 @@ def hits(user):
     return float(user.places[0] <= 10)
 
 
-def average(values) -> tuple[float, float, int]:
+def average_hits(values) -> tuple[float, float, int]:
     return float(np.mean(values)), float(np.std(values) / np.sqrt(len(values))), len(values)
 
 
@@ -54,13 +54,13 @@ def naive_thirds(value_of: dict) -> dict:
     return {key: "low" if x <= low else "middle" if x <= middle else "high" for key, x in value_of.items()}
 
 
-def check(table: pl.DataFrame, stratum_of: dict, seen: list) -> None:
+def check_strata(table: pl.DataFrame, stratum_of: dict, seen: list) -> None:
     assert table["metric"].unique(maintain_order=True).to_list() == ["hit_rate@10", "hits"]
     names = {name for names in stratum_of.values() for name in names}
     assert set(table["stratum"]) == names and len(table) == 2 * len(names)
     for row in table.iter_rows(named=True):
         of = [hits(user) for user in seen if row["stratum"] in stratum_of[user.user_id]]
-        assert (row["value"], row["standard_error"], row["users"]) == pytest.approx(average(of))
+        assert (row["value"], row["standard_error"], row["users"]) == pytest.approx(average_hits(of))
         assert row["targets"] == len(of)
 
 
@@ -69,7 +69,7 @@ def test_users_by_the_length_of_their_histories(one_out):
     found = run("activity")
     lengths = Counter(user for user, _ in LIKES)
     thirds = naive_thirds({user.user_id: lengths[user.user_id] - 1 for user in seen})
-    check(found.strata, {user: [third] for user, third in thirds.items()}, seen)
+    check_strata(found.strata, {user: [third] for user, third in thirds.items()}, seen)
     assert found.metrics["metric"].to_list() == ["hit_rate@10", "hits", "coverage@20"]
     ranges = {
         third: [lengths[user] - 1 for user, of in thirds.items() if of == third] for third in set(thirds.values())
@@ -84,7 +84,7 @@ def test_targets_by_the_popularity_of_their_items(one_out):
     likes.subtract(user.targets[0] for user in seen)
     thirds = naive_thirds(likes)
     table = run("popularity").strata
-    check(table, {user.user_id: [thirds[user.targets[0]]] for user in seen}, seen)
+    check_strata(table, {user.user_id: [thirds[user.targets[0]]] for user in seen}, seen)
     values = dict(table.filter(metric="hits").select("stratum", "value").rows())
     assert values["low"] < values["high"]
 
@@ -94,12 +94,12 @@ def test_users_by_attributes(one_out):
     seen, run = one_out
     country = {user: COUNTRIES[user % 4] if user < 140 else None for user in range(150)}
     table = run("country").strata
-    check(table, {user: [of] for user, of in country.items()}, seen)
+    check_strata(table, {user: [of] for user, of in country.items()}, seen)
     assert set(table["stratum"]) == {*COUNTRIES, None}
     tags = {user: (["a"] * (user % 2) + ["b"] * (user % 3 == 0) if user < 140 else []) for user in range(150)}
-    check(run("tags").strata, {user: of or [None] for user, of in tags.items()}, seen)
+    check_strata(run("tags").strata, {user: of or [None] for user, of in tags.items()}, seen)
     ages = naive_thirds({user.user_id: user.user_id for user in seen if user.user_id < 140})
-    check(run("age").strata, {user: [ages.get(user)] for user in range(150)}, seen)
+    check_strata(run("age").strata, {user: [ages.get(user)] for user in range(150)}, seen)
 
 
 def test_other_targets_stay_in_the_ranking():
@@ -118,7 +118,7 @@ def test_other_targets_stay_in_the_ranking():
         for row in found.strata.filter(model=model, metric="recall@5").iter_rows(named=True):
             of_stratum = [next(calls) for _ in range(row["users"])]
             recalls = [(user.places <= 5).sum() / min(5, len(user.places)) for user in of_stratum]
-            assert (row["value"], row["standard_error"], row["users"]) == pytest.approx(average(recalls))
+            assert (row["value"], row["standard_error"], row["users"]) == pytest.approx(average_hits(recalls))
             assert row["targets"] == sum(len(user.targets) for user in of_stratum)
             for user in of_stratum:
                 divided.setdefault(user.user_id, []).extend(zip(user.places, user.targets, strict=True))

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from tests.typed import page
+from tests.typed import read_page
 
 MODELS = '''
 import numpy as np
@@ -34,7 +34,7 @@ def test_the_contract_finds_what_a_model_gets_wrong(tmp_path):
     (package / "models.py").write_text(MODELS)
     [block] = re.findall(
         r"^(    from my_package.models import MyModel\n(?:    .*\n|\n)*)",
-        page("docs/how-to/adding_a_model.md"),
+        read_page("docs/how-to/adding_a_model.md"),
         re.MULTILINE,
     )
     lines = [line[4:] for line in block.splitlines()]

@@ -100,7 +100,7 @@ class Shelf:
         return csr_matrix((np.ones(len(items)), np.array(items), starts - starts[0]), shape=(end - first, int(width)))
 
 
-def shelved(matrix, folder):
+def store_rows(matrix, folder):
     for name, array in (("starts", matrix.indptr), ("items", matrix.indices), ("width", np.array(matrix.shape[1]))):
         np.save(folder / f"{name}.npy", array)
     return Shelf(str(folder))
@@ -119,7 +119,7 @@ class Scales:
         return answers
 
 
-def planted(users, items=150, seed=0):
+def plant_traits(users, items=150, seed=0):
     """Three planted traits and a long tail of popularity; about a tenth of all pairs are edges."""
     rng = np.random.default_rng(seed)
     odds = 1.3 * rng.normal(size=(users, 3)) @ rng.normal(size=(3, items)) - np.log(np.arange(1, items + 1)) - 0.5
@@ -128,14 +128,14 @@ def planted(users, items=150, seed=0):
     return csr_matrix(likes.astype(np.float32))
 
 
-def counted(matrix):
+def draw_counts(matrix):
     """Counts 1 to 4, a user and an item without an edge."""
     counts = matrix.toarray() * np.random.default_rng(1).integers(1, 5, matrix.shape)
     counts[7], counts[:, 11] = 0, 0
     return csr_matrix(counts.astype(np.float32))
 
 
-def metrics(model, train, targets, score=None):
+def evaluate_score(model, train, targets, score=None):
     """The metrics of the users' targets by one score of a model that was fitted on `train`."""
     scores = model.scores(train, users=np.arange(train.shape[0]), score=score)
     return average_over_users(compute_user_metrics(rank_targets(scores, train, targets)))

@@ -26,7 +26,7 @@ MODELS["{NAME}"] = ModelRegistry({{{LINE}}})["{NAME}"]
 """  # the line in the catalogue, before the tests are collected
 
 
-def contract(folder: Path, code: str) -> subprocess.CompletedProcess:
+def run_contract(folder: Path, code: str) -> subprocess.CompletedProcess:
     """The shared contract over a model that the catalogue has got."""
     (folder / "models").mkdir()
     (folder / FILE).write_text(code, encoding="utf-8")
@@ -40,7 +40,7 @@ def contract(folder: Path, code: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.slow
 def test_the_documented_model_keeps_the_contract(tmp_path):
-    done = contract(tmp_path, CODE)
+    done = run_contract(tmp_path, CODE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 25
 

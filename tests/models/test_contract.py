@@ -73,7 +73,7 @@ def make_case(name):
     return ModelCase(MODELS[name], SHORT.get(name, {}), name not in IMPERSONAL, name not in SUMS_IN_PART)
 
 
-def make(name, **options):
+def make_model(name, **options):
     return make_case(name).make(**options)
 
 
@@ -91,7 +91,7 @@ def fitted(checkerboard):
 
     def get(name):
         if name not in models:
-            models[name] = make(name).fit(checkerboard)
+            models[name] = make_model(name).fit(checkerboard)
         return models[name]
 
     return get
@@ -108,7 +108,7 @@ def test_the_scores_and_like_of_a_block_fold_it_in_once(name, fitted, checkerboa
     assert len(folds) == 1
 
 
-def _with(matrix, data=None, indices=None):
+def _copy_with(matrix, data=None, indices=None):
     """A copy of a matrix with other values or columns, not validated yet."""
     parts = [matrix.data if data is None else data, matrix.indices if indices is None else indices, matrix.indptr]
     return csr_matrix(tuple(part.copy() for part in parts), shape=matrix.shape)
@@ -124,11 +124,15 @@ NO_MATRICES = {
     "coo": (lambda m: m.tocoo(), TypeError, r"a coo_matrix where .* give csr_matrix\("),
     "csr array": (lambda m: csr_array(m), TypeError, r"a csr_array where .* give csr_matrix\("),
     "complex": (lambda m: m.astype(complex), TypeError, "complex.*astype"),
-    "nan": (lambda m: _with(m, np.where(np.arange(m.nnz) == 1, np.nan, m.data)), ValueError, "user 0 .*count nan"),
-    "negative": (lambda m: _with(m, np.where(np.arange(m.nnz) == 1, -2, m.data)), ValueError, "user 0 .*count -2"),
-    "zero": (lambda m: _with(m, np.where(np.arange(m.nnz) == 1, 0, m.data)), ValueError, "eliminate_zeros"),
-    "twice": (lambda m: _with(m, indices=_first_two(m, [0, 0])), ValueError, "twice in a row; call .*sum_duplicates"),
-    "unsorted": (lambda m: _with(m, indices=_first_two(m, [1, 0])), ValueError, "not sorted.*sum_duplicates"),
+    "nan": (lambda m: _copy_with(m, np.where(np.arange(m.nnz) == 1, np.nan, m.data)), ValueError, "user 0 .*count nan"),
+    "negative": (lambda m: _copy_with(m, np.where(np.arange(m.nnz) == 1, -2, m.data)), ValueError, "user 0 .*count -2"),
+    "zero": (lambda m: _copy_with(m, np.where(np.arange(m.nnz) == 1, 0, m.data)), ValueError, "eliminate_zeros"),
+    "twice": (
+        lambda m: _copy_with(m, indices=_first_two(m, [0, 0])),
+        ValueError,
+        "twice in a row; call .*sum_duplicates",
+    ),
+    "unsorted": (lambda m: _copy_with(m, indices=_first_two(m, [1, 0])), ValueError, "not sorted.*sum_duplicates"),
 }
 
 
@@ -137,7 +141,7 @@ def test_what_is_no_matrix_of_counts_is_refused_with_what_to_do(kind, fitted, ch
     make_bad, error, message = NO_MATRICES[kind]
     bad = make_bad(checkerboard)
     with pytest.raises(error, match=f"^interactions: .*{message}"):
-        make("popularity").fit(bad)
+        make_model("popularity").fit(bad)
     for name in ("popularity", "mrf_dense", "wmf", "random_graph"):
         with pytest.raises(error, match=f"^histories: .*{message}"):
             fitted(name).scores(bad)
@@ -151,7 +155,7 @@ def test_what_is_no_matrix_of_counts_is_refused_with_what_to_do(kind, fitted, ch
     "name", [_unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].scores_each_epoch]
 )
 def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checkerboard):
-    model, seen = make(name), []
+    model, seen = make_model(name), []
 
     def look(epoch):
         seen.append([all_scores(model, checkerboard[:9], users=users) for users in (None, np.arange(9))])

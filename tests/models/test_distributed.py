@@ -10,7 +10,15 @@ from oneclass.models.distributed import add_arrays, partition_by_edges, partitio
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.random_graph.messages import message_size
 from oneclass.models.registry import MODELS
-from tests.models.block_fits import Backwards, Processes, Scales, assert_close, assert_same_bits, counted, shelved
+from tests.models.block_fits import (
+    Backwards,
+    Processes,
+    Scales,
+    assert_close,
+    assert_same_bits,
+    draw_counts,
+    store_rows,
+)
 
 SHORT = {"factors": 5, "iterations": 14, "t_tau": 4, "t_epsilon": 6, "bound_every": 3}
 EXACT, ROUNDED = 0.0, 2e-5  # random_graph's blocks add an item's sums in float32
@@ -29,17 +37,17 @@ FAMILIES = [
 TURNS = ("random_graph", {**SHORT, "refreshed": 2, "user_biases": True})
 
 
-def _label(family):
+def _family_label(family):
     name, settings, *_ = family
     return " ".join([name, *(f"{key}={value}" for key, value in settings.items() if key not in SHORT)])
 
 
 def _with_mark(name, *others):
     marks = [pytest.mark.slow] if name == "random_graph" else []  # it compiles kernels that only blocks need
-    return pytest.param(name, *others, marks=marks, id=_label((name, *others)))
+    return pytest.param(name, *others, marks=marks, id=_family_label((name, *others)))
 
 
-def fitted(name, matrix, *, threads=1, options=None, **settings):
+def fit_model(name, matrix, *, threads=1, options=None, **settings):
     return MODELS[name](MODELS[name].Settings(**settings), seed=3, threads=threads).fit(matrix, options or FitOptions())
 
 
@@ -51,10 +59,10 @@ def test_every_family_with_blocks_is_tested():
 @pytest.mark.parametrize("count", [3, 7])
 @pytest.mark.parametrize(("name", "settings", "within"), [_with_mark(*family) for family in FAMILIES])
 def test_blocks_make_the_fit_of_one_machine(long_tailed, name, settings, within, count):
-    matrix = counted(long_tailed)  # with a user and an item without an edge
+    matrix = draw_counts(long_tailed)  # with a user and an item without an edge
     seen = {1: [], count: []}
     one, many = (
-        fitted(name, matrix, blocks=of, options=FitOptions(on_epoch=epochs.append), **settings)
+        fit_model(name, matrix, blocks=of, options=FitOptions(on_epoch=epochs.append), **settings)
         for of, epochs in seen.items()
     )
     np.testing.assert_array_equal(one.item_degrees, many.item_degrees)
@@ -65,20 +73,20 @@ def test_blocks_make_the_fit_of_one_machine(long_tailed, name, settings, within,
 
 @pytest.mark.parametrize(("name", "settings"), [_with_mark(*family[:2]) for family in [*FAMILIES[:6], TURNS]])
 def test_threads_and_calls_in_another_order_or_made_twice_change_no_bit(long_tailed, name, settings):
-    one = fitted(name, long_tailed, blocks=5, **settings)
-    assert_same_bits(one, fitted(name, long_tailed, blocks=5, threads=2, **settings))
+    one = fit_model(name, long_tailed, blocks=5, **settings)
+    assert_same_bits(one, fit_model(name, long_tailed, blocks=5, threads=2, **settings))
     workers = FitOptions(workers=Backwards())
-    assert_same_bits(one, fitted(name, long_tailed, blocks=5, options=workers, **settings))
+    assert_same_bits(one, fit_model(name, long_tailed, blocks=5, options=workers, **settings))
 
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_changes_no_bit_and_leaves_nothing(long_tailed, tmp_path):
     settings = {**SHORT, "iterations": 8, "blocks": 5}
     workers, scratch = Processes(), tmp_path / "seen by all"
-    many = fitted("random_graph", long_tailed, options=FitOptions(workers=workers, scratch=scratch), **settings)
+    many = fit_model("random_graph", long_tailed, options=FitOptions(workers=workers, scratch=scratch), **settings)
     workers.pool.shutdown()
     assert workers.killed == 1
-    assert_same_bits(many, fitted("random_graph", long_tailed, **settings))
+    assert_same_bits(many, fit_model("random_graph", long_tailed, **settings))
     assert not list(scratch.iterdir())
 
 
@@ -94,10 +102,10 @@ TRAVELS = [  # the most bytes that a call takes and gives
 @pytest.mark.parametrize(("name", "settings", "taken", "given"), [_with_mark(*case) for case in TRAVELS])
 def test_items_alone_travel_however_many_users_there_are(long_tailed, tmp_path, name, settings, taken, given, copies):
     matrix, scales = csr_matrix(vstack([long_tailed] * copies)), Scales()
-    options = FitOptions(workers=scales, rows=shelved(matrix, tmp_path))
-    model = fitted(name, matrix, blocks=3, options=options, **settings)
+    options = FitOptions(workers=scales, rows=store_rows(matrix, tmp_path))
+    model = fit_model(name, matrix, blocks=3, options=options, **settings)
     assert max(scales.taken) <= taken and max(scales.given) <= given
-    assert_same_bits(model, fitted(name, matrix, blocks=3, **settings))
+    assert_same_bits(model, fit_model(name, matrix, blocks=3, **settings))
 
 
 AWKWARD = [np.ones((6, 5)), np.eye(1), np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]), np.ones((4, 1))]
@@ -115,7 +123,7 @@ AWKWARD = [np.ones((6, 5)), np.eye(1), np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1,
 )
 def test_awkward_data_get_finite_scores(name, settings, likes):
     matrix = csr_matrix(likes.astype(np.float32))
-    model = fitted(name, matrix, blocks=9, **settings)
+    model = fit_model(name, matrix, blocks=9, **settings)
     assert np.isfinite(model.scores(matrix, users=np.arange(len(likes)))).all()
     assert all(np.isfinite(array).all() for array in model._arrays().values())
 
@@ -129,7 +137,7 @@ def test_blocks_have_about_equal_numbers_of_edges_and_none_is_empty(long_tailed)
     assert partition_by_edges(np.array([0, 1, 2]), 9) == [(0, 1), (1, 2)]
 
 
-def doubled(block, state, add):
+def double_block(block, state, add):
     """A call as a model has it: it reads the users, writes them, and answers."""
     users = block.read(state)["users"]
     block.write(state + 1, {"users": 2 * users + add, "same": block.read(state)["same"]})
@@ -145,13 +153,13 @@ def begun(long_tailed, tmp_path):
 
 
 def test_blocks_keep_what_their_calls_write_and_a_call_that_is_made_twice_writes_the_same(begun):
-    assert [number for number, _ in begun.map_blocks(doubled, 1.0, writes=True)] == [0, 1, 2]
+    assert [number for number, _ in begun.map_blocks(double_block, 1.0, writes=True)] == [0, 1, 2]
     np.testing.assert_array_equal(begun.gather_users()["users"], 2 * np.arange(300.0) + 1)
     np.testing.assert_array_equal(begun.gather_users()["same"], np.arange(600).reshape(300, 2))
 
 
 def test_some_blocks_are_asked_and_the_others_stay(begun):
-    begun.map_blocks(doubled, 0.0, of=begun[1:2], writes=True)
+    begun.map_blocks(double_block, 0.0, of=begun[1:2], writes=True)
     middle, users = begun[1], np.arange(300.0)
     users[middle.first : middle.end] *= 2
     np.testing.assert_array_equal(begun.gather_users()["users"], users)
@@ -159,7 +167,7 @@ def test_some_blocks_are_asked_and_the_others_stay(begun):
 
 def test_two_writes_of_a_block_are_kept(begun, tmp_path):
     for _ in range(4):
-        begun.map_blocks(doubled, 0.0, writes=True)
+        begun.map_blocks(double_block, 0.0, writes=True)
     names = sorted(file.name for file in tmp_path.glob("*/*"))
     assert names == [f"block-{number}-{state}.npz" for number in range(3) for state in (3, 4)]
 

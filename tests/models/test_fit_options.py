@@ -38,7 +38,7 @@ WARM = [
 every_warm_model = pytest.mark.parametrize("name", WARM)
 
 
-def make(name, **settings):
+def make_model(name, **settings):
     return MODELS[name](MODELS[name].Settings(**SHORT[name] | settings), seed=3)
 
 
@@ -46,12 +46,12 @@ def same_places(previous, matrix):
     return Start(previous, *(np.arange(size) for size in matrix.shape))
 
 
-def arrays(model):
+def model_arrays(model):
     return {"item_degrees": model.item_degrees, **model._arrays()}
 
 
 def assert_equal(one, other):
-    own, expected = arrays(one), arrays(other)
+    own, expected = model_arrays(one), model_arrays(other)
     assert own.keys() == expected.keys()
     for name, array in own.items():
         np.testing.assert_array_equal(array, expected[name], err_msg=name)
@@ -59,20 +59,20 @@ def assert_equal(one, other):
 
 @every_warm_model
 def test_a_start_is_of_one_fit(name, checkerboard, long_tailed):
-    first = make(name).fit(long_tailed)
-    begun = make(name).fit(long_tailed, FitOptions(start=same_places(first, long_tailed)))
+    first = make_model(name).fit(long_tailed)
+    begun = make_model(name).fit(long_tailed, FitOptions(start=same_places(first, long_tailed)))
     with pytest.raises(AssertionError):
         assert_equal(begun, first)
     assert_equal(begun.fit(long_tailed), first)
-    assert_equal(begun.fit(checkerboard), make(name).fit(checkerboard))
+    assert_equal(begun.fit(checkerboard), make_model(name).fit(checkerboard))
 
 
 @every_warm_model
 def test_a_model_can_begin_at_its_own_last_fit_and_leaves_the_earlier_one_as_it_was(name, long_tailed, tmp_path):
-    model = make(name).fit(long_tailed)
+    model = make_model(name).fit(long_tailed)
     model.save(tmp_path)
     before = MODELS[name].load(tmp_path)
-    other = make(name).fit(long_tailed, FitOptions(start=same_places(model, long_tailed)))
+    other = make_model(name).fit(long_tailed, FitOptions(start=same_places(model, long_tailed)))
     assert_equal(model, before)
     assert_equal(model.fit(long_tailed, FitOptions(start=same_places(model, long_tailed))), other)
 
@@ -80,8 +80,8 @@ def test_a_model_can_begin_at_its_own_last_fit_and_leaves_the_earlier_one_as_it_
 @every_warm_model
 def test_where_everything_is_new_a_start_changes_no_vertex(name, long_tailed, checkerboard):
     """What is of no vertex is taken over even so: precisions, a bias, hidden layers, and the place in the schedule."""
-    nothing = Start(make(name).fit(long_tailed), *(np.full(size, -1) for size in checkerboard.shape))
-    begun, afresh = make(name).fit(checkerboard, FitOptions(start=nothing)), make(name).fit(checkerboard)
+    nothing = Start(make_model(name).fit(long_tailed), *(np.full(size, -1) for size in checkerboard.shape))
+    begun, afresh = make_model(name).fit(checkerboard, FitOptions(start=nothing)), make_model(name).fit(checkerboard)
     if name in LEVEL:
         assert_equal(begun, afresh)
     assert begun.item_count == 40
@@ -91,7 +91,7 @@ def test_where_everything_is_new_a_start_changes_no_vertex(name, long_tailed, ch
 def test_a_warm_fit_makes_the_last_quarter_of_a_schedule(name, long_tailed):
     def epochs(start=None):
         found = []
-        model = make(name).fit(long_tailed, FitOptions(start=start, on_epoch=found.append))
+        model = make_model(name).fit(long_tailed, FitOptions(start=start, on_epoch=found.append))
         return model, found
 
     cold, whole = epochs()
@@ -114,11 +114,11 @@ def test_rows_are_taken_by_their_places(name, long_tailed):
     order = users, items = tuple(np.random.default_rng(7).permutation(size) for size in long_tailed.shape)
     turned = csr_matrix(long_tailed[users][:, items])
     turned.sort_indices()
-    first, everyone = make(name).fit(long_tailed), np.arange(300)
+    first, everyone = make_model(name).fit(long_tailed), np.arange(300)
     expected = first.scores(long_tailed, users=everyone)[users][:, items]
 
     def likeness(places):
-        begun = make(name).fit(turned, FitOptions(start=Start(first, *places)))
+        begun = make_model(name).fit(turned, FitOptions(start=Start(first, *places)))
         return np.corrcoef(begun.scores(turned, users=everyone).ravel(), expected.ravel())[0, 1]
 
     own, of_others = likeness(order), likeness(tuple(np.roll(places, 1) for places in order))
@@ -132,15 +132,27 @@ def test_no_two_nights_draw_alike_though_fits_from_nothing_do(long_tailed):
 
 
 def test_a_start_that_does_not_go_with_the_model_or_the_matrix_is_refused(long_tailed):
-    first = make("hpf").fit(long_tailed)
+    first = make_model("hpf").fit(long_tailed)
     start = same_places(first, long_tailed)
     for model, place, expected in (
         (MODELS["popularity"](), start, "popularity cannot begin at an earlier fit"),
-        (make("paired_symbols"), start, "paired_symbols cannot begin at a fit of hpf"),
-        (make("hpf", factors=5), start, "factors: 5 here, 4 in the fit"),
-        (make("mult_vae", latent=2), Start(make("mult_vae"), start.users, start.items), "latent: 2 here, 3 in the fit"),
-        (make("hpf"), Start(first, np.arange(190), np.arange(120)), "190 users and 120 items; the matrix is 300 x 120"),
-        (make("hpf"), Start(first, np.arange(300), np.arange(119)), "300 users and 119 items; the matrix is 300 x 120"),
+        (make_model("paired_symbols"), start, "paired_symbols cannot begin at a fit of hpf"),
+        (make_model("hpf", factors=5), start, "factors: 5 here, 4 in the fit"),
+        (
+            make_model("mult_vae", latent=2),
+            Start(make_model("mult_vae"), start.users, start.items),
+            "latent: 2 here, 3 in the fit",
+        ),
+        (
+            make_model("hpf"),
+            Start(first, np.arange(190), np.arange(120)),
+            "190 users and 120 items; the matrix is 300 x 120",
+        ),
+        (
+            make_model("hpf"),
+            Start(first, np.arange(300), np.arange(119)),
+            "300 users and 119 items; the matrix is 300 x 120",
+        ),
     ):
         with pytest.raises(ValueError, match=expected):
             model.fit(long_tailed, FitOptions(start=place))

@@ -10,7 +10,7 @@ from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import LogSize, estimate_block_bytes, estimate_coordinator_bytes
 from oneclass.models.registry import MODELS
-from tests.models.block_fits import planted, shelved
+from tests.models.block_fits import plant_traits, store_rows
 
 WITH_BLOCKS = sorted(name for name, kind in MODELS.items() if "blocks" in kind.Settings.model_fields)
 FITS = [  # with fixed costs that are small beside the arrays
@@ -41,8 +41,8 @@ class Weighing:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    matrix = planted(8000, 200)
-    return matrix, shelved(matrix, tmp_path_factory.mktemp("log"))
+    matrix = plant_traits(8000, 200)
+    return matrix, store_rows(matrix, tmp_path_factory.mktemp("log"))
 
 
 def test_every_model_with_blocks_is_weighed():
@@ -95,7 +95,7 @@ def test_more_blocks_need_less_each_but_for_the_items(name):
     assert np.log10(whole) > 7
 
 
-def skewed(users, items, edges, tail):
+def draw_skewed_log(users, items, edges, tail):
     """A log whose items and users have degrees of long tails."""
     rng = np.random.default_rng(users)
     of_items, of_users = np.arange(1, items + 1) ** -tail, rng.lognormal(0, 1, users)
@@ -117,7 +117,7 @@ MAX_RATIO = 3.0
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_the_pairs_of_items_that_share_a_user_are_about_so_many(shape):
-    matrix = skewed(*shape)
+    matrix = draw_skewed_log(*shape)
     pairs = (matrix.T @ matrix).nnz
     assert pairs / 1.2 < LogSize.of(matrix).gram_entries < 1.2 * pairs
 
@@ -128,8 +128,8 @@ def test_the_pairs_of_items_that_share_a_user_are_about_so_many(shape):
 def test_a_fit_takes_about_what_is_said(shape, name):
     if name == "mrf_dense" and shape[1] > 5000:
         pytest.skip("its arrays are those of the small log, and take minutes")
-    matrix, kind = skewed(*shape), MODELS[name]
-    kind().fit(skewed(300, 200, 4000, 1.0))  # numba allocates too where it compiles
+    matrix, kind = draw_skewed_log(*shape), MODELS[name]
+    kind().fit(draw_skewed_log(300, 200, 4000, 1.0))  # numba allocates too where it compiles
     tracemalloc.start()
     try:
         kind().fit(matrix)

@@ -8,7 +8,7 @@ from oneclass.models.fit_options import FitOptions
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS, load_model
 from oneclass.testing import all_scores
-from tests.models.test_contract import IMPERSONAL, every_model, make
+from tests.models.test_contract import IMPERSONAL, every_model, make_model
 
 COLOURS = csr_matrix(np.eye(2, dtype=np.float32)[np.arange(40) % 2])  # each item's own group
 COLD = np.array([36, 37, 38, 39])
@@ -26,7 +26,7 @@ def fitted(likes):
 
     def get(name):
         if name not in models:
-            models[name] = make(name).fit(likes, FitOptions(item_features=COLOURS))
+            models[name] = make_model(name).fit(likes, FitOptions(item_features=COLOURS))
         return models[name]
 
     return get
@@ -96,7 +96,7 @@ def test_an_empty_history_gets_the_popularity_of_the_nearest(name, fitted):
 
 @every_model
 def test_a_model_without_attributes_says_so(name, likes):
-    model = make(name).fit(likes)
+    model = make_model(name).fit(likes)
     with pytest.raises(ValueError, match="fitted without attributes of items; give FitOptions"):
         model.fold_in_items(COLOURS)
 

@@ -69,7 +69,7 @@ def checkout(tmp_path):
     return package.parents[1]
 
 
-def run(checkout, **environment):
+def run_checkout(checkout, **environment):
     """What each room's kernel gives for 10, and how many compiled kernels were taken from the cache."""
     mine = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_CACHE")}
     mine |= {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"} | environment
@@ -80,13 +80,13 @@ def run(checkout, **environment):
     return json.loads(done.stdout)
 
 
-def flipped(whole):
+def flip_bit(whole):
     """The bytes with one bit of the middle one the other way round."""
     at = len(whole) // 2
     return whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
 
 
-def edit(checkout, file, before, after):
+def edit_file(checkout, file, before, after):
     path = checkout / "oneclass" / "models" / file
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
@@ -95,16 +95,16 @@ def edit(checkout, file, before, after):
 @pytest.mark.slow
 def test_an_edited_helper_in_another_file_recompiles_the_kernels_that_call_it(checkout, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
+    assert run_checkout(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
     elsewhere = shutil.copytree(checkout, tmp_path / "elsewhere")
-    assert run(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
-    edit(checkout, "first/helpers.py", "2 * x", "3 * x")
-    assert run(checkout, **cache) == [{"first": 31, "second": 11}, {"first": 0, "second": 0}]
-    edit(checkout, "shared/sums.py", "x + 1", "x + 5")
-    assert run(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
+    assert run_checkout(elsewhere, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
+    edit_file(checkout, "first/helpers.py", "2 * x", "3 * x")
+    assert run_checkout(checkout, **cache) == [{"first": 31, "second": 11}, {"first": 0, "second": 0}]
+    edit_file(checkout, "shared/sums.py", "x + 1", "x + 5")
+    assert run_checkout(checkout, **cache) == [{"first": 35, "second": 15}, {"first": 0, "second": 0}]
 
 
-@pytest.mark.parametrize("damage", [lambda whole: b"", lambda whole: whole[: len(whole) // 2], flipped])
+@pytest.mark.parametrize("damage", [lambda whole: b"", lambda whole: whole[: len(whole) // 2], flip_bit])
 @pytest.mark.parametrize("kind", ["nbi", "nbc"])
 def test_a_damaged_file_is_not_read(tmp_path, kind, damage):
     cache = caching.IndexDataCacheFile(str(tmp_path), "kernel", "stamp")
@@ -119,14 +119,14 @@ def test_a_damaged_file_is_not_read(tmp_path, kind, damage):
 def test_what_one_process_compiles_others_wait_for_and_read_and_damage_is_made_good(checkout, tmp_path):
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     with ThreadPoolExecutor(3) as pool:
-        runs = list(pool.map(lambda _: run(checkout, **cache, TOGETHER="3"), range(3)))
+        runs = list(pool.map(lambda _: run_checkout(checkout, **cache, TOGETHER="3"), range(3)))
     assert [found for found, _ in runs] == 3 * [{"first": 21, "second": 11}]
     assert {name: sum(taken[name] for _, taken in runs) for name in ("first", "second")} == {"first": 2, "second": 2}
     for room, kind in (("first", "nbi"), ("second", "nbc")):
         (file,) = (tmp_path / "cache").rglob(f"*{room}.kernels*.{kind}")
-        file.write_bytes(flipped(file.read_bytes()))
-    assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
-    assert run(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
+        file.write_bytes(flip_bit(file.read_bytes()))
+    assert run_checkout(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 0, "second": 0}]
+    assert run_checkout(checkout, **cache) == [{"first": 21, "second": 11}, {"first": 1, "second": 1}]
 
 
 def test_a_process_that_compiles_for_ever_is_waited_for_no_longer(tmp_path, monkeypatch):
@@ -139,7 +139,7 @@ def test_a_process_that_compiles_for_ever_is_waited_for_no_longer(tmp_path, monk
 
 
 def test_a_folder_of_the_users_own_is_used(checkout, tmp_path):
-    run(checkout, NUMBA_CACHE_DIR=str(tmp_path / "mine"), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    run_checkout(checkout, NUMBA_CACHE_DIR=str(tmp_path / "mine"), XDG_CACHE_HOME=str(tmp_path / "cache"))
     (folder,) = (tmp_path / "mine").iterdir()
     kept = {file.name.split("-")[1].partition(".py")[0] for file in folder.glob("*.nbi")}
     assert kept == {"first.kernels.4", "second.kernels.3"}
@@ -149,7 +149,7 @@ def test_a_folder_of_the_users_own_is_used(checkout, tmp_path):
 def test_a_cache_that_cannot_be_written_to_stops_nothing(checkout, tmp_path):
     (tmp_path / "cache").write_text("a file where the folder should be")
     (tmp_path / "temporary").mkdir()
-    found, _ = run(checkout, XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "temporary"))
+    found, _ = run_checkout(checkout, XDG_CACHE_HOME=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "temporary"))
     assert found == {"first": 21, "second": 11}
     assert not list((tmp_path / "temporary").glob("oneclass-numba-*"))
 
@@ -215,7 +215,7 @@ def test_versions_long_unused_are_deleted(tmp_path, monkeypatch):
     assert {folder.name for folder in tmp_path.iterdir()} == {used, edited, "models-notes"}
 
 
-def modules():
+def list_modules():
     """Every module of `models/`, but for those that need PyTorch where it is not installed: they hold no kernels."""
     for found in pkgutil.walk_packages(models.__path__, "models."):
         try:
@@ -228,7 +228,7 @@ def modules():
 def test_a_loop_over_threads_leaves_pythons_lock_free():
     """Otherwise a signalled command waits for the running kernel, since its watching thread could not run."""
     held, seen = [], 0
-    for module in modules():
+    for module in list_modules():
         for name, value in vars(module).items():
             if isinstance(value, Dispatcher) and value.targetoptions.get("parallel"):
                 seen += 1
@@ -238,7 +238,7 @@ def test_a_loop_over_threads_leaves_pythons_lock_free():
 
 
 @njit(fastmath={"reassoc", "contract"})
-def dot(left, right):
+def dot_product(left, right):
     total = np.float32(0)
     for place in range(len(left)):
         total += left[place] * right[place]
@@ -246,17 +246,17 @@ def dot(left, right):
 
 
 @njit(parallel=True)
-def dots(left, right, out):
+def dot_products(left, right, out):
     for row in prange(len(out)):
-        out[row] = dot(left[row], right[row])
+        out[row] = dot_product(left[row], right[row])
 
 
 def test_a_kernel_shares_no_machine_code_with_what_was_compiled_before_it():
     left, right = np.ones((4, 9), np.float32), np.full((4, 9), 2, np.float32)
     out = np.empty(4, np.float32)
-    dots(left, right, out)
+    dot_products(left, right, out)
     assert (out == 18).all()
-    (made,) = dots.overloads.values()
+    (made,) = dot_products.overloads.values()
     parts = [one for one in made.library._final_module.functions if "gufunc" in one.name]
     assert parts, "numba no longer puts the body of a loop into its kernel: is models/numba_cache.py still needed?"
     assert [one.linkage for one in parts if not one.is_declaration] == [Linkage.internal] * len(parts)

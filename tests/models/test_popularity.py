@@ -8,7 +8,7 @@ from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics import validation
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.models.popularity import Popularity, PopularitySettings
-from tests.models.block_fits import Backwards, shelved
+from tests.models.block_fits import Backwards, store_rows
 
 
 def test_scores_are_training_degrees(long_tailed):
@@ -25,7 +25,7 @@ def test_repeated_events_count_once(long_tailed):
 
 @pytest.mark.parametrize("count", [2, 7, 1000])
 def test_blocks_of_users_have_the_counts_of_one_machine(long_tailed, count, tmp_path):
-    options = FitOptions(workers=Backwards(), rows=shelved(long_tailed, tmp_path), scratch=tmp_path / "seen by all")
+    options = FitOptions(workers=Backwards(), rows=store_rows(long_tailed, tmp_path), scratch=tmp_path / "seen by all")
     one, many = (Popularity(PopularitySettings(blocks=blocks)).fit(long_tailed, options) for blocks in (1, count))
     assert many.item_degrees.dtype == one.item_degrees.dtype == np.int64
     np.testing.assert_array_equal(many.item_degrees, one.item_degrees)

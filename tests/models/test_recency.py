@@ -19,12 +19,12 @@ FITTED = {
 }
 
 
-def fit(name, matrix, **more):
+def fit_model(name, matrix, **more):
     kind = MODELS[name.partition(",")[0]]
     return kind(kind.Settings(**{**FITTED[name], **more}), seed=2, threads=2).fit(matrix)
 
 
-def shuffled(matrix, seed):
+def shuffle_histories(matrix, seed):
     """The histories with a drawn order, and the order as a dense array of places, -1 where there is no like."""
     generator = np.random.default_rng(seed)
     places = np.concatenate([generator.permutation(length) for length in np.diff(matrix.indptr)])
@@ -45,8 +45,8 @@ def between_items(model):
 
 @pytest.mark.parametrize("name", FITTED)
 def test_scores_and_reasons_are_the_weighted_sums(name, long_tailed):
-    histories, places = shuffled(long_tailed[:40], 1)
-    plain, weighing = fit(name, long_tailed), fit(name, long_tailed, recency_exponent=0.6)
+    histories, places = shuffle_histories(long_tailed[:40], 1)
+    plain, weighing = fit_model(name, long_tailed), fit_model(name, long_tailed, recency_exponent=0.6)
     by_place = np.where(places >= 0, (1.0 + np.maximum(places, 0)) ** -0.6, 0)
     sums = by_place @ between_items(plain)
     expected, found = sums + getattr(plain, "offset", 0.0), weighing.scores(histories)
@@ -63,16 +63,16 @@ def test_scores_and_reasons_are_the_weighted_sums(name, long_tailed):
 
 @pytest.mark.parametrize("name", FITTED)
 def test_without_the_exponent_the_order_changes_no_bit(name, long_tailed):
-    model = fit(name, long_tailed)
-    histories, _ = shuffled(long_tailed[:40], 2)
+    model = fit_model(name, long_tailed)
+    histories, _ = shuffle_histories(long_tailed[:40], 2)
     assert model.scores(histories).tobytes() == model.scores(long_tailed[:40]).tobytes()
     assert not model.settings.reads_order
 
 
 @pytest.mark.parametrize("name", FITTED)
 def test_a_row_depends_on_its_own_order_alone(name, long_tailed):
-    model = fit(name, long_tailed, recency_exponent=0.6)
-    histories, _ = shuffled(long_tailed[:40], 3)
+    model = fit_model(name, long_tailed, recency_exponent=0.6)
+    histories, _ = shuffle_histories(long_tailed[:40], 3)
     together = model.scores(histories)
     for row in (0, 25):
         assert together[row].tobytes() == model.scores(histories[[row]])[0].tobytes()
@@ -80,7 +80,7 @@ def test_a_row_depends_on_its_own_order_alone(name, long_tailed):
 
 @pytest.mark.parametrize("name", FITTED)
 def test_histories_without_an_order_are_refused(name, long_tailed):
-    model = fit(name, long_tailed, recency_exponent=0.6)
+    model = fit_model(name, long_tailed, recency_exponent=0.6)
     with pytest.raises(ValueError, match="recency_exponent = 0.6 weighs likes by their order"):
         model.scores(long_tailed[:2])
     with pytest.raises(ValueError, match="by their order"):
@@ -89,7 +89,7 @@ def test_histories_without_an_order_are_refused(name, long_tailed):
 
 
 def test_the_exponent_changes_no_fit(long_tailed):
-    plain, weighing = fit("mrf_sparse", long_tailed), fit("mrf_sparse", long_tailed, recency_exponent=2.0)
+    plain, weighing = fit_model("mrf_sparse", long_tailed), fit_model("mrf_sparse", long_tailed, recency_exponent=2.0)
     assert plain.weights.data.tobytes() == weighing.weights.data.tobytes()
 
 
@@ -102,10 +102,10 @@ def test_members_of_a_blend_weigh_each_by_its_own_exponent(long_tailed, tmp_path
     assert settings.reads_order and not BlendSettings().reads_order
     Blend(settings, seed=2).fit(long_tailed).save(tmp_path)
     model = Blend.load(tmp_path)
-    histories, _ = shuffled(long_tailed[:20], 4)
-    other, _ = shuffled(long_tailed[:20], 5)
+    histories, _ = shuffle_histories(long_tailed[:20], 4)
+    other, _ = shuffle_histories(long_tailed[:20], 5)
     parts = [
-        normalize_scores(fit(name, long_tailed, recency_exponent=exponent).scores(histories), histories)
+        normalize_scores(fit_model(name, long_tailed, recency_exponent=exponent).scores(histories), histories)
         for name, exponent in (("mrf_dense", 0.6), ("slim", 0.0))
     ]
     found = model.scores(histories)

@@ -21,7 +21,7 @@ from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import train
 from tests.conftest import home_in, two_tastes
-from tests.report_rows import RUN, fill
+from tests.report_rows import RUN, fill_tables
 
 SETTINGS = {
     "popularity": {},
@@ -99,7 +99,7 @@ def reported(tmp_path_factory):
     """A home with the report on `tests.report_rows`; for tests that only read."""
     home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
-        fill(connection)
+        fill_tables(connection)
     (home.report / "figures").mkdir(parents=True)
     (home.report / "figures" / "of-a-run-before.svg").write_text("<svg/>")
     report(home, RUN)

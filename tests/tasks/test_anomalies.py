@@ -18,21 +18,21 @@ from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.stores import runs, warehouse
-from tests.conftest import rows
-from tests.tasks.ingest.test_ingest_stage import csv
+from tests.conftest import query_rows
+from tests.tasks.ingest.test_ingest_stage import write_csv
 
 NIGHTS = 20
 CONTRACT = next(one for one in load() if one.table == "operations.nights")
 
 
-def begin(connection, run_id, when):
+def begin_run(connection, run_id, when):
     values = [run_id, when]
     connection.execute(
         "insert into operations.runs values (?, 'nightly', 'shop', ?, null, 'running', '{}', '0')", values
     )
 
 
-def bring(connection, run_id, log, file_id, *, name=None, before=0, rejects=0):
+def insert_log(connection, run_id, log, file_id, *, name=None, before=0, rejects=0):
     """Put a log into the warehouse as ingest would have, under another name every night or the one that is given."""
     times = pl.from_epoch(pl.Series(log.seconds), time_unit="s")
     events = pl.DataFrame({"user_id": log.user, "item_id": log.item, "value": log.stars, "occurred_at": times})
@@ -52,17 +52,17 @@ def bring(connection, run_id, log, file_id, *, name=None, before=0, rejects=0):
     connection.execute(f"insert into operations.arrivals ({columns}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", arrived)
 
 
-def end(connection, run_id, state="completed"):
+def end_run(connection, run_id, state="completed"):
     connection.execute("update operations.runs set state = ? where run_id = ?", [state, run_id])
 
 
-def broken(connection, run_id, **parameters):
+def find_broken_rules(connection, run_id, **parameters):
     """What the rules find: rule -> names of the figures."""
     results = check_contracts(connection, [CONTRACT], {"run_id": run_id, **parameters})
     return {one.rule: {row["figure"] for row in one.samples} for one in results if not one.success}
 
 
-def figures(connection, run_id, column="value"):
+def load_figures(connection, run_id, column="value"):
     asked = f"select figure, {column} from operations.nights where run_id = ?"
     return dict(connection.execute(asked, [run_id]).fetchall())
 
@@ -77,10 +77,10 @@ def year(tmp_path_factory):
             connection.execute(statements)
         for number in range(NIGHTS):
             day = FIRST_DAY + timedelta(days=number)
-            begin(connection, f"n{number}", compute_run_time(day))
-            bring(connection, f"n{number}", shop.draw_day(day), number + 1, rejects=number % 3)
+            begin_run(connection, f"n{number}", compute_run_time(day))
+            insert_log(connection, f"n{number}", shop.draw_day(day), number + 1, rejects=number % 3)
             anomalies.record_batch_stats(connection, f"n{number}")
-            end(connection, f"n{number}")
+            end_run(connection, f"n{number}")
         yield connection, shop.draw_day(FIRST_DAY + timedelta(days=NIGHTS))
 
 
@@ -88,7 +88,7 @@ def year(tmp_path_factory):
 def tonight(year):
     connection, log = year
     connection.begin()
-    begin(connection, "tonight", compute_run_time(FIRST_DAY + timedelta(days=NIGHTS)))
+    begin_run(connection, "tonight", compute_run_time(FIRST_DAY + timedelta(days=NIGHTS)))
     yield connection, log
     connection.rollback()
 
@@ -96,30 +96,30 @@ def tonight(year):
 @pytest.mark.slow
 def test_clean_nights_break_no_rule(tonight):
     connection, log = tonight
-    bring(connection, "tonight", log, 99)
+    insert_log(connection, "tonight", log, 99)
     anomalies.record_batch_stats(connection, "tonight")
-    assert broken(connection, "tonight") == {}
+    assert find_broken_rules(connection, "tonight") == {}
     of_all = CONTRACT.model_copy(
         update={"only": None}
     )  # the nights before together: only `figure_once` is of one alone
     results = check_contracts(connection, [of_all], {"run_id": "tonight"})
     assert [one.rule for one in results if not one.success] == ["figure_once"]
-    assert set(figures(connection, "tonight", "compared_with").values()) == {14}
+    assert set(load_figures(connection, "tonight", "compared_with").values()) == {14}
 
 
 def test_nothing_is_usual_before_seven_nights(year):
     connection = year[0]
     for number, known in ((0, 0), (6, 6), (7, 7)):
-        judged = figures(connection, f"n{number}", "usual")
-        assert figures(connection, f"n{number}", "compared_with")["events"] == known
+        judged = load_figures(connection, f"n{number}", "usual")
+        assert load_figures(connection, f"n{number}", "compared_with")["events"] == known
         assert (judged["events"] is not None) == (known >= 7)
-    assert set(figures(connection, "n0")) == {"events", "delivered", "reject_share", "hours_old"}
+    assert set(load_figures(connection, "n0")) == {"events", "delivered", "reject_share", "hours_old"}
 
 
 def test_missing_users_and_the_clocks_shift_are_what_a_naive_count_finds(tonight):
     connection, log = tonight
     late = shift_clock(log, np.random.default_rng(0))
-    bring(connection, "tonight", late, 99)
+    insert_log(connection, "tonight", late, 99)
     anomalies.record_batch_stats(connection, "tonight")
     asked = "select user_id::integer, hour(occurred_at) from raw.events where file_id between ? and ?"
     user, hour = (np.array(column) for column in zip(*connection.execute(asked, [NIGHTS - 13, NIGHTS]).fetchall()))
@@ -134,7 +134,7 @@ def test_missing_users_and_the_clocks_shift_are_what_a_naive_count_finds(tonight
         slope = (then[(at + 1) % 24] - then[at - 1]) / 2
         up -= (now[at] - then[at]) * slope / (then[at] + 0.001)
         down += slope**2 / (then[at] + 0.001)
-    found = figures(connection, "tonight")
+    found = load_figures(connection, "tonight")
     assert found["missing_user_share"] == pytest.approx(away / expected)
     assert found["clock_shift"] == pytest.approx(up / down) and 0.5 < abs(up / down) < 1.5
 
@@ -157,10 +157,10 @@ CAUGHT = {
 @pytest.mark.parametrize("kind", CAUGHT)
 def test_a_fault_is_warned_of(tonight, kind):
     connection, log = tonight
-    bring(connection, "tonight", FAULTS[kind](log, np.random.default_rng(0)), 99)
+    insert_log(connection, "tonight", FAULTS[kind](log, np.random.default_rng(0)), 99)
     anomalies.record_batch_stats(connection, "tonight")
     rule, figure = CAUGHT[kind]
-    found = broken(connection, "tonight")
+    found = find_broken_rules(connection, "tonight")
     assert figure in found.get(rule, ())
     assert "hard_limits" not in found
 
@@ -168,7 +168,7 @@ def test_a_fault_is_warned_of(tonight, kind):
 @pytest.mark.parametrize(("least", "warned"), [("0.01", True), ("0.2", False)])
 def test_a_contract_with_another_limit_warns_otherwise(tonight, least, warned):
     connection, log = tonight
-    bring(connection, "tonight", double_file(log, np.random.default_rng(0)), 99)
+    insert_log(connection, "tonight", double_file(log, np.random.default_rng(0)), 99)
     anomalies.record_batch_stats(connection, "tonight")
     limits = CONTRACT.relations["limits"].replace("'doubled_share', 0.01", f"'doubled_share', {least}")
     changed = CONTRACT.model_copy(update={"relations": {**CONTRACT.relations, "limits": limits}})
@@ -185,65 +185,65 @@ def test_a_handful_of_users_who_make_most_events_is_an_alarm(tonight, share, all
     connection, log = tonight
     user = log.user.copy()
     user[: round(share * len(user))] = np.arange(round(share * len(user))) % 5
-    bring(connection, "tonight", type(log)(**{**vars(log), "user": user}), 99)
+    insert_log(connection, "tonight", type(log)(**{**vars(log), "user": user}), 99)
     anomalies.record_batch_stats(connection, "tonight")
     counts = np.sort(np.unique(user, return_counts=True)[1])
-    assert figures(connection, "tonight")["top_users_share"] == pytest.approx(counts[-5:].sum() / len(user))
-    assert ("users_spread" in broken(connection, "tonight", max_top_users_share=allowed)) == alarm
+    assert load_figures(connection, "tonight")["top_users_share"] == pytest.approx(counts[-5:].sum() / len(user))
+    assert ("users_spread" in find_broken_rules(connection, "tonight", max_top_users_share=allowed)) == alarm
 
 
 def test_a_handful_of_users_is_no_alarm_among_few_events_or_where_it_is_usual(tonight):
     connection, log = tonight
-    bring(connection, "tonight", log.take(np.arange(99)), 99)
+    insert_log(connection, "tonight", log.take(np.arange(99)), 99)
     anomalies.record_batch_stats(connection, "tonight")
-    assert figures(connection, "tonight")["top_users_share"] is None
+    assert load_figures(connection, "tonight")["top_users_share"] is None
     for value, usual, alarm in ((0.8, None, True), (0.8, 0.39, True), (0.8, 0.41, False)):
         change = "update operations.nights set value = ?, usual = ? where figure = 'top_users_share'"
         connection.execute(f"{change} and run_id = 'tonight'", [value, usual])
-        assert ("users_spread" in broken(connection, "tonight")) == alarm
+        assert ("users_spread" in find_broken_rules(connection, "tonight")) == alarm
 
 
 def test_ids_that_are_all_new_are_beyond_belief(tonight):
     connection, log = tonight
-    bring(connection, "tonight", log.__class__(**{**vars(log), "user": log.user + 10**6}), 99)
+    insert_log(connection, "tonight", log.__class__(**{**vars(log), "user": log.user + 10**6}), 99)
     anomalies.record_batch_stats(connection, "tonight")
-    assert broken(connection, "tonight")["hard_limits"] == {"new_user_share"}
+    assert find_broken_rules(connection, "tonight")["hard_limits"] == {"new_user_share"}
 
 
 def test_a_night_without_a_log_is_warned_of(tonight):
     connection, _ = tonight
     anomalies.record_batch_stats(connection, "tonight")
-    assert broken(connection, "tonight") == {"batch_not_empty": {"delivered"}}
-    assert figures(connection, "tonight")["hours_old"] > 24
+    assert find_broken_rules(connection, "tonight") == {"batch_not_empty": {"delivered"}}
+    assert load_figures(connection, "tonight")["hours_old"] > 24
 
 
 def test_how_old_the_newest_event_may_be_is_a_setting(tonight):
     connection, _ = tonight
     anomalies.record_batch_stats(connection, "tonight")
-    assert "newest_event_fresh" in broken(connection, "tonight", fresh_within_hours=26.0)
-    assert "newest_event_fresh" not in broken(connection, "tonight", fresh_within_hours=28.0)
+    assert "newest_event_fresh" in find_broken_rules(connection, "tonight", fresh_within_hours=26.0)
+    assert "newest_event_fresh" not in find_broken_rules(connection, "tonight", fresh_within_hours=28.0)
 
 
 @pytest.mark.parametrize("state", ["completed", "failed"])
 def test_a_night_that_is_run_again_counts_once(tonight, state):
     connection, log = tonight
-    bring(connection, "tonight", log, 99)
+    insert_log(connection, "tonight", log, 99)
     anomalies.record_batch_stats(connection, "tonight")
-    end(connection, "tonight", state)
-    begin(connection, "again", compute_run_time(FIRST_DAY + timedelta(days=NIGHTS)) + timedelta(hours=2))
+    end_run(connection, "tonight", state)
+    begin_run(connection, "again", compute_run_time(FIRST_DAY + timedelta(days=NIGHTS)) + timedelta(hours=2))
     anomalies.record_batch_stats(connection, "again")  # it finds nothing new
-    before, again = figures(connection, "tonight"), figures(connection, "again")
+    before, again = load_figures(connection, "tonight"), load_figures(connection, "again")
     assert again == pytest.approx({**before, "hours_old": before["hours_old"] + 2})
-    assert figures(connection, "again", "usual") == figures(connection, "tonight", "usual")
-    assert broken(connection, "again") == {}
-    end(connection, "again")
+    assert load_figures(connection, "again", "usual") == load_figures(connection, "tonight", "usual")
+    assert find_broken_rules(connection, "again") == {}
+    end_run(connection, "again")
     complete = "select count(*), count(distinct night) from operations.complete_nights"
     assert connection.execute(complete).fetchone() == (NIGHTS + 1, NIGHTS + 1)
 
 
 def test_a_night_that_failed_is_compared_with_no_other(tonight):
     connection, log = tonight
-    bring(connection, "tonight", log, 99)
+    insert_log(connection, "tonight", log, 99)
     anomalies.record_batch_stats(connection, "tonight")
     usual = "select count(*) from operations.complete_nights"
     assert connection.execute(usual).fetchone() == (NIGHTS,)
@@ -259,16 +259,16 @@ def test_of_a_log_that_has_grown_what_is_new_counts(tonight):
     ).fetchnumpy()
     parts = dict(zip(vars(log), [*old.values(), old["s"]], strict=True))
     grown = type(log)(**{name: np.concatenate([part, getattr(log, name)]) for name, part in parts.items()})
-    bring(connection, "tonight", log, 99)
+    insert_log(connection, "tonight", log, 99)
     anomalies.record_batch_stats(connection, "tonight")
-    apart = figures(connection, "tonight")
+    apart = load_figures(connection, "tonight")
     connection.execute("delete from raw.events where file_id = 99")
     for table in ("operations.log_files", "operations.arrivals"):
         connection.execute(f"delete from {table} where file_id = 99")
     connection.execute("delete from operations.nights where run_id = 'tonight'")
-    bring(connection, "tonight", grown, NIGHTS, before=len(old["s"]))
+    insert_log(connection, "tonight", grown, NIGHTS, before=len(old["s"]))
     anomalies.record_batch_stats(connection, "tonight")
-    together = figures(connection, "tonight")
+    together = load_figures(connection, "tonight")
     same = ("events", "users", "items", "heaviest_user_share", "doubled_share", "new_user_share", "new_item_share")
     assert {name: together[name] for name in same} == pytest.approx({name: apart[name] for name in same})
 
@@ -304,8 +304,8 @@ def test_the_usual_is_that_of_a_naive_median(year, length):
     first = date(2026, 1, 1)
     for number in range(length):
         night = first + timedelta(days=number + int(number > 30))  # one night is missing
-        begin(connection, f"r{number}", night)
-        end(connection, f"r{number}", "completed" if number % 11 else "failed")
+        begin_run(connection, f"r{number}", night)
+        end_run(connection, f"r{number}", "completed" if number % 11 else "failed")
         for figure, known in history.items():
             value = float(random.integers(0, 9)) if figure != "items" or number % 5 else None
             connection.execute(
@@ -319,7 +319,7 @@ def test_the_usual_is_that_of_a_naive_median(year, length):
         "create or replace temp table night_figures as from (values ('events', 3.0::double, true), "
         "('new_user_share', 0.5, false), ('items', 2.0, false)) as figures (figure, value, in_ratio)"
     )
-    begin(connection, "tonight", tonight)
+    begin_run(connection, "tonight", tonight)
     anomalies._compare_with_baseline(
         connection, "operations.nights", "tonight", tonight, anomalies.MIN_BASELINE_BATCHES
     )
@@ -333,13 +333,13 @@ def test_the_usual_is_that_of_a_naive_median(year, length):
 @pytest.mark.slow
 def test_a_night_over_the_landing_folder_leaves_its_figures_and_other_runs_do_not(home, tmp_path):
     dataset = datasets.load_dataset("ml-1m", tmp_path)
-    csv(home.landing / "ratings.csv", "a,x,5", "b,x,4")
-    other = csv(tmp_path / "ratings.csv", "c,x,5", "d,x,4", "e,x,4")
+    write_csv(home.landing / "ratings.csv", "a,x,5", "b,x,4")
+    other = write_csv(tmp_path / "ratings.csv", "c,x,5", "d,x,4", "e,x,4")
     calls = (("night", [], False), ("by hand", [other], False), ("again", [], False), ("all", [], True))
     for run_id, sources, replace in calls:
         with runs.record_run(home, run_id, "nightly", {}):
             ingest(home, dataset, sources, run_id, replace=replace)
-    found = rows(home, "select run_id, value from operations.nights where figure = 'events' order by 1")
+    found = query_rows(home, "select run_id, value from operations.nights where figure = 'events' order by 1")
     assert found == [("again", 2), ("night", 2)]
 
 
@@ -359,27 +359,29 @@ def test_lines_count_on_the_night_on_which_their_order_comes(home, orders):
         for name, text in files.items():
             (home.landing / name).write_text(text)
         with warehouse.open_warehouse(home) as connection:
-            begin(connection, f"night-{number}", datetime(2026, 1, 1 + number))
+            begin_run(connection, f"night-{number}", datetime(2026, 1, 1 + number))
         ingest(home, dataset, [], f"night-{number}")
         with warehouse.open_warehouse(home) as connection:
-            end(connection, f"night-{number}")
+            end_run(connection, f"night-{number}")
     # A changed file does not tell which of its orders are new.
     late = 2 if orders == "orders-2.csv" else 0
-    found = dict(rows(home, "select run_id, value from operations.nights where figure = 'events'"))
+    found = dict(query_rows(home, "select run_id, value from operations.nights where figure = 'events'"))
     assert found == {"night-0": 1, "night-1": 2 + late}
-    users = dict(rows(home, "select figure, value from operations.nights where run_id = 'night-1'"))
+    users = dict(query_rows(home, "select figure, value from operations.nights where run_id = 'night-1'"))
     assert (users["users"], users["items"]) == (2, 3 if late else 1)
 
 
 def test_new_lines_of_a_grown_log_that_are_rejected_are_an_alarm(home, tmp_path, caplog):
     dataset = datasets.load_dataset("ml-1m", tmp_path)
     lines = [f"u{number},x,5" for number in range(990)]
-    csv(home.landing / "ratings.csv", *lines)
+    write_csv(home.landing / "ratings.csv", *lines)
     with runs.record_run(home, "before", "nightly", {}):
         ingest(home, dataset, [], "before")
     with warehouse.open_warehouse(home) as connection:
         connection.execute("update operations.nights set night = night - interval 1 day")
-    csv(home.landing / "ratings.csv", *lines, "a,x,5", "b,x,9")  # of all lines a thousandth, of the new ones a half
+    write_csv(
+        home.landing / "ratings.csv", *lines, "a,x,5", "b,x,9"
+    )  # of all lines a thousandth, of the new ones a half
     with runs.record_run(home, "night", "nightly", {}):
         ingest(home, dataset, [], "night")
     assert not run_summary.has_alarms(home, "before") and run_summary.has_alarms(home, "night")

@@ -15,7 +15,7 @@ from oneclass.tasks.forget.stage import remove_users
 from oneclass.tasks.ingest.attributes import read_attributes
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 PRODUCTS = """sku;name;genres;price;about;value;adult;since;seen_at;id
   7 ;Lamp;b | a|b;1.5;A lamp;3;true;2026-11-01;2026-11-01 10:00:00;007
@@ -38,14 +38,14 @@ ROWS = {
 LOG = "user_id,item_id\nu1,7\nu1,8\nu2,7\nu2,9\n"
 
 
-def shop(tmp_path, content=PRODUCTS, *, name="products.csv", users=None, **declared):
+def write_shop(tmp_path, content=PRODUCTS, *, name="products.csv", users=None, **declared):
     """A data set whose tables lie in `tmp_path`."""
     (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     items = AttributeTable(file=str(tmp_path / name), **(DECLARED | declared))
     return Dataset(name="shop", items=items, users=users)
 
 
-def read(dataset):
+def read_tables(dataset):
     return read_attributes("item", dataset.items, dataset).frame
 
 
@@ -54,13 +54,13 @@ def ingest_night(home, dataset, tmp_path, run_id="run", events=LOG):
     ingest(home, dataset, [log], run_id)
 
 
-def load(home, side="item"):
+def load_side(home, side="item"):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         return load_attributes(connection, side)
 
 
 def test_columns_have_their_kind_or_the_narrowest_type(tmp_path):
-    found = read(shop(tmp_path))
+    found = read_tables(write_shop(tmp_path))
     assert found.to_dict(as_series=False) == ROWS
     assert found.schema["value"] == pl.Int64
 
@@ -74,7 +74,7 @@ def test_a_table_is_read_in_the_formats_that_logs_have(tmp_path):
     lines = "".join(json.dumps(record) + "\n" for record in records)
     pl.DataFrame(records).with_columns(pl.col("since").str.to_date()).write_parquet(tmp_path / "given.parquet")
     for name, data in {"a.jsonl": lines, "b.parquet": (tmp_path / "given.parquet").read_bytes()}.items():
-        found = read(shop(tmp_path, data, name=name, category=[], text=[]))
+        found = read_tables(write_shop(tmp_path, data, name=name, category=[], text=[]))
         assert found.select(expected.keys()).to_dict(as_series=False) == expected, name
         assert found["item_id"].to_list() == ["7", "8"] and found["since"][0] == date(2026, 11, 1)
 
@@ -112,12 +112,12 @@ def test_a_table_is_read_in_the_formats_that_logs_have(tmp_path):
 def test_a_table_that_cannot_be_meant_is_refused(tmp_path, text, declared, message):
     columns = {"categories": [], "number": [], "text": []} | declared
     with pytest.raises(InputError, match=re.compile(rf"\[items\] table .*products.csv, {message}", re.DOTALL)):
-        read(shop(tmp_path, text, **columns))
+        read_tables(write_shop(tmp_path, text, **columns))
 
 
 def test_the_ends_of_windows_are_days_and_no_features(tmp_path):
-    dataset = shop(tmp_path, available_from="since", available_until="seen_at")
-    found = read(dataset)
+    dataset = write_shop(tmp_path, available_from="since", available_until="seen_at")
+    found = read_tables(dataset)
     assert found["since"].to_list() == [date(2026, 11, 1), date(2026, 11, 2), None]
     assert found["seen_at"].to_list() == [date(2026, 11, 1), date(2026, 11, 2), None]
     assert not {"since", "seen_at"} & set(dataset.items.kinds)
@@ -128,7 +128,7 @@ def test_the_ends_of_windows_are_days_and_no_features(tmp_path):
 
 
 def test_equal_rows_of_an_id_count_once(tmp_path):
-    assert len(read(shop(tmp_path, PRODUCTS + "9;Table;a;2;;;;;;\n"))) == 3
+    assert len(read_tables(write_shop(tmp_path, PRODUCTS + "9;Table;a;2;;;;;;\n"))) == 3
 
 
 def test_a_column_has_one_kind():
@@ -141,20 +141,26 @@ def test_a_column_has_one_kind():
 def test_the_warehouse_has_the_current_version(tmp_path, home):
     (tmp_path / "users.csv").write_text("customer,age\nu1,30\nu2,\n")
     users = AttributeTable(file=str(tmp_path / "users.csv"), number=["age"])
-    dataset = shop(tmp_path, users=users)
+    dataset = write_shop(tmp_path, users=users)
     ingest_night(home, dataset, tmp_path, "first")
-    assert load(home).to_dict(as_series=False) == ROWS
-    assert load(home, "user").to_dict(as_series=False) == {"user_id": ["u1", "u2"], "age": [30.0, None]}
+    assert load_side(home).to_dict(as_series=False) == ROWS
+    assert load_side(home, "user").to_dict(as_series=False) == {"user_id": ["u1", "u2"], "age": [30.0, None]}
 
     ingest_night(home, dataset, tmp_path, "second")  # nothing changed
-    dataset = shop(tmp_path, PRODUCTS.replace(";3;", ";2;").replace("8.0;Chair;;;;0;", "10;Bed;;;;1;"), users=users)
+    dataset = write_shop(
+        tmp_path, PRODUCTS.replace(";3;", ";2;").replace("8.0;Chair;;;;0;", "10;Bed;;;;1;"), users=users
+    )
     ingest_night(home, dataset, tmp_path, "third")
-    assert load(home)["value"].to_list() == [1, 2, None] and load(home)["item_id"].to_list() == ["10", "7", "9"]
-    versions = rows(home, "select side, run_id, is_current from operations.attribute_tables")
+    assert load_side(home)["value"].to_list() == [1, 2, None] and load_side(home)["item_id"].to_list() == [
+        "10",
+        "7",
+        "9",
+    ]
+    versions = query_rows(home, "select side, run_id, is_current from operations.attribute_tables")
     assert versions == [("item", "first", False), ("user", "first", True), ("item", "third", True)]
 
     ingest_night(home, Dataset(name="shop", users=users), tmp_path, "fourth")  # [items] is gone
-    assert load(home) is None and load(home, "user") is not None
+    assert load_side(home) is None and load_side(home, "user") is not None
 
 
 def test_a_forgotten_user_has_no_attributes(tmp_path, home, caplog):
@@ -164,11 +170,11 @@ def test_a_forgotten_user_has_no_attributes(tmp_path, home, caplog):
     remove_users(home, dataset, ["u1"])
     assert f"{tmp_path / 'users.csv'}: is outside of the home and holds them" in caplog.text
     ingest_night(home, dataset, tmp_path, "next", LOG.replace("u1", "u3"))  # its contract holds
-    assert load(home, "user").to_dict(as_series=False) == {"user_id": ["u2"], "age": [40]}
+    assert load_side(home, "user").to_dict(as_series=False) == {"user_id": ["u2"], "age": [40]}
 
 
 def test_ids_in_another_form_are_warned_of(tmp_path, home, caplog):
-    ingest_night(home, shop(tmp_path, "sku,name\nA-7,x\nA-8,y\n", categories=[], number=[], text=[]), tmp_path)
+    ingest_night(home, write_shop(tmp_path, "sku,name\nA-7,x\nA-8,y\n", categories=[], number=[], text=[]), tmp_path)
     assert "describes 0 of the 3 items of the log; it lacks 7, for one" in caplog.text
 
 

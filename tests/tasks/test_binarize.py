@@ -13,7 +13,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import resources, warehouse
 
 
-def interactions(home, columns="user_id, item_id, event_count"):
+def load_interactions(home, columns="user_id, item_id, event_count"):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(
             f"select {columns} from curated.interactions order by user_index, item_index"
@@ -23,7 +23,7 @@ def interactions(home, columns="user_id, item_id, event_count"):
 def test_a_like_is_a_value_at_or_above_the_threshold(home, log_events):
     log_events([("a", "x", 3.5), ("a", "y", 4), ("b", "x", 5)])
     result = binarize(home, BinarizeSettings(threshold=4), "run")
-    assert interactions(home) == [("a", "y", 1), ("b", "x", 1)]
+    assert load_interactions(home) == [("a", "y", 1), ("b", "x", 1)]
     assert (result.edges, result.users, result.items) == (2, 2, 2)
 
 
@@ -32,14 +32,14 @@ def test_repeats_fold_into_one_edge_with_its_count_and_times(home, log_events):
     log_events([("a", "x", 1, days[0]), ("a", "x", 2, days[1]), ("a", "x", 0, datetime(2020, 1, 1))])
     log_events([("a", "x", 1, days[2])], file_id=2)
     binarize(home, BinarizeSettings(), "run")
-    found = interactions(home, "event_count, first_at, last_at, first_file_id, first_line")
+    found = load_interactions(home, "event_count, first_at, last_at, first_file_id, first_line")
     assert found == [(3, days[1], days[2], 1, 1)]
 
 
 def test_indices_follow_the_order_of_first_appearance(home, log_events):
     log_events([("z", "q", 1), ("a", "p", 1), ("z", "p", 1)])
     binarize(home, BinarizeSettings(), "run")
-    assert interactions(home, "user_id, user_index, item_id, item_index") == [
+    assert load_interactions(home, "user_id, user_index, item_id, item_index") == [
         ("z", 0, "q", 0),
         ("z", 0, "p", 1),
         ("a", 1, "p", 1),
@@ -50,10 +50,10 @@ def test_indices_follow_the_order_of_first_appearance(home, log_events):
 def test_tomorrows_log_moves_no_index(home, log_events):
     log_events([("z", "q", 1), ("a", "p", 1)])
     binarize(home, BinarizeSettings(), "run")
-    before = set(interactions(home, "user_id, user_index, item_id, item_index"))
+    before = set(load_interactions(home, "user_id, user_index, item_id, item_index"))
     log_events([("b", "a", 1), ("a", "q", 1)], file_id=2)
     binarize(home, BinarizeSettings(), "run")
-    assert before < set(interactions(home, "user_id, user_index, item_id, item_index"))
+    assert before < set(load_interactions(home, "user_id, user_index, item_id, item_index"))
 
 
 def naive_edges(events, settings):
@@ -93,13 +93,13 @@ def test_filters_agree_with_sets_of_edges(home, log_events, settings):
     log_events(events)
     binarize(home, settings, "run")
     expected = naive_edges(events, settings)
-    assert expected and set(interactions(home, "user_id, item_id")) == expected
+    assert expected and set(load_interactions(home, "user_id, item_id")) == expected
 
 
 def test_since_and_until_take_whole_days(home, log_events):
     log_events([("a", str(day), 1, datetime(2026, 1, day, 23, 59)) for day in range(1, 6)])
     binarize(home, BinarizeSettings(), "run", since=date(2026, 1, 2), until=date(2026, 1, 4))
-    assert [item for (item,) in interactions(home, "item_id")] == ["2", "3", "4"]
+    assert [item for (item,) in load_interactions(home, "item_id")] == ["2", "3", "4"]
 
 
 def test_until_the_last_day_of_the_calendar(home, log_events):
@@ -139,10 +139,10 @@ def test_a_period_without_events_is_named_with_the_log_s_own(home, log_events):
 def test_an_empty_result_is_reported_and_changes_nothing(home, log_events, settings, message):
     log_events([("a", "x", 1), ("b", "x", 3)])
     binarize(home, BinarizeSettings(), "run")
-    before = interactions(home, "*")
+    before = load_interactions(home, "*")
     with pytest.raises(InputError, match=message):
         binarize(home, settings, "run")
-    assert interactions(home, "*") == before
+    assert load_interactions(home, "*") == before
 
 
 @pytest.mark.parametrize(("name", "value"), [("threshold", float("nan")), ("min_user_edges", -1), ("k_core", -1)])
@@ -179,4 +179,4 @@ def test_edges_are_the_same_in_blocks_of_any_size(home, log_events, monkeypatch,
         for edge, found in expected.items()
     }
     columns = "user_id, item_id, event_count, first_at, last_at, first_line"
-    assert {row[:2]: row[2:] for row in interactions(home, columns)} == wanted
+    assert {row[:2]: row[2:] for row in load_interactions(home, columns)} == wanted

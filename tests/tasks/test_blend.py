@@ -100,13 +100,13 @@ def digest(home, split_once):
     return split_once[1]
 
 
-def fitted(home, digest, **settings):
+def fit_components(home, digest, **settings):
     protocol = matrices.load_split(home, digest).protocol
     fits = {name: train_model(home, digest, name, of, protocol=protocol, seed=1) for name, of in settings.items()}
     return {"digests": {name: fit.digest for name, fit in fits.items()}, "settings": settings}
 
 
-def blended(home, digest, **of):
+def fit_blend(home, digest, **of):
     judged = [(digest, of.pop("digests"))]
     found = choose_components(home, "run", judged=judged, **{"protocol": PROTOCOL, "seed": 1, "day": DAY, **of})
     with warehouse.open_warehouse(home, read_only=True) as connection:
@@ -115,12 +115,12 @@ def blended(home, digest, **of):
 
 
 def two_halves(home, digest):
-    return fitted(home, digest, half=HalfSettings(), other_half=HalfSettings(first=30))
+    return fit_components(home, digest, half=HalfSettings(), other_half=HalfSettings(first=30))
 
 
 def test_models_that_know_different_items_are_added(home, digest):
     of = two_halves(home, digest)
-    found, row = blended(home, digest, **of)
+    found, row = fit_blend(home, digest, **of)
     assert {one.model for one in found.components} == {"half", "other_half"}
     assert row["origin"] == "search" and row["reached"] > row["at_start"] + 0.02 and row["metric"] == "ndcg@100"
     assert row["searched_on"] == DAY and row["trials"] > 5
@@ -130,22 +130,22 @@ def test_models_that_know_different_items_are_added(home, digest):
 
 def test_the_choice_from_the_same_fits_is_taken(home, digest, monkeypatch):
     of = two_halves(home, digest)
-    rejected = fitted(home, digest, half=HalfSettings(), nothing=HalfSettings())
-    chosen = [blended(home, digest, **given) for given in (of, rejected)]
+    rejected = fit_components(home, digest, half=HalfSettings(), nothing=HalfSettings())
+    chosen = [fit_blend(home, digest, **given) for given in (of, rejected)]
     with monkeypatch.context() as patched:
         patched.setattr(stage, "search_weights", None)
-        assert blended(home, digest, **rejected) == chosen[1]
-    assert blended(home, digest, **of) == chosen[0]
+        assert fit_blend(home, digest, **rejected) == chosen[1]
+    assert fit_blend(home, digest, **of) == chosen[0]
     monkeypatch.setattr(stage, "search_weights", None)
-    assert blended(home, digest, **of) == chosen[0]
+    assert fit_blend(home, digest, **of) == chosen[0]
     with pytest.raises(TypeError, match="not callable"):
-        blended(home, digest, **{**of, "seed": 2})
+        fit_blend(home, digest, **{**of, "seed": 2})
 
 
 @pytest.mark.slow
 def test_its_members_are_the_fits_of_the_run(home, digest):
     of = two_halves(home, digest)
-    found, _ = blended(home, digest, **of)
+    found, _ = fit_blend(home, digest, **of)
     assert len(Half.fits) == 2
     fit = train_model(home, digest, "blend", found, protocol=PROTOCOL, seed=1)
     assert len(Half.fits) == 2
@@ -160,8 +160,8 @@ def test_its_members_are_the_fits_of_the_run(home, digest):
 
 
 def test_a_blend_that_is_no_better_is_left_out_with_its_figures(home, digest):
-    of = fitted(home, digest, half=HalfSettings(), nothing=HalfSettings())
-    found, row = blended(home, digest, **of)
+    of = fit_components(home, digest, half=HalfSettings(), nothing=HalfSettings())
+    found, row = fit_blend(home, digest, **of)
     assert found is None and row["origin"] == "default" and row["searched_on"] is None
     assert (
         "no blend gains more than its error on its best component: ndcg@100" in row["reason"]
@@ -182,8 +182,8 @@ def test_a_blend_needs_a_gain_of_more_than_its_error(gain, gain_in_s, worth):
 
 def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
     monkeypatch.setattr(stage, "MAX_CANDIDATES", 2)
-    of = fitted(home, digest, nothing=HalfSettings(), half=HalfSettings(), other_half=HalfSettings(first=30))
-    found, _ = blended(home, digest, **of)
+    of = fit_components(home, digest, nothing=HalfSettings(), half=HalfSettings(), other_half=HalfSettings(first=30))
+    found, _ = fit_blend(home, digest, **of)
     assert {one.model for one in found.components} == {"half", "other_half"}
 
 
@@ -194,7 +194,7 @@ def test_the_first_ones_by_themselves_are_asked(home, digest, monkeypatch):
 )
 def test_a_blend_without_components_is_reported(home, digest, monkeypatch, least, models, reason):
     monkeypatch.setattr(stage, "MIN_USERS", least)
-    found, row = blended(home, digest, **fitted(home, digest, **dict.fromkeys(models, HalfSettings())))
+    found, row = fit_blend(home, digest, **fit_components(home, digest, **dict.fromkeys(models, HalfSettings())))
     assert found is None and reason in row["reason"]
 
 
@@ -210,7 +210,7 @@ def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home
     digest = split(home, SplitSettings(), "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
     of = two_halves(home, digest)
     whole, Half.fits[:] = matrices.load_split(home, digest).train, []
-    found, row = blended(home, digest, **of, protocol="given")
+    found, row = fit_blend(home, digest, **of, protocol="given")
     assert {one.model for one in found.components} == {"half", "other_half"} and row["reached"] > row["at_start"] + 0.02
     assert row["protocol"] == "given" and row["edges"] < whole.nnz and len(Half.fits) == 2
     assert row["metric"] == "ndcg@20"
@@ -221,5 +221,5 @@ def test_a_member_that_needs_more_memory_than_there_is_is_not_fitted_to_weigh_it
     of = two_halves(home, digest)
     monkeypatch.setattr(OtherHalf, "item_matrices", 10**9)
     Half.fits[:] = []
-    found, row = blended(home, digest, **of, protocol="given")
+    found, row = fit_blend(home, digest, **of, protocol="given")
     assert found is None and "there are not two models" in row["reason"] and [name for name, _ in Half.fits] == ["half"]

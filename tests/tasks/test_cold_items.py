@@ -20,7 +20,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.tuning.search import load_validation
-from tests.conftest import home_in, rows
+from tests.conftest import home_in, query_rows
 from tests.tasks.conftest import train_model
 
 USERS, ITEMS, SEED = 90, 60, 3
@@ -38,7 +38,7 @@ def draw_log():
     )
 
 
-def draw(text):
+def draw_number(text):
     """DuckDB's md5_number is the digest's little-endian number."""
     return int.from_bytes(hashlib.md5(text.encode()).digest(), "little") % 1000000007 / 1000000007 < 0.1
 
@@ -46,7 +46,7 @@ def draw(text):
 def expected_roles(pairs):
     roles = {}
     for user, item in pairs:
-        is_new, held_out = draw(f"{SEED}:cold_item:{item}"), draw(f"{SEED}:cold_edge:{user}:{item}")
+        is_new, held_out = draw_number(f"{SEED}:cold_item:{item}"), draw_number(f"{SEED}:cold_edge:{user}:{item}")
         roles[user, item] = "new" if is_new else "held_out" if held_out else "train"
     trained = {user for (user, _), role in roles.items() if role == "train"}
     return {pair: role if pair[0] in trained else "dropped" for pair, role in roles.items()}
@@ -78,12 +78,12 @@ def make_split(home, run_id="run", protocols=("cold_items",)):
 
 
 def list_ids(home, side):
-    return [name for (name,) in rows(home, f"select {side}_id from indexed.{side}s order by {side}_index")]
+    return [name for (name,) in query_rows(home, f"select {side}_id from indexed.{side}s order by {side}_index")]
 
 
 def test_roles_and_matrices_are_those_of_the_hashes(home, shop):
     stored, expected = matrices.load_split(home, make_split(home)["cold_items"]), expected_roles(shop)
-    assert {(user, item): role for user, item, role in rows(home, "from splits.cold_items")} == expected
+    assert {(user, item): role for user, item, role in query_rows(home, "from splits.cold_items")} == expected
     assert set(expected.values()) == {"train", "held_out", "new", "dropped"}
     users, items = list_ids(home, "user"), list_ids(home, "item")
     part = stored.parts["test"]
@@ -135,7 +135,9 @@ def test_metrics_are_those_of_a_recount(home, shop):
     assert evaluated.users == len(part.users) and not evaluated.failed
     table = {
         (model, metric): (value, users)
-        for model, metric, value, users in rows(home, "select model, metric, value, users from evaluation.metrics")
+        for model, metric, value, users in query_rows(
+            home, "select model, metric, value, users from evaluation.metrics"
+        )
     }
     for model, of_fit in digests.items():
         fitted, expected = fits.load_fit(home, model, of_fit), defaultdict(list)
@@ -156,7 +158,7 @@ def test_metrics_are_those_of_a_recount(home, shop):
             assert table[model, metric] == (pytest.approx(np.mean(of_users)), len(of_users)), (model, metric)
     assert {metric for model, metric in table if model == "wmf"} >= OF_NEW_ITEMS.keys()
     assert table["wmf", "ndcg@100_new_items"][0] > table["popularity", "ndcg@100_new_items"][0] + 0.2
-    compared = Counter(metric for (metric,) in rows(home, "select metric from evaluation.comparisons"))
+    compared = Counter(metric for (metric,) in query_rows(home, "select metric from evaluation.comparisons"))
     assert compared["ndcg@100_new_items"] == compared["ndcg@100"] == 3
 
 

@@ -14,7 +14,7 @@ BUILT_IN = {
 }  # fmt: skip
 
 
-def own(root: Path, name: str, text: str) -> None:
+def write_own_dataset(root: Path, name: str, text: str) -> None:
     (root / "datasets").mkdir(parents=True, exist_ok=True)
     (root / "datasets" / f"{name}.toml").write_text(text, encoding="utf-8")
 
@@ -47,7 +47,7 @@ def test_the_published_protocols_counts_and_filters(tmp_path):
 
 
 def test_a_person_adds_a_data_set_by_adding_a_file(tmp_path):
-    own(tmp_path, "songs", 'title = "Songs"\ncolumns.user = ["listener"]\n[models.mrf_dense]\nl2 = 3.0\n')
+    write_own_dataset(tmp_path, "songs", 'title = "Songs"\ncolumns.user = ["listener"]\n[models.mrf_dense]\nl2 = 3.0\n')
     dataset = datasets.load_dataset("songs", tmp_path)
     assert "songs" in datasets.list_datasets(tmp_path)
     assert dataset.columns.user == ("listener",)
@@ -56,7 +56,7 @@ def test_a_person_adds_a_data_set_by_adding_a_file(tmp_path):
 
 
 def test_a_persons_own_file_goes_before_the_built_in_one(tmp_path):
-    own(tmp_path, "ml-1m", 'title = "Mine"\n')
+    write_own_dataset(tmp_path, "ml-1m", 'title = "Mine"\n')
     assert datasets.load_dataset("ml-1m", tmp_path).title == "Mine"
     assert datasets.list_datasets(tmp_path).count("ml-1m") == 1
 
@@ -96,7 +96,7 @@ BAD_NAMES = ["my logs", "../mine", "", "-x", ".x", "a/b", "ä", "a\n", "x" * 101
 @pytest.mark.parametrize("declared", [False, True])
 def test_a_name_outside_the_grammar_is_refused_with_what_to_do(tmp_path, name, declared):
     if declared and "/" not in name:
-        own(tmp_path, name, 'title = "x"\n')
+        write_own_dataset(tmp_path, name, 'title = "x"\n')
     with pytest.raises(InputError) as error:
         datasets.load_dataset(name, tmp_path, with_logs=True)
     assert names.RULE in str(error.value) and f"rename {tmp_path / name}" in str(error.value)
@@ -134,7 +134,7 @@ def test_of_two_names_that_differ_by_case_the_second_is_refused(tmp_path):
     ],
 )
 def test_a_malformed_file_is_named_with_its_key(tmp_path, text, said):
-    own(tmp_path, "mine", text)
+    write_own_dataset(tmp_path, "mine", text)
     with pytest.raises(InputError) as error:
         datasets.load_dataset("mine", tmp_path)
     assert str(tmp_path / "datasets" / "mine.toml") in str(error.value)

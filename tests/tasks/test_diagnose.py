@@ -10,10 +10,10 @@ from oneclass.models.generator.hidden_graph import draw_graph
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.tasks.diagnose import diagnose, rewrite_diagnostics, store_hidden_graph_ratios
 from oneclass.tasks.stores import warehouse
-from tests.conftest import rows, write_tables
+from tests.conftest import query_rows, write_tables
 
 
-def curate(home, edges):
+def fill_interactions(home, edges):
     """Fill `indexed.interactions` with (user_index, item_index) pairs."""
     users, items = (pa.array(column, pa.int32()) for column in zip(*edges, strict=True)) if edges else ([], [])
     incoming = pa.table({"u": pa.array(users, pa.int32()), "i": pa.array(items, pa.int32())})
@@ -38,7 +38,7 @@ def graph(home):
     users, items = power_law_with_mean(12, 0.5, 150), power_law_with_mean(32, 0.77, 400)
     starts, owners = draw_graph(users, items, (400, 150), 2)
     edges = list(zip(owners.tolist(), np.repeat(np.arange(150), np.diff(starts)).tolist(), strict=True))
-    curate(home, edges)
+    fill_interactions(home, edges)
     return edges
 
 
@@ -46,7 +46,9 @@ def test_degrees_are_counted_on_both_sides(home, graph):
     diagnose(home, "run", 0)
     for side, of in (("user", 0), ("item", 1)):
         degrees, vertices = np.unique(np.bincount([edge[of] for edge in graph]), return_counts=True)
-        found = rows(home, f"select degree, vertices from diagnostics.degrees where side = '{side}' order by degree")
+        found = query_rows(
+            home, f"select degree, vertices from diagnostics.degrees where side = '{side}' order by degree"
+        )
         assert found == list(zip(degrees.tolist(), vertices.tolist(), strict=True))
 
 
@@ -56,7 +58,7 @@ def test_a_hidden_graph_is_sampled_at_both_rates(home, graph):
     of_users, found = np.bincount([user for user, _ in graph]), {}
     for r in (1, 0.5):
         query = f"select item_index, positives, negatives from diagnostics.hidden_graph_ratios where r = {r} order by 1"
-        items, positives, negatives = zip(*rows(home, query), strict=True)
+        items, positives, negatives = zip(*query_rows(home, query), strict=True)
         assert (list(items), list(positives)) == (list(range(150)), degrees.tolist())
         assert sum(negatives) == np.minimum(of_users, 150 - of_users).sum()
         found[r] = np.array(negatives)
@@ -74,7 +76,7 @@ def test_the_hidden_graphs_are_those_of_the_model(home, graph):
     model.item_degrees = np.bincount(items, minlength=150)
     _, negatives = model.sampler(edges).negatives(0)
     query = "select negatives from diagnostics.hidden_graph_ratios where r = 0.5 order by item_index"
-    assert [count for (count,) in rows(home, query)] == np.bincount(negatives, minlength=150).tolist()
+    assert [count for (count,) in query_rows(home, query)] == np.bincount(negatives, minlength=150).tolist()
 
 
 def test_means_and_eq_1(home, graph):
@@ -88,7 +90,7 @@ def test_means_and_eq_1(home, graph):
 
 def test_every_family_is_fitted_on_the_bounded_support(home, graph):
     assert diagnose(home, "run", 0).fits == 8
-    found = rows(home, "select side, family, d_min, d_max, p_value from diagnostics.power_law_fits")
+    found = query_rows(home, "select side, family, d_min, d_max, p_value from diagnostics.power_law_fits")
     assert {(side, family) for side, family, *_ in found} == {(s, f) for s in ("user", "item") for f in FAMILIES}
     assert {(side, low, high) for side, _, low, high, _ in found} == {("user", 1, 150), ("item", 1, 400)}
     p_values = {(side, family): p for side, family, _, _, p in found}
@@ -100,7 +102,7 @@ def test_every_family_is_fitted_on_the_bounded_support(home, graph):
 def test_running_again_gives_the_same_rows_and_no_more(home, graph):
     def everything():
         tables = ("degrees", "power_law_fits", "hidden_graph_ratios")
-        return [rows(home, f"select * from diagnostics.{table} order by all") for table in tables]
+        return [query_rows(home, f"select * from diagnostics.{table} order by all") for table in tables]
 
     diagnose(home, "one", 3)
     before = everything()
@@ -113,15 +115,15 @@ def test_running_again_gives_the_same_rows_and_no_more(home, graph):
     [(u, i) for u in range(5) for i in range(4)],
 ], ids=["no edge", "one edge", "one user", "all equal", "two users", "complete"])  # fmt: skip
 def test_degenerate_graphs(home, edges):
-    curate(home, edges)
+    fill_interactions(home, edges)
     with warehouse.open_warehouse(home) as connection:
         found = rewrite_diagnostics(connection, 0, replicates=9)
         store_hidden_graph_ratios(connection, (found.users, found.items), 0)
     assert found.edges == len(edges)
     assert found.item_density == pytest.approx(found.user_density)
     assert found.fits == (8 if edges else 0)
-    numbers = [value for row in rows(home, FITS) for value in row if isinstance(value, float)]
+    numbers = [value for row in query_rows(home, FITS) for value in row if isinstance(value, float)]
     assert np.isfinite(numbers).all()
     query = "select r, count(*), sum(positives) from diagnostics.hidden_graph_ratios group by r order by r"
-    sampled = rows(home, query)
+    sampled = query_rows(home, query)
     assert sampled == [(r, found.items, len(edges)) for r in (0.5, 1)] * bool(edges)

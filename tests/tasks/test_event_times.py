@@ -27,7 +27,7 @@ NEXT_FROM = date(2026, 3, 9)
 TIMED = SplitSettings(times=True, held_out_share=0.25, next_from=NEXT_FROM)
 
 
-def drawn(seed, *, timed=True, known=0.95):
+def draw_events(seed, *, timed=True, known=0.95):
     """Events of 40 users with repeats, some below the threshold, some without a time, in no order."""
     generator = np.random.default_rng(seed)
     for _ in range(700):
@@ -60,13 +60,13 @@ def stored_ages(home, histories, users, items):
     return found
 
 
-def make(home, settings=TIMED, likes=ONE_EACH):
+def make_splits(home, settings=TIMED, likes=ONE_EACH):
     binarize(home, likes, "run")
     return split(home, settings, "run", protocols=PROTOCOLS, seed=1, likes=likes).digests
 
 
 def test_every_protocol_has_the_windows_of_its_items(home, log_events, tmp_path):
-    events, rng = list(drawn(5)), np.random.default_rng(6)
+    events, rng = list(draw_events(5)), np.random.default_rng(6)
     log_events(events, file_id=1)
     windows = {f"i{item}": (DAY.date() + timedelta(days=int(rng.integers(12))), None) for item in range(20)}
     windows |= {f"i{item}": (None, day) for item, (day, _) in zip(range(20, 25), windows.values())}
@@ -75,7 +75,7 @@ def test_every_protocol_has_the_windows_of_its_items(home, log_events, tmp_path)
     items = AttributeTable(file=str(table), available_from="came", available_until="left")
     with warehouse.open_warehouse(home) as connection:
         store_attributes(connection, "run", Dataset(name="shop", items=items))
-    digests = make(home)
+    digests = make_splits(home)
     last = max(at for *_, at in events if at).date()
     ids = load_ids(home, "item")
     for protocol, digest in digests.items():
@@ -87,16 +87,16 @@ def test_every_protocol_has_the_windows_of_its_items(home, log_events, tmp_path)
     model = load_or_fit(home, digests[ALL_EDGES], "random_graph", RandomGraphSettings(availability=True), seed=1)
     fitted, whole = fits.load_fit(home, "random_graph", model.digest), matrices.load_split(home, digests[ALL_EDGES])
     assert np.array_equal(fitted.item_windows, np.stack(item_spans(whole.histories, whole.item_windows)))
-    untimed = make(home, TIMED.model_copy(update={"times": False}))
+    untimed = make_splits(home, TIMED.model_copy(update={"times": False}))
     assert all(matrices.load_split(home, digest).item_windows is None for digest in untimed.values())
 
 
 def test_every_protocol_has_the_ages_as_of_the_end_of_its_training(home, log_events):
-    events = list(drawn(1))
+    events = list(draw_events(1))
     log_events(events[:400], file_id=1)
     log_events(events[400:], file_id=2)
     last = max(at for *_, at in events if at).date()
-    for protocol, digest in make(home).items():
+    for protocol, digest in make_splits(home).items():
         ages = ages_by_pair(events, NEXT_FROM - timedelta(days=1) if protocol == "next_events" else last)
         stored = matrices.load_split(home, digest)
         assert stored.event_ages.days.dtype == np.int32
@@ -109,9 +109,9 @@ def test_every_protocol_has_the_ages_as_of_the_end_of_its_training(home, log_eve
 
 
 def test_the_ages_are_of_events_whose_weights_count(home, log_events):
-    events = [(user, item, value - 1.0, at) for user, item, value, at in drawn(2, known=1.0)]
+    events = [(user, item, value - 1.0, at) for user, item, value, at in draw_events(2, known=1.0)]
     log_events(events)
-    stored = matrices.load_split(home, make(home, likes=BinarizeSettings(sum_values=True))[ALL_EDGES])
+    stored = matrices.load_split(home, make_splits(home, likes=BinarizeSettings(sum_values=True))[ALL_EDGES])
     ages = ages_by_pair(events, max(at for *_, at in events).date(), threshold=1e-9)
     found = stored_ages(home, stored.histories, stored.users, stored.items)
     assert found == {pair: ages[pair] for pair in found} and found
@@ -119,7 +119,7 @@ def test_the_ages_are_of_events_whose_weights_count(home, log_events):
 
 @pytest.mark.parametrize("times", [True, False])
 def test_without_times_or_the_setting_the_matrices_have_no_ages(home, log_events, times):
-    log_events(list(drawn(3, timed=not times)))
+    log_events(list(draw_events(3, timed=not times)))
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(times=times, held_out_share=0.25)
     digests = split(home, settings, "run", protocols=PROTOCOLS[:2], seed=1).digests

@@ -42,7 +42,7 @@ ORDERS = [  # user, item, value, time, kind
 ]
 
 
-def edges(home, columns="user_id, item_id, event_count, weight, first_at, last_at, first_line"):
+def load_edges(home, columns="user_id, item_id, event_count, weight, first_at, last_at, first_line"):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(
             f"select {columns} from curated.interactions order by user_index, item_index"
@@ -89,24 +89,24 @@ def test_weights_of_an_orders_log_add_up(home, log_events):
     log_events(ORDERS)
     binarize(home, BinarizeSettings(event_weights=KINDS), "run")
     day = lambda number: datetime(2026, 3, number, 9)
-    assert edges(home) == [
+    assert load_edges(home) == [
         ("ada", "mug", 3, 7.6, day(2), day(3), 2),  # a view is too little, and the cart makes it a like
         ("ada", "pot", 2, 5.0, day(3), day(9), 4),  # one of two came back
         ("ada", "pan", 3, 5.0, day(12), day(12), 8),  # came back, and was bought once more
         ("ben", "pot", 2, 1.0, day(7), day(7), 12),  # ten views of 0.1 are exactly 1
         ("eve", "pan", 1, 5.0, day(13), day(13), 15),
     ]
-    assert_agrees(edges(home), ORDERS, BinarizeSettings(event_weights=KINDS))
+    assert_agrees(load_edges(home), ORDERS, BinarizeSettings(event_weights=KINDS))
 
 
 def test_a_half_life_fades_weights_from_the_last_event_of_the_period(home, log_events):
     settings = BinarizeSettings(event_weights=KINDS, half_life_days=4.5, threshold=1.5)
     log_events(ORDERS)
     binarize(home, settings, "run")
-    assert_agrees(edges(home), ORDERS, settings)
+    assert_agrees(load_edges(home), ORDERS, settings)
     binarize(home, settings, "run", until=date(2026, 3, 7))
-    assert_agrees(edges(home), ORDERS, settings, until=datetime(2026, 3, 8))
-    (weight,) = next(row for row in edges(home, "weight, user_id, item_id") if row[1:] == ("ada", "pan"))[:1]
+    assert_agrees(load_edges(home), ORDERS, settings, until=datetime(2026, 3, 8))
+    (weight,) = next(row for row in load_edges(home, "weight, user_id, item_id") if row[1:] == ("ada", "pan"))[:1]
     assert weight == pytest.approx(5 * 2 ** (-3 / 4.5), abs=1e-9)
 
 

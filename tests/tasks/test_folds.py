@@ -27,8 +27,8 @@ from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, Trial
 from oneclass.tasks.tuning.trial import run_trial_fit
-from tests.conftest import FOLD_BOUND, home_in, log_into, rows, set_fold_bound
-from tests.models.evaluation.test_metrics import naive
+from tests.conftest import FOLD_BOUND, home_in, log_into, query_rows, set_fold_bound
+from tests.models.evaluation.test_metrics import compute_naively
 from tests.tasks.conftest import train_model
 
 SEED = 3
@@ -77,7 +77,7 @@ def evaluated_once(logged, tmp_path_factory):
     folds = fit_all(home, split_log(home))
     judged = evaluate(home, "run", PROTOCOL, *folds[0], further=folds[1:])
     set_fold_bound(0)
-    return EvaluatedFolds(home, folds, judged, recount(logged[1], SETTINGS))
+    return EvaluatedFolds(home, folds, judged, recount_metrics(logged[1], SETTINGS))
 
 
 @pytest.fixture
@@ -101,14 +101,14 @@ def fit_all(home, digests):
     return [fit(name) for name in list_splits(PROTOCOL, digests)]
 
 
-def md5(text):
+def md5_number(text):
     """DuckDB's md5_number: the digest's bytes, the last of them the highest."""
     return int.from_bytes(hashlib.md5(text.encode()).digest(), "little")
 
 
-def recount(likes, settings):
+def recount_metrics(likes, settings):
     """The metrics of each user by model, in plain Python but for the fits: the users of one fold after another."""
-    of_fold = {user: int(md5(f"{SEED}:part:{user}") % 1000000007 / 1000000007 * 5) for user in likes}
+    of_fold = {user: int(md5_number(f"{SEED}:part:{user}") % 1000000007 / 1000000007 * 5) for user in likes}
     found = {model: {} for model in settings}
     for fold in range(5):
         others = [user for user in likes if of_fold[user] != fold]
@@ -118,12 +118,12 @@ def recount(likes, settings):
             fit = MODELS[model](of_model, seed=SEED, threads=1).fit(csr_matrix(rows, dtype=np.float32))
             for user in (user for user in likes if of_fold[user] == fold):
                 known = [item for item in items if item in likes[user]]
-                drawn = sorted(known, key=lambda item: md5(f"{SEED}:target:{user}:{item}"))[: len(known) // 5]
+                drawn = sorted(known, key=lambda item: md5_number(f"{SEED}:target:{user}:{item}"))[: len(known) // 5]
                 if drawn:
                     targets, own = (np.isin(items, some) for some in (drawn, known))
                     history = own & ~targets
                     [scores] = fit.scores(csr_matrix(history[None], dtype=np.float32))
-                    found[model][user] = naive(scores, history, targets)
+                    found[model][user] = compute_naively(scores, history, targets)
     return found
 
 
@@ -136,14 +136,14 @@ def test_a_small_log_judged_by_folds_equals_a_recount(evaluated_once):
     home, _, judged, expected = evaluated_once
     assert len(expected["wmf"]) > 120
     assert judged.users == len(expected["wmf"]) and not judged.failed
-    table = rows(home, "select model, metric, value, standard_error, users from evaluation.metrics")
+    table = query_rows(home, "select model, metric, value, standard_error, users from evaluation.metrics")
     found = {(model, metric): row for model, metric, *row in table}
     for model, of_users in expected.items():
         for metric in next(iter(of_users.values())):
             values = [of_user[metric] for of_user in of_users.values()]
             assert found[model, metric] == [*map(pytest.approx, mean_and_error(values)), len(values)], (model, metric)
         assert found[model, "validation_ndcg@100"] == found[model, "ndcg@100"]
-    for metric, one, other, difference, error, users in rows(
+    for metric, one, other, difference, error, users in query_rows(
         home, "select metric, model, other_model, difference, standard_error, users from evaluation.comparisons"
     ):
         name = metric.removeprefix("validation_")
@@ -165,7 +165,7 @@ def test_the_lists_of_all_folds_are_counted_together(evaluated_once):
             shown |= set(of_fold.items[row[row >= 0]].tolist())
             degrees = np.maximum(of_fold.train.sum(axis=0).A1[row[row >= 0]], 1)
             novelty.append(np.mean(-np.log2(degrees / of_fold.train.shape[0])))
-    values = rows(home, "select metric, value, users from evaluation.beyond_accuracy where model = 'popularity'")
+    values = query_rows(home, "select metric, value, users from evaluation.beyond_accuracy where model = 'popularity'")
     found = {metric: (value, users) for metric, value, users in values}
     assert found["coverage@20"] == (pytest.approx(len(shown) / len(trained)), len(novelty))
     assert found["novelty@20"] == (pytest.approx(np.mean(novelty)), len(novelty))
@@ -182,7 +182,7 @@ def test_every_user_is_tested_once_by_models_that_did_not_see_them(home, likes):
         assert not set(fold.users) & set(fold.parts["test"].users)
         assert (fold.parts["validation"].targets != fold.parts["test"].targets).nnz == 0
     assert sorted(tested) == sorted(set(tested)) and len(tested) > 140
-    roles = rows(home, "select part, role, count(*) from splits.strong_generalization group by all")
+    roles = query_rows(home, "select part, role, count(*) from splits.strong_generalization group by all")
     assert {part for part, *_ in roles} == {"test"} and "fit" not in {role for _, role, _ in roles}
     assert sum(count for *_, count in roles) == sum(map(len, likes.values()))
 

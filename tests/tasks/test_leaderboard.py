@@ -26,7 +26,7 @@ SENTENCES = [
 ]
 
 
-def table(ranks=RANKS, protocol="strong_generalization", error=0.001):
+def make_table(ranks=RANKS, protocol="strong_generalization", error=0.001):
     return [
         LeaderboardRow(protocol, model, score, 40, {"ndcg@100": (ndcg, 0.01), **RECALL, "mean_rank": (rank, error)}, "")
         for model, scores in ranks.items()
@@ -40,19 +40,19 @@ def with_weaknesses(rows, p_value=1e-6):
 
 
 def test_a_model_is_named_where_its_best_score_is_worse_than_a_trivial_one():
-    rows = with_weaknesses(table())
+    rows = with_weaknesses(make_table())
     assert list_weaknesses(rows) == SENTENCES
     assert {row.model for row in rows if row.weaknesses} == {"slim", "wmf", "paired_symbols"}
 
 
 def test_without_popularity_only_guesses_are_a_measure():
     ranks = {name: scores for name, scores in RANKS.items() if name != "popularity"}
-    assert list_weaknesses(with_weaknesses(table(ranks))) == [SENTENCES[0], SENTENCES[2]]
+    assert list_weaknesses(with_weaknesses(make_table(ranks))) == [SENTENCES[0], SENTENCES[2]]
 
 
 def test_popularity_is_held_against_guesses_alone_and_protocols_apart():
     rows = with_weaknesses(
-        [*table({"popularity": {"score": (0.2, 0.4)}}), *table({"wmf": {"score": (0.1, 0.6)}}, "given")]
+        [*make_table({"popularity": {"score": (0.2, 0.4)}}), *make_table({"wmf": {"score": (0.1, 0.6)}}, "given")]
     )
     (sentence,) = list_weaknesses(rows)
     assert sentence.startswith("popularity on strong_generalization ranks worse than guessing")
@@ -60,7 +60,9 @@ def test_popularity_is_held_against_guesses_alone_and_protocols_apart():
 
 def test_half_is_no_weakness_nor_is_popularitys_own_figure():
     assert (
-        list_weaknesses(with_weaknesses(table({"popularity": {"score": (0.3, 0.8)}, "wmf": {"score": (0.3, 0.5)}})))
+        list_weaknesses(
+            with_weaknesses(make_table({"popularity": {"score": (0.3, 0.8)}, "wmf": {"score": (0.3, 0.5)}}))
+        )
         == []
     )
 
@@ -68,7 +70,7 @@ def test_half_is_no_weakness_nor_is_popularitys_own_figure():
 # Five models are compared with popularity, so Holm's factor of equal p-values is 5.
 @pytest.mark.parametrize(("p_value", "marked"), [(0.0099, {"wmf", "paired_symbols"}), (0.0101, set()), (None, set())])
 def test_a_model_is_worse_than_popularity_where_the_corrected_test_says_so(p_value, marked):
-    rows = with_weaknesses(table(error=1.0), p_value)
+    rows = with_weaknesses(make_table(error=1.0), p_value)
     assert {row.model for row in rows if row.weaknesses} == marked
 
 
@@ -76,7 +78,7 @@ def test_a_mean_rank_is_below_guesses_where_the_corrected_test_says_so():
     """Of two models' one-sided t-tests with 39 degrees of freedom, the smaller p-value is doubled."""
     bound = -float(stats.t.ppf(0.025, 39)) * 0.01
     for rank, marked in ((0.5 - 1.001 * bound, {"slim"}), (0.5 - 0.999 * bound, set())):
-        rows = with_weaknesses(table({"slim": {"score": (0.4, rank)}, "wmf": {"score": (0.4, 0.6)}}, error=0.01))
+        rows = with_weaknesses(make_table({"slim": {"score": (0.4, rank)}, "wmf": {"score": (0.4, 0.6)}}, error=0.01))
         assert {row.model for row in rows if row.weaknesses} == marked
 
 
@@ -84,17 +86,17 @@ def test_a_mean_rank_is_below_guesses_where_the_corrected_test_says_so():
     "shown", [leaderboard.format_plain, lambda rows: leaderboard.format_markdown(rows, "Evaluation")]
 )
 def test_the_table_marks_the_model_and_says_why_below(shown):
-    lines = shown(with_weaknesses(table())).splitlines()
+    lines = shown(with_weaknesses(make_table())).splitlines()
     marked = [line for line in lines if "(!)" in line and "0.8500" in line]
     assert len(marked) == 1 and "wmf (!)" in marked[0]
     assert [line.removeprefix("- ") for line in lines if line.removeprefix("- ").startswith("(!)")] == [
         f"(!) {sentence}." for sentence in SENTENCES
     ]
-    assert "(!)" not in shown(with_weaknesses(table({"mrf_dense": {"score": (0.4, 0.9)}})))
+    assert "(!)" not in shown(with_weaknesses(make_table({"mrf_dense": {"score": (0.4, 0.9)}})))
 
 
 def test_the_report_alarms_and_marks_the_rows():
-    rows = leaderboard.group_by_protocol(with_weaknesses(table()))
+    rows = leaderboard.group_by_protocol(with_weaknesses(make_table()))
     found = collect_warnings({"events": 9, "rejects": 0}, [], [], rows, None)
     assert {(alarm.text, alarm.severe) for alarm in found} == {(one, "guessing" in one) for one in SENTENCES}
     fits = pl.DataFrame(schema={"protocol": pl.String, "model": pl.String, "seconds": pl.Float64})

@@ -22,14 +22,14 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.tuning.search import load_validation
-from tests.conftest import entries, rows
+from tests.conftest import load_entries, query_rows
 
 LISTS = Dataset(name="lists", title="lists", layout="adjacency")
 BOUNDS = {"value_min": None, "value_max": None, "max_reject_share": 0.01, "fresh_within_hours": None}
 SHUFFLED, SORTED, DRIFTING = "shuffled", "sorted", "drifting"
 
 
-def lines(order, seed, users=300, items=200):
+def draw_lines(order, seed, users=300, items=200):
     """{user: its items in their order}, those of a drifting line at places that move up along it; ids say nothing of
     that.
     """
@@ -48,57 +48,59 @@ def lines(order, seed, users=300, items=200):
     return found
 
 
-def written(folder, name, of_users):
+def write_lines(folder, name, of_users):
     file = folder / name
     file.write_text("".join(" ".join(map(str, [user, *items])) + "\n" for user, items in of_users.items()))
     return file
 
 
-def made(home, folder, train, validation_="auto", seed=1, test=None):
+def split_lines(home, folder, train, validation_="auto", seed=1, test=None):
     """The digest of the given split of a file of such lines."""
     test = test or {user: [1000 + user % 7] for user in train}
-    files = [written(folder, "train.txt", train), written(folder, "test.txt", test)]
+    files = [write_lines(folder, "train.txt", train), write_lines(folder, "test.txt", test)]
     ids = [[one] for one in ingest(home, LISTS, files, uuid.uuid4().hex).file_ids]
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation=validation_)
     return split(home, settings, "run", protocols=["given"], seed=seed, given_files=ids).digests["given"]
 
 
-def named(home, matrix, users):
+def items_by_user(home, matrix, users):
     """{user: set of its items} of a matrix with those users as rows."""
     found = defaultdict(set)
-    for user, item in entries(home, matrix, users, range(matrix.shape[1])):
+    for user, item in load_entries(home, matrix, users, range(matrix.shape[1])):
         found[int(user)].add(int(item))
     return dict(found)
 
 
 def test_line_end_takes_exactly_the_last_items_of_each_line(home, tmp_path):
-    train = lines(SHUFFLED, 1) | {900: [3], 901: [4, 5], 902: [7, 6, 7, 8, 6, 9]}
-    digest = made(home, tmp_path, train, "latest")
+    train = draw_lines(SHUFFLED, 1) | {900: [3], 901: [4, 5], 902: [7, 6, 7, 8, 6, 9]}
+    digest = split_lines(home, tmp_path, train, "latest")
     found = load_validation(home, "given", digest, 1)
     once = {user: list(dict.fromkeys(items)) for user, items in train.items()}
     kept = {user: max(1, int(0.8 * len(items) + 1e-9)) for user, items in once.items()}
     stored = matrices.load_split(home, digest)
-    assert named(home, found.train, stored.users) == {user: set(own[: kept[user]]) for user, own in once.items()}
+    assert items_by_user(home, found.train, stored.users) == {
+        user: set(own[: kept[user]]) for user, own in once.items()
+    }
     ends = {user: set(own[kept[user] :]) for user, own in once.items() if len(own) > kept[user]}
-    assert named(home, found.part.targets, found.part.users) == ends
+    assert items_by_user(home, found.part.targets, found.part.users) == ends
     assert ends[901] == {5} and ends[902] == {9} and 900 not in ends
     assert (found.part.histories != found.train[found.part.rows]).nnz == 0
     assert np.array_equal(stored.users[found.part.rows], found.part.users)
 
 
 def test_a_user_with_several_lines_has_them_one_after_the_other(home, tmp_path):
-    train = lines(SHUFFLED, 2)
-    file = written(tmp_path, "train.txt", train)
+    train = draw_lines(SHUFFLED, 2)
+    file = write_lines(tmp_path, "train.txt", train)
     more = {user: [500 + user] for user in train}
-    again = written(tmp_path, "more.txt", more)
+    again = write_lines(tmp_path, "more.txt", more)
     file.write_text(file.read_text() + again.read_text())
-    ids = [[one] for one in ingest(home, LISTS, [file, written(tmp_path, "test.txt", {0: [7]})], "run").file_ids]
+    ids = [[one] for one in ingest(home, LISTS, [file, write_lines(tmp_path, "test.txt", {0: [7]})], "run").file_ids]
     binarize(home, BinarizeSettings(), "run")
     settings = SplitSettings(validation="latest")
     digest = split(home, settings, "run", protocols=["given"], seed=1, given_files=ids).digests["given"]
     found = load_validation(home, "given", digest, 1)
-    ends = named(home, found.part.targets, found.part.users)
+    ends = items_by_user(home, found.part.targets, found.part.users)
     assert ends.keys() == train.keys() and all(500 + user in items for user, items in ends.items())
 
 
@@ -111,48 +113,48 @@ def test_auto_finds_a_drift_along_lines_and_none_where_they_are_shuffled_or_sort
         (SORTED, "given, validation: drawn at random, for lines are sorted by item id"),
     ):
         caplog.clear()
-        digest = made(home, tmp_path, lines(order, seed))
+        digest = split_lines(home, tmp_path, draw_lines(order, seed))
         assert (matrices.load_split(home, digest).latest_mask is not None) == (order == DRIFTING)
         assert words in caplog.text
     caplog.clear()
-    drifting = made(home, tmp_path, {user: sorted(own) for user, own in lines(DRIFTING, seed).items()})
+    drifting = split_lines(home, tmp_path, {user: sorted(own) for user, own in draw_lines(DRIFTING, seed).items()})
     assert matrices.load_split(home, drifting).latest_mask is None and "sorted by item id" in caplog.text
 
 
 @pytest.mark.slow
 def test_what_was_decided_is_said_again_by_a_run_with_nothing_new(home, tmp_path, caplog):
-    digest = made(home, tmp_path, lines(DRIFTING, 1))
+    digest = split_lines(home, tmp_path, draw_lines(DRIFTING, 1))
     caplog.clear()
-    assert made(home, tmp_path, lines(DRIFTING, 1)) == digest
+    assert split_lines(home, tmp_path, draw_lines(DRIFTING, 1)) == digest
     assert "split: nothing is new" in caplog.text and "for items drift along them (z = " in caplog.text
 
 
 def test_random_draws_what_it_drew_before_there_was_a_choice(home, tmp_path):
     """The digests are those of the version before."""
-    digest = made(home, tmp_path, lines(DRIFTING, 1), "random")
+    digest = split_lines(home, tmp_path, draw_lines(DRIFTING, 1), "random")
     found = load_validation(home, "given", digest, 5)
     edges = np.stack(found.part.targets.nonzero()).astype(np.int64).tobytes()
     assert (digest, hashlib.sha256(edges).hexdigest()[:16]) == ("4753b70415adfe45", "4f2844a7a3769fb4")
 
 
 def test_few_lines_or_lines_of_few_items_say_nothing(home, tmp_path, caplog):
-    few = dict(list(lines(DRIFTING, 1).items())[:20])
-    assert matrices.load_split(home, made(home, tmp_path, few)).latest_mask is None
+    few = dict(list(draw_lines(DRIFTING, 1).items())[:20])
+    assert matrices.load_split(home, split_lines(home, tmp_path, few)).latest_mask is None
     assert "do not drift along lines (z = 0.0, " in caplog.text
 
 
 @pytest.mark.slow
 def test_without_places_and_times_line_end_is_refused_and_auto_draws(home, tmp_path, caplog):
     """As in a home of before places were kept."""
-    made(home, tmp_path, lines(DRIFTING, 1))
+    split_lines(home, tmp_path, draw_lines(DRIFTING, 1))
     with warehouse.open_warehouse(home) as connection:
         connection.execute("delete from raw.places")
-    assert matrices.load_split(home, made(home, tmp_path, lines(DRIFTING, 1))).latest_mask is None
+    assert matrices.load_split(home, split_lines(home, tmp_path, draw_lines(DRIFTING, 1))).latest_mask is None
     assert "drawn at random, for the training file has neither places" in caplog.text
     with pytest.raises(
         InputError, match="split.validation = latest: the training file has neither places in its lines"
     ):
-        made(home, tmp_path, lines(DRIFTING, 1), "latest")
+        split_lines(home, tmp_path, draw_lines(DRIFTING, 1), "latest")
 
 
 def test_logs_with_times_are_ordered_by_them(home, log_events):
@@ -170,7 +172,7 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     latest = {
         user: {item for item, at in enumerate(times) if at >= day + timedelta(hours=8)} for user, times in own.items()
     }
-    assert named(home, found.part.targets, found.part.users) == latest
+    assert items_by_user(home, found.part.targets, found.part.users) == latest
 
 
 @pytest.mark.slow
@@ -185,7 +187,7 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
     ],
 )
 def test_places_that_are_not_those_of_the_events_break_the_contract(home, tmp_path, mutation, rule):
-    made(home, tmp_path, lines(SHUFFLED, 1))
+    split_lines(home, tmp_path, draw_lines(SHUFFLED, 1))
     with (
         pytest.raises(ContractBroken) as broken,
         warehouse.run_stage(home, "another run", "ingest", BOUNDS) as connection,
@@ -194,7 +196,7 @@ def test_places_that_are_not_those_of_the_events_break_the_contract(home, tmp_pa
     assert rule in {one.rule for one in broken.value.broken if one.contract == "raw.places"}
 
 
-def days(users, seed=1):
+def draw_days(users, seed=1):
     """Events of some users over thirty days."""
     generator = np.random.default_rng(seed)
     for _ in range(60 * users):
@@ -210,7 +212,7 @@ def of_next_events(home, validation_="auto", optional=(), seed=1, **settings):
 
 def test_next_events_of_many_users_evaluates_those_drawn_by_the_seed(home, log_events):
     """They keep their targets and histories, and the models train on the edges of all users."""
-    log_events(list(days(120)))
+    log_events(list(draw_days(120)))
     items = 80
     digests = [
         of_next_events(home, "latest", seed=seed, **settings)
@@ -239,7 +241,7 @@ def test_next_events_of_many_users_evaluates_those_drawn_by_the_seed(home, log_e
 
 
 def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log_events, caplog):
-    events = list(days(120))
+    events = list(draw_days(120))
     log_events(events)
     first = {}
     for user, item, _, at in events:
@@ -251,14 +253,14 @@ def test_next_events_is_judged_by_its_own_cut_among_the_training_edges(home, log
         first = {edge: at for edge, at in first.items() if at < cut}
     digest = of_next_events(home)[NEXT_EVENTS_VALIDATION]
     found, items = load_validation(home, "next_events", digest, 1), matrices.load_split(home, digest).items
-    pairs = {(int(user), int(item)) for user, item in entries(home, found.part.targets, found.part.users, items)}
+    pairs = {(int(user), int(item)) for user, item in load_entries(home, found.part.targets, found.part.users, items)}
     assert pairs == {edge for edge in late if edge[0] in {user for user, _ in first}} and found.train.nnz == len(first)
     assert f"next_events, validation: the edges from {cut} on, of {found.users} users" in caplog.text
 
 
 @pytest.mark.slow
 def test_next_events_of_few_users_draws_by_default(home, log_events, caplog):
-    log_events(list(days(stage.MIN_USERS - 10)))
+    log_events(list(draw_days(stage.MIN_USERS - 10)))
     digests = of_next_events(home)
     assert NEXT_EVENTS_VALIDATION not in digests and "have only 90 users with earlier edges" in caplog.text
     assert of_next_events(home, "random") == digests
@@ -268,10 +270,10 @@ def test_next_events_of_few_users_draws_by_default(home, log_events, caplog):
 
 @pytest.mark.parametrize(("users", "kept"), [(120, True), (90, False)])
 def test_next_events_is_a_default_where_enough_users_return(home, log_events, users, kept):
-    log_events(list(days(users)))
+    log_events(list(draw_days(users)))
     found = of_next_events(home, optional=("next_events",))
     assert ({"next_events", NEXT_EVENTS_VALIDATION} <= found.keys()) == kept
-    assert (rows(home, "select count(*) from indexed.next_events")[0][0] > 0) == kept
+    assert (query_rows(home, "select count(*) from indexed.next_events")[0][0] > 0) == kept
 
 
 def test_next_events_is_no_default_of_a_log_without_times(home, log_events, caplog):

@@ -18,7 +18,7 @@ COLUMNS = (
 )
 
 
-def draw(seed: int) -> tuple[list[tuple], dict[int, list[int]]]:
+def draw_edges(seed: int) -> tuple[list[tuple], dict[int, list[int]]]:
     """Edges as (user, item, is new), of some users none of them new, and the lists of all but three users."""
     random = np.random.default_rng(seed)
     edges, lists = [], {}
@@ -32,7 +32,7 @@ def draw(seed: int) -> tuple[list[tuple], dict[int, list[int]]]:
     return edges, lists
 
 
-def naive(edges: list[tuple], lists: dict[int, list[int]]) -> tuple:
+def count_hits_naively(edges: list[tuple], lists: dict[int, list[int]]) -> tuple:
     likes = [sum(item == liked and not fresh for _, liked, fresh in edges) for item in range(ITEMS)]
     figures, targets, hits = [], 0, 0
     for user, shown in lists.items():
@@ -55,7 +55,7 @@ def naive(edges: list[tuple], lists: dict[int, list[int]]) -> tuple:
     return (K, len(values), targets, hits, means[0], errors[0], means[1], errors[1], means[2], means[3])
 
 
-def fill(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: bool) -> None:
+def fill_warehouse(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: bool) -> None:
     """A warehouse in which `made` published the lists and `tonight` runs; new are later days, or the second log's."""
     settings = json.dumps({"until": "2026-11-19"} if until else {})
     with warehouse.open_warehouse(home) as connection:
@@ -104,20 +104,20 @@ def fill(home: Home, edges: list[tuple], lists: dict[int, list[int]], *, until: 
 
 @pytest.mark.parametrize("until", [False, True], ids=["logs that came later", "events of later days"])
 def test_hits_are_those_of_likes_that_came_after_the_lists(tmp_path, until):
-    edges, lists = draw(seed=3 + until)
+    edges, lists = draw_edges(seed=3 + until)
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
-    fill(home, edges, lists, until=until)
+    fill_warehouse(home, edges, lists, until=until)
     with warehouse.open_warehouse(home) as connection:
         for _ in range(2):  # the second record replaces the first
             record_list_hits(connection, "tonight")
         [(run, *found)] = connection.execute(f"select {COLUMNS} from diagnostics.list_hits").fetchall()
-    assert run == "made" and found == pytest.approx(naive(edges, lists)) and found[3] > 0
+    assert run == "made" and found == pytest.approx(count_hits_naively(edges, lists)) and found[3] > 0
 
 
 def test_lists_of_which_no_user_came_back_have_no_row(tmp_path):
-    edges, lists = draw(seed=3)
+    edges, lists = draw_edges(seed=3)
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
-    fill(home, [(user, item, False) for user, item, _ in edges], lists, until=False)
+    fill_warehouse(home, [(user, item, False) for user, item, _ in edges], lists, until=False)
     with warehouse.open_warehouse(home) as connection:
         record_list_hits(connection, "tonight")
         assert connection.execute("from diagnostics.list_hits").fetchall() == []

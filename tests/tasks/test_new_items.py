@@ -25,7 +25,7 @@ from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
-from tests.conftest import home_in, rows, two_tastes
+from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
 
 KINDS = {"taste": "category", "price": "number"}
@@ -131,7 +131,7 @@ def test_a_new_item_is_in_the_lists_where_it_belongs(shop, tmp_path, model, leas
     assert (new["taste"] == new["of_user"]).all()
     assert new.group_by("user_id").len()["len"].max() == 1  # a tenth of ten
     assert lists.filter(pl.col("is_new") != pl.col("item_id").str.starts_with("n")).is_empty()
-    likes = set(rows(home, "select distinct user_id, item_id from raw.events"))
+    likes = set(query_rows(home, "select distinct user_id, item_id from raw.events"))
     for user_id, item_id, because in new.select("user_id", "item_id", "because").iter_rows():
         assert 1 <= len(because) <= 3 and all((user_id, reason) in likes for reason in because)
         assert {int(reason[1:]) // 20 for reason in because} == {int(item_id == "n2")}

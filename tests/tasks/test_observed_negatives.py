@@ -17,7 +17,7 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.tuning.search import Search, Trial, load_validation
 from oneclass.tasks.tuning.trial import run_trial_fit
-from tests.conftest import entries, rows
+from tests.conftest import load_entries, query_rows
 from tests.tasks.conftest import train_model
 
 PROTOCOLS = ["strong_generalization", "leave_one_out", "next_events"]
@@ -38,7 +38,7 @@ def events(home, log_events):
     return made
 
 
-def disliked(events):
+def disliked_pairs(events):
     best: dict = {}
     for user, item, stars, _ in events:
         best[user, item] = max(stars, best.get((user, item), 0))
@@ -52,16 +52,16 @@ def split_home(home, *, observed=True):
     return split(home, SplitSettings(held_out_share=0.2), "run", protocols=PROTOCOLS, seed=1, likes=likes).digests
 
 
-def pairs(home, matrix, users, items):
-    return set(entries(home, matrix, users, items))
+def load_pairs(home, matrix, users, items):
+    return set(load_entries(home, matrix, users, items))
 
 
-def of(home, digest):
+def load_negatives(home, digest):
     """The pairs of a split's negatives: those to fit on, and those of each part."""
     read = matrices.load_split(home, digest)
     parts = {name: part for name, part in read.parts.items() if part.explicit_negatives is not None}
-    held_out = {name: pairs(home, part.explicit_negatives, part.users, read.items) for name, part in parts.items()}
-    return pairs(home, read.explicit_negatives, read.users, read.items), held_out, read
+    held_out = {name: load_pairs(home, part.explicit_negatives, part.users, read.items) for name, part in parts.items()}
+    return load_pairs(home, read.explicit_negatives, read.users, read.items), held_out, read
 
 
 def test_what_has_no_like_among_its_events_was_observed(home, events):
@@ -69,16 +69,18 @@ def test_what_has_no_like_among_its_events_was_observed(home, events):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         found = connection.execute("select user_id, item_id, first_at from curated.explicit_negatives").fetchall()
         assert connection.execute("from curated.observed_negatives").fetchall() == found
-    assert {(user, item) for user, item, _ in found} == disliked(events) and len(found) == len(disliked(events))
+    assert {(user, item) for user, item, _ in found} == disliked_pairs(events) and len(found) == len(
+        disliked_pairs(events)
+    )
     times = {(user, item): min(day for *one, _, day in events if tuple(one) == (user, item)) for user, item, _ in found}
     assert {(user, item): day for user, item, day in found} == times
 
 
 def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events):
-    digests, everything = split_home(home), disliked(events)
-    assert of(home, digests[ALL_EDGES])[:2] == (everything, {})
+    digests, everything = split_home(home), disliked_pairs(events)
+    assert load_negatives(home, digests[ALL_EDGES])[:2] == (everything, {})
 
-    trained, held_out, split_ = of(home, digests["leave_one_out"])
+    trained, held_out, split_ = load_negatives(home, digests["leave_one_out"])
     assert trained | held_out["test"] == everything and not trained & held_out["test"]
     part = split_.parts["test"]
     shares = np.diff(part.targets.indptr) / (np.diff(part.targets.indptr) + np.diff(part.histories.indptr))
@@ -86,21 +88,21 @@ def test_in_every_protocol_training_and_held_out_ones_are_disjoint(home, events)
     wanted, error = shares @ disliked_by, np.sqrt((shares * (1 - shares)) @ disliked_by)
     assert abs(part.explicit_negatives.nnz - wanted) < 4 * error
 
-    trained, held_out, split_ = of(home, digests["strong_generalization"])
-    training_users = {user for user, _ in pairs(home, split_.train, split_.users, split_.items)}
-    items = {item for _, item in pairs(home, split_.train, split_.users, split_.items)}
+    trained, held_out, split_ = load_negatives(home, digests["strong_generalization"])
+    training_users = {user for user, _ in load_pairs(home, split_.train, split_.users, split_.items)}
+    items = {item for _, item in load_pairs(home, split_.train, split_.users, split_.items)}
     assert trained == {pair for pair in everything if pair[0] in training_users and pair[1] in items}
     assert held_out.keys() == {"validation", "test"} and all(held_out.values())
     for name, found in held_out.items():
         part = split_.parts[name]
-        users = {user for user, _ in pairs(home, part.targets, part.users, split_.items)}
+        users = {user for user, _ in load_pairs(home, part.targets, part.users, split_.items)}
         assert found < everything and {user for user, _ in found} <= users and not users & training_users
 
 
 def test_next_events_has_the_negatives_that_the_log_had_at_the_cut(home, events):
-    trained, held_out, split_ = of(home, split_home(home)["next_events"])
-    likes = pairs(home, split_.train, split_.users, split_.items)
-    targets = pairs(home, split_.parts["test"].targets, split_.parts["test"].users, split_.items)
+    trained, held_out, split_ = load_negatives(home, split_home(home)["next_events"])
+    likes = load_pairs(home, split_.train, split_.users, split_.items)
+    targets = load_pairs(home, split_.parts["test"].targets, split_.parts["test"].users, split_.items)
     with warehouse.open_warehouse(home, read_only=True) as connection:
         cut = min(
             day
@@ -167,7 +169,7 @@ def test_trials_of_a_search_get_them(home, events):
 DAY, MIN_VALUE = datetime(2026, 3, 1), 3.0
 
 
-def drawn(seed, *, days=30, undated=0.05):
+def draw_events(seed, *, days=30, undated=0.05):
     """Events of 40 users over some days; popular items, items of one event, repeats, low ratings, some without a
     time.
     """
@@ -217,17 +219,17 @@ def split_log(home, settings=SplitSettings(), since=None, protocols=("next_event
     ],
 )
 def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(home, log_events, seed, settings, since):
-    events = list(drawn(seed))
+    events = list(draw_events(seed))
     log_events(events)
     digests = split_log(home, settings, since).digests
     cut, roles, counts = by_hand(events, settings, since)
-    found = rows(home, "select user_id, item_id, role from splits.next_events")
+    found = query_rows(home, "select user_id, item_id, role from splits.next_events")
     assert {(user, item): role for user, item, role in found} == roles and len(found) == len(roles)
     assert {"train", "next", "dropped"} == set(roles.values()), "the log should have every role"
     stored = matrices.load_split(home, digests["next_events"])
     part = stored.parts["test"]
-    assert entries(home, stored.train, stored.users, stored.items) == counts
-    assert set(entries(home, part.targets, part.users, stored.items)) == {e for e in roles if roles[e] == "next"}
+    assert load_entries(home, stored.train, stored.users, stored.items) == counts
+    assert set(load_entries(home, part.targets, part.users, stored.items)) == {e for e in roles if roles[e] == "next"}
     assert (part.histories != stored.train[part.rows]).nnz == 0 and (np.diff(part.targets.indptr) > 0).all()
     assert (stored.users[part.rows] == part.users).all()
     assert (np.diff(stored.train.tocsc().indptr) > 0).all()  # no item that nothing is known of
@@ -235,13 +237,13 @@ def test_what_came_before_the_cut_trains_and_nothing_later_is_counted(home, log_
 
 
 def test_the_split_of_a_run_can_be_tuned_on(home, log_events):
-    log_events(list(drawn(5)))
+    log_events(list(draw_events(5)))
     found = load_validation(home, "next_events", split_log(home).digests["next_events"], seed=1)
     assert found.users > 10 and found.metric == "ndcg@100"
 
 
 def test_logs_without_times_are_refused_and_what_was_there_stays(home, log_events):
-    log_events(list(drawn(6, undated=1.0)))
+    log_events(list(draw_events(6, undated=1.0)))
     split_log(home, protocols=("leave_one_out",))
     with pytest.raises(InputError, match="next_events: needs the times of events"):
         split_log(home)
@@ -250,6 +252,6 @@ def test_logs_without_times_are_refused_and_what_was_there_stays(home, log_event
 
 
 def test_a_log_of_one_day_lacks_that_protocol_alone(home, log_events, caplog):
-    log_events(list(drawn(7, days=1)))
+    log_events(list(draw_events(7, days=1)))
     assert set(split_log(home).digests) == {ALL_EDGES}
     assert "next_events: left out, because no edge is left to train on" in caplog.text

@@ -27,7 +27,7 @@ DAY = datetime(2026, 3, 1)
 ORDERED = SplitSettings(order=True, held_out_share=0.25, min_validation_users=0)
 
 
-def drawn(seed, timed):
+def draw_events(seed, timed):
     """Events of 40 users with repeats; where they have times, these do not ascend with the lines, many are equal, some
     are absent.
     """
@@ -59,12 +59,12 @@ def by_places(home, histories, users, items):
     return found
 
 
-def only(order, histories):
+def restrict_order(order, histories):
     """The order of what each user of the histories has there."""
     return {user: [item for item in order[user] if item in own] for user, own in histories.items()}
 
 
-def made(home, protocols, settings=ORDERED):
+def make_splits(home, protocols, settings=ORDERED):
     binarize(home, BinarizeSettings(), "run")
     return split(home, settings, "run", protocols=protocols, seed=1).digests
 
@@ -72,18 +72,20 @@ def made(home, protocols, settings=ORDERED):
 @pytest.mark.slow
 @pytest.mark.parametrize("timed", [True, False])
 def test_every_protocol_keeps_the_order_of_times_and_lines(home, log_events, timed):
-    events = list(drawn(1, timed))
+    events = list(draw_events(1, timed))
     log_events(events[:400], file_id=1)
     log_events(events[400:], file_id=2)
     order = newest_first(events)
-    for protocol, digest in made(home, ["strong_generalization", "leave_one_out"]).items():
+    for protocol, digest in make_splits(home, ["strong_generalization", "leave_one_out"]).items():
         stored = matrices.load_split(home, digest)
         assert (stored.recency_ranks >= 0).all() and stored.recency_ranks.dtype == np.int32
         found = by_places(home, stored.histories, stored.users, stored.items)
-        assert found == only(order, found) and sum(map(len, found.values())) == stored.train.nnz > 200, protocol
+        assert found == restrict_order(order, found) and sum(map(len, found.values())) == stored.train.nnz > 200, (
+            protocol
+        )
         for part in stored.parts.values():
             of_part = by_places(home, part.histories, part.users, stored.items)
-            assert of_part == only(order, of_part) and of_part, protocol
+            assert of_part == restrict_order(order, of_part) and of_part, protocol
 
 
 def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
@@ -110,12 +112,12 @@ def test_adjacency_lists_are_in_the_order_of_their_places(home, tmp_path):
 
 
 def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events):
-    events = [event for event in drawn(2, timed=True) if event[3]]
+    events = [event for event in draw_events(2, timed=True) if event[3]]
     next_from = date(2026, 3, 9)
     before = [event for event in events if event[3].date() < next_from]
     assert len({event[:2] for event in events} & {event[:2] for event in before}) < len(events) - 50
     log_events(events)
-    digests = made(home, ["next_events"], SplitSettings(order=True, next_from=next_from))
+    digests = make_splits(home, ["next_events"], SplitSettings(order=True, next_from=next_from))
     stored = matrices.load_split(home, digests["next_events"])
     order = newest_first(before)  # of a log that ends there
     found = by_places(home, stored.parts["test"].histories, stored.parts["test"].users, stored.items)
@@ -124,11 +126,11 @@ def test_nothing_from_the_cut_on_weighs_in_under_next_events(home, log_events):
 
 @pytest.mark.slow
 def test_without_the_setting_the_matrices_are_those_of_before(home, log_events):
-    log_events(list(drawn(3, timed=True)))
+    log_events(list(draw_events(3, timed=True)))
     protocols = ["strong_generalization", "leave_one_out", "next_events"]
-    plain = made(home, protocols, SplitSettings(held_out_share=0.25))
-    ordered = made(home, protocols)
-    assert made(home, protocols, SplitSettings(held_out_share=0.25)) == plain
+    plain = make_splits(home, protocols, SplitSettings(held_out_share=0.25))
+    ordered = make_splits(home, protocols)
+    assert make_splits(home, protocols, SplitSettings(held_out_share=0.25)) == plain
     for protocol in [*protocols, ALL_EDGES]:
         folders = [home.matrices / digests[protocol] for digests in (plain, ordered)]
         files = [{file.name: file.read_bytes() for file in folder.glob("*.npy")} for folder in folders]
@@ -138,8 +140,8 @@ def test_without_the_setting_the_matrices_are_those_of_before(home, log_events):
 
 
 def test_an_evaluation_weighs_by_the_order_of_the_split(home, log_events):
-    log_events(list(drawn(4, timed=True)))
-    digests = made(home, ["strong_generalization", "leave_one_out"])
+    log_events(list(draw_events(4, timed=True)))
+    digests = make_splits(home, ["strong_generalization", "leave_one_out"])
     kind = MODELS["mrf_dense"]
     for protocol in ("strong_generalization", "leave_one_out"):
         stored = matrices.load_split(home, digests[protocol])

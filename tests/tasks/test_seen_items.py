@@ -20,7 +20,7 @@ from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs
-from tests.conftest import entries, home_in, log_into, rows
+from tests.conftest import home_in, load_entries, log_into, query_rows
 from tests.tasks.conftest import train_model
 
 CUT = date(2026, 5, 1)
@@ -41,7 +41,7 @@ def draw_events(loyalty, users=120, items=40, seed=5):
     return events
 
 
-def recount(events, cut=CUT):
+def recount_pairs(events, cut=CUT):
     """(pairs before the cut, pairs of known users and items from then on, all pairs from then on)."""
     before = {event[:2] for event in events if event[3].date() < cut}
     after = {event[:2] for event in events if event[3].date() >= cut}
@@ -71,7 +71,7 @@ def returning(home, returning_once):
 
 
 def test_auto_includes_seen_items_if_users_come_back_to_them(home, returning, caplog):
-    before, known, _ = recount(returning)
+    before, known, _ = recount_pairs(returning)
     repeated = known & before
     found = split_next(home)
     assert found.seen_items.included
@@ -90,7 +90,7 @@ def test_a_setting_overrides_the_log_and_the_choice_is_recorded_with_the_run(hom
     for run_id, seen, choice in (("a", "auto", "include"), ("b", "exclude", "exclude"), ("c", "include", "include")):
         with runs.record_run(home, run_id, "backfill", {"publish": {"seen": seen}, "since": None}):
             assert split_next(home, seen, run_id=run_id).seen_items.choice == choice
-        ((settings,),) = rows(home, f"select settings from operations.runs where run_id = '{run_id}'")
+        ((settings,),) = query_rows(home, f"select settings from operations.runs where run_id = '{run_id}'")
         assert json.loads(settings) == {"publish": {"seen": seen}, "since": None, "seen_items": choice}
     assert "- seen items: include; as publish.seen says\n" in run_summary.summarize_success(home, "c", None)
 
@@ -114,21 +114,21 @@ def test_auto_excludes_seen_items_otherwise(home, log_events, events, reason):
 
 
 def test_seen_items_are_targets_and_train(home, returning):
-    before, known, after = recount(returning)
+    before, known, after = recount_pairs(returning)
     stored = matrices.load_split(home, split_next(home, "include").digests["next_events"])
-    roles = {(user, item): role for user, item, role in rows(home, "from splits.next_events")}
+    roles = {(user, item): role for user, item, role in query_rows(home, "from splits.next_events")}
     expected = dict.fromkeys(after - known, "dropped") | dict.fromkeys(known, "next") | dict.fromkeys(before, "train")
     assert roles == expected | dict.fromkeys(known & before, "again")
     part = stored.parts["test"]
     assert part.seen_items and part.excluded.shape == part.targets.shape and part.excluded.nnz == 0
     assert pairs_of(home, stored, part) == known
     counted = Counter(event[:2] for event in returning if event[3].date() < CUT)
-    assert entries(home, stored.train, stored.users, stored.items) == counted
+    assert load_entries(home, stored.train, stored.users, stored.items) == counted
 
 
 def pairs_of(home, stored, part):
     """The (user_id, item_id) targets of a part."""
-    return set(entries(home, part.targets, part.users, stored.items))
+    return set(load_entries(home, part.targets, part.users, stored.items))
 
 
 def test_validation_edges_by_time_include_repeats_before_the_cut_alone(home, returning):
@@ -138,7 +138,7 @@ def test_validation_edges_by_time_include_repeats_before_the_cut_alone(home, ret
     days = sorted(time.date() for time in firsts.values() if time.date() < CUT)
     earlier = days[int(np.ceil(0.7 * len(days))) - 1]
     until_cut = [event for event in returning if event[3].date() < CUT]
-    before, known, _ = recount(until_cut, earlier)
+    before, known, _ = recount_pairs(until_cut, earlier)
     settings = SplitSettings(next_from=CUT, next_share=0.3, validation="latest")
     for seen, expected in (("include", known), ("exclude", known - before)):
         digests = split_next(home, seen, settings).digests
@@ -149,9 +149,9 @@ def test_validation_edges_by_time_include_repeats_before_the_cut_alone(home, ret
 
 
 def test_without_them_the_split_is_that_of_the_new_pairs(home, returning):
-    before, known, after = recount(returning)
+    before, known, after = recount_pairs(returning)
     stored = matrices.load_split(home, split_next(home, "exclude").digests["next_events"])
-    roles = {(user, item): role for user, item, role in rows(home, "from splits.next_events")}
+    roles = {(user, item): role for user, item, role in query_rows(home, "from splits.next_events")}
     expected = dict.fromkeys(after, "dropped") | dict.fromkeys(known, "next") | dict.fromkeys(before, "train")
     assert roles == expected
     part = stored.parts["test"]
@@ -166,17 +166,21 @@ def test_a_log_without_repeats_has_the_same_roles_and_matrices_either_way(home, 
         stored = matrices.load_split(home, split_next(home, seen).digests["next_events"])
         part = stored.parts["test"]
         arrays = [array for m in (stored.train, part.targets) for array in (m.indptr, m.indices, m.data)]
-        found.append((rows(home, "from indexed.next_events"), [array.tolist() for array in arrays], part.rows.tolist()))
+        found.append(
+            (query_rows(home, "from indexed.next_events"), [array.tolist() for array in arrays], part.rows.tolist())
+        )
     assert found[0] == found[1]
 
 
 def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, returning):
     """Popularity, ranked by sorting in plain Python."""
-    before, known, _ = recount(returning)
+    before, known, _ = recount_pairs(returning)
     digest = split_next(home, "include").digests["next_events"]
     stored = matrices.load_split(home, digest)
     found = rank_part_targets(Popularity().fit(stored.train), "score", stored.parts["test"]).of_users
-    ids = [rows(home, f"select {side}_id from indexed.{side}s order by {side}_index") for side in ("user", "item")]
+    ids = [
+        query_rows(home, f"select {side}_id from indexed.{side}s order by {side}_index") for side in ("user", "item")
+    ]
     users, items = ([name for (name,) in names] for names in ids)
     popular = Counter(item for _, item in before)
     columns = {items[index]: column for column, index in enumerate(stored.items)}
@@ -206,11 +210,13 @@ def test_metrics_count_repeats_and_tell_new_and_repeated_targets_apart(home, ret
     evaluate(home, "run", "next_events", digest, fits)
     table = {
         (model, metric): (value, count)
-        for model, metric, value, count in rows(home, "select model, metric, value, users from evaluation.metrics")
+        for model, metric, value, count in query_rows(
+            home, "select model, metric, value, users from evaluation.metrics"
+        )
     }
     for metric, of_users in expected.items():
         present = [value for value in of_users if value is not None]
         assert table["popularity", metric] == (pytest.approx(np.mean(present)), len(present))
-    compared = rows(home, "select metric, users from evaluation.comparisons")
+    compared = query_rows(home, "select metric, users from evaluation.comparisons")
     assert {(metric, table["popularity", metric][1]) for metric in (NEW, REPEATED)} <= set(compared)
     assert PROTOCOLS["next_events"].main_metric == "ndcg@100"

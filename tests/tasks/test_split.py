@@ -20,7 +20,7 @@ from oneclass.tasks.split.protocols import LIANG2018_SEED
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices
-from tests.conftest import home_in, log_into, rows
+from tests.conftest import home_in, log_into, query_rows
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +45,21 @@ def log(home, logged):
     return logged[1]
 
 
-def strong(home, **settings):
+def load_strong(home, **settings):
     return split(home, SplitSettings(**settings), "run", protocols=["strong_generalization"], seed=1)
 
 
-def ids(home, matrix, users, items):
+def load_ids(home, matrix, users, items):
     """The (user_id, item_id) pairs of a matrix of the store."""
-    user_ids = dict(rows(home, "select distinct user_index, user_id from curated.interactions"))
-    item_ids = dict(rows(home, "select distinct item_index, item_id from curated.interactions"))
+    user_ids = dict(query_rows(home, "select distinct user_index, user_id from curated.interactions"))
+    item_ids = dict(query_rows(home, "select distinct item_index, item_id from curated.interactions"))
     entries = matrix.tocoo()
     return {(user_ids[users[u]], item_ids[items[i]]) for u, i in zip(entries.row, entries.col, strict=True)}
 
 
 def test_hashed_parts_hold_disjoint_users_and_every_edge_once(home, log):
-    strong(home, held_out_share=0.2)
-    found = rows(home, "select user_id, item_id, part, role from splits.strong_generalization")
+    load_strong(home, held_out_share=0.2)
+    found = query_rows(home, "select user_id, item_id, part, role from splits.strong_generalization")
     assert Counter((user, item) for user, item, *_ in found) == Counter((str(u), str(i)) for u, i in log)
     parts = defaultdict(set)
     for user, _, part, _ in found:
@@ -69,12 +69,12 @@ def test_hashed_parts_hold_disjoint_users_and_every_edge_once(home, log):
 
 
 def test_hashed_targets_are_a_fifth_of_the_edges_that_training_items_leave(home, log):
-    strong(home, held_out_share=0.2)
+    load_strong(home, held_out_share=0.2)
     training_items = {
-        item for (item,) in rows(home, "select item_id from splits.strong_generalization where role = 'fit'")
+        item for (item,) in query_rows(home, "select item_id from splits.strong_generalization where role = 'fit'")
     }
     roles = defaultdict(Counter)
-    for user, item, part, role in rows(home, "select * from splits.strong_generalization where part <> 'train'"):
+    for user, item, part, role in query_rows(home, "select * from splits.strong_generalization where part <> 'train'"):
         roles[user][role] += 1
         assert (role == "dropped") == (item not in training_items)
     assert roles
@@ -89,8 +89,8 @@ def test_the_share_of_held_out_users_is_halved_until_few_are_evaluated(home, log
     """Of 80 users; the split is that of the smaller share."""
     items = len({item for _, item in log})
     bound = {"max_ranked_pairs": users * items} if bounds_pairs else {"max_evaluated_users": users}
-    found = strong(home, held_out_share=0.4, **bound)
-    assert found.digests == strong(home, held_out_share=share).digests
+    found = load_strong(home, held_out_share=0.4, **bound)
+    assert found.digests == load_strong(home, held_out_share=share).digests
 
 
 @pytest.mark.parametrize(("long", "found"), [(8, {1}), (600, {0})])
@@ -100,8 +100,8 @@ def test_where_most_histories_are_short_one_edge_of_each_is_a_target(home, log_e
     degrees = [*draws.integers(1, 5, 500), *[10] * long]
     log_events([(user, item, 1) for user, degree in enumerate(degrees) for item in draws.choice(30, degree, False)])
     binarize(home, BinarizeSettings(), "run")
-    strong(home, held_out_share=0.2)
-    users = rows(
+    load_strong(home, held_out_share=0.2)
+    users = query_rows(
         home,
         "select count(*) as edges, count(*) filter (role = 'target') from splits.strong_generalization"
         " where part <> 'train' and role <> 'dropped' group by user_id",
@@ -113,19 +113,19 @@ def test_where_most_histories_are_short_one_edge_of_each_is_a_target(home, log_e
 
 @pytest.mark.slow
 def test_a_hashed_user_does_not_move_when_tomorrows_log_arrives(home, log, log_events):
-    strong(home, held_out_share=0.2)
-    before = dict(rows(home, "select distinct user_id, part from splits.strong_generalization"))
+    load_strong(home, held_out_share=0.2)
+    before = dict(query_rows(home, "select distinct user_id, part from splits.strong_generalization"))
     log_events([(user, 5000, 1) for user in range(60, 160)], file_id=2)
     binarize(home, BinarizeSettings(), "run")
-    strong(home, held_out_share=0.2)
-    after = dict(rows(home, "select distinct user_id, part from splits.strong_generalization"))
+    load_strong(home, held_out_share=0.2)
+    after = dict(query_rows(home, "select distinct user_id, part from splits.strong_generalization"))
     assert len(after) > len(before) and before.items() <= after.items()
 
 
 def test_another_seed_holds_out_other_users(home, log):
-    first = strong(home, held_out_share=0.2)
+    first = load_strong(home, held_out_share=0.2)
     assert split(home, SplitSettings(held_out_share=0.2), "run", protocols=["strong_generalization"], seed=2) != first
-    assert strong(home, held_out_share=0.2) == first
+    assert load_strong(home, held_out_share=0.2) == first
 
 
 def test_a_tiny_log_splits_without_a_held_out_user(home, log_events):
@@ -138,13 +138,13 @@ def test_a_tiny_log_splits_without_a_held_out_user(home, log_events):
 
 
 def test_matrices_hold_what_the_table_says(home, log):
-    stored = matrices.load_split(home, strong(home, held_out_share=0.2).digests["strong_generalization"])
+    stored = matrices.load_split(home, load_strong(home, held_out_share=0.2).digests["strong_generalization"])
     for part in ("validation", "test"):
         held = stored.parts[part]
         found = {
             role: {
                 (u, i)
-                for u, i in rows(
+                for u, i in query_rows(
                     home,
                     "select user_id, item_id from splits.strong_generalization "
                     f"where part = '{part}' and role = '{role}'",
@@ -153,16 +153,19 @@ def test_matrices_hold_what_the_table_says(home, log):
             for role in ("target", "fold_in")
         }
         with_target = {user for user, _ in found["target"]}
-        assert ids(home, held.targets, held.users, stored.items) == found["target"]
-        assert ids(home, held.histories, held.users, stored.items) == {
+        assert load_ids(home, held.targets, held.users, stored.items) == found["target"]
+        assert load_ids(home, held.histories, held.users, stored.items) == {
             (u, i) for u, i in found["fold_in"] if u in with_target
         }
         assert held.rows is None
-    assert stored.train.nnz == rows(home, "select count(*) from splits.strong_generalization where role = 'fit'")[0][0]
+    assert (
+        stored.train.nnz
+        == query_rows(home, "select count(*) from splits.strong_generalization where role = 'fit'")[0][0]
+    )
     assert (np.bincount(stored.train.indices, minlength=len(stored.items)) > 0).all()
 
 
-def transcribed(log, held_out, min_user_edges):
+def split_by_liang(log, held_out, min_user_edges):
     """The published preprocessing of Liang et al. 2018, step by step in pandas and numpy's legacy generator."""
     data = pd.DataFrame(log, columns=["user", "item"])
     degree = data.groupby("user").size()
@@ -194,14 +197,15 @@ def transcribed(log, held_out, min_user_edges):
 
 
 def test_liang2018_agrees_with_the_published_steps(home, log):
-    made = strong(home, scheme="liang2018", held_out_users=15, min_user_edges=5)
-    expected, items = transcribed(log, 15, 5)
+    made = load_strong(home, scheme="liang2018", held_out_users=15, min_user_edges=5)
+    expected, items = split_by_liang(log, 15, 5)
     found = {
-        (int(u), int(i)): (part, role) for u, i, part, role in rows(home, "select * from splits.strong_generalization")
+        (int(u), int(i)): (part, role)
+        for u, i, part, role in query_rows(home, "select * from splits.strong_generalization")
     }
     assert found == expected
     assert {"dropped", "target"} <= {role for _, role in found.values()}
-    item_ids = dict(rows(home, "select distinct item_index, item_id from curated.interactions"))
+    item_ids = dict(query_rows(home, "select distinct item_index, item_id from curated.interactions"))
     stored = matrices.load_split(home, made.digests["strong_generalization"])
     assert [int(item_ids[index]) for index in stored.items] == list(items)
     assert LIANG2018_SEED == 98765
@@ -215,9 +219,10 @@ def test_items_with_as_many_edges_as_asked_stay_and_then_users(home, log, place)
     expected = [(user, item) for user, item in log if of_items[item] >= least]
     of_users = Counter(user for user, _ in expected)
     fewest = sorted(of_users.values())[len(of_users) // 2]
-    strong(home, min_item_edges=least, min_user_edges=fewest)
+    load_strong(home, min_item_edges=least, min_user_edges=fewest)
     found = {
-        (int(user), int(item)) for user, item in rows(home, "select user_id, item_id from splits.strong_generalization")
+        (int(user), int(item))
+        for user, item in query_rows(home, "select user_id, item_id from splits.strong_generalization")
     }
     assert found == {(user, item) for user, item in expected if of_users[user] >= fewest}
     assert 0 < len(found) < len(expected) < len(log)
@@ -232,15 +237,17 @@ def test_items_with_as_many_edges_as_asked_stay_and_then_users(home, log, place)
 )
 def test_liang2018_tells_what_it_lacks(home, log, settings, message):
     with pytest.raises(InputError, match=message):
-        strong(home, scheme="liang2018", **settings)
+        load_strong(home, scheme="liang2018", **settings)
 
 
 def test_leave_one_out_takes_one_edge_of_every_user_with_two(home, log):
     made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
     degree = Counter(str(user) for user, _ in log)
-    held = Counter(user for (user,) in rows(home, "select user_id from splits.leave_one_out where role = 'held_out'"))
+    held = Counter(
+        user for (user,) in query_rows(home, "select user_id from splits.leave_one_out where role = 'held_out'")
+    )
     assert held == {user: 1 for user, edges in degree.items() if edges >= 2}
-    assert rows(home, "select count(*) from splits.leave_one_out") == [(len(log),)]
+    assert query_rows(home, "select count(*) from splits.leave_one_out") == [(len(log),)]
     stored = matrices.load_split(home, made.digests["leave_one_out"])
     part = stored.parts["test"]
     assert stored.train.nnz + part.targets.nnz == len(log)
@@ -254,7 +261,7 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
     log_events([("a", "z", 1), ("b", "x", 1), ("b", "y", 1)], file_id=2)
     binarize(home, BinarizeSettings(), "run")
     made = split(home, SplitSettings(), "run", protocols=["given"], seed=0, given_files=([1], [2]))
-    assert sorted(rows(home, "select * from splits.given")) == [
+    assert sorted(query_rows(home, "select * from splits.given")) == [
         ("a", "x", "train"),
         ("a", "y", "train"),
         ("a", "z", "test"),
@@ -263,14 +270,17 @@ def test_given_files_keep_their_roles_and_an_edge_in_both_trains(home, log_event
     ]
     assert ALL_EDGES not in made.digests
     stored = matrices.load_split(home, made.digests["given"])
-    assert ids(home, stored.parts["test"].targets, stored.parts["test"].users, stored.items) == {("a", "z"), ("b", "y")}
+    assert load_ids(home, stored.parts["test"].targets, stored.parts["test"].users, stored.items) == {
+        ("a", "z"),
+        ("b", "y"),
+    }
 
 
 def test_leave_one_out_of_a_sample_of_users_leaves_all_edges_of_the_others(home, log):
     def leave_out(seed, most, **options):
         settings = SplitSettings(max_evaluated_users=most, **options)
         digest = split(home, settings, "run", protocols=["leave_one_out"], seed=seed).digests["leave_one_out"]
-        table = dict(rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'"))
+        table = dict(query_rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'"))
         stored = matrices.load_split(home, digest)
         part = stored.parts["test"]
         assert stored.train.nnz + len(table) == len(log) and stored.train.shape[0] == 80
@@ -299,13 +309,15 @@ def test_a_log_that_leaves_nothing_to_train_on_lacks_that_protocol_alone(home, l
 def test_a_protocol_that_is_not_asked_for_leaves_no_stale_rows(home, log):
     split(home, SplitSettings(), "run", protocols=["strong_generalization", "leave_one_out"], seed=1)
     split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
-    assert rows(home, "select count(*) from splits.strong_generalization") == [(0,)]
+    assert query_rows(home, "select count(*) from splits.strong_generalization") == [(0,)]
 
 
 def test_all_edges_are_stored_for_the_published_model(home, log):
     made = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1)
     stored = matrices.load_split(home, made.digests[ALL_EDGES])
-    assert ids(home, stored.train, np.arange(stored.train.shape[0]), stored.items) == {(str(u), str(i)) for u, i in log}
+    assert load_ids(home, stored.train, np.arange(stored.train.shape[0]), stored.items) == {
+        (str(u), str(i)) for u, i in log
+    }
 
 
 @pytest.mark.parametrize("chosen", [None, [0, 3, 4, 199, 250]])

@@ -30,7 +30,7 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices, retention, runs, warehouse
 from oneclass.tasks.train import load_or_fit as fit_of_a_sweep
 from oneclass.tasks.train import record_stored_fits, take_stored_fits
-from tests.conftest import home_in, rows, two_tastes
+from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
 
 PROTOCOL = "leave_one_out"
@@ -49,10 +49,10 @@ def split_once(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def published_once(split_once, tmp_path_factory):
-    """(home, what `published` returned, digests) after one run that published."""
+    """(home, what `publish_fit` returned, digests) after one run that published."""
     home, digests = home_in(tmp_path_factory.mktemp("published")), split_once[1]
     shutil.copytree(split_once[0].root, home.root)
-    return home, published(home, digests, top_n=5), digests
+    return home, publish_fit(home, digests, top_n=5), digests
 
 
 @pytest.fixture
@@ -69,32 +69,32 @@ def after_publishing(home, published_once):
     return published_once[2]
 
 
-def fitted(home, digests, protocol=PROTOCOL, model="mrf_dense", seed=0, run_id="run"):
+def fit_model(home, digests, protocol=PROTOCOL, model="mrf_dense", seed=0, run_id="run"):
     return train_model(home, digests[protocol], model, protocol=protocol, run_id=run_id, seed=seed)
 
 
 def test_a_fit_is_kept_whole_and_noted(home, digests):
-    fit = fitted(home, digests)
+    fit = fit_model(home, digests)
     folder = home.models / "mrf_dense" / fit.digest
     assert {file.suffix for file in folder.iterdir()} == {".npy", ".json"}
     assert json.loads((folder / "settings.json").read_text())["model"] == "mrf_dense"
     assert fit.saved_bytes > 0 and fit.seconds > 0 and fit.peak_bytes > 1 << 20
-    assert rows(home, "select run_id, protocol, model, digest from operations.model_fits") == [
+    assert query_rows(home, "select run_id, protocol, model, digest from operations.model_fits") == [
         ("run", PROTOCOL, "mrf_dense", fit.digest)
     ]
 
 
 def test_a_fit_made_before_is_taken_from_the_store(home, digests):
-    first = fitted(home, digests)
+    first = fit_model(home, digests)
     stamp = (home.models / "mrf_dense" / first.digest / "settings.json").stat().st_mtime_ns
-    assert fitted(home, digests, run_id="next") == first
+    assert fit_model(home, digests, run_id="next") == first
     assert (home.models / "mrf_dense" / first.digest / "settings.json").stat().st_mtime_ns == stamp
-    assert rows(home, "select count(*) from operations.model_fits") == [(2,)]
+    assert query_rows(home, "select count(*) from operations.model_fits") == [(2,)]
 
 
 def test_stored_fits_are_recorded_at_once(home, digests):
-    fit = fitted(home, digests)
-    popularity = fitted(home, digests, model="popularity")
+    fit = fit_model(home, digests)
+    popularity = fit_model(home, digests, model="popularity")
     wanted = {name: MODELS[name].Settings() for name in ("slim", "popularity", "mrf_dense")}
     models = {PROTOCOL: wanted, "elsewhere": wanted}
     of_digests = digests | {"elsewhere": "another matrix"}
@@ -102,14 +102,14 @@ def test_stored_fits_are_recorded_at_once(home, digests):
     stored = {"popularity": popularity.digest, "mrf_dense": fit.digest}
     taken = take_stored_fits(home, "next", of_digests, models, seed=0)
     assert taken == {PROTOCOL: stored, "elsewhere": {}}
-    recorded = rows(home, "select protocol, model, digest from operations.model_fits where run_id = 'next'")
+    recorded = query_rows(home, "select protocol, model, digest from operations.model_fits where run_id = 'next'")
     assert sorted(recorded) == sorted((PROTOCOL, *fit) for fit in stored.items())
 
 
 def test_a_half_written_fit_is_made_again(home, digests):
-    first = fitted(home, digests)
+    first = fit_model(home, digests)
     (home.models / "mrf_dense" / first.digest / "fit.json").unlink()  # the last file to be written
-    assert fitted(home, digests, run_id="next").digest == first.digest
+    assert fit_model(home, digests, run_id="next").digest == first.digest
     assert (home.models / "mrf_dense" / first.digest / "fit.json").exists()
 
 
@@ -124,7 +124,7 @@ def test_a_half_written_fit_is_made_again(home, digests):
     ids=["lost", "cut short", "flipped"],
 )
 def test_a_damaged_store_is_made_again(home, digests, damage, caplog):
-    first = fitted(home, digests)
+    first = fit_model(home, digests)
     weights = home.models / "mrf_dense" / first.digest / "weights.npy"
     targets = home.matrices / digests[PROTOCOL] / "test_targets_indices.npy"
     before = weights.read_bytes(), targets.read_bytes()
@@ -132,7 +132,7 @@ def test_a_damaged_store_is_made_again(home, digests, damage, caplog):
         damage(file)
     again = split(home, SplitSettings(), "next", protocols=[PROTOCOL], seed=1).digests
     assert again[PROTOCOL] == digests[PROTOCOL]
-    assert fitted(home, again, run_id="next").digest == first.digest
+    assert fit_model(home, again, run_id="next").digest == first.digest
     assert (weights.read_bytes(), targets.read_bytes()) == before
     assert str(weights) in caplog.text and str(targets) in caplog.text
 
@@ -143,12 +143,12 @@ def test_a_matrix_that_no_model_can_take_is_reported(home, digests):
     empty.data, empty.indices, empty.indptr = empty.data[:0], empty.indices[:0], np.zeros_like(empty.indptr)
     digest = matrices.store_split(home, matrices.SplitMatrices(PROTOCOL, empty, stored.users, stored.items))
     with pytest.raises(OneclassError, match="mrf_dense cannot be fitted.*no edge"):
-        fitted(home, {PROTOCOL: digest})
+        fit_model(home, {PROTOCOL: digest})
     assert not list(home.models.glob("*/partial-*"))
 
 
 def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
-    fit = fitted(home, digests)
+    fit = fit_model(home, digests)
     array = next((home.models / "mrf_dense" / fit.digest).glob("[!i]*.npy"))
     values = np.load(array)
     values.flat[0] = np.nan
@@ -156,27 +156,28 @@ def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
     checksums.write_manifest(
         array.parent, "fit.json", checksums.load_facts(array.parent, "fit.json")
     )  # as if it had been fitted so
-    sound = [fitted(home, digests, model="popularity")]
+    sound = [fit_model(home, digests, model="popularity")]
     for record in (
-        lambda: fitted(home, digests, run_id="next"),
+        lambda: fit_model(home, digests, run_id="next"),
         lambda: record_stored_fits(home, "next", {PROTOCOL: [fit, *sound], "strong_generalization": sound}),
     ):
         with pytest.raises(Exception, match="not_finite") as caught:
             record()
         assert caught.value.exit_status == 1
-    assert rows(home, "select distinct run_id from operations.model_fits") == [("run",)]
+    assert query_rows(home, "select distinct run_id from operations.model_fits") == [("run",)]
 
 
-def published(home, digests, run_id="run", **settings):
+def publish_fit(home, digests, run_id="run", **settings):
     for protocol in ("strong_generalization", PROTOCOL):
         fits = {
-            model: fitted(home, digests, protocol, model, run_id=run_id).digest for model in ("popularity", "mrf_dense")
+            model: fit_model(home, digests, protocol, model, run_id=run_id).digest
+            for model in ("popularity", "mrf_dense")
         }
         evaluate(home, run_id, protocol, digests[protocol], fits)
     chosen = choose_model(
         home, run_id, PublishSettings(**settings), ["popularity", "mrf_dense"], "strong_generalization"
     )
-    fit = fitted(home, digests, ALL_EDGES, chosen.model, run_id=run_id)
+    fit = fit_model(home, digests, ALL_EDGES, chosen.model, run_id=run_id)
     return chosen, publish(
         home,
         run_id,
@@ -194,7 +195,7 @@ def published_again(home, digests, **settings):
         "next",
         PublishSettings(**settings),
         choice=ChosenModel("mrf_dense", "score"),
-        model_digest=fitted(home, digests, ALL_EDGES, run_id="next").digest,
+        model_digest=fit_model(home, digests, ALL_EDGES, run_id="next").digest,
         matrices_digest=digests[ALL_EDGES],
     )
 
@@ -203,13 +204,15 @@ def published_again(home, digests, **settings):
 def test_the_model_that_is_best_on_validation_is_published(published_once):
     home, (chosen, _), _ = published_once
     assert chosen == ChosenModel("mrf_dense", "score")
-    on_validation = dict(rows(home, "select model, value from evaluation.metrics where metric = 'validation_ndcg@100'"))
+    on_validation = dict(
+        query_rows(home, "select model, value from evaluation.metrics where metric = 'validation_ndcg@100'")
+    )
     assert on_validation["mrf_dense"] > on_validation["popularity"]
 
 
 @pytest.mark.slow
 def test_the_model_that_is_asked_for_is_published(home, digests):
-    assert published(home, digests, model="popularity")[0] == ChosenModel("popularity", "score")
+    assert publish_fit(home, digests, model="popularity")[0] == ChosenModel("popularity", "score")
 
 
 def test_without_validation_users_popularity_is_published_and_said(home, digests, caplog):
@@ -220,8 +223,8 @@ def test_without_validation_users_popularity_is_published_and_said(home, digests
 
 def test_recommendations_are_ranked_in_original_ids_and_unseen(published_once):
     home, (_, result), _ = published_once
-    found = rows(home, "select * from published.recommendations order by user_id, rank")
-    seen = set(rows(home, "select user_id, item_id from curated.interactions"))
+    found = query_rows(home, "select * from published.recommendations order by user_id, rank")
+    seen = set(query_rows(home, "select user_id, item_id from curated.interactions"))
     assert result.recommendations == len(found) == 60 * 5
     assert not {(user, item) for user, item, *_ in found} & seen
     assert [rank for _, _, rank, *_ in found] == [1, 2, 3, 4, 5] * 60
@@ -233,7 +236,7 @@ def test_recommendations_are_ranked_in_original_ids_and_unseen(published_once):
 
 def test_files_agree_with_the_warehouse(published_once):
     home, _, _ = published_once
-    expected = rows(
+    expected = query_rows(
         home, "select protocol, model, score, metric, value, standard_error, users from evaluation.metrics order by all"
     )
     assert sorted(pl.read_parquet(home.published / "evaluation.parquet").rows()) == expected
@@ -243,31 +246,31 @@ def test_files_agree_with_the_warehouse(published_once):
         (protocol, model, metric, value) for protocol, model, _, metric, value, *_ in expected
     }
     recommended = pl.read_parquet(home.published / "recommendations.parquet")
-    assert recommended.height == rows(home, "select count(*) from published.recommendations")[0][0]
+    assert recommended.height == query_rows(home, "select count(*) from published.recommendations")[0][0]
     table = (home.published / "evaluation.md").read_text()
     assert "| mrf_dense |" in table and "**" in table
 
 
 def test_a_failed_publish_leaves_what_was_published(home, after_publishing, monkeypatch):
-    target, before = home.published.resolve(), rows(home, "select * from published.recommendations order by all")
+    target, before = home.published.resolve(), query_rows(home, "select * from published.recommendations order by all")
     monkeypatch.setattr("oneclass.tasks.publish.stage.leaderboard.format_markdown", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         published_again(home, after_publishing, top_n=4)
     assert home.published.resolve() == target
-    assert rows(home, "select * from published.recommendations order by all") == before
+    assert query_rows(home, "select * from published.recommendations order by all") == before
 
 
 @pytest.mark.slow
 def test_the_link_swings_and_the_last_publications_stay(home, after_publishing):
     assert home.published.resolve().name == "run"
     for run_id in ("second", "third"):
-        published(home, after_publishing, run_id=run_id, keep=2)
+        publish_fit(home, after_publishing, run_id=run_id, keep=2)
     assert home.published.resolve().name == "third"
     assert sorted(folder.name for folder in (home.folder / "publications").iterdir()) == ["second", "third"]
 
 
 @contextmanager
-def recorded(home, run_id, flow="backfill", *, evaluated=True):
+def record_run(home, run_id, flow="backfill", *, evaluated=True):
     """A run in the block, which ends with a metric if it is evaluated."""
     with runs.record_run(home, run_id, flow, {}):
         yield
@@ -281,20 +284,20 @@ def recorded(home, run_id, flow="backfill", *, evaluated=True):
 def test_the_store_keeps_what_the_latest_evaluated_runs_and_the_one_going_on_used(home, digests):
     folder, kept = home.models / "mrf_dense", set()
     for seed in range(3):
-        with recorded(home, f"night-{seed}"):
-            fit = fitted(home, digests, seed=seed, run_id=f"night-{seed}")
+        with record_run(home, f"night-{seed}"):
+            fit = fit_model(home, digests, seed=seed, run_id=f"night-{seed}")
         kept |= {fit.digest} if seed else set()
-    with suppress(ZeroDivisionError), recorded(home, "broken", evaluated=False):
-        fitted(home, digests, seed=3, run_id="broken")
+    with suppress(ZeroDivisionError), record_run(home, "broken", evaluated=False):
+        fit_model(home, digests, seed=3, run_id="broken")
         raise ZeroDivisionError
     for number in range(3):
-        with recorded(home, f"tune-{number}", "tune", evaluated=False):
+        with record_run(home, f"tune-{number}", "tune", evaluated=False):
             pass
-    with recorded(home, "sweep", "sweep", evaluated=False):  # which keeps fits that are no run's own
+    with record_run(home, "sweep", "sweep", evaluated=False):  # which keeps fits that are no run's own
         settings = MODELS["mrf_dense"].Settings()
         fit_of_a_sweep(home, matrices_digest=digests[PROTOCOL], model="mrf_dense", settings=settings, seed=4)
-    with recorded(home, "tonight"):
-        kept |= {fitted(home, digests, seed=5, run_id="tonight").digest}
+    with record_run(home, "tonight"):
+        kept |= {fit_model(home, digests, seed=5, run_id="tonight").digest}
         assert len(list(folder.iterdir())) == 3 + 1 + 1 + 1
         assert retention.collect_garbage(home, runs=2) == 3 + 2  # those of seeds 0, 3 and 4; splits that no fit uses
         assert {one.name for one in folder.iterdir()} == kept
@@ -305,7 +308,7 @@ def test_the_store_keeps_what_the_latest_evaluated_runs_and_the_one_going_on_use
 
 
 def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
-    fit = fitted(home, digests, ALL_EDGES, "paired_symbols")
+    fit = fit_model(home, digests, ALL_EDGES, "paired_symbols")
     publish(
         home,
         "run",
@@ -314,28 +317,28 @@ def test_a_model_that_knows_how_sure_it_is_says_so(home, digests):
         model_digest=fit.digest,
         matrices_digest=digests[ALL_EDGES],
     )
-    found = rows(home, "select score, like_mean, like_sd from published.recommendations")
+    found = query_rows(home, "select score, like_mean, like_sd from published.recommendations")
     assert len(found) == 60 * 5
     assert all(mean == pytest.approx(score, abs=1e-6) and 0 < deviation < 0.5 for score, mean, deviation in found)
 
 
 def test_a_fit_that_does_not_say_what_it_is_of_is_swept(home, digests):
     with runs.record_run(home, "run", "backfill", {}):
-        fit = fitted(home, digests)
+        fit = fit_model(home, digests)
         (home.models / "mrf_dense" / fit.digest / "fit.json").write_text("{}")
         assert retention.collect_garbage(home) == 1 + len(digests)
     assert not list((home.models / "mrf_dense").iterdir())
 
 
 def test_where_nothing_is_new_lists_and_large_tables_are_taken(home, after_publishing, monkeypatch, caplog):
-    before, lists = home.published.resolve(), rows(home, "select * from published.recommendations order by all")
+    before, lists = home.published.resolve(), query_rows(home, "select * from published.recommendations order by all")
     monkeypatch.setattr(
         "oneclass.tasks.publish.recommend_all.compute_recommendations", lambda *_: 1 / 0
     )  # no list is made anew
-    published(home, after_publishing, run_id="next", top_n=5)
+    publish_fit(home, after_publishing, run_id="next", top_n=5)
     assert "published.recommendations, published.predictability stay as they are" in caplog.text
     after = home.published.resolve()
-    assert after.name == "next" and rows(home, "select * from published.recommendations order by all") == lists
+    assert after.name == "next" and query_rows(home, "select * from published.recommendations order by all") == lists
     assert tables_of(after) == tables_of(before) and len(tables_of(after)) == 10
     for name in ("recommendations.parquet", "lists.parquet", "evaluation.parquet", "evaluation.csv", "evaluation.md"):
         assert (after / name).read_bytes() == (before / name).read_bytes()
@@ -348,7 +351,7 @@ def test_of_a_publication_that_is_damaged_nothing_is_taken(home, after_publishin
     content = bytearray((before / damaged).read_bytes())
     content[len(content) // 2] ^= 1
     (before / damaged).write_bytes(content)
-    published(home, after_publishing, run_id="next", top_n=5)
+    publish_fit(home, after_publishing, run_id="next", top_n=5)
     assert f"{damaged}: is damaged" in caplog.text
     assert tables_of(home.published.resolve()) == expected
     assert pl.read_parquet(home.published / "recommendations.parquet").height == 60 * 5
@@ -369,8 +372,8 @@ def test_lists_are_made_anew_where_what_they_are_made_from_has_changed(home, aft
     published_again(home, after_publishing, top_n=count)
     assert len(made) == (change != "events")
     found = tables_of(home.published.resolve())
-    assert len(found["recommendations"]) == 60 * count == len(rows(home, "from published.recommendations"))
-    events = rows(home, "select count(*) from raw.events")[0][0]
+    assert len(found["recommendations"]) == 60 * count == len(query_rows(home, "from published.recommendations"))
+    events = query_rows(home, "select count(*) from raw.events")[0][0]
     assert sum(count for _, _, count in found["users"]) == events
 
 
@@ -408,13 +411,13 @@ def digest(home, log_events):
     return split(home, SplitSettings(held_out_share=0.2), "run", protocols=protocols, seed=1).digests[protocols[0]]
 
 
-def fit(home, digest):
+def load_saved_fit(home, digest):
     return train_model(home, digest, "mult_dae", SETTINGS, protocol="strong_generalization", seed=2)
 
 
 @pytest.mark.slow
 def test_the_validation_users_are_watched(home, digest):
-    kept = MultDAE.load(home.models / "mult_dae" / fit(home, digest).digest)
+    kept = MultDAE.load(home.models / "mult_dae" / load_saved_fit(home, digest).digest)
     read = matrices.load_split(home, digest)
     part = read.parts["validation"]
     expected = MultDAE(SETTINGS, seed=2).fit(
@@ -435,8 +438,8 @@ def test_a_fit_that_was_interrupted_goes_on(home, digest, monkeypatch):
     monkeypatch.setattr(stage, "_report_epochs", lambda tell: note)
     monkeypatch.setattr(MultDAE, "checkpoint_seconds", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        fit(home, digest)
+        load_saved_fit(home, digest)
     assert len(list((home.models / "mult_dae").glob("unfinished-*"))) == 1
-    kept = fit(home, digest)
+    kept = load_saved_fit(home, digest)
     assert seen == [1, 2, 3, 4, 5, 6]
     assert [folder.name for folder in (home.models / "mult_dae").iterdir()] == [kept.digest]

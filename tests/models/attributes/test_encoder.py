@@ -13,7 +13,7 @@ from oneclass.models.attributes.encoder import MAX_VALUES, TEXT_BUCKETS, Feature
 KINDS = {"brand": "category", "tags": "categories", "price": "number", "title": "text"}
 
 
-def shop():
+def make_shop():
     return pl.DataFrame(
         {
             "item_id": ["a", "b", "c", "d"],
@@ -30,7 +30,7 @@ def test_the_usage_example_gives_what_it_shows():
     assert doctest.DocTestRunner(verbose=False).run(example) == doctest.TestResults(failed=0, attempted=5)
 
 
-def dense(encoder, frame):
+def encode_dense(encoder, frame):
     return {
         name: dict(zip(encoder.feature_names, row, strict=True))
         for name, row in zip(frame["item_id"], encoder.encode(frame).toarray(), strict=True)
@@ -38,11 +38,11 @@ def dense(encoder, frame):
 
 
 def test_each_kind_is_encoded_as_stated():
-    encoder = FeatureEncoder.fit(shop(), KINDS)
-    features = encoder.encode(shop())
+    encoder = FeatureEncoder.fit(make_shop(), KINDS)
+    features = encoder.encode(make_shop())
     assert features.dtype == np.float32 and features.has_canonical_format
     assert features.shape == (4, 2 + 2 + 1 + TEXT_BUCKETS) == (4, len(encoder.feature_names))
-    rows = dense(encoder, shop())
+    rows = encode_dense(encoder, make_shop())
     assert rows["a"]["brand=Acme"] == 1 and rows["a"]["brand=Zeta"] == 0
     assert rows["a"]["tags=red"] == rows["a"]["tags=large"] == pytest.approx(1 / math.sqrt(2))
     assert rows["d"]["tags=red"] == 1
@@ -56,7 +56,7 @@ def test_each_kind_is_encoded_as_stated():
 
 
 def test_missing_cells_are_zero():
-    rows = dense(FeatureEncoder.fit(shop(), KINDS), shop())
+    rows = encode_dense(FeatureEncoder.fit(make_shop(), KINDS), make_shop())
     assert not any(rows["b"].values())
     assert rows["d"]["price"] == 0 and sum(value != 0 for value in rows["d"].values()) == 2
 
@@ -90,7 +90,7 @@ def test_features_do_not_depend_on_the_order_of_rows():
 
 
 def test_new_rows_are_encoded_with_the_values_of_the_fit():
-    encoder = FeatureEncoder.fit(shop(), {"brand": "category", "price": "number"})
+    encoder = FeatureEncoder.fit(make_shop(), {"brand": "category", "price": "number"})
     new = pl.DataFrame({"brand": ["Zeta", "unknown"], "price": [1e9, 25.0]})
     assert encoder.encode(new).toarray().tolist() == [[0, 1, 3], [0, 0, 0]]  # three deviations at most
 
@@ -121,4 +121,4 @@ def test_the_most_frequent_values_are_kept():
 )
 def test_a_column_that_does_not_fit_its_kind_is_refused(kinds, message):
     with pytest.raises(ValueError, match=message):
-        FeatureEncoder.fit(shop(), kinds)
+        FeatureEncoder.fit(make_shop(), kinds)

@@ -31,7 +31,7 @@ USERS = np.array([7, 2, 0, 11])
 SHORT = {"epochs": 6, "batch_users": 50, "learning_rate": 0.01}
 
 
-def make(name, **settings):
+def make_model(name, **settings):
     model, small = MODELS[name]
     return model(model.Settings(**{**small, **SHORT, **settings}), seed=3)
 
@@ -50,7 +50,7 @@ def steps(long_tailed):
     from oneclass.models.autoencoders import training
 
     def get(name):
-        model = make(name)
+        model = make_model(name)
         model.item_degrees = np.bincount(long_tailed.indices, minlength=long_tailed.shape[1])
         rng = np.random.default_rng(1)
         shapes = model._shapes(long_tailed.shape)
@@ -82,7 +82,7 @@ def naive_loss(name, w, x, inputs, users, noise, beta):
     return np.mean(beta * divergence - likelihood)
 
 
-def dense(interactions, values=None):
+def to_dense(interactions, values=None):
     rows = interactions[USERS]
     if values is not None:
         rows = csr_matrix((values, rows.indices, rows.indptr), shape=rows.shape)
@@ -94,9 +94,9 @@ def dense(interactions, values=None):
 def test_the_loss_agrees_with_the_papers_in_float64(name, steps, long_tailed):
     model, made, weights = steps(name)
     batch = made.batch(long_tailed, USERS, 0.5, seed=3, epoch=2)
-    inputs = dense(long_tailed, draws.draw_inputs(long_tailed[USERS], USERS, 3, 2, 0.5))
+    inputs = to_dense(long_tailed, draws.draw_inputs(long_tailed[USERS], USERS, 3, 2, 0.5))
     noise = draws.draw_noise(USERS, model.noise_width, 3, 2)
-    expected = naive_loss(name, weights, dense(long_tailed) > 0, inputs, USERS, noise, beta=0.7)  # min(.7, 3 / 4)
+    expected = naive_loss(name, weights, to_dense(long_tailed) > 0, inputs, USERS, noise, beta=0.7)  # min(.7, 3 / 4)
     assert made.loss(made.tensors, batch).item() == pytest.approx(expected, rel=1e-6)
 
 
@@ -116,9 +116,9 @@ def test_gradients_agree_with_finite_differences(name, steps, long_tailed, torch
 @every_model
 def test_scores_are_the_logits_of_the_whole_history(name, long_tailed):
     """The scores in NumPy and the logits that PyTorch trains are one function, without dropout and noise."""
-    model = make(name).fit(long_tailed)
+    model = make_model(name).fit(long_tailed)
     w = {key: array.astype(float) for key, array in model.weights.items()}
-    inputs = dense(long_tailed) / np.linalg.norm(dense(long_tailed), axis=1, keepdims=True)
+    inputs = to_dense(long_tailed) / np.linalg.norm(to_dense(long_tailed), axis=1, keepdims=True)
     if name == "mult_vae":
         mean = (np.tanh(inputs @ w["item_in"] + w["encoder_bias"]) @ w["to_latent"] + w["latent_bias"])[:, :3]
         hidden = np.tanh(mean @ w["from_latent"] + w["decoder_bias"])
@@ -131,12 +131,12 @@ def test_scores_are_the_logits_of_the_whole_history(name, long_tailed):
 
 
 def test_the_kl_weight_rises_to_its_cap_and_stays():
-    model = make("mult_vae", beta_cap=0.2, anneal_steps=1000)
+    model = make_model("mult_vae", beta_cap=0.2, anneal_steps=1000)
     assert [model.beta(update) for update in (0, 50, 100, 200, 201, 10**6)] == [0, 0.05, 0.1, 0.2, 0.2, 0.2]
-    assert make("mult_vae", beta_cap=0.2, anneal_steps=0).beta(0) == 0.2
+    assert make_model("mult_vae", beta_cap=0.2, anneal_steps=0).beta(0) == 0.2
 
 
-def watching(histories, targets):
+def fit_watched(histories, targets):
     return FitOptions(validation=ValidationUsers(histories, targets))
 
 
@@ -153,13 +153,13 @@ def cut(long_tailed):
 @every_model
 def test_the_best_epoch_is_kept(name, cut):
     train, histories, targets = cut
-    model, values, snapshots = make(name, epochs=60, patience=4, learning_rate=0.03), [], []
+    model, values, snapshots = make_model(name, epochs=60, patience=4, learning_rate=0.03), [], []
 
     def note(epoch):
         values.append(epoch.values["validation ndcg@100"])
         snapshots.append(model.scores(histories))
 
-    model.fit(train, replace(watching(histories, targets), on_epoch=note))
+    model.fit(train, replace(fit_watched(histories, targets), on_epoch=note))
     best = int(np.argmax(values))
     assert model.best_epoch == best + 1
     assert len(values) == min(60, best + 1 + 4)  # patience, then no more
@@ -169,7 +169,7 @@ def test_the_best_epoch_is_kept(name, cut):
 
 def test_training_users_are_monitored_without_validation_users(long_tailed):
     seen = []
-    model = make("mult_dae").fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(epoch.values)))
+    model = make_model("mult_dae").fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(epoch.values)))
     assert len(seen) == 6 and all(0 < values["validation ndcg@100"] < 1 for values in seen)
     users, histories, targets = draws.choose_held_out(long_tailed, 0.05, 1000, seed=3)
     assert len(users) == 0.05 * np.count_nonzero(np.diff(long_tailed.indptr) > 1)
@@ -178,22 +178,24 @@ def test_training_users_are_monitored_without_validation_users(long_tailed):
     np.testing.assert_array_equal(np.diff(targets.indptr), np.maximum(1, counts // 5))
     without = long_tailed.tolil()
     without[users] = 0  # what held-out users like is not learned from
-    again = make("mult_dae").fit(csr_matrix(without), watching(histories, targets))
+    again = make_model("mult_dae").fit(csr_matrix(without), fit_watched(histories, targets))
     np.testing.assert_array_equal(again.scores(histories), model.scores(histories))
 
 
 def test_the_users_watched_are_those_of_one_fit(cut):
     train, histories, targets = cut
-    model = make("mult_dae").fit(train, watching(histories, targets))
-    np.testing.assert_array_equal(model.fit(train).scores(histories), make("mult_dae").fit(train).scores(histories))
+    model = make_model("mult_dae").fit(train, fit_watched(histories, targets))
+    np.testing.assert_array_equal(
+        model.fit(train).scores(histories), make_model("mult_dae").fit(train).scores(histories)
+    )
 
 
 @every_model
 def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path):
     train, histories, targets = cut
-    options = replace(watching(histories, targets), checkpoints=tmp_path / "unfinished")
-    whole = make(name).fit(train, watching(histories, targets))
-    stopped = make(name)
+    options = replace(fit_watched(histories, targets), checkpoints=tmp_path / "unfinished")
+    whole = make_model(name).fit(train, fit_watched(histories, targets))
+    stopped = make_model(name)
     stopped.checkpoint_seconds = 0.0
 
     def interrupt(epoch):
@@ -203,7 +205,7 @@ def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path
     with pytest.raises(KeyboardInterrupt):
         stopped.fit(train, replace(options, on_epoch=interrupt))
     rest = []
-    again = make(name).fit(train, replace(options, on_epoch=lambda epoch: rest.append(epoch.number)))
+    again = make_model(name).fit(train, replace(options, on_epoch=lambda epoch: rest.append(epoch.number)))
     assert rest == [5, 6] and not (tmp_path / "unfinished").exists()
     assert again.best_epoch == whole.best_epoch
     for key, array in whole.weights.items():
@@ -212,8 +214,8 @@ def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path
 
 @every_model
 def test_a_start_is_taken_row_by_row_and_column_by_column(name, long_tailed):
-    model, users = make(name), np.arange(300)
-    first = make(name).fit(long_tailed)
+    model, users = make_model(name), np.arange(300)
+    first = make_model(name).fit(long_tailed)
     items = np.append(np.arange(119)[::-1], -1)  # in another order, the last of them new
     start = Start(first, np.where(users < 290, users, -1), items)
     begun, fresh = (model._initial(long_tailed, users) for _ in range(2))
@@ -234,12 +236,12 @@ def test_a_start_is_taken_row_by_row_and_column_by_column(name, long_tailed):
 @every_model
 def test_a_warm_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path):
     train, histories, targets = cut
-    first = make(name, epochs=2).fit(train, watching(histories, targets))
+    first = make_model(name, epochs=2).fit(train, fit_watched(histories, targets))
     start = Start(first, *(np.arange(size) for size in train.shape))
-    options = replace(watching(histories, targets), start=start)
-    whole = make(name, epochs=12).fit(train, options)
+    options = replace(fit_watched(histories, targets), start=start)
+    whole = make_model(name, epochs=12).fit(train, options)
     options = replace(options, checkpoints=tmp_path / "unfinished")
-    stopped, rest = make(name, epochs=12), []
+    stopped, rest = make_model(name, epochs=12), []
     stopped.checkpoint_seconds = 0.0
 
     def interrupt(epoch):
@@ -248,15 +250,15 @@ def test_a_warm_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp
 
     with pytest.raises(KeyboardInterrupt):
         stopped.fit(train, replace(options, on_epoch=interrupt))
-    again = make(name, epochs=12).fit(train, replace(options, on_epoch=lambda epoch: rest.append(epoch.number)))
+    again = make_model(name, epochs=12).fit(train, replace(options, on_epoch=lambda epoch: rest.append(epoch.number)))
     assert rest == [first.best_epoch + 3] and again.best_epoch == whole.best_epoch > first.best_epoch
     for key, array in whole.weights.items():
         np.testing.assert_array_equal(again.weights[key], array)
 
 
 def test_annealing_goes_on_where_the_earlier_fit_was_best(long_tailed, monkeypatch):
-    first, seen = make("mult_vae").fit(long_tailed), []
-    model = make("mult_vae")
+    first, seen = make_model("mult_vae").fit(long_tailed), []
+    model = make_model("mult_vae")
     monkeypatch.setattr(model, "beta", lambda update: seen.append(update) or 0.1)
     model.fit(long_tailed, FitOptions(start=Start(first, *(np.arange(size) for size in long_tailed.shape))))
     steps = -(-(len(long_tailed.indptr) - 1 - 15) // 50)  # an epoch; 15 users are held out
@@ -285,19 +287,19 @@ def test_a_checkpoint_of_another_fit_is_passed_over_and_a_damaged_one_is_deleted
 
 def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_tailed, torch):
     torch.manual_seed(1)
-    first = make("mult_vae").fit(long_tailed).scores(long_tailed)
+    first = make_model("mult_vae").fit(long_tailed).scores(long_tailed)
     torch.manual_seed(2)
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
     try:
-        np.testing.assert_array_equal(make("mult_vae").fit(long_tailed).scores(long_tailed), first)
+        np.testing.assert_array_equal(make_model("mult_vae").fit(long_tailed).scores(long_tailed), first)
         assert torch.get_num_threads() == before + 1  # put back
     finally:
         torch.set_num_threads(before)
 
 
 def test_a_fitted_model_scores_without_pytorch(long_tailed, tmp_path):
-    make("mult_vae").fit(long_tailed).save(tmp_path)
+    make_model("mult_vae").fit(long_tailed).save(tmp_path)
     script = (
         "import sys, pathlib, scipy.sparse\nfrom oneclass.models import registry\n"
         "model = registry.load_model('mult_vae', pathlib.Path(sys.argv[1]))\n"
@@ -331,7 +333,7 @@ def test_draws_belong_to_the_user_and_the_epoch(long_tailed):
 
 
 def test_a_user_of_no_training_has_the_mean_node(long_tailed):
-    model = make("cdae").fit(long_tailed)
+    model = make_model("cdae").fit(long_tailed)
     out, _, _ = draws.choose_held_out(long_tailed, 0.05, 1000, seed=3)
     np.testing.assert_array_equal(model.scores(long_tailed[out], users=out), model.scores(long_tailed[out]))
     inside = np.setdiff1d(np.arange(300), out)
@@ -343,7 +345,7 @@ def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, torch, 
     def full(model, weights, batch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    model = make("mult_dae", device="cpu")
+    model = make_model("mult_dae", device="cpu")
     monkeypatch.setattr(type(model), "_loss", full)
     with pytest.raises(MemoryError, match="cpu: lower batch_users or hidden"):
         model.fit(long_tailed)
@@ -353,19 +355,19 @@ def test_absent_cuda_is_reported(long_tailed, torch):
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     with pytest.raises(ValueError, match="device = cuda: PyTorch .* sees no CUDA device"):
-        make("mult_dae", device="cuda").fit(long_tailed)
+        make_model("mult_dae", device="cuda").fit(long_tailed)
 
 
 @every_model
 def test_a_gpu_learns_what_a_cpu_learns(name, long_tailed, torch):
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    on_cpu, on_gpu = (make(name, device=device, epochs=2).fit(long_tailed) for device in ("cpu", "cuda"))
+    on_cpu, on_gpu = (make_model(name, device=device, epochs=2).fit(long_tailed) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(on_gpu.scores(long_tailed), on_cpu.scores(long_tailed), atol=1e-3)
 
 
 def test_a_loss_that_grows_without_bound_is_reported(long_tailed):
-    model = make("mult_dae")
+    model = make_model("mult_dae")
     finite = model._loss
     model._loss = lambda weights, batch: finite(weights, batch) * np.nan
     with pytest.raises(ValueError, match="the loss is nan in epoch 1; lower learning_rate"):

@@ -19,7 +19,7 @@ SETTINGS = BinaryMatrixSettings(
 )
 
 
-def matrix(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 0) -> csr_matrix:
+def draw_matrix(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 0) -> csr_matrix:
     """Ones from two tastes and unequal activity and popularity."""
     draw = np.random.default_rng(seed)
     taste = np.where(np.add.outer(np.arange(users), np.arange(items)) % 2, 1.6, 0.4)
@@ -27,7 +27,7 @@ def matrix(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 
     return csr_matrix((draw.random((users, items)) < chance).astype(float))
 
 
-def inference(x: csr_matrix, settings: BinaryMatrixSettings = SETTINGS, seed: int = 3) -> Inference:
+def start_inference(x: csr_matrix, settings: BinaryMatrixSettings = SETTINGS, seed: int = 3) -> Inference:
     sampler = EntrySampler.of(x, settings.sampling)
     return Inference(BinaryMatrixPosterior.start(x, settings, seed), sampler, settings, seed)
 
@@ -85,7 +85,7 @@ class Dense:
         return other
 
 
-def probabilities(x: np.ndarray, strategy: str) -> np.ndarray:
+def sampling_probabilities(x: np.ndarray, strategy: str) -> np.ndarray:
     """Box 7, entry by entry."""
     if strategy == "uniform":
         return np.full(x.shape, 1 / x.size)
@@ -99,9 +99,9 @@ def probabilities(x: np.ndarray, strategy: str) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_entries_are_drawn_with_their_probabilities_and_carry_their_constants(strategy):
-    x = matrix(9, 7, 0.5).toarray()
+    x = draw_matrix(9, 7, 0.5).toarray()
     sampler = EntrySampler.of(csr_matrix(x), strategy)
-    p = probabilities(x, strategy)
+    p = sampling_probabilities(x, strategy)
     n = 200_000
     rows, columns, ones, weights = sampler.draw(5, 0, n)
     np.testing.assert_array_equal(ones, x[rows, columns] == 1)
@@ -126,8 +126,8 @@ def test_zeros_of_a_nearly_full_matrix_are_found():
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_minibatch_moves_every_part_towards_its_average_maximizer(strategy):
     settings = SETTINGS.model_copy(update={"sampling": strategy})
-    x = matrix()
-    steps = inference(x, settings)
+    x = draw_matrix()
+    steps = start_inference(x, settings)
     steps.minibatch(400)  # so that updates were counted and nothing stands where it started
     before, updates = Dense(steps.q, settings), (steps.q.user_updates.copy(), steps.q.item_updates.copy())
     entries = steps.sampler.draw(3, 1, 300)
@@ -165,9 +165,9 @@ def test_the_natural_gradient_is_the_gradient_of_the_bound():
     With all of a row's entries and c = 1, h* and P* are the sums of the maximizers; at eta* = eta the bound
     is stationary.
     """
-    x = matrix(8, 6, 0.4).toarray()
+    x = draw_matrix(8, 6, 0.4).toarray()
     q = BinaryMatrixPosterior.start(csr_matrix(x), SETTINGS, 1)
-    steps = inference(csr_matrix(x))
+    steps = start_inference(csr_matrix(x))
     steps.q = q
     steps.minibatch(100)
     dense, step = Dense(q, SETTINGS), 1e-5
@@ -189,10 +189,10 @@ def test_the_natural_gradient_is_the_gradient_of_the_bound():
 
 
 def test_the_bound_is_that_of_the_dense_equations_and_entries_estimate_it():
-    x = matrix(40, 30)
+    x = draw_matrix(40, 30)
     for strategy in ("uniform", "balanced"):  # biased draws no zero of an empty row
         settings = SETTINGS.model_copy(update={"sampling": strategy})
-        steps = inference(x, settings)
+        steps = start_inference(x, settings)
         steps.run_pass(2000)
         dense = Dense(steps.q, settings)
         assert steps.q.bound(x, settings) == pytest.approx(dense.bound(x.toarray()), rel=1e-5)
@@ -200,10 +200,10 @@ def test_the_bound_is_that_of_the_dense_equations_and_entries_estimate_it():
 
 
 def test_the_bound_rises_in_a_moving_average():
-    x = matrix(60, 40)
+    x = draw_matrix(60, 40)
     for strategy in ("uniform", "balanced"):
         settings = SETTINGS.model_copy(update={"sampling": strategy})
-        steps = inference(x, settings)
+        steps = start_inference(x, settings)
         bounds = []
         for _ in range(60):
             steps.run_pass(2 * x.nnz)
@@ -217,7 +217,7 @@ def test_less_noise_wants_larger_minibatches():
     sizes = []
     for theta_delta in (4.0, 1.0):
         settings = SETTINGS.model_copy(update={"theta_delta": theta_delta, "least_batch": 10})
-        steps = inference(matrix(200, 80), settings)
+        steps = start_inference(draw_matrix(200, 80), settings)
         for _ in range(60):
             steps.minibatch(1000)
         sizes.append(steps.q.progress[1])
@@ -226,7 +226,7 @@ def test_less_noise_wants_larger_minibatches():
 
 @pytest.mark.slow
 def test_one_thread_and_two_give_the_same_bits():
-    x = matrix(200, 80)
+    x = draw_matrix(200, 80)
     one, two = (BinaryMatrix(SETTINGS, seed=7, threads=threads).fit(x) for threads in (1, 2))
     for name, array in one._arrays().items():
         np.testing.assert_array_equal(array, two._arrays()[name])
@@ -235,10 +235,10 @@ def test_one_thread_and_two_give_the_same_bits():
 
 
 def test_folding_in_maximises_the_bound_over_the_user():
-    x = matrix(60, 40)
+    x = draw_matrix(60, 40)
     patient = {"passes": 300, "fold_in_iterations": 300, "fold_in_tolerance": 0.0}
     model = BinaryMatrix(SETTINGS.model_copy(update=patient)).fit(x)
-    unseen = matrix(4, 40, seed=9)
+    unseen = draw_matrix(4, 40, seed=9)
     table = model.fold_in(unseen)
     dense, y = Dense(model.q, SETTINGS), unseen.toarray()
     width = table.shape[1] // 2
@@ -260,7 +260,7 @@ def test_folding_in_maximises_the_bound_over_the_user():
 
 
 def test_scores_are_log_odds_and_the_probability_has_a_spread():
-    x = matrix()
+    x = draw_matrix()
     model = BinaryMatrix(SETTINGS).fit(x)
     users, dense = np.array([4, 0, 17]), Dense(model.q, SETTINGS)
     logits = dense.moments()[0][users]
@@ -280,7 +280,7 @@ def test_scores_are_log_odds_and_the_probability_has_a_spread():
 
 
 def test_begun_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
-    x = matrix(60, 40)
+    x = draw_matrix(60, 40)
     first = BinaryMatrix(SETTINGS).fit(x)
     first.save(tmp_path)
     grown = csr_matrix((x.data, x.indices, np.append(x.indptr, x.nnz)), shape=(61, 40))
@@ -327,7 +327,7 @@ def test_a_checkerboard_is_learned(strategy):
 ITEMS, FACTORS = ITEMS_PER_STRIP + 200, 5  # two runs of items, and factors that fill no whole group
 
 
-def problem(scale, users=6, seed=3):
+def draw_problem(scale, users=6, seed=3):
     """A table of items, and dense histories of some users, the first one's empty."""
     generator = np.random.default_rng(seed)
     width = half_row_width(FACTORS)
@@ -339,7 +339,7 @@ def problem(scale, users=6, seed=3):
     return items, likes
 
 
-def folded(items, likes, z, variance, steps=100, tolerance=1e-6):
+def fold_in_naively(items, likes, z, variance, steps=100, tolerance=1e-6):
     """(E u, var u), both (users, K)."""
     width = half_row_width(FACTORS)
     users = np.empty((len(likes), 2 * width), dtype=np.float32)
@@ -368,8 +368,8 @@ def by_turns(items, likes, z, variance, updates):
 @pytest.mark.parametrize("scale, z, variance", [(0.3, (-5, 1e-6), 0.2), (0.5, (-3, 0.1), 1), (3.0, (-8, 0), 100)])
 def test_the_maximum_is_that_of_updates_by_turns(scale, z, variance):
     """The last of them has logits of tens: from zero, Newton's first step is too long by far."""
-    items, likes = problem(scale)
-    means, variances = folded(items, likes, z, variance)
+    items, likes = draw_problem(scale)
+    means, variances = fold_in_naively(items, likes, z, variance)
     for user, row in enumerate(likes):
         mean, own = by_turns(items, row, z, variance, 3000)
         np.testing.assert_allclose(means[user], mean, rtol=2e-3, atol=2e-3 * np.abs(mean).max())
@@ -377,17 +377,17 @@ def test_the_maximum_is_that_of_updates_by_turns(scale, z, variance):
 
 
 def test_a_few_steps_come_closer_than_many_updates_by_turns():
-    items, likes = problem(0.3)
-    best, _ = folded(items, likes, (-5, 1e-6), 0.2)
-    few, _ = folded(items, likes, (-5, 1e-6), 0.2, steps=5)
+    items, likes = draw_problem(0.3)
+    best, _ = fold_in_naively(items, likes, (-5, 1e-6), 0.2)
+    few, _ = fold_in_naively(items, likes, (-5, 1e-6), 0.2, steps=5)
     for user in range(1, len(likes)):
         turned, _ = by_turns(items, likes[user], (-5, 1e-6), 0.2, 12)
         assert np.abs(few[user] - best[user]).max() < 0.2 * np.abs(turned - best[user]).max()
 
 
 def test_a_user_alone_has_the_bits_of_a_block():
-    items, likes = problem(0.3)
-    together = np.hstack(folded(items, likes, (-5, 1e-6), 0.2))
+    items, likes = draw_problem(0.3)
+    together = np.hstack(fold_in_naively(items, likes, (-5, 1e-6), 0.2))
     for user in range(len(likes)):
-        alone = np.hstack(folded(items, likes[[user]], (-5, 1e-6), 0.2))
+        alone = np.hstack(fold_in_naively(items, likes[[user]], (-5, 1e-6), 0.2))
         np.testing.assert_array_equal(alone[0], together[user])

@@ -14,7 +14,7 @@ from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.fit_options import FitOptions, Start
 from oneclass.models.popularity import Popularity
-from tests.models.binary_matrix.test_binary_matrix import Dense, matrix
+from tests.models.binary_matrix.test_binary_matrix import Dense, draw_matrix
 
 SETTINGS = BinaryMatrixSettings(factors=3, user_variance=0.7, item_variance=0.4, z_variance=5.0)
 
@@ -28,7 +28,9 @@ def sparse_log(users: int = 500, items: int = 400, likes: int = 2) -> csr_matrix
     return csr_matrix(x)
 
 
-@pytest.mark.parametrize("x", [matrix(30, 20), matrix(7, 40), sparse_log(60, 50)], ids=["dense", "wide", "sparse"])
+@pytest.mark.parametrize(
+    "x", [draw_matrix(30, 20), draw_matrix(7, 40), sparse_log(60, 50)], ids=["dense", "wide", "sparse"]
+)
 def test_the_null_solution_is_stationary(x):
     """Every user's and item's best q, and z's, by the dense equations, is the one that it has."""
     (L, M), q = x.shape, BinaryMatrixPosterior.start(x, SETTINGS, 0)
@@ -51,7 +53,13 @@ def test_the_null_solution_is_stationary(x):
 
 def test_it_is_stable_where_the_largest_singular_value_is_small():
     verdicts = []
-    logs = matrix(30, 20), matrix(60, 40), sparse_log(80, 90), csr_matrix(np.eye(3)), csr_matrix(np.ones((5, 4)))
+    logs = (
+        draw_matrix(30, 20),
+        draw_matrix(60, 40),
+        sparse_log(80, 90),
+        csr_matrix(np.eye(3)),
+        csr_matrix(np.ones((5, 4))),
+    )
     for x, variance in itertools.product(logs, (0.01, 0.05, 0.1, 0.2, 0.7, 3.0)):
         settings = SETTINGS.model_copy(update={"user_variance": variance, "item_variance": variance})
         null = NullSolution.of(x.shape, x.nnz, settings)
@@ -61,7 +69,9 @@ def test_it_is_stable_where_the_largest_singular_value_is_small():
     assert min(verdicts.count(True), verdicts.count(False)) > 5
 
 
-@pytest.mark.parametrize(("x", "is_stable"), [(sparse_log(), True), (matrix(60, 40), False)], ids=["sparse", "dense"])
+@pytest.mark.parametrize(
+    ("x", "is_stable"), [(sparse_log(), True), (draw_matrix(60, 40), False)], ids=["sparse", "dense"]
+)
 def test_passes_shrink_the_factors_where_it_is_stable_and_else_grow_them(x, is_stable):
     settings = SETTINGS.model_copy(update={"least_batch": 500, "user_variance": 0.2, "item_variance": 0.2})
     assert NullSolution.of(x.shape, x.nnz, settings).is_stable(x, 0) == is_stable
@@ -96,7 +106,7 @@ def test_a_search_warns_once_of_a_matrix():
 
 
 def test_a_warm_start_at_vanished_factors_is_a_fit_from_scratch():
-    x, grown = sparse_log(60, 40), matrix(60, 40)
+    x, grown = sparse_log(60, 40), draw_matrix(60, 40)
     with pytest.warns(UserWarning, match="vanish"):
         vanished = BinaryMatrix(passes=4).fit(x)
     with warnings.catch_warnings():

@@ -16,7 +16,7 @@ from oneclass.models.wmf.model import WMF, WMFSettings
 DENSE, FACTORS = MRFDenseSettings(l2=2.0), WMFSettings(factors=8, iterations=4)
 
 
-def settings(*weights):
+def blend_settings(*weights):
     parts = [("mrf_dense", DENSE), ("wmf", FACTORS)]
     return BlendSettings(
         components=[
@@ -63,7 +63,7 @@ def test_scores_are_added_with_the_bits_of_the_scores_that_are_moved():
 
 
 def test_the_score_is_the_weighted_sum_of_the_members_own_fits(long_tailed):
-    model = Blend(settings(1.5, 0.5), seed=4).fit(long_tailed)
+    model = Blend(blend_settings(1.5, 0.5), seed=4).fit(long_tailed)
     rows = np.arange(20)
     histories = long_tailed[rows]
     for users in (None, rows):
@@ -83,9 +83,9 @@ def test_a_fit_that_is_at_hand_is_taken(long_tailed):
         asked.append((name, of))
         return kept if name == "mrf_dense" else None
 
-    model = Blend(settings(1, 1), seed=4).fit(long_tailed, FitOptions(load_component=member))
+    model = Blend(blend_settings(1, 1), seed=4).fit(long_tailed, FitOptions(load_component=member))
     assert asked == [("mrf_dense", DENSE), ("wmf", FACTORS)] and model.components[0] is kept
-    alone = Blend(settings(1, 1), seed=4).fit(long_tailed)
+    alone = Blend(blend_settings(1, 1), seed=4).fit(long_tailed)
     np.testing.assert_array_equal(model.scores(long_tailed[:9]), alone.scores(long_tailed[:9]))
 
 
@@ -100,7 +100,7 @@ def test_what_is_saved_needs_nothing_else(long_tailed, tmp_path):
 
 
 def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
-    model, history = Blend(settings(2, 1), seed=4).fit(long_tailed), long_tailed[0]
+    model, history = Blend(blend_settings(2, 1), seed=4).fit(long_tailed), long_tailed[0]
     dense = model.components[0]
     scores = dense.scores(history)
     moved = normalize_scores(scores.copy(), history)[0]
@@ -124,7 +124,7 @@ def test_members_that_cannot_be_are_refused(components, message):
         BlendSettings(components=components)
 
 
-def planted(users, items, truth, seed, noise=0.0):
+def plant_mixture(users, items, truth, seed, noise=0.0):
     """Scores of three models, and targets that are the best items by the mixture `truth` of them, on the scale."""
     generator = np.random.default_rng(seed)
     histories = csr_matrix(generator.random((users, items)) < 0.02)
@@ -138,7 +138,7 @@ def planted(users, items, truth, seed, noise=0.0):
 
 
 def test_a_planted_mixture_is_recovered():
-    scores, histories, targets = planted(150, 300, (1.0, 0.5, 0.0), seed=1)
+    scores, histories, targets = plant_mixture(150, 300, (1.0, 0.5, 0.0), seed=1)
     found = search_weights(Candidates.from_blocks([(scores, histories, targets)]), seed=2)
     first, second, third = found.weights
     assert second / first == pytest.approx(0.5, abs=0.26) and third <= 0.125 * first
@@ -147,7 +147,7 @@ def test_a_planted_mixture_is_recovered():
 
 
 def test_a_model_that_adds_nothing_gets_no_weight():
-    scores, histories, targets = planted(200, 300, (1.0, 0.0), seed=3)
+    scores, histories, targets = plant_mixture(200, 300, (1.0, 0.0), seed=3)
     found = search_weights(Candidates.from_blocks([(scores, histories, targets)]), seed=2)
     assert found.weights == (1.0, 0.0)
     np.testing.assert_array_equal(found.cross_validated, found.alone[0])
@@ -172,7 +172,7 @@ def test_a_weight_is_moved_for_a_gain_of_over_half_a_standard_error(gain, moved)
 
 def test_ndcg_of_candidates_is_that_of_whole_rankings():
     """In blocks or whole; at 200 items of each model's list nothing that could be among the first 100 is left out."""
-    scores, histories, targets = planted(30, 400, (0.6, 1.0), seed=5, noise=0.3)
+    scores, histories, targets = plant_mixture(30, 400, (0.6, 1.0), seed=5, noise=0.3)
     blocks = [(scores[:, at], histories[at], targets[at]) for at in (slice(0, 13), slice(13, 30))]
     for weights in ((1.0, 0.0), (0.75, 1.5)):
         whole = np.tensordot(np.array(weights, dtype=np.float32), scores, 1).astype(np.float32)
@@ -181,14 +181,14 @@ def test_ndcg_of_candidates_is_that_of_whole_rankings():
 
 
 def test_ndcg_is_cut_where_it_is_asked_to_be():
-    scores, histories, targets = planted(30, 400, (0.6, 1.0), seed=5, noise=0.3)
+    scores, histories, targets = plant_mixture(30, 400, (0.6, 1.0), seed=5, noise=0.3)
     expected = compute_user_metrics(rank_targets(scores[0], histories, targets))["ndcg@20"]
     found = Candidates.from_blocks([(scores, histories, targets)], 20).ndcg((1.0, 0.0))
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
 def test_s_of_candidates_is_that_of_whole_rankings_where_all_items_are_counted():
-    scores, histories, targets = planted(30, 250, (0.6, 1.0), seed=5, noise=0.3)
+    scores, histories, targets = plant_mixture(30, 250, (0.6, 1.0), seed=5, noise=0.3)
     blocks = [(scores[:, at], histories[at], targets[at]) for at in (slice(0, 13), slice(13, 30))]
     whole = np.tensordot(np.array([0.75, 1.5], dtype=np.float32), scores, 1).astype(np.float32)
     expected = compute_user_metrics(rank_targets(whole, histories, targets))["mean_rank"]
@@ -197,7 +197,7 @@ def test_s_of_candidates_is_that_of_whole_rankings_where_all_items_are_counted()
 
 def test_s_of_many_items_is_near_that_of_whole_rankings():
     """Of 256 items the standard error of a share is at most .031 for one target, .0011 for the mean of 900."""
-    scores, histories, targets = planted(180, 3000, (0.6, 1.0), seed=5, noise=3)
+    scores, histories, targets = plant_mixture(180, 3000, (0.6, 1.0), seed=5, noise=3)
     expected = compute_user_metrics(rank_targets(scores[1], histories, targets))["mean_rank"].mean()
     found = Candidates.from_blocks([(scores, histories, targets)]).mean_rank((0.0, 1.0)).mean()
     assert found == pytest.approx(expected, abs=0.005) and expected < 0.9

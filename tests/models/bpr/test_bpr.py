@@ -14,7 +14,7 @@ from oneclass.models.fit_options import FitOptions
 both = pytest.mark.parametrize("model", [BPRUniform, BPRPopularity], ids=lambda model: model.name)
 
 
-def training(interactions, model=BPRUniform, factors=10, degree_exponent=1.0) -> bpr.Training:
+def start_training(interactions, model=BPRUniform, factors=10, degree_exponent=1.0) -> bpr.Training:
     made = model(BPRSettings(factors=factors))
     made.item_degrees = np.bincount(interactions.indices, minlength=interactions.shape[1])
     state = bpr.Training(interactions, made._negative_draws(), factors, degree_exponent)
@@ -22,7 +22,7 @@ def training(interactions, model=BPRUniform, factors=10, degree_exponent=1.0) ->
     return state
 
 
-def cells(state):
+def list_cells(state):
     """The samples of the last draw, as lists by (step, shard), in the order in which they ran."""
     for step in range(CELLS):
         for shard in range(SHARDS):
@@ -31,19 +31,19 @@ def cells(state):
             yield step, shard, state.samples[shard, first:last]
 
 
-def drawn(state):
+def list_samples(state):
     """(user, liked item, other item) of the last draw, in the items' own numbers."""
     item_at = np.full(state.rows, -1)
     item_at[state.layout[0]] = np.arange(len(state.layout[0]))
-    samples = np.concatenate([part for _, _, part in cells(state)])
+    samples = np.concatenate([part for _, _, part in list_cells(state)])
     return samples[:, 0], item_at[samples[:, 1]], item_at[samples[:, 2]]
 
 
 @both
 def test_every_edge_gets_one_negative_that_its_user_does_not_like(model, long_tailed):
-    state = training(long_tailed, model)
+    state = start_training(long_tailed, model)
     state.epoch(1, 0.0, 0.0, seed=1)
-    users, liked, others = drawn(state)
+    users, liked, others = list_samples(state)
     rows = np.repeat(np.arange(long_tailed.shape[0]), np.diff(long_tailed.indptr))
     assert sorted(zip(users, liked)) == list(zip(rows, long_tailed.indices))
     assert not long_tailed.toarray()[users, others].any()
@@ -51,10 +51,10 @@ def test_every_edge_gets_one_negative_that_its_user_does_not_like(model, long_ta
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
 def test_samples_of_a_user_follow_the_power_of_the_degree(exponent, long_tailed):
-    state = training(long_tailed, degree_exponent=exponent)
+    state = start_training(long_tailed, degree_exponent=exponent)
     state.epoch(1, 0.0, 0.0, seed=1)
     degrees = np.diff(long_tailed.indptr).astype(float)
-    counts = np.bincount(drawn(state)[0], minlength=len(degrees))
+    counts = np.bincount(list_samples(state)[0], minlength=len(degrees))
     shares = np.where(degrees > 0, np.maximum(degrees, 1) ** exponent, 0)
     assert counts.sum() == long_tailed.nnz
     assert (np.abs(counts - long_tailed.nnz * shares / shares.sum()) <= 1).all()
@@ -63,11 +63,11 @@ def test_samples_of_a_user_follow_the_power_of_the_degree(exponent, long_tailed)
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5])
 def test_samples_of_a_user_go_round_its_edges(exponent, long_tailed):
-    state = training(long_tailed, degree_exponent=exponent)
+    state = start_training(long_tailed, degree_exponent=exponent)
     seen = np.zeros(long_tailed.shape, dtype=int)
     for epoch in range(1, 8):
         state.epoch(epoch, 0.0, 0.0, seed=1)
-        users, liked, others = drawn(state)
+        users, liked, others = list_samples(state)
         np.add.at(seen, (users, liked), 1)
         assert not long_tailed.toarray()[users, others].any()
     assert not seen[long_tailed.toarray() == 0].any()
@@ -77,10 +77,10 @@ def test_samples_of_a_user_go_round_its_edges(exponent, long_tailed):
 
 
 def test_cells_that_run_together_share_no_row(long_tailed):
-    state = training(long_tailed)
+    state = start_training(long_tailed)
     state.epoch(1, 0.1, 0.01, seed=1)
     owner = {}
-    for step, shard, samples in cells(state):
+    for step, shard, samples in list_cells(state):
         for user, *items in samples:
             for row in [("user", user), *(("item", item) for item in items)]:
                 assert owner.setdefault((step, row), shard) == shard
@@ -88,10 +88,10 @@ def test_cells_that_run_together_share_no_row(long_tailed):
 
 
 def test_an_epoch_agrees_with_plain_gradient_steps(long_tailed):
-    state = training(long_tailed)
+    state = start_training(long_tailed)
     users, items = state.users.astype(float), state.items.astype(float)
     state.epoch(1, 0.05, 0.02, seed=1)
-    for _, _, samples in cells(state):
+    for _, _, samples in list_cells(state):
         for u, i, j in samples:
             pull = 1 / (1 + np.exp(users[u] @ (items[i] - items[j])))
             of_user = pull * (items[i] - items[j]) - 0.02 * users[u]
@@ -107,7 +107,7 @@ def test_an_epoch_agrees_with_plain_gradient_steps(long_tailed):
 
 def test_an_epoch_in_several_parts_still_sees_every_edge_once(long_tailed, monkeypatch):
     monkeypatch.setattr(bpr, "SAMPLES", 700)
-    state = training(long_tailed)
+    state = start_training(long_tailed)
     assert len(state.parts) > 3
     seen = state.parts.reshape(-1, 2)
     covered = np.sort(np.concatenate([np.arange(first, last) for first, last in seen]))
@@ -116,7 +116,7 @@ def test_an_epoch_in_several_parts_still_sees_every_edge_once(long_tailed, monke
 
 
 def test_short_steps_are_run_by_one_thread_and_long_ones_by_all(long_tailed, monkeypatch):
-    state = training(long_tailed)
+    state = start_training(long_tailed)
     state.start(0.1, 0)
     changed = long_tailed.nnz * state.users.shape[1]
     for short, expected in ((changed // CELLS, 4), (changed // CELLS + 1, 1)):
@@ -133,11 +133,11 @@ def test_steps_on_two_threads_give_the_bits_of_one(model, long_tailed, monkeypat
 
 
 def shares_of_negatives(model, likes, user, epochs):
-    state = training(csr_matrix(likes), model)
+    state = start_training(csr_matrix(likes), model)
     counts = np.zeros(likes.shape[1])
     for epoch in range(epochs):
         state.epoch(epoch, 0.0, 0.0, seed=1)
-        users, _, others = drawn(state)
+        users, _, others = list_samples(state)
         counts += np.bincount(others[users == user], minlength=likes.shape[1])
     return counts
 
@@ -159,10 +159,10 @@ def test_negatives_follow_their_distribution(model, liked):
 @both
 def test_a_user_who_likes_everything_is_passed_over(model):
     likes = np.vstack([np.ones(6), np.eye(6)]).astype(np.float32)
-    state = training(csr_matrix(likes), model)
+    state = start_training(csr_matrix(likes), model)
     before = state.users[0].copy()
     state.epoch(1, 0.1, 0.01, seed=1)
-    assert 0 not in drawn(state)[0]
+    assert 0 not in list_samples(state)[0]
     np.testing.assert_array_equal(state.users[0], before)
 
 

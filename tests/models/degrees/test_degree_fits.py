@@ -12,7 +12,7 @@ from oneclass.models.degrees.fits import Likelihood, fit_family, ks_distance
 LONG = 100_000  # so long a support that its end does not show
 
 
-def sampled(law, vertices, seed=0):
+def sample_degrees(law, vertices, seed=0):
     """Ascending degrees that came up, their counts, and the whole histogram."""
     histogram = law.sample(vertices, np.random.default_rng(seed))
     at = np.flatnonzero(histogram)
@@ -28,7 +28,7 @@ def standard_errors(law, vertices):
 
 def test_an_exponent_below_one_is_recovered():
     law = power_law(0.77, 1, 5000)
-    fitted = fit_family("power_law", *sampled(law, 10_000)[:2], 5000)
+    fitted = fit_family("power_law", *sample_degrees(law, 10_000)[:2], 5000)
     error, _ = standard_errors(law, 10_000)
     assert error < 0.01
     assert abs(fitted.exponent - 0.77) < 3 * error
@@ -36,7 +36,7 @@ def test_an_exponent_below_one_is_recovered():
 
 def test_an_exponent_and_a_cutoff_are_recovered():
     law = power_law(1.4, 1, 5000, 70)
-    fitted = fit_family("power_law_cutoff", *sampled(law, 20_000)[:2], 5000)
+    fitted = fit_family("power_law_cutoff", *sample_degrees(law, 20_000)[:2], 5000)
     of_exponent, of_cutoff = standard_errors(law, 20_000)
     assert of_cutoff < 3
     assert abs(fitted.exponent - 1.4) < 3 * of_exponent
@@ -50,7 +50,7 @@ def test_an_exponent_and_a_cutoff_are_recovered():
     ("exponential", Distribution("exponential", (-0.1,), 1, LONG)),
 ], ids=["power law", "with cut-off", "exponential"])  # fmt: skip
 def test_agrees_with_powerlaw_on_a_long_support(family, planted):
-    degrees, counts, _ = sampled(planted, 2_000)
+    degrees, counts, _ = sample_degrees(planted, 2_000)
     ours = fit_family(family, degrees, counts, LONG)
     import powerlaw  # here, since it loads Matplotlib
 
@@ -67,7 +67,7 @@ def test_agrees_with_powerlaw_on_a_long_support(family, planted):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_likelihood_is_flat_at_the_fit(family):
-    *sample, histogram = sampled(power_law(1.2, 2, 400, 60), 3_000)
+    *sample, histogram = sample_degrees(power_law(1.2, 2, 400, 60), 3_000)
     law = Likelihood(family, 2, 400).maximise(*sample)
     degrees = np.arange(2.0, 401.0)
     rows, base = FAMILIES[family].statistics(degrees), FAMILIES[family].base(degrees)
@@ -84,7 +84,7 @@ def test_the_likelihood_is_flat_at_the_fit(family):
 
 
 def test_larger_families_fit_no_worse():
-    degrees, counts, _ = sampled(Distribution("log_normal", (0.9, -0.3), 1, 2000), 3_000)
+    degrees, counts, _ = sample_degrees(Distribution("log_normal", (0.9, -0.3), 1, 2000), 3_000)
     found = {family: fit_family(family, degrees, counts, 2000) for family in FAMILIES}
     assert found["power_law_cutoff"].log_likelihood >= found["power_law"].log_likelihood
     assert found["power_law_cutoff"].log_likelihood >= found["exponential"].log_likelihood
@@ -105,7 +105,7 @@ def test_a_tail_heavier_than_any_has_no_cutoff(family):
 
 def test_ks_distance_against_brute_force():
     law = power_law(0.8, 3, 60, 25)
-    *sample, histogram = sampled(law, 40)
+    *sample, histogram = sample_degrees(law, 40)
     degrees = np.repeat(np.arange(3, 61), histogram)
     gaps = [abs((degrees <= d).mean() - law.mass[: d - 2].sum()) for d in range(3, 61)]
     assert ks_distance(law, *sample) == pytest.approx(max(gaps))
@@ -113,7 +113,9 @@ def test_ks_distance_against_brute_force():
 
 def test_p_values_are_uniform_under_the_truth():
     law = power_law(1.2, 1, 80, 30)
-    values = [fit_family("power_law_cutoff", *sampled(law, 150, seed)[:2], 80, seed, 19).p_value for seed in range(150)]
+    values = [
+        fit_family("power_law_cutoff", *sample_degrees(law, 150, seed)[:2], 80, seed, 19).p_value for seed in range(150)
+    ]
     shares = [np.mean(np.array(values) <= level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
     np.testing.assert_allclose(shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125)  # three standard errors of a half
 
@@ -122,20 +124,21 @@ def test_p_values_are_uniform_under_the_truth():
 def test_p_values_are_uniform_on_a_support_in_cells():
     law = power_law(1.1, 1, 60_000, 9_000)
     values = [
-        fit_family("power_law_cutoff", *sampled(law, 150, seed)[:2], 60_000, seed, 19).p_value for seed in range(150)
+        fit_family("power_law_cutoff", *sample_degrees(law, 150, seed)[:2], 60_000, seed, 19).p_value
+        for seed in range(150)
     ]
     shares = [np.mean(np.array(values) <= level) for level in (0.1, 0.25, 0.5, 0.75, 0.9)]
     np.testing.assert_allclose(shares, [0.1, 0.25, 0.5, 0.75, 0.9], atol=0.125)  # three standard errors of a half
 
 
 def test_a_wrong_law_has_a_small_p_value():
-    degrees, counts, _ = sampled(power_law(1.4, 1, 1000, 70), 3_000)
+    degrees, counts, _ = sample_degrees(power_law(1.4, 1, 1000, 70), 3_000)
     assert fit_family("power_law", degrees, counts, 1000, 1, 99).p_value == 0.01
     assert fit_family("power_law_cutoff", degrees, counts, 1000, 1, 99).p_value > 0.05
 
 
 def test_the_seed_decides_the_p_value():
-    degrees, counts, _ = sampled(power_law(1.4, 1, 200, 70), 300)
+    degrees, counts, _ = sample_degrees(power_law(1.4, 1, 200, 70), 300)
     values = {seed: fit_family("power_law_cutoff", degrees, counts, 200, seed, 49).p_value for seed in range(6)}
     assert values[3] == fit_family("power_law_cutoff", degrees, counts, 200, 3, 49).p_value
     assert len(set(values.values())) > 1

@@ -67,24 +67,24 @@ def test_the_standard_error_is_that_of_repeated_samples():
     assert np.mean([one.standard_error for one in runs]) == pytest.approx(spread, rel=0.1)
 
 
-def pairs(seed=0, count=300):
+def draw_pairs(seed=0, count=300):
     rng = np.random.default_rng(seed)
     probability = np.round(rng.random(count), 2)  # with ties
     return probability, rng.random(count) < probability
 
 
 def test_the_auc_is_the_share_of_pairs_in_order_and_its_error_that_of_draws():
-    probability, liked = pairs()
+    probability, liked = draw_pairs()
     likes, dislikes = probability[liked][:, None], probability[~liked]
     share = np.mean((likes > dislikes) + 0.5 * (likes == dislikes))
     assert auc(probability, liked).value == pytest.approx(share)
     assert auc(np.ones(4), np.array([True, False, True, False])).value == 0.5
-    drawn = [auc(*pairs(seed)).value for seed in range(400)]
+    drawn = [auc(*draw_pairs(seed)).value for seed in range(400)]
     assert auc(probability, liked).standard_error == pytest.approx(np.std(drawn), rel=0.15)
 
 
 def test_log_loss_and_calibration_error_by_their_formulas():
-    probability, liked = pairs(3)
+    probability, liked = draw_pairs(3)
     probability = np.clip(probability, 0.005, 0.995)
     figures = evaluate_probabilities(probability, liked)
     losses = [-np.log(p if one else 1 - p) for p, one in zip(probability, liked)]

@@ -29,7 +29,7 @@ def ranks_of(scores, history, targets):
     return rank_targets(np.asarray(scores, dtype=np.float32), *matrices)
 
 
-def naive(scores, history, targets) -> dict[str, float]:
+def compute_naively(scores, history, targets) -> dict[str, float]:
     """Every metric of one user."""
     candidates = sorted(np.flatnonzero(~history), key=lambda item: (-scores[item], item))
     wanted = set(np.flatnonzero(targets))
@@ -61,7 +61,7 @@ def test_user_metrics_follow_their_definitions(seed, items, levels, history_shar
         targets[user, random.choice(np.flatnonzero(~history[user]))] = True
     found = compute_user_metrics(ranks_of(scores, history, targets))
     for user in range(len(scores)):
-        for metric, expected in naive(scores[user], history[user], targets[user]).items():
+        for metric, expected in compute_naively(scores[user], history[user], targets[user]).items():
             assert found[metric][user] == pytest.approx(expected, abs=1e-12), metric
     assert (found["mean_rank"] < 1).all()
 

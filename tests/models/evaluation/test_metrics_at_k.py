@@ -16,7 +16,7 @@ from oneclass.models.evaluation.ranking import rank_targets
 NAMES = [*(f"{name}@{k}" for name in AT_K for k in (1, 3, 20)), "map", "mrr", "ndcg", "auc", "percentile_rank"]
 
 
-def naive(scores: list[float], candidates: list[int], targets: set[int]) -> dict[str, float]:
+def compute_naively(scores: list[float], candidates: list[int], targets: set[int]) -> dict[str, float]:
     """Every metric of one user."""
     ranking = sorted(candidates, key=lambda item: (-scores[item], item))
     found = {}
@@ -47,7 +47,7 @@ def naive(scores: list[float], candidates: list[int], targets: set[int]) -> dict
     return found
 
 
-def draw(seed: int, items: int, levels: int):
+def draw_users(seed: int, items: int, levels: int):
     """Return scores, history and targets of four users, some with a single candidate."""
     random = np.random.default_rng(seed)
     scores = random.integers(0, levels, (4, items)).astype(np.float32)
@@ -59,54 +59,57 @@ def draw(seed: int, items: int, levels: int):
     return scores, history, targets
 
 
-def rank(scores, history, targets):
+def target_ranks(scores, history, targets):
     return rank_targets(scores, csr_matrix(history.astype(np.float32)), csr_matrix(targets.astype(np.float32)))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 30))
 @settings(max_examples=60, deadline=None)
 def test_metrics_follow_their_definitions(seed, items, levels):
-    scores, history, targets = draw(seed, items, levels)
-    ranks = rank(scores, history, targets)
+    scores, history, targets = draw_users(seed, items, levels)
+    ranks = target_ranks(scores, history, targets)
     for name in NAMES:
         values = find_metric(name)(ranks)
         for user in range(4):
             candidates, wanted = np.flatnonzero(~history[user]).tolist(), set(np.flatnonzero(targets[user]).tolist())
-            expected = naive(scores[user].tolist(), candidates, wanted)[name]
+            expected = compute_naively(scores[user].tolist(), candidates, wanted)[name]
             assert values[user] == pytest.approx(expected, abs=1e-12, nan_ok=True), name
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_values_are_those_of_the_fixed_metrics(seed):
-    ranks = rank(*draw(seed, 300, 50))
+    ranks = target_ranks(*draw_users(seed, 300, 50))
     for name, values in compute_user_metrics(ranks).items():
         assert np.array_equal(find_metric(name)(ranks), values), name
 
 
 def test_percentile_rank_is_the_complement_of_the_mean_rank():
-    ranks = rank(*draw(3, 60, 12))
+    ranks = target_ranks(*draw_users(3, 60, 12))
     share = ranks.candidates / (ranks.candidates - 1)
     expected = 1 - find_metric("mean_rank_midtie")(ranks) * share
     assert find_metric("mpr")(ranks) == pytest.approx(expected, abs=1e-12)
 
 
 def test_blocks_are_joined_and_targets_left_out():
-    scores, history, targets = draw(7, 50, 9)
-    whole, blocks = rank(scores, history, targets), [rank(*(of[:1] for of in (scores, history, targets)))]
-    joined = concatenate_ranks([*blocks, rank(*(of[1:] for of in (scores, history, targets)))])
+    scores, history, targets = draw_users(7, 50, 9)
+    whole, blocks = (
+        target_ranks(scores, history, targets),
+        [target_ranks(*(of[:1] for of in (scores, history, targets)))],
+    )
+    joined = concatenate_ranks([*blocks, target_ranks(*(of[1:] for of in (scores, history, targets)))])
     chosen = np.flatnonzero(targets)  # of all entries, in the order of the targets
     fewer = targets & (np.arange(50) % 3 == 0)
     fewer[2] = False
     users, left = select_targets(joined, fewer.ravel()[chosen])
     assert users.tolist() == np.flatnonzero(fewer.any(axis=1)).tolist() and 2 not in users
-    expected = rank(*(of[users] for of in (scores, history, fewer)))
+    expected = target_ranks(*(of[users] for of in (scores, history, fewer)))
     for name in NAMES:
         assert np.array_equal(find_metric(name)(joined), find_metric(name)(whole), equal_nan=True)
         assert np.array_equal(find_metric(name)(left), find_metric(name)(expected), equal_nan=True)
 
 
 def test_names_are_those_of_the_field():
-    ranks = rank(*draw(5, 40, 6))
+    ranks = target_ranks(*draw_users(5, 40, 6))
     for name, same in {"NDCG@5": "ndcg@5", "HR@3": "hit_rate@3", "MAP": "average_precision"}.items():
         assert np.array_equal(find_metric(name)(ranks), find_metric(same)(ranks))
     assert all(find_metric(f"{alias}@3" if of in AT_K else alias) for alias, of in ALIASES.items())

@@ -10,7 +10,7 @@ from oneclass.models.exploration import draw_scores, place_probabilities
 ITEMS, K, LISTS = 12, 3, 600
 
 
-def simulate(seed, *, users=True):
+def simulate_lists(seed, *, users=True):
     """Thompson lists of K of ITEMS items, reactions by hidden probabilities, and a greedy target with its value."""
     random = np.random.default_rng(seed)
     means = random.uniform(0.1, 0.6, (LISTS, ITEMS))
@@ -37,7 +37,7 @@ def simulate(seed, *, users=True):
 
 
 def test_estimates_are_the_sums_of_their_definitions():
-    impressions, target, _ = simulate(0)
+    impressions, target, _ = simulate_lists(0)
     shown = {(one, item) for one, item in target.select("list_id", "item_id").iter_rows()}
     weighted = weights = corrected = 0.0
     for row in impressions.iter_rows(named=True):
@@ -60,7 +60,7 @@ def test_intervals_cover_the_true_value_in_95_of_100_seeds():
     covered = {"ips": 0, "snips": 0, "doubly_robust": 0}
     errors = {name: [] for name in covered}
     for seed in range(200):
-        impressions, target, truth = simulate(seed + 100)
+        impressions, target, truth = simulate_lists(seed + 100)
         for name, value, _, low, high in off_policy(impressions, target).table.iter_rows():
             covered[name] += low <= truth <= high
             errors[name].append(value - truth)
@@ -71,7 +71,7 @@ def test_intervals_cover_the_true_value_in_95_of_100_seeds():
 
 
 def test_logged_lists_estimate_their_own_policy_without_weights():
-    impressions, _, _ = simulate(1, users=False)
+    impressions, _, _ = simulate_lists(1, users=False)
     own = impressions.select("list_id", "item_id", target_propensity="propensity")
     found = off_policy(impressions.drop("expected_reaction"), own)
     assert found.table["estimator"].to_list() == ["ips", "snips"]
@@ -83,14 +83,14 @@ def test_logged_lists_estimate_their_own_policy_without_weights():
 
 
 def test_reactions_can_be_a_table_of_their_own():
-    impressions, target, _ = simulate(2)
+    impressions, target, _ = simulate_lists(2)
     reactions = impressions.filter(pl.col("reaction") == 1).select("list_id", "item_id")
     apart = off_policy(impressions.drop("reaction"), target, reactions=reactions)
     assert apart.table.equals(off_policy(impressions, target).table)
 
 
 def test_a_target_that_was_never_shown_is_refused():
-    impressions, target, _ = simulate(3)
+    impressions, target, _ = simulate_lists(3)
     elsewhere = target.with_columns(item_id=pl.col("item_id") + ITEMS)
     with pytest.raises(OverlapTooSmallError, match="0% of what the target shows is supported"):
         off_policy(impressions, elsewhere)
@@ -126,7 +126,7 @@ BREACHES = {
 
 @pytest.mark.parametrize("message", BREACHES)
 def test_a_breach_of_the_tables_contract_is_named(message):
-    impressions, target, _ = simulate(4)
+    impressions, target, _ = simulate_lists(4)
     reactions = impressions.filter(pl.col("reaction") == 1).select("list_id", "item_id")
     logged, wanted, reacted = BREACHES[message](impressions, target, reactions)
     with pytest.raises(ValueError, match=message):

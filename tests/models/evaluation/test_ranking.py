@@ -25,13 +25,13 @@ def blocks(draw):
     return scores, draw(npst.arrays("U7", shape, elements=MARKS))
 
 
-def csr(mask) -> csr_matrix:
+def to_csr(mask) -> csr_matrix:
     matrix = csr_matrix(np.asarray(mask, dtype=np.float32))
     matrix.sort_indices()
     return matrix
 
 
-def order(scores, history):
+def order_candidates(scores, history):
     """Candidates best first, ties to the lower id."""
     return sorted(np.flatnonzero(~history), key=lambda item: (-scores[item], item))
 
@@ -41,9 +41,9 @@ def order(scores, history):
 def test_top_items_are_those_of_a_full_sort(block, n):
     scores, marks = block
     history = marks == "history"
-    ids, best = top_items(scores, csr(history).indptr, csr(history).indices, n)
+    ids, best = top_items(scores, to_csr(history).indptr, to_csr(history).indices, n)
     for user in range(len(scores)):
-        expected = order(scores[user], history[user])[:n]
+        expected = order_candidates(scores[user], history[user])[:n]
         missing = n - len(expected)
         assert ids[user].tolist() == expected + [-1] * missing
         assert best[user].tolist() == [scores[user, item] for item in expected] + [-np.inf] * missing
@@ -63,10 +63,10 @@ def test_top_items_of_long_rows_are_those_of_a_full_sort(spread, n):
         scores = np.sort(scores)[:, :: 1 if spread == "rising" else -1]
     elif spread != "distinct":
         scores[rng.random(scores.shape) < 0.97] = -np.inf if spread == "mostly -inf" else np.nan
-    ids, best = top_items(scores, csr(history).indptr, csr(history).indices, n)
+    ids, best = top_items(scores, to_csr(history).indptr, to_csr(history).indices, n)
     known = np.where(np.isnan(scores), -np.inf, scores)
     for user in range(6):
-        expected = order(known[user], history[user])[:n]
+        expected = order_candidates(known[user], history[user])[:n]
         missing = n - len(expected)
         assert ids[user].tolist() == expected + [-1] * missing
         assert best[user].tolist() == [known[user, item] for item in expected] + [-np.inf] * missing
@@ -97,10 +97,10 @@ def test_top_items_refuses_what_it_cannot_do(n, rows):
 def test_target_ranks_are_those_of_a_full_sort(block):
     scores, marks = block
     history, wanted = marks == "history", marks == "target"
-    ranks = rank_targets(scores, csr(history), csr(wanted), 3)
-    assert rank_targets(scores, csr(history), csr(wanted)).first.shape == (len(scores), 0)
+    ranks = rank_targets(scores, to_csr(history), to_csr(wanted), 3)
+    assert rank_targets(scores, to_csr(history), to_csr(wanted)).first.shape == (len(scores), 0)
     for user in range(len(scores)):
-        candidates = order(scores[user], history[user])
+        candidates = order_candidates(scores[user], history[user])
         assert ranks.candidates[user] == len(candidates)
         assert ranks.first[user].tolist() == (candidates + [-1] * 3)[:3]
         entries = range(ranks.indptr[user], ranks.indptr[user + 1])
@@ -114,7 +114,7 @@ def test_target_ranks_are_those_of_a_full_sort(block):
 def test_a_target_that_is_the_only_candidate_comes_first():
     everything_but_one = np.array([[True, True, False, True]])
     scores = np.zeros((1, 4), dtype=np.float32)
-    ranks = rank_targets(scores, csr(everything_but_one), csr(~everything_but_one))
+    ranks = rank_targets(scores, to_csr(everything_but_one), to_csr(~everything_but_one))
     assert (ranks.candidates[0], ranks.position[0], ranks.worse[0], ranks.tied[0]) == (1, 0, 0, 0)
 
 
@@ -125,20 +125,20 @@ def test_a_nan_is_refused_and_its_row_named(item):
     history, targets = np.zeros((3, 4)), np.zeros((3, 4))
     history[:, 2] = targets[:, 3] = 1
     with pytest.raises(CannotRank, match="NaN") as caught:
-        rank_targets(scores, csr(history), csr(targets))
+        rank_targets(scores, to_csr(history), to_csr(targets))
     assert caught.value.row == 1
 
 
 def test_a_target_in_the_history_is_refused():
     history, targets = np.array([[1, 0, 0], [0, 1, 1]]), np.array([[0, 1, 0], [1, 0, 1]])
     with pytest.raises(CannotRank, match="history") as caught:
-        rank_targets(np.zeros((2, 3), dtype=np.float32), csr(history), csr(targets))
+        rank_targets(np.zeros((2, 3), dtype=np.float32), to_csr(history), to_csr(targets))
     assert caught.value.row == 1
 
 
 def test_shapes_must_agree():
     with pytest.raises(ValueError, match="the same shape"):
-        rank_targets(np.zeros((2, 3), dtype=np.float32), csr(np.zeros((2, 4))), csr(np.zeros((2, 4))))
+        rank_targets(np.zeros((2, 3), dtype=np.float32), to_csr(np.zeros((2, 4))), to_csr(np.zeros((2, 4))))
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one core")
@@ -146,7 +146,7 @@ def test_results_do_not_depend_on_threads():
     random = np.random.default_rng(0)
     scores = random.integers(0, 50, (64, 500)).astype(np.float32)
     marks = random.random(scores.shape)
-    history, targets = csr(marks < 0.1), csr(marks > 0.95)
+    history, targets = to_csr(marks < 0.1), to_csr(marks > 0.95)
     found = []
     for threads in (1, 2):
         with kernel_threads(threads):
@@ -162,7 +162,7 @@ def test_results_do_not_depend_on_threads():
 def test_ranks_by_tiles_are_those_of_whole_rows(block, n, columns):
     """Of two scores at once, whatever the size of a tile."""
     scores, marks = block
-    excluded, targets = csr(marks == "history"), csr(marks == "target")
+    excluded, targets = to_csr(marks == "history"), to_csr(marks == "target")
     both = [scores, np.negative(scores)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking, "TILE_COLUMNS", columns)
@@ -175,11 +175,13 @@ def test_ranks_by_tiles_are_those_of_whole_rows(block, n, columns):
 
 def test_what_cannot_be_ranked_by_tiles_is_told(monkeypatch):
     monkeypatch.setattr(ranking, "TILE_COLUMNS", 4)
-    scores, nothing = np.zeros((3, 10), dtype=np.float32), csr(np.zeros((3, 10)))
+    scores, nothing = np.zeros((3, 10), dtype=np.float32), to_csr(np.zeros((3, 10)))
     with pytest.raises(CannotRank, match="row 2 of the block: a target lies in the history"):
-        rank_targets_by_tiles(lambda some: [scores[:, some]], csr(np.eye(3, 10)), csr(np.eye(3, 10) * [[0], [0], [1]]))
+        rank_targets_by_tiles(
+            lambda some: [scores[:, some]], to_csr(np.eye(3, 10)), to_csr(np.eye(3, 10) * [[0], [0], [1]])
+        )
     broken = scores.copy()
     broken[1, 9] = np.nan
     with pytest.raises(CannotRank, match="row 1 of the block: a score is NaN") as raised:
-        rank_targets_by_tiles(lambda some: [scores[:, some], broken[:, some]], nothing, csr(np.eye(3, 10)))
+        rank_targets_by_tiles(lambda some: [scores[:, some], broken[:, some]], nothing, to_csr(np.eye(3, 10)))
     assert raised.value.score == 1

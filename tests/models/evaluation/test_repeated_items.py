@@ -13,11 +13,11 @@ from oneclass.models.evaluation.ranking import CannotRank
 from oneclass.models.evaluation.repeated_items import NEW, REPEATED, rank_new_and_repeated
 
 
-def csr(mask) -> csr_matrix:
+def to_csr(mask) -> csr_matrix:
     return csr_matrix(np.asarray(mask, dtype=np.float32))
 
 
-def ndcg(scores, candidates, wanted) -> float:
+def compute_ndcg(scores, candidates, wanted) -> float:
     """nDCG@100 of the wanted items among the candidates; NaN without a wanted one."""
     ranking = sorted(candidates, key=lambda item: (-scores[item], item))[:100]
     if not wanted:
@@ -34,12 +34,14 @@ def test_each_kind_is_ranked_among_its_own_items(seed, items, levels, history_sh
     random = np.random.default_rng(seed)
     scores = random.integers(0, levels, (4, items)).astype(np.float32)
     history, targets = random.random(scores.shape) < history_share, random.random(scores.shape) < target_share
-    found = rank_new_and_repeated(scores, csr(history), csr(targets))
+    found = rank_new_and_repeated(scores, to_csr(history), to_csr(targets))
     for user in range(len(scores)):
         own, wanted = (set(np.flatnonzero(mask[user]).tolist()) for mask in (history, targets))
-        new = ndcg(scores[user], set(range(items)) - own, wanted - own)
+        new = compute_ndcg(scores[user], set(range(items)) - own, wanted - own)
         assert found[NEW][user] == pytest.approx(new, abs=1e-12, nan_ok=True)
-        assert found[REPEATED][user] == pytest.approx(ndcg(scores[user], own, wanted & own), abs=1e-12, nan_ok=True)
+        assert found[REPEATED][user] == pytest.approx(
+            compute_ndcg(scores[user], own, wanted & own), abs=1e-12, nan_ok=True
+        )
 
 
 def test_means_and_comparisons_are_over_the_users_with_such_a_target():
@@ -53,4 +55,4 @@ def test_means_and_comparisons_are_over_the_users_with_such_a_target():
 
 def test_a_nan_score_is_refused():
     with pytest.raises(CannotRank, match="NaN"):
-        rank_new_and_repeated(np.array([[np.nan, 1]], dtype=np.float32), csr([[0, 1]]), csr([[1, 0]]))
+        rank_new_and_repeated(np.array([[np.nan, 1]], dtype=np.float32), to_csr([[0, 1]]), to_csr([[1, 0]]))

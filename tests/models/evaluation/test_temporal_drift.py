@@ -18,7 +18,7 @@ def of_lines(lines, items):
     return matrix, matrix.data
 
 
-def drawn(seed, users=200, items=80):
+def draw_edges(seed, users=200, items=80):
     generator = np.random.default_rng(seed)
     share = 1 / np.arange(1, items + 1)
     lengths = generator.integers(1, 40, size=users)
@@ -27,7 +27,7 @@ def drawn(seed, users=200, items=80):
 
 
 def test_it_is_the_mean_difference_of_cosines_in_its_standard_errors():
-    lines = drawn(1)
+    lines = draw_edges(1)
     pattern = (of_lines(lines, 80)[0].toarray() > 0).astype(float)
     columns = pattern / np.maximum(1, np.linalg.norm(pattern, axis=0))
     cosine = columns.T @ columns
@@ -46,7 +46,7 @@ def test_it_is_the_mean_difference_of_cosines_in_its_standard_errors():
 
 @pytest.mark.slow
 def test_without_an_order_it_is_as_a_standard_normal_draw():
-    found = np.array([measure_drift(*of_lines(drawn(seed, users=60), 80))[0] for seed in range(100)])
+    found = np.array([measure_drift(*of_lines(draw_edges(seed, users=60), 80))[0] for seed in range(100)])
     assert abs(found.mean()) < 0.35 and 0.8 < found.std() < 1.2 and np.abs(found).max() < 4
 
 

@@ -12,13 +12,13 @@ from oneclass.models.generator.likes import draw_like_factors, draw_likes, draw_
 from oneclass.models.numerics.adjacency import transpose
 
 
-def laws(users, items, edges, exponents=(0.5, 0.77)):
+def degree_distributions(users, items, edges, exponents=(0.5, 0.77)):
     return power_law_with_mean(edges / users, exponents[0], items), power_law_with_mean(
         edges / items, exponents[1], users
     )
 
 
-def check(starts, users, user_degrees, item_degrees):
+def check_graph(starts, users, user_degrees, item_degrees):
     """Simple, sorted, and of the degrees asked for."""
     assert (np.diff(starts) == item_degrees).all()
     assert (np.bincount(users, minlength=len(user_degrees)) == user_degrees).all()
@@ -32,15 +32,15 @@ def check(starts, users, user_degrees, item_degrees):
 ])  # fmt: skip
 def test_graphs_are_simple_and_have_the_degrees_drawn(users, items, edges, exponent):
     for seed in range(5):
-        both = laws(users, items, edges, (exponent, exponent))
+        both = degree_distributions(users, items, edges, (exponent, exponent))
         user_degrees, item_degrees = draw_degrees(*both, (users, items), seed)
         assert user_degrees.sum() == item_degrees.sum()
         assert min(user_degrees.min(), item_degrees.min()) >= 1
-        check(*draw_graph(*both, (users, items), seed), user_degrees, item_degrees)
+        check_graph(*draw_graph(*both, (users, items), seed), user_degrees, item_degrees)
 
 
 def test_degrees_follow_their_laws():
-    users, items = laws(5_000, 900, 60_000)
+    users, items = degree_distributions(5_000, 900, 60_000)
     drawn = draw_degrees(users, items, (5_000, 900), 3)
     for law, degrees in zip((users, items), drawn, strict=True):
         empirical = np.cumsum(np.bincount(degrees, minlength=law.d_max + 1)[1:]) / len(degrees)
@@ -71,10 +71,10 @@ def test_a_graph_that_leaves_no_choice_is_found():
 
 def test_graphs_are_laid_out_and_stirred_where_exchanges_fail(monkeypatch):
     monkeypatch.setattr(configuration_model, "MAX_REMAINING_REPEATS", 0.0)
-    user_degrees, item_degrees = draw_degrees(*laws(60, 50, 1_800, (-1.0, -1.0)), (60, 50), 1)
+    user_degrees, item_degrees = draw_degrees(*degree_distributions(60, 50, 1_800, (-1.0, -1.0)), (60, 50), 1)
     assert is_graphical(user_degrees, item_degrees)
     starts, items = configuration_model.draw_simple_graph(user_degrees, item_degrees, 1)
-    check(*transpose(starts, items, 50), user_degrees, item_degrees)
+    check_graph(*transpose(starts, items, 50), user_degrees, item_degrees)
 
 
 def test_graphical_against_all_small_graphs():
@@ -94,7 +94,7 @@ def test_totals_that_cannot_meet_are_refused(monkeypatch):
 
 
 def test_the_seed_decides_the_graph():
-    graphs = [draw_graph(*laws(80, 60, 600), (80, 60), seed)[1].tobytes() for seed in (1, 1, 2)]
+    graphs = [draw_graph(*degree_distributions(80, 60, 600), (80, 60), seed)[1].tobytes() for seed in (1, 1, 2)]
     assert graphs[0] == graphs[1] != graphs[2]
 
 

@@ -40,20 +40,20 @@ def likes():
     return found.astype(np.float64)
 
 
-def fit(likes, **chosen):
+def fit_model(likes, **chosen):
     return GraphFilter(GraphFilterSettings(**{**PAPERS, **EXACT, "low_pass": 0.0, "sharpening": 0.0, **chosen})).fit(
         csr_matrix(likes)
     )
 
 
-def power(degrees, exponent):
+def degree_power(degrees, exponent):
     """diag(degree^exponent), with zeros where the degree is zero."""
     return np.diag([degree**exponent if degree else 0.0 for degree in degrees])
 
 
-def normalized(likes):
+def normalize_likes(likes):
     """R~ = D_u^-1/2 R D_i^-1/2."""
-    return power(likes.sum(axis=1), -0.5) @ likes @ power(likes.sum(axis=0), -0.5)
+    return degree_power(likes.sum(axis=1), -0.5) @ likes @ degree_power(likes.sum(axis=0), -0.5)
 
 
 def top_vectors(matrix, count):
@@ -82,15 +82,15 @@ def test_linear_filter_is_the_sum_over_paths(likes, du, into, out):
             shared = np.flatnonzero(likes[user] * likes[other])
             path = sum(of_items[liked] ** -into for liked in shared)
             expected[user, item] += of_items[item] ** -out * of_users[other] ** -du * path
-    assert_agrees(fit(likes, user_exponent=du, in_exponent=into, out_exponent=out), likes, expected)
+    assert_agrees(fit_model(likes, user_exponent=du, in_exponent=into, out_exponent=out), likes, expected)
 
 
 @pytest.mark.usefixtures("formed")
 def test_gf_cf_adds_an_ideal_low_pass(likes):
     """Shen et al. 2021, section 4: x R~'R~ + alpha x D_i^-1/2 V V' D_i^1/2."""
-    r, degrees = normalized(likes), likes.sum(axis=0)
-    low = power(degrees, -0.5) @ top_vectors(r, 6) @ power(degrees, 0.5)
-    model = fit(likes, low_pass=0.3, vectors=6, low_pass_exponent=0.5)
+    r, degrees = normalize_likes(likes), likes.sum(axis=0)
+    low = degree_power(degrees, -0.5) @ top_vectors(r, 6) @ degree_power(degrees, 0.5)
+    model = fit_model(likes, low_pass=0.3, vectors=6, low_pass_exponent=0.5)
     assert_agrees(model, likes, likes @ r.T @ r + 0.3 * likes @ low)
     assert model.eigenvalue == pytest.approx(1, abs=1e-5)
 
@@ -100,9 +100,9 @@ def test_weights_of_edges_take_the_place_of_ones(likes, tmp_path):
     """GF-CF, where R and x are the roots of the weights, and degrees are their sums."""
     weights = likes * np.random.default_rng(2).uniform(0.2, 9, likes.shape)
     roots = np.sqrt(weights)
-    r, degrees = normalized(roots), roots.sum(axis=0)
-    low = power(degrees, -0.5) @ top_vectors(r, 6) @ power(degrees, 0.5)
-    model = fit(weights, low_pass=0.3, vectors=6, low_pass_exponent=0.5, use_weights=True)
+    r, degrees = normalize_likes(roots), roots.sum(axis=0)
+    low = degree_power(degrees, -0.5) @ top_vectors(r, 6) @ degree_power(degrees, 0.5)
+    model = fit_model(weights, low_pass=0.3, vectors=6, low_pass_exponent=0.5, use_weights=True)
     assert_agrees(model, weights, roots @ r.T @ r + 0.3 * roots @ low)
     model.save(tmp_path)
     loaded, asked = GraphFilter.load(tmp_path), csr_matrix(weights)
@@ -113,7 +113,7 @@ def test_weights_of_edges_take_the_place_of_ones(likes, tmp_path):
 def test_chebycf_interpolates_the_plateau(likes):
     """Kim et al. 2025: Chebyshev polynomials of L~ = I - 2 R~'R~, by their own recurrence."""
     order, flatness, beta, alpha = 8, 1.5, 0.4, 0.2
-    r, degrees = normalized(likes), likes.sum(axis=0)
+    r, degrees = normalize_likes(likes), likes.sum(axis=0)
     laplacian = np.eye(40) - 2 * r.T @ r
     nodes = [math.cos((order + 1 + 0.5 - j) * math.pi / (order + 1)) for j in range(1, order + 2)]
     points = [round(math.cos((order - j) * math.pi / order), 3) for j in range(order + 1)]
@@ -121,40 +121,40 @@ def test_chebycf_interpolates_the_plateau(likes):
     values = [2 / (order + 1) * sum(y * math.cos(k * math.acos(x)) for x, y in zip(nodes, targets)) for k in range(9)]
     values[0] /= 2
     assert values[0] == pytest.approx(0.5) and values[1] == pytest.approx(-0.493, abs=1e-3)
-    signal = likes @ power(degrees, -beta)
+    signal = likes @ degree_power(degrees, -beta)
     terms = [signal, signal @ laplacian]
     while len(terms) <= order:
         terms.append(2 * terms[-1] @ laplacian - terms[-2])
     filtered = sum(value * term for value, term in zip(values, terms)) + alpha * signal @ top_vectors(r, 10)
     settings = {"polynomial": "plateau", "order": order, "flatness": flatness, "low_pass": alpha, "vectors": 10}
     exponents = {"in_exponent": 0.5 + beta, "out_exponent": 0.5 - beta, "low_pass_exponent": beta}
-    assert_agrees(fit(likes, **settings, **exponents), likes, filtered @ power(degrees, beta))
+    assert_agrees(fit_model(likes, **settings, **exponents), likes, filtered @ degree_power(degrees, beta))
 
 
 @pytest.mark.usefixtures("formed")
 @pytest.mark.parametrize("terms", [1, 4])
 def test_bspm_sharpens_what_is_blurred(likes, terms):
     """Choi et al. 2023, early merge: a step of dz/dt = -z R~'R~ from z = x R~'R~ + the low-pass."""
-    r, degrees = normalized(likes), likes.sum(axis=0)
-    low = power(degrees, -0.5) @ top_vectors(r, 5) @ power(degrees, 0.5)
+    r, degrees = normalize_likes(likes), likes.sum(axis=0)
+    low = degree_power(degrees, -0.5) @ top_vectors(r, 5) @ degree_power(degrees, 0.5)
     blurred = likes @ r.T @ r + 0.2 * likes @ low
     steps = [blurred @ np.linalg.matrix_power(-2.5 * r.T @ r, j) / math.factorial(j) for j in range(terms + 1)]
-    model = fit(likes, low_pass=0.2, vectors=5, low_pass_exponent=0.5, sharpening=2.5, sharpening_terms=terms)
+    model = fit_model(likes, low_pass=0.2, vectors=5, low_pass_exponent=0.5, sharpening=2.5, sharpening_terms=terms)
     assert_agrees(model, likes, sum(steps))
 
 
 @pytest.mark.usefixtures("formed")
 def test_other_exponents_divide_by_the_largest_eigenvalue(likes):
     """So that alpha and h mean the same as where it is 1."""
-    of_users, of_items = power(likes.sum(axis=1), -0.3), power(likes.sum(axis=0), -0.4)
+    of_users, of_items = degree_power(likes.sum(axis=1), -0.3), degree_power(likes.sum(axis=0), -0.4)
     w = of_users @ likes @ of_items
     largest = np.linalg.norm(w, 2) ** 2
     assert not 0.9 < largest < 1.1
-    into, out = power(likes.sum(axis=0), -0.25), power(likes.sum(axis=0), 0.25)  # delta = (.65 - .15) / 2
-    low = power(likes.sum(axis=0), -0.1) @ top_vectors(w, 4) @ power(likes.sum(axis=0), 0.1)
+    into, out = degree_power(likes.sum(axis=0), -0.25), degree_power(likes.sum(axis=0), 0.25)  # delta = (.65 - .15) / 2
+    low = degree_power(likes.sum(axis=0), -0.1) @ top_vectors(w, 4) @ degree_power(likes.sum(axis=0), 0.1)
     blur = into @ w.T @ w @ out / largest
     expected = (likes @ blur + 0.5 * likes @ low) @ (np.eye(40) - 0.8 * blur)
-    model = fit(
+    model = fit_model(
         likes, user_exponent=0.6, in_exponent=0.65, out_exponent=0.15, low_pass=0.5, vectors=4, low_pass_exponent=0.1,
         sharpening=0.8, sharpening_terms=1,
     )  # fmt: skip
@@ -169,7 +169,7 @@ def test_items_that_no_path_reaches_follow_by_popularity():
     likes[:4, :3] = 1
     likes[0, 2] = 0
     likes[4:, 3], likes[4:7, 4], likes[4, 5] = 1, 1, 1
-    model = fit(likes)
+    model = fit_model(likes)
     scores = model.scores(csr_matrix(likes[[0]]))[0]
     assert np.argsort(-scores, kind="stable")[:3].tolist() == [0, 1, 2]
     assert np.argsort(-scores, kind="stable")[3:].tolist() == [3, 4, 5, 6]
@@ -180,7 +180,7 @@ def test_items_that_no_path_reaches_follow_by_popularity():
 @pytest.mark.parametrize("settings", [{"polynomial": "plateau"}, {"sharpening": 1.0}, {}])
 def test_contributions_are_the_column_of_the_filter(likes, settings):
     """Each item of the history scored by itself, as a history of its own."""
-    model = fit(likes, **{"low_pass": 0.3, "vectors": 6, "in_exponent": 0.8, "out_exponent": 0.1, **settings})
+    model = fit_model(likes, **{"low_pass": 0.3, "vectors": 6, "in_exponent": 0.8, "out_exponent": 0.1, **settings})
     history = csr_matrix(likes[[3]])
     alone = np.zeros((history.nnz, 40))
     alone[np.arange(history.nnz), history.indices] = 1
@@ -204,7 +204,7 @@ def test_contributions_are_the_column_of_the_filter(likes, settings):
 def test_sums_over_paths_are_the_columns_of_the_filter(likes, settings, asked, monkeypatch):
     """Of items that nobody likes, of one asked twice, and of histories without items and with more than go at once."""
     never_form(monkeypatch)
-    model = fit(likes * (1 + np.arange(40) % 3), **settings)
+    model = fit_model(likes * (1 + np.arange(40) % 3), **settings)
     for history in (csr_matrix(likes[[3]]), csr_matrix((1, 40)), csr_matrix(np.ones((1, 40)))):
         with monkeypatch.context() as columns:
             columns.setattr(GraphFilter, "_is_walk", False)
@@ -221,18 +221,18 @@ def test_sums_over_paths_are_the_columns_of_the_filter(likes, settings, asked, m
 def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settings, asked, monkeypatch):
     """Of a log with fewer users than items, made one by one and in a block."""
     never_form(monkeypatch, kept=25 * 40)
-    model, history = fit(likes[:25], **settings), csr_matrix(likes[[3]])
-    assert model._ends_at_users and not fit(likes)._ends_at_users
+    model, history = fit_model(likes[:25], **settings), csr_matrix(likes[[3]])
+    assert model._ends_at_users and not fit_model(likes)._ends_at_users
     monkeypatch.setattr(GraphFilter, "_is_walk", False)
     found = model.contributions(history, np.array(asked))
     monkeypatch.setattr(GraphFilter, "_ends_at_users", False)
-    np.testing.assert_array_equal(found, fit(likes[:25], **settings).contributions(history, np.array(asked)))
+    np.testing.assert_array_equal(found, fit_model(likes[:25], **settings).contributions(history, np.array(asked)))
 
 
 @pytest.mark.parametrize("kept", [0, 3, 39])
 def test_a_loaded_model_keeps_columns_and_says_what_it_said(likes, kept, tmp_path, monkeypatch):
     never_form(monkeypatch, kept * 40)
-    fitted = fit(likes, low_pass=0.3, vectors=6, sharpening=0.5, sharpening_terms=2)
+    fitted = fit_model(likes, low_pass=0.3, vectors=6, sharpening=0.5, sharpening_terms=2)
     fitted.save(tmp_path)
     loaded, history = GraphFilter.load(tmp_path), csr_matrix(likes[[3]])
     assert len(loaded.weights) == 0 and not loaded.explains_cheaply
@@ -247,7 +247,7 @@ def test_a_loaded_model_keeps_columns_and_says_what_it_said(likes, kept, tmp_pat
     "settings", [{}, {"polynomial": "plateau", "sharpening": 0.5}, {"low_pass": 0.3, "vectors": 6}]
 )
 def test_a_user_alone_has_the_bits_of_a_block(likes, settings):
-    model = fit(likes, **settings)
+    model = fit_model(likes, **settings)
     together = model.scores(csr_matrix(likes))
     for user in range(len(likes)):
         np.testing.assert_array_equal(model.scores(csr_matrix(likes[[user]]))[0], together[user])
@@ -255,7 +255,7 @@ def test_a_user_alone_has_the_bits_of_a_block(likes, settings):
 
 def test_the_filter_is_formed_where_its_columns_find_room(likes, monkeypatch):
     """So that a user's scores are the sum of its rows in the order of the history, whatever the block."""
-    model = fit(likes, low_pass=0.3, vectors=6, sharpening=0.5)
+    model = fit_model(likes, low_pass=0.3, vectors=6, sharpening=0.5)
     assert model.weights.shape == (40, 40) and model.weights.dtype == np.float32
     expected = np.zeros(40, dtype=np.float32)
     for item in np.flatnonzero(likes[3]):
@@ -264,7 +264,7 @@ def test_the_filter_is_formed_where_its_columns_find_room(likes, monkeypatch):
         model.scores(csr_matrix(likes[[3]]))[0][expected != 0], expected[expected != 0], rtol=1e-6
     )
     never_form(monkeypatch, kept=40 * 40 - 1)
-    assert fit(likes).weights.shape == (0, 0)
+    assert fit_model(likes).weights.shape == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -294,10 +294,10 @@ def test_a_filter_is_made_by_the_square_where_edges_are_many():
 
 def test_a_large_filter_ranks_in_large_blocks(likes, monkeypatch):
     monkeypatch.setattr("oneclass.models.graph_filter.model.CACHE_ENTRIES", 0)
-    model = fit(likes)
+    model = fit_model(likes)
     assert len(model.weights) and model.users_at_once == LARGE_BLOCK_BYTES // (4 * 40)
     never_form(monkeypatch)
-    assert fit(likes).users_at_once == Model.block_bytes // (4 * 40)
+    assert fit_model(likes).users_at_once == Model.block_bytes // (4 * 40)
 
 
 @pytest.mark.parametrize("sharpening", [0.0, 0.4])
@@ -305,7 +305,7 @@ def test_users_of_a_large_catalogue_walk_together_with_the_same_bits(likes, shar
     never_form(monkeypatch)
     assert users_per_block(195_795, 0, GraphFilter.block_bytes, GraphFilter.min_block_users) == 128
     likes = np.hstack([likes, likes[:, ::-1]])  # of more items than a tile
-    model, histories = fit(likes, sharpening=sharpening, low_pass=0.5, vectors=6), csr_matrix(likes)
+    model, histories = fit_model(likes, sharpening=sharpening, low_pass=0.5, vectors=6), csr_matrix(likes)
     together = model.scores(histories)
     apart = [model.scores(histories[first : first + 10]) for first in range(0, len(together), 10)]
     np.testing.assert_array_equal(together, np.vstack(apart))
@@ -313,7 +313,7 @@ def test_users_of_a_large_catalogue_walk_together_with_the_same_bits(likes, shar
 
 def test_a_model_saved_before_filters_were_formed_keeps_its_bits(likes, tmp_path, monkeypatch):
     never_form(monkeypatch)
-    fitted, history = fit(likes, low_pass=0.3, vectors=6), csr_matrix(likes[[3]])
+    fitted, history = fit_model(likes, low_pass=0.3, vectors=6), csr_matrix(likes[[3]])
     fitted.save(tmp_path)
     (tmp_path / "weights.npy").unlink()
     monkeypatch.undo()
@@ -329,7 +329,7 @@ def test_a_filter_without_a_spectrum_draws_nothing(likes):
 
 def test_counts_do_not_matter(likes):
     counts = np.where(likes > 0, np.arange(40) + 1, 0)
-    one, two = (fit(matrix, low_pass=0.3, vectors=5) for matrix in (likes, counts))
+    one, two = (fit_model(matrix, low_pass=0.3, vectors=5) for matrix in (likes, counts))
     np.testing.assert_array_equal(one.scores(csr_matrix(likes)), two.scores(csr_matrix(counts)))
 
 
@@ -383,7 +383,7 @@ def graph_of(likes):
     return NormalizedGraph.of(csr_matrix(likes), 0.5, 0.5)
 
 
-def projection(vectors):
+def project_onto(vectors):
     return vectors.astype(np.float64) @ vectors.T
 
 
@@ -402,14 +402,14 @@ def test_top_vectors_are_those_of_lapack(clustered):
     values, vectors = top_eigenvectors(graph, 10, 16, 8, seed=1)
     assert vectors.dtype == np.float32 and vectors.shape == (300, 10)
     np.testing.assert_allclose(values, singular[:10] ** 2, rtol=1e-5)
-    np.testing.assert_allclose(projection(vectors), rows[:10].T @ rows[:10], atol=2e-5)
+    np.testing.assert_allclose(project_onto(vectors), rows[:10].T @ rows[:10], atol=2e-5)
 
 
 def test_more_passes_come_closer(clustered):
     graph = graph_of(clustered)
     rows = np.linalg.svd(graph.of_users.toarray().astype(np.float64))[2][:40]
     far = [
-        np.linalg.norm(projection(top_eigenvectors(graph, 40, 16, passes, 1)[1]) - rows.T @ rows)
+        np.linalg.norm(project_onto(top_eigenvectors(graph, 40, 16, passes, 1)[1]) - rows.T @ rows)
         for passes in (2, 6, 18)
     ]
     assert far[0] > 1.3 * far[1] > 1.3 * far[2]
@@ -419,7 +419,7 @@ def test_the_start_is_drawn_by_the_seed(clustered):
     graph = graph_of(clustered)
     one, again, other = (top_eigenvectors(graph, 40, 16, 3, seed)[1] for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
-    assert np.abs(projection(one) - projection(other)).max() > 1e-3
+    assert np.abs(project_onto(one) - project_onto(other)).max() > 1e-3
 
 
 @pytest.mark.parametrize("rank", [1, 3])
@@ -427,7 +427,7 @@ def test_directions_of_no_value_are_left_out(rank):
     likes = np.kron(np.eye(rank), np.ones((6, 5)))
     values, vectors = top_eigenvectors(graph_of(likes), 12, 16, 4, seed=0)
     np.testing.assert_allclose(values, np.ones(rank), rtol=1e-6)
-    np.testing.assert_allclose(projection(vectors), np.kron(np.eye(rank), np.full((5, 5), 0.2)), atol=1e-6)
+    np.testing.assert_allclose(project_onto(vectors), np.kron(np.eye(rank), np.full((5, 5), 0.2)), atol=1e-6)
 
 
 def test_the_formed_square_is_that_of_the_graph(clustered, monkeypatch):

@@ -15,7 +15,7 @@ SETTINGS = HPFSettings(factors=4, a=0.4, a_prime=0.5, b_prime=0.8, c=0.3, c_prim
 BLOCKS = ("phi", "gamma", "kappa", "lambda", "tau")
 
 
-def counts(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 0) -> csr_matrix:
+def draw_counts(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 0) -> csr_matrix:
     draw = np.random.default_rng(seed)
     matrix = random_array(
         (users, items), density=density, rng=draw, format="csr", data_sampler=lambda size: draw.poisson(1.5, size) + 1.0
@@ -24,7 +24,7 @@ def counts(users: int = 30, items: int = 20, density: float = 0.25, seed: int = 
     return csr_matrix(matrix)
 
 
-def ascent(matrix: csr_matrix, settings: HPFSettings = SETTINGS, seed: int = 3) -> Ascent:
+def start_ascent(matrix: csr_matrix, settings: HPFSettings = SETTINGS, seed: int = 3) -> Ascent:
     users, items = HPF(settings, seed=seed)._initial_posterior(matrix.shape, None)
     return Ascent(matrix, not settings.use_weights, users, items)
 
@@ -68,10 +68,10 @@ class Dense:
         total = (self.y * allocation.sum(axis=2)).sum() - gammaln(self.y + 1).sum() - (theta @ beta.T).sum()
         kappa = np.full(len(self.kappa), self.kappa_shape)
         tau = np.full(len(self.tau), self.tau_shape)
-        total += prior(self.gamma, self.gamma_rate, s.a, kappa / self.kappa, log_mean(kappa, self.kappa))
-        total += prior(self.lam, self.lam_rate, s.c, tau / self.tau, log_mean(tau, self.tau))
-        total += top(kappa, self.kappa, s.a_prime, s.a_prime / s.b_prime)
-        return total + top(tau, self.tau, s.c_prime, s.c_prime / s.d_prime)
+        total += prior_bound(self.gamma, self.gamma_rate, s.a, kappa / self.kappa, log_mean(kappa, self.kappa))
+        total += prior_bound(self.lam, self.lam_rate, s.c, tau / self.tau, log_mean(tau, self.tau))
+        total += activity_bound(kappa, self.kappa, s.a_prime, s.a_prime / s.b_prime)
+        return total + activity_bound(tau, self.tau, s.c_prime, s.c_prime / s.d_prime)
 
 
 def log_mean(shape, rate):
@@ -79,22 +79,22 @@ def log_mean(shape, rate):
     return digamma(shape) - np.log(rate)
 
 
-def prior(shape, rate, a, activity, log_activity) -> float:
+def prior_bound(shape, rate, a, activity, log_activity) -> float:
     """E log Gamma(x | a, activity) + H[q(x)] over rows x K."""
     density = a * log_activity[:, None] - gammaln(a) + (a - 1) * log_mean(shape, rate)
     density -= activity[:, None] * shape / rate
     return (density + stats.gamma.entropy(shape, scale=1 / rate)).sum()
 
 
-def top(shape, rate, a, b) -> float:
+def activity_bound(shape, rate, a, b) -> float:
     """E log Gamma(x | a, b) + H[q(x)] over rows."""
     density = a * np.log(b) - gammaln(a) + (a - 1) * log_mean(shape, rate) - b * shape / rate
     return (density + stats.gamma.entropy(shape, scale=1 / rate)).sum()
 
 
-def iterations(matrix: csr_matrix, number: int):
+def run_both(matrix: csr_matrix, number: int):
     """(kernels' state, dense state, bound that the kernels report) after every iteration of both."""
-    state = ascent(matrix)
+    state = start_ascent(matrix)
     dense = Dense(matrix, state, SETTINGS)
     for _ in range(number):
         bound = state.allocate()
@@ -108,7 +108,7 @@ def iterations(matrix: csr_matrix, number: int):
 
 
 def test_every_block_agrees_with_the_dense_equations():
-    for state, dense in iterations(counts(), 4):
+    for state, dense in run_both(draw_counts(), 4):
         exact = dense.gamma, dense.gamma_rate, dense.kappa, dense.lam, dense.lam_rate, dense.tau
         for ours, theirs in zip((*state.users.posterior, *state.items.posterior), exact, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=2e-5)
@@ -116,8 +116,8 @@ def test_every_block_agrees_with_the_dense_equations():
 
 def test_the_bound_never_falls_after_any_block():
     """The kernels' parameters are put into the dense bound one block at a time."""
-    matrix = counts(seed=1)
-    state = ascent(matrix)
+    matrix = draw_counts(seed=1)
+    state = start_ascent(matrix)
     dense = Dense(matrix, state, SETTINGS)
     last = -np.inf
     for _ in range(25):
@@ -142,8 +142,8 @@ def test_the_bound_never_falls_after_any_block():
 
 def test_every_block_is_a_stationary_point_of_the_bound():
     """Central differences in the logarithm of each number, next to the curvature that they meet."""
-    matrix = counts(users=8, items=6, density=0.4, seed=2)
-    dense = Dense(matrix, ascent(matrix), SETTINGS)
+    matrix = draw_counts(users=8, items=6, density=0.4, seed=2)
+    dense = Dense(matrix, start_ascent(matrix), SETTINGS)
     step = 1e-4
     for block, names in {
         "gamma": ("gamma", "gamma_rate"),
@@ -171,7 +171,7 @@ def test_every_block_is_a_stationary_point_of_the_bound():
 
 
 def test_a_fit_on_counts_differs_from_one_on_ones():
-    matrix = counts()
+    matrix = draw_counts()
     ones = HPF(SETTINGS.model_copy(update={"use_weights": False})).fit(matrix)
     pattern = csr_matrix((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
     np.testing.assert_array_equal(ones.item_shape, HPF(SETTINGS).fit(pattern).item_shape)
@@ -180,7 +180,7 @@ def test_a_fit_on_counts_differs_from_one_on_ones():
 
 def test_the_reported_bounds_rise_until_the_relative_change_is_small():
     epochs = []
-    model = HPF(SETTINGS.model_copy(update={"tolerance": 1e-4})).fit(counts(), FitOptions(on_epoch=epochs.append))
+    model = HPF(SETTINGS.model_copy(update={"tolerance": 1e-4})).fit(draw_counts(), FitOptions(on_epoch=epochs.append))
     bounds = np.array([epoch.values["bound"] for epoch in epochs])
     np.testing.assert_array_equal(bounds, model.bounds)
     changes = np.diff(bounds) / abs(bounds[:-1])
@@ -195,7 +195,7 @@ def test_digamma_and_log_gamma(x):
 
 @pytest.mark.slow
 def test_one_thread_and_two_give_the_same_bits():
-    matrix = counts(users=400, items=60, seed=5)
+    matrix = draw_counts(users=400, items=60, seed=5)
     one, two = (HPF(SETTINGS, seed=7, threads=threads).fit(matrix) for threads in (1, 2))
     for name, array in one._arrays().items():
         np.testing.assert_array_equal(array, getattr(two, name))
@@ -205,9 +205,9 @@ def test_one_thread_and_two_give_the_same_bits():
 
 def test_folding_in_is_the_ascent_of_theta_with_the_items_fixed():
     patient = SETTINGS.model_copy(update={"fold_in_iterations": 2000, "fold_in_tolerance": 0.0})
-    model = HPF(patient).fit(counts())
-    unseen = counts(users=5, seed=11)
-    dense = Dense(unseen, ascent(unseen), SETTINGS)
+    model = HPF(patient).fit(draw_counts())
+    unseen = draw_counts(users=5, seed=11)
+    dense = Dense(unseen, start_ascent(unseen), SETTINGS)
     dense.lam, dense.lam_rate = model.item_shape.astype(float), model.item_rate.astype(float)
     dense.gamma[:], dense.gamma_rate[:] = 1, 1
     for _ in range(2000):
@@ -217,7 +217,7 @@ def test_folding_in_is_the_ascent_of_theta_with_the_items_fixed():
 
 
 def test_scores_are_rates_and_training_users_have_their_own_posterior():
-    matrix = counts()
+    matrix = draw_counts()
     model = HPF(SETTINGS).fit(matrix)
     theta, beta = model.user_shape / model.user_rate, model.item_shape / model.item_rate
     users = np.array([4, 0, 17])
@@ -237,7 +237,7 @@ def test_the_start_is_the_prior_and_a_uniform_draw_a_number():
 
 
 def test_of_several_starts_the_fit_with_the_highest_bound_is_kept():
-    matrix = counts()
+    matrix = draw_counts()
     alone = {seed: HPF(SETTINGS, seed=seed).fit(matrix) for seed in range(2, 7)}
     best = max(alone, key=lambda seed: alone[seed].bounds[-1])
     assert best not in (2, 6)  # neither the first nor the last
@@ -251,7 +251,7 @@ def test_of_several_starts_the_fit_with_the_highest_bound_is_kept():
 
 
 def test_started_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
-    matrix = counts(users=60)
+    matrix = draw_counts(users=60)
     first = HPF(SETTINGS).fit(matrix)
     first.save(tmp_path)
     grown = csr_matrix((matrix.data, matrix.indices, np.append(matrix.indptr, matrix.nnz)), shape=(61, 20))

@@ -26,11 +26,13 @@ VARIANTS = {
 PAPER = {"l2": 6.0, "alpha": 0.75, "centred": True, "user_weight_exponent": 0.0}
 
 
-def fit(interactions, threads=2, **settings):
+def fit_model(interactions, threads=2, **settings):
     return MRFDense(MRFDenseSettings(**{**PAPER, **settings}), threads=threads).fit(interactions)
 
 
-def naive(likes, l2=6.0, alpha=0.75, centred=True, intercept=False, user_weight_exponent=0.0, popularity_discount=0.0):
+def solve_naively(
+    likes, l2=6.0, alpha=0.75, centred=True, intercept=False, user_weight_exponent=0.0, popularity_discount=0.0
+):
     """B of eq. 4 and the offset of the scores, in float64."""
     weights = likes.sum(axis=1) ** -user_weight_exponent
     weights /= weights.mean()
@@ -47,8 +49,8 @@ def naive(likes, l2=6.0, alpha=0.75, centred=True, intercept=False, user_weight_
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
 def test_weights_and_scores_agree_with_eq_4(settings, long_tailed):
     likes = long_tailed.toarray().astype(float)
-    model = fit(long_tailed, **settings)
-    weights, offset = naive(likes, **settings)
+    model = fit_model(long_tailed, **settings)
+    weights, offset = solve_naively(likes, **settings)
     np.testing.assert_allclose(model.weights, weights, atol=1e-5)
     np.testing.assert_allclose(model.scores(long_tailed), likes @ weights + offset, atol=1e-4)
     assert (model.weights.diagonal() == 0).all() and (model.weights < 0).any()
@@ -73,7 +75,7 @@ def test_agrees_with_eq_4_on_ml_100k():
     liked = stars >= 4
     rows, columns_ = (np.unique(ids[liked], return_inverse=True)[1] for ids in (users, items))
     likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, columns_)))
-    np.testing.assert_allclose(fit(likes).weights, naive(likes.toarray().astype(float))[0], atol=1e-4)
+    np.testing.assert_allclose(fit_model(likes).weights, solve_naively(likes.toarray().astype(float))[0], atol=1e-4)
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
@@ -85,8 +87,8 @@ def test_fewer_users_than_items_give_the_same_weights_by_an_inverse_over_the_use
     likes[:, 0] = np.arange(len(likes)) == 4
     active = likes[likes.sum(axis=1) > 0]
     counted = csr_matrix(likes * np.arange(1, likes.shape[1] + 1))  # how often somebody liked an item is not read
-    model, alone = fit(counted, **settings), fit(counted, threads=1, **settings)
-    weights, offset = naive(active, **settings)
+    model, alone = fit_model(counted, **settings), fit_model(counted, threads=1, **settings)
+    weights, offset = solve_naively(active, **settings)
     np.testing.assert_allclose(model.weights, weights, atol=1e-5)
     np.testing.assert_allclose(model.offset, offset, atol=1e-5)
     np.testing.assert_array_equal(alone.weights, model.weights)
@@ -95,7 +97,7 @@ def test_fewer_users_than_items_give_the_same_weights_by_an_inverse_over_the_use
 def test_the_ridge_regression_of_eq_3_is_at_its_minimum(long_tailed):
     """Off the diagonal, X'(X - X B) = l2 B: the gradient vanishes."""
     likes = long_tailed.toarray().astype(float)
-    weights = fit(long_tailed, alpha=0.0, l2=40.0, centred=False).weights.astype(float)
+    weights = fit_model(long_tailed, alpha=0.0, l2=40.0, centred=False).weights.astype(float)
     gradient = likes.T @ (likes - likes @ weights) - 40.0 * weights
     np.fill_diagonal(gradient, 0)
     assert np.abs(gradient).max() < 2e-3
@@ -105,7 +107,7 @@ def test_items_that_all_users_or_none_like_take_no_part(long_tailed):
     likes = long_tailed.toarray()
     likes[:, 3], likes[:, 8] = 1, 0
     for settings in VARIANTS.values():
-        model = fit(csr_matrix(likes), **settings)
+        model = fit_model(csr_matrix(likes), **settings)
         constant = [3, 8] if settings.get("centred", True) else [8]
         assert (model.weights[constant] == 0).all() and (model.weights[:, constant] == 0).all()
         assert np.isfinite(model.scores(csr_matrix(likes))).all()
@@ -129,12 +131,12 @@ def test_the_gram_kernel_agrees_with_a_dense_product(long_tailed):
 
 def test_too_small_a_penalty_names_the_setting():
     with pytest.raises(ValueError, match="raise l2"):
-        fit(csr_matrix(np.tile(np.eye(2), (3000, 4))), l2=1e-30, alpha=0.0)
+        fit_model(csr_matrix(np.tile(np.eye(2), (3000, 4))), l2=1e-30, alpha=0.0)
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
 def test_contributions_and_the_offset_make_up_the_score(settings, long_tailed):
-    model = fit(long_tailed, **settings)
+    model = fit_model(long_tailed, **settings)
     scores = model.scores(long_tailed)
     for user, item in ((0, 0), (3, 5), (long_tailed.shape[0] - 1, long_tailed.shape[1] - 1)):
         added = model.contributions(long_tailed[user], np.array([item]))
@@ -142,7 +144,7 @@ def test_contributions_and_the_offset_make_up_the_score(settings, long_tailed):
         np.testing.assert_allclose(added.sum() + model.offset[item], scores[user, item], atol=1e-5)
 
 
-def fitted(matrix, *, threads=1, options=None, **settings):
+def fit_weights(matrix, *, threads=1, options=None, **settings):
     return MRFDense(MRFDenseSettings(**settings), threads=threads).fit(matrix, options or FitOptions())
 
 
@@ -166,11 +168,11 @@ def test_a_stripe_is_that_of_the_dense_product(odd, first, end):
 
 def test_fewer_users_than_items_are_inverted_over_the_items(odd):
     few = odd[20:80]
-    assert_close(fitted(few), fitted(few, blocks=3), 1e-5)
+    assert_close(fit_weights(few), fit_weights(few, blocks=3), 1e-5)
 
 
 def test_the_height_of_a_stripe_changes_no_bit(odd, monkeypatch):
-    one = fitted(odd, blocks=3)
+    one = fit_weights(odd, blocks=3)
     monkeypatch.setattr(dense_blocks, "STRIPE_BYTES", 8 * 120 * 3 * 50)
     assert dense_blocks.partition_stripes(120, 3) == [(0, 50), (50, 100), (100, 120)]
-    assert_same_bits(one, fitted(odd, blocks=3))
+    assert_same_bits(one, fit_weights(odd, blocks=3))

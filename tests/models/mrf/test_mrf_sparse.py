@@ -33,15 +33,15 @@ ROUNDING = 1e-9  # far above the rounding of a covariance in float64, far below 
 PAPER = {"l2": 1.0, "alpha": 0.75, "centred": True, "user_weight_exponent": 0.0, "r": 0.0}
 
 
-def fit(interactions, *, threads=2, options=DEFAULT_OPTIONS, **more):
+def fit_model(interactions, *, threads=2, options=DEFAULT_OPTIONS, **more):
     return MRFSparse(MRFSparseSettings(**{**PAPER, **more}), threads=threads).fit(interactions, options)
 
 
-def table(model):
+def weights_table(model):
     return model.weights.toarray()
 
 
-def covariance(likes, alpha=0.75, centred=True, user_weight_exponent=0.0):
+def rescaled_covariance(likes, alpha=0.75, centred=True, user_weight_exponent=0.0):
     """The rescaled covariance matrix in float64, and the factors that it was divided by; zero without variance."""
     weights = likes.sum(axis=1) ** -user_weight_exponent
     weights /= weights.mean()
@@ -72,7 +72,7 @@ def threshold_in_a_gap(target, share):
     return float((values[at] + values[at - 1]) / 2)
 
 
-def naive(target, scale, threshold, r, l2=1.0, max_in_column=1000):
+def solve_naively(target, scale, threshold, r, l2=1.0, max_in_column=1000):
     """Section 3, step by step, in float64; covariances that are equal in float32 count as ties."""
     items = len(target)
     size = np.abs(target).astype(np.float32)
@@ -163,8 +163,8 @@ def small_matrix(seed):
         likes = np.delete(likes, mirrored, axis=1)
 
 
-def parts(more):
-    """The settings of `covariance`, and those of `naive`."""
+def split_settings(more):
+    """The settings of `rescaled_covariance`, and those of `solve_naively`."""
     moments = {name: more[name] for name in ("alpha", "centred", "user_weight_exponent") if name in more}
     return moments, {name: value for name, value in more.items() if name not in moments}
 
@@ -172,12 +172,12 @@ def parts(more):
 @pytest.mark.parametrize("more", VARIANTS.values(), ids=VARIANTS.keys())
 def test_weights_and_scores_agree_with_section_3(more, long_tailed):
     likes = long_tailed.toarray().astype(float)
-    moments, rest = parts(more)
-    target, scale = covariance(likes, **moments)
+    moments, rest = split_settings(more)
+    target, scale = rescaled_covariance(likes, **moments)
     threshold = threshold_in_a_gap(target, 0.2)
-    model = fit(long_tailed, threshold=threshold, **more)
-    expected = naive(target, scale, threshold, **rest)
-    np.testing.assert_allclose(table(model), expected, atol=1e-5)
+    model = fit_model(long_tailed, threshold=threshold, **more)
+    expected = solve_naively(target, scale, threshold, **rest)
+    np.testing.assert_allclose(weights_table(model), expected, atol=1e-5)
     scores, sums = model.scores(long_tailed), likes @ expected
     said = sums != 0
     np.testing.assert_allclose(scores[said], sums[said], atol=1e-4)
@@ -190,10 +190,12 @@ def test_weights_and_scores_agree_with_section_3(more, long_tailed):
 @given(seed=st.integers(0, 10**6), r=st.floats(0, 1), share=st.floats(0.02, 0.9), cap=st.integers(1, 40))
 def test_any_small_matrix_agrees_with_section_3(seed, r, share, cap):
     likes = small_matrix(seed)
-    target, scale = covariance(likes)
+    target, scale = rescaled_covariance(likes)
     threshold = threshold_in_a_gap(target, share)
-    model = fit(csr_matrix(likes.astype(np.float32)), threshold=threshold, r=r, max_in_column=cap)
-    np.testing.assert_allclose(table(model), naive(target, scale, threshold, r, max_in_column=cap), atol=1e-5)
+    model = fit_model(csr_matrix(likes.astype(np.float32)), threshold=threshold, r=r, max_in_column=cap)
+    np.testing.assert_allclose(
+        weights_table(model), solve_naively(target, scale, threshold, r, max_in_column=cap), atol=1e-5
+    )
 
 
 def test_agrees_with_section_3_on_ml_100k():
@@ -201,20 +203,22 @@ def test_agrees_with_section_3_on_ml_100k():
     liked = stars >= 4
     rows, ids = (np.unique(each[liked], return_inverse=True)[1] for each in (users, items))
     likes = csr_matrix((np.ones(len(rows), dtype=np.float32), (rows, ids)))
-    target, scale = covariance(likes.toarray().astype(float))
+    target, scale = rescaled_covariance(likes.toarray().astype(float))
     threshold = threshold_in_a_gap(target, 0.03)
-    model = fit(likes, threshold=threshold, r=0.1, max_in_column=100)
-    np.testing.assert_allclose(table(model), naive(target, scale, threshold, 0.1, max_in_column=100), atol=1e-4)
+    model = fit_model(likes, threshold=threshold, r=0.1, max_in_column=100)
+    np.testing.assert_allclose(
+        weights_table(model), solve_naively(target, scale, threshold, 0.1, max_in_column=100), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("more", VARIANTS.values(), ids=VARIANTS.keys())
 def test_the_papers_variant_agrees_with_its_text(more, long_tailed):
-    moments, rest = parts(more)
-    target, scale = covariance(long_tailed.toarray().astype(float), **moments)
+    moments, rest = split_settings(more)
+    target, scale = rescaled_covariance(long_tailed.toarray().astype(float), **moments)
     threshold = threshold_in_a_gap(target, 0.2)
     a = pattern_by_the_paper(target, threshold, rest.get("max_in_column", 1000))
     expected = by_the_paper(target + rest.get("l2", 1.0) * np.eye(len(target)), a, rest["r"]) * scale / scale[:, None]
-    found = table(fit(long_tailed, threshold=threshold, variant="paper", **more))
+    found = weights_table(fit_model(long_tailed, threshold=threshold, variant="paper", **more))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert ((expected != 0) & ~a).any() == (rest["r"] > 0)  # estimates outside the pattern are kept
 
@@ -228,11 +232,13 @@ def test_the_papers_variant_agrees_with_its_text(more, long_tailed):
 @example(seed=195930, r=0.8, share=0.7345842693919054, cap=9)  # covariances that are zero but for rounding
 def test_the_papers_variant_agrees_with_its_text_on_any_small_matrix(seed, r, share, cap):
     likes = small_matrix(seed)
-    target, scale = covariance(likes)
+    target, scale = rescaled_covariance(likes)
     threshold = threshold_in_a_gap(target, share)
-    found = fit(csr_matrix(likes.astype(np.float32)), threshold=threshold, r=r, max_in_column=cap, variant="paper")
+    found = fit_model(
+        csr_matrix(likes.astype(np.float32)), threshold=threshold, r=r, max_in_column=cap, variant="paper"
+    )
     expected = by_the_paper(target + np.eye(len(target)), pattern_by_the_paper(target, threshold, cap), r)
-    np.testing.assert_allclose(table(found), expected * scale / scale[:, None], atol=1e-5)
+    np.testing.assert_allclose(weights_table(found), expected * scale / scale[:, None], atol=1e-5)
 
 
 @pytest.mark.parametrize("more", [{}, {"intercept": True}, {"alpha": 0.5, "user_weight_exponent": 1.0}])
@@ -240,11 +246,11 @@ def test_weights_become_the_dense_ones_as_the_threshold_falls(more, long_tailed)
     shared = {name: value for name, value in {**PAPER, "l2": 2.0, **more}.items() if name != "r"}
     dense = MRFDense(MRFDenseSettings(**shared)).fit(long_tailed)
     apart = [
-        np.linalg.norm(table(fit(long_tailed, l2=2.0, threshold=threshold, **more)) - dense.weights)
+        np.linalg.norm(weights_table(fit_model(long_tailed, l2=2.0, threshold=threshold, **more)) - dense.weights)
         for threshold in (0.5, 0.1, 0.02, 0.0)
     ]
     assert (np.diff(apart) < 0).all() and apart[-1] < 1e-4 * np.linalg.norm(dense.weights)
-    offsets = fit(long_tailed, l2=2.0, threshold=0.0, **more).offset
+    offsets = fit_model(long_tailed, l2=2.0, threshold=0.0, **more).offset
     np.testing.assert_allclose(offsets, dense.offset, atol=1e-5)
 
 
@@ -252,7 +258,7 @@ def test_weights_become_the_dense_ones_as_the_threshold_falls(more, long_tailed)
 @pytest.mark.parametrize("cap", [1000, 20])
 def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long_tailed, monkeypatch):
     monkeypatch.setattr(sparse_pattern, "SAMPLE_ROWS", 10)
-    target = np.abs(covariance(long_tailed.toarray().astype(float))[0])
+    target = np.abs(rescaled_covariance(long_tailed.toarray().astype(float))[0])
     np.fill_diagonal(target, -1)
     moments = column_moments(long_tailed, 0.0)
     rescaled = rescale_columns(moments, 0.75, True)
@@ -270,20 +276,22 @@ def test_a_density_is_the_lowest_threshold_that_keeps_no_more(density, cap, long
 
 def test_a_density_and_its_threshold_give_the_same_weights(long_tailed):
     found = []
-    by_density = fit(
+    by_density = fit_model(
         long_tailed, density=0.1, r=0.3, options=FitOptions(on_epoch=lambda epoch: found.append(epoch.values))
     )
-    np.testing.assert_array_equal(table(by_density), table(fit(long_tailed, threshold=found[0]["threshold"], r=0.3)))
+    np.testing.assert_array_equal(
+        weights_table(by_density), weights_table(fit_model(long_tailed, threshold=found[0]["threshold"], r=0.3))
+    )
     assert 0.08 < found[0]["density"] <= 0.1
 
 
 @pytest.mark.parametrize(("r", "variant"), [(0.0, "notebook"), (0.3, "notebook"), (0.3, "paper")])
 def test_batches_threads_and_a_matrix_that_is_not_held_do_not_change_a_bit(r, variant, long_tailed, monkeypatch):
-    whole = fit(long_tailed, threads=1, density=0.3, r=r, variant=variant)
+    whole = fit_model(long_tailed, threads=1, density=0.3, r=r, variant=variant)
     monkeypatch.setattr(sparse, "GRAM_BYTES", 0)
     monkeypatch.setattr(sparse_blocks, "BATCH_ENTRIES", 5000)
     monkeypatch.setattr(sparse_pattern, "CANDIDATE_ENTRIES", 700)
-    cut = fit(long_tailed, threads=3, density=0.3, r=r, variant=variant)
+    cut = fit_model(long_tailed, threads=3, density=0.3, r=r, variant=variant)
     for name, array in whole._arrays().items():
         np.testing.assert_array_equal(array, cut._arrays()[name], err_msg=name)
 
@@ -293,9 +301,9 @@ def test_items_that_all_users_or_none_like_take_no_part(long_tailed):
     likes[:, 3], likes[:, 8] = 1, 0
     likes = csr_matrix(likes)
     for more in VARIANTS.values():
-        model = fit(likes, density=0.5, **more)
+        model = fit_model(likes, density=0.5, **more)
         constant = [3, 8] if more.get("centred", True) else [8]
-        b = table(model)
+        b = weights_table(model)
         assert (b[constant] == 0).all() and (b[:, constant] == 0).all()
         assert np.isfinite(model.scores(likes)).all() and (b != 0).any()
 
@@ -329,4 +337,4 @@ def test_without_a_density_or_a_threshold_there_are_two_hundred_entries_an_item(
 
 def test_too_small_a_penalty_names_the_setting():
     with pytest.raises(ValueError, match="raise l2"):
-        fit(csr_matrix(np.tile(np.eye(2), (3000, 4))), l2=1e-30, alpha=0.0, threshold=0.0)
+        fit_model(csr_matrix(np.tile(np.eye(2), (3000, 4))), l2=1e-30, alpha=0.0, threshold=0.0)

@@ -23,7 +23,7 @@ from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages
 
 
-def timed(likes: np.ndarray, seed: int = 0, days: int = 20) -> csr_matrix:
+def draw_timed_likes(likes: np.ndarray, seed: int = 0, days: int = 20) -> csr_matrix:
     """Likes with one to three events each, all of a user's within a fifth of the days."""
     rng, matrix = np.random.default_rng(seed), csr_matrix(likes.astype(np.float32))
     counts, of_users = rng.integers(1, 4, matrix.nnz), rng.integers(0, days, likes.shape[0])
@@ -32,7 +32,7 @@ def timed(likes: np.ndarray, seed: int = 0, days: int = 20) -> csr_matrix:
     return with_event_ages(matrix, EventAges(starts, np.concatenate([*ages, []]).astype(np.int32)))
 
 
-def events(matrix: csr_matrix) -> list[tuple[int, int, int]]:
+def list_events(matrix: csr_matrix) -> list[tuple[int, int, int]]:
     """User, item and age of each event."""
     ages, rows = matrix.event_ages, np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return [
@@ -47,13 +47,13 @@ def events(matrix: csr_matrix) -> list[tuple[int, int, int]]:
 def test_a_pair_is_available_if_a_day_is_in_both_spans(seed: int, declares: bool) -> None:
     rng = np.random.default_rng(seed)
     likes = rng.random((9, 7)) < rng.uniform(0, 0.7)
-    matrix, declared = timed(likes, seed), None
+    matrix, declared = draw_timed_likes(likes, seed), None
     if declares:
         declared = np.sort(rng.integers(-3, 25, (2, 7)), axis=0)[::-1].astype(np.int32)
         declared[:, rng.random(7) < 0.3] = UNDECLARED
     items = item_spans(matrix, declared)
     availability = find_availability(matrix, np.stack(items))
-    all_events, weights = events(matrix), (rng.random(7) < 0.8).astype(np.float64)
+    all_events, weights = list_events(matrix), (rng.random(7) < 0.8).astype(np.float64)
     for item in range(7):
         own = {age for _, there, age in all_events if there == item}
         window = set(range(min(own, default=0), max(own, default=-1) + 1))
@@ -86,7 +86,7 @@ def test_without_ages_a_user_was_there_at_all_times_and_a_fit_is_refused() -> No
     with pytest.raises(ValueError, match="needs the times of events"):
         item_spans(plain)
     with pytest.raises(ValueError, match=r"\(2, 4\) beside 3 items"):
-        item_spans(timed(np.eye(3)), np.zeros((2, 4), dtype=np.int32))
+        item_spans(draw_timed_likes(np.eye(3)), np.zeros((2, 4), dtype=np.int32))
 
 
 @pytest.mark.parametrize("heavy", [0, 6, 10**6])  # all by rejection, as it is, all by keys
@@ -95,7 +95,7 @@ def test_negatives_are_of_available_items_by_what_is_left_of_the_histogram(heavy
     likes = rng.random((30, 12)) < 0.25
     likes[0] = False
     likes[0, :2] = True
-    matrix = timed(likes)
+    matrix = draw_timed_likes(likes)
     windows = np.stack(item_spans(matrix))
     windows[:, 5] = -1, -1  # an item that nobody could consider, unless it is liked
     availability, weights = find_availability(matrix, windows), rng.uniform(0.2, 1, 12)
@@ -130,7 +130,7 @@ def test_distributions_of_negatives_know_the_windows() -> None:
     rng = np.random.default_rng(2)
     likes = rng.random((12, 8)) < 0.3
     likes[:, 0] = True
-    matrix, users = timed(likes, 4), np.arange(12)
+    matrix, users = draw_timed_likes(likes, 4), np.arange(12)
     windows, shares = np.stack(item_spans(matrix)), rng.dirichlet(np.ones(8))
     available = find_availability(matrix, windows).mask()
     assert not available.all()

@@ -52,7 +52,7 @@ class Judged(NamedTuple):
     liked: np.ndarray
 
 
-def considered(story):
+def edge_probabilities(story):
     """Probability of every edge of H given the degrees: the random bipartite graph of greatest entropy."""
     items = np.repeat(np.arange(DEMO.items), np.diff(story.starts))
     user_degrees = np.bincount(story.users, minlength=DEMO.users)
@@ -83,10 +83,10 @@ def halves():
     train = csr_matrix(edges, shape=(DEMO.users, DEMO.items))
     train.sort_indices()
     coin = 1 / (1 + np.exp(-(story.traits.users @ story.traits.items.T + story.traits.item_bias)))
-    return Halves(train, (users[~kept], items[~kept]), coin, KEPT * considered(story) * coin)
+    return Halves(train, (users[~kept], items[~kept]), coin, KEPT * edge_probabilities(story) * coin)
 
 
-def judge(model, halves, negatives, negative_rate):
+def pair_likes(model, halves, negatives, negative_rate):
     """The held-out likes and a tenth of the negatives, whose rate in the fit is `negative_rate`."""
     share = len(halves.held[0]) / halves.train.nnz
     some = np.random.default_rng(6).random(len(negatives[0])) < share
@@ -105,7 +105,7 @@ def judge_random_graph(settings, halves):
     drawn = (build_alias_table(model.weights), partition_shards(likes[0]), (99, 1), names)
     starts, items = draw_negatives(likes, model.weights, *drawn)
     rate = (1 - halves.like_rate) * drawn_as_negative(model, likes, halves.train.toarray() > 0)
-    return judge(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items), rate)
+    return pair_likes(model, halves, (np.repeat(np.arange(DEMO.users), np.diff(starts)), items), rate)
 
 
 def judge_paired_symbols(settings, halves):
@@ -114,7 +114,7 @@ def judge_paired_symbols(settings, halves):
     by_user, by_item = np.diff(halves.train.indptr), np.bincount(halves.train.indices, minlength=DEMO.items)
     rate = settings.r * np.outer(by_user, by_item) / halves.train.nnz
     times = np.random.default_rng(7).poisson(rate)
-    return judge(model, halves, tuple(np.repeat(side, times[times > 0]) for side in np.nonzero(times)), rate)
+    return pair_likes(model, halves, tuple(np.repeat(side, times[times > 0]) for side in np.nonzero(times)), rate)
 
 
 CASES = {  # how to judge, settings, the largest calibration error, the least cover of 95 % intervals
@@ -134,7 +134,7 @@ def judged(request, halves):
     found = judging(settings, halves)
     print(f"\n{request.param}: share of the Brier gain {brier_gain(found):.2f}")
     for name, truth in (("ratio", found.ratio), ("coin", found.coin)):
-        error, cover = calibration_error(found.like, truth), covered(found, truth)
+        error, cover = calibration_error(found.like, truth), share_covered(found, truth)
         print(f"    against the {name}: calibration error {error:.3f}, inside 95 % intervals {cover:.2f}")
     return found, *limits
 
@@ -152,7 +152,7 @@ def brier_gain(judged):
     return (constant - ours) / (constant - truth)
 
 
-def covered(judged, truth):
+def share_covered(judged, truth):
     """Share of the judged pairs whose truth lies within 1.96 standard deviations of `like`."""
     return np.mean(np.abs(judged.like - truth) < 1.96 * judged.spread)
 
@@ -176,7 +176,7 @@ def test_like_gains_more_than_half_of_what_the_true_ratio_gains(judged):
 
 def test_credible_intervals_cover_the_true_ratio(judged):
     found, _, least = judged
-    assert least < covered(found, found.ratio) < 0.99
+    assert least < share_covered(found, found.ratio) < 0.99
 
 
 LOGITS = [(0.0, 0.01), (0.7, 0.5), (-3.0, 2.0), (1.0, 6.0)]

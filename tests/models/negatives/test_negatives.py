@@ -30,7 +30,7 @@ def random_likes(users=200, items=40, density=0.2, seed=0):
     return csr_matrix(rng.random((users, items)) < rng.uniform(0, 2 * density, users)[:, None])
 
 
-def drawn(likes, weights, heavy=6, seed=5, iteration=1):
+def sample_negatives(likes, weights, heavy=6, seed=5, iteration=1):
     units = np.arange(len(likes[0]) - 1, dtype=np.uint64)
     table, key = build_alias_table(weights), (seed, iteration)
     return draw_negatives(likes, weights, table, partition_shards(likes[0]), key, units, heavy)
@@ -55,7 +55,7 @@ def test_inclusion_frequencies_are_those_of_drawing_one_after_another(heavy, own
     weights = np.array([5, 3, 2, 1, 1, 0.5, 0.2, 0.0])
     users = 20_000
     likes = np.arange(users + 1) * len(own), np.tile(np.array(own, dtype=np.int32), users)
-    _, items = drawn(likes, weights / weights.sum(), heavy)
+    _, items = sample_negatives(likes, weights / weights.sum(), heavy)
     expected = inclusion_probabilities(weights, own, len(own))
     spread = np.sqrt(expected * (1 - expected) / users)
     assert (np.abs(np.bincount(items, minlength=8) / users - expected) <= 4.5 * spread).all()
@@ -65,7 +65,7 @@ def test_keys_finish_with_the_same_law_what_rejection_gives_up():
     weights = np.array([1e9, 3, 2, 1, 1, 0.5])  # the user's own item swallows nearly every draw
     users = 20_000
     likes = np.arange(users + 1) * 2, np.tile(np.array([0, 3], dtype=np.int32), users)
-    _, items = drawn(likes, weights / weights.sum(), ONLY_REJECTION)
+    _, items = sample_negatives(likes, weights / weights.sum(), ONLY_REJECTION)
     expected = inclusion_probabilities(weights, [0, 3], 2)
     spread = np.sqrt(expected * (1 - expected) / users)
     assert (np.abs(np.bincount(items, minlength=6) / users - expected) <= 4.5 * spread).all()
@@ -75,7 +75,7 @@ def test_keys_finish_with_the_same_law_what_rejection_gives_up():
 def test_never_an_own_item_nor_one_twice_and_as_many_as_likes(heavy):
     matrix = random_likes(density=0.45)
     weights = degree_histogram(np.bincount(matrix.indices, minlength=40), 1.0)
-    starts, items = drawn(copy_pattern(matrix), weights, heavy)
+    starts, items = sample_negatives(copy_pattern(matrix), weights, heavy)
     assert (np.diff(starts) < np.diff(matrix.indptr)).any()  # some users like more than half of all items
     for user in range(matrix.shape[0]):
         own = set(matrix.indices[matrix.indptr[user] : matrix.indptr[user + 1]])
@@ -87,7 +87,7 @@ def test_never_an_own_item_nor_one_twice_and_as_many_as_likes(heavy):
 def test_a_user_who_likes_all_but_one_gets_that_one_and_an_item_without_weight_is_never_drawn():
     matrix = csr_matrix(np.array([[1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [1, 1, 1, 1, 0]]))
     weights = degree_histogram(np.bincount(matrix.indices, minlength=5), 1.0)
-    starts, items = drawn(copy_pattern(matrix), weights)
+    starts, items = sample_negatives(copy_pattern(matrix), weights)
     assert starts.tolist() == [0, 1, 3, 3]
     assert items[0] == 3 and set(items[1:]) == {1, 2}
 
@@ -96,9 +96,9 @@ def test_bits_do_not_depend_on_threads_and_differ_between_iterations():
     likes = copy_pattern(random_likes())
     weights = degree_histogram(np.bincount(likes[1], minlength=40), 0.5)
     with kernel_threads(1):
-        one = drawn(likes, weights)
+        one = sample_negatives(likes, weights)
     with kernel_threads(2):
-        two, later = drawn(likes, weights), drawn(likes, weights, iteration=2)
+        two, later = sample_negatives(likes, weights), sample_negatives(likes, weights, iteration=2)
     assert (one[1] == two[1]).all()
     assert (one[1] != later[1]).any()
 
@@ -131,7 +131,8 @@ def test_balancing_gives_popular_items_their_share_of_negatives():
     pi = degree_histogram(np.diff(by_item[0]), 1.0)
     weights = balance_histogram(likes, by_item, pi)
     counts, plain = (
-        np.bincount(np.concatenate([drawn(likes, which, iteration=t)[1] for t in range(20)]), minlength=60) / 20
+        np.bincount(np.concatenate([sample_negatives(likes, which, iteration=t)[1] for t in range(20)]), minlength=60)
+        / 20
         for which in (weights, pi)
     )
     wanted = cap_shares(pi, 0.95 * (1500 - np.diff(by_item[0])), negative_starts(likes, pi)[-1])
@@ -157,7 +158,7 @@ def law(request):
     return LAWS[request.param]
 
 
-def frequencies(law, seeds=4000):
+def count_negatives(law, seeds=4000):
     """How often each item is the negative of each user."""
     drawn = np.array([law.draw(TRAIN, USERS, seed) for seed in range(seeds)])
     return np.stack([(drawn == item).mean(axis=0) for item in range(6)], axis=1)
@@ -196,7 +197,7 @@ def one_after_another(wanted, seen):
 
 
 def test_without_replacement_one_of_as_many_negatives_as_likes():
-    found = frequencies(LAWS["without_replacement"])
+    found = count_negatives(LAWS["without_replacement"])
     for user, (wanted, seen) in enumerate([(2, [0, 1]), (1, [2]), (2, [0, 1, 2, 3])]):
         assert found[user] == pytest.approx(one_after_another(wanted, seen), abs=0.03)
     assert LAWS["without_replacement"].draw(TRAIN, USERS, 0)[3] == -1
@@ -206,7 +207,7 @@ def test_without_replacement_one_of_as_many_negatives_as_likes():
 
 def test_censored_pairs_come_by_share_alone():
     law = LAWS["censored"]
-    assert frequencies(law) == pytest.approx(np.tile(SHARES, (4, 1)), abs=0.03)
+    assert count_negatives(law) == pytest.approx(np.tile(SHARES, (4, 1)), abs=0.03)
     likes, negatives = law.weights(TRAIN, USERS, np.array([3, 1, 1, 1]))
     assert (likes.tolist(), negatives.tolist()) == ([3, 1, 1, 1], [2, 2, 2, 2])
     assert law.rates(TRAIN, USERS, np.zeros((4, 6))).sum() == pytest.approx(2 * TRAIN.nnz)
@@ -215,7 +216,7 @@ def test_censored_pairs_come_by_share_alone():
 def test_zeros_come_alike():
     law, free = LAWS["zeros"], EDGES == 0
     expected = free / np.maximum(free.sum(axis=1, keepdims=True), 1)
-    assert frequencies(law) == pytest.approx(expected, abs=0.03)
+    assert count_negatives(law) == pytest.approx(expected, abs=0.03)
     assert law.weights(TRAIN, USERS, np.ones(4))[1].tolist() == [2, 5, 0.5, 0]
 
 

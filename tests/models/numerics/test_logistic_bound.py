@@ -20,7 +20,7 @@ XI = np.concatenate([[0.0, 1e-20], np.geomspace(1e-6, 300, 4000), np.linspace(0.
 SQUARES = (XI**2).astype(np.float32)
 
 
-def exact(xi: np.ndarray) -> np.ndarray:
+def exact_lambda(xi: np.ndarray) -> np.ndarray:
     """lambda(xi) in float64; lambda(0) = 1/8."""
     return np.divide(np.tanh(xi / 2), 4 * xi, out=np.full(len(xi), 0.125), where=xi > 0)
 
@@ -32,7 +32,7 @@ def of_exponential(xi, lambdas, logs):
 
 
 @njit(fastmath=FAST)
-def squares(means, variances, out):
+def expected_squares(means, variances, out):
     for place in range(len(out)):
         out[place] = best_square(means[place], variances[place])
 
@@ -40,7 +40,7 @@ def squares(means, variances, out):
 def test_the_best_square_is_rounded_twice_even_in_a_kernel_that_may_fuse():
     means, variances = np.random.default_rng(1).normal(size=(2, 1000)).astype(np.float32)
     out = np.empty_like(means)
-    squares(means, variances, out)
+    expected_squares(means, variances, out)
     np.testing.assert_array_equal(out, means * means + variances)
 
 
@@ -60,12 +60,12 @@ def test_lambda_of_xi_is_the_formula():
 
 def test_twice_lambda_of_square():
     got = np.array([twice_lambda_of_square(square) for square in SQUARES])
-    assert got == pytest.approx(2 * exact(np.sqrt(SQUARES.astype(float))), rel=5e-7)
+    assert got == pytest.approx(2 * exact_lambda(np.sqrt(SQUARES.astype(float))), rel=5e-7)
 
 
 def test_lambda_of_square():
     got = np.array([lambda_of_square(square) for square in SQUARES])
-    assert got == pytest.approx(exact(np.sqrt(SQUARES.astype(float))), rel=3e-7)
+    assert got == pytest.approx(exact_lambda(np.sqrt(SQUARES.astype(float))), rel=3e-7)
 
 
 def test_best_bound_of_square():
@@ -78,7 +78,7 @@ def test_twice_lambda_and_log_sigmoid():
     xi = XI[XI > 0].astype(np.float32)
     lambdas, logs = np.empty((2, len(xi)), np.float32)
     of_exponential(xi, lambdas, logs)
-    assert lambdas == pytest.approx(2 * exact(xi.astype(float)), rel=4e-5)
+    assert lambdas == pytest.approx(2 * exact_lambda(xi.astype(float)), rel=4e-5)
     assert logs == pytest.approx(log_expit(xi.astype(float)), rel=2e-7, abs=1e-37)
 
 

@@ -36,7 +36,7 @@ def naive_order(evidence, degrees):
     return sorted(range(len(evidence)), key=place)
 
 
-def ranked(scores):
+def rank_items(scores):
     return np.argsort(-scores, kind="stable").tolist()
 
 
@@ -51,7 +51,7 @@ def test_candidates_without_evidence_follow_by_popularity(least, scale):
     degrees = np.concatenate([[10**6, 10**6 - 1, 0, 1, 1], rng.permutation(5995) // 2])
     scores = fill_popularity_fallback(evidence.copy(), degrees)
     for user in range(20):
-        assert ranked(scores[user]) == naive_order(evidence[user], degrees)
+        assert rank_items(scores[user]) == naive_order(evidence[user], degrees)
     np.testing.assert_array_equal(scores[evidence != 0], evidence[evidence != 0])
     assert scores.dtype == np.float32 and np.isfinite(scores).all()
 
@@ -77,7 +77,7 @@ def test_a_model_ranks_by_evidence_then_by_popularity(name, sparse_log):
         evidence = np.zeros(150, dtype=np.float32)
         for item in sparse_log[user].indices:
             evidence += weights[item]
-        assert ranked(scores[row]) == naive_order(np.where(evidence == 0, 0, scores[row]), model.item_degrees)
+        assert rank_items(scores[row]) == naive_order(np.where(evidence == 0, 0, scores[row]), model.item_degrees)
         unsaid += np.count_nonzero(evidence == 0)
     assert unsaid > 0 and (name == "mrf_dense" or unsaid > 200)
 

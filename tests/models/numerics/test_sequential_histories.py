@@ -15,7 +15,7 @@ from oneclass.models.numerics.sequential_histories import (
 from oneclass.models.numerics.validation import drop_unknown_entries, single_item_histories
 
 
-def drawn(seed, users=30, items=40):
+def draw_histories(seed, users=30, items=40):
     """Histories, some of them empty, and {(user, item): place}; places are a row's permutation, with gaps."""
     generator = np.random.default_rng(seed)
     likes = generator.random((users, items)) < generator.random((users, 1))
@@ -34,7 +34,7 @@ def by_pair(histories, values):
     "key", [slice(4, 20), slice(None), [0, 29, 3, 7], np.array([5]), 6, (slice(None), [1, 4, 39]), slice(9, 9)]
 )
 def test_rows_and_columns_that_are_taken_keep_their_places(key):
-    histories, places = drawn(1)
+    histories, places = draw_histories(1)
     numbered = csr_matrix((np.arange(histories.nnz) + 1, histories.indices, histories.indptr), shape=histories.shape)
     found, entries = histories[key], numbered[key].data - 1
     assert isinstance(found, SequentialHistories)
@@ -43,7 +43,7 @@ def test_rows_and_columns_that_are_taken_keep_their_places(key):
 
 
 def test_no_order_is_made_up():
-    histories, _ = drawn(2)
+    histories, _ = draw_histories(2)
     for other in (histories.astype(np.float64), histories + histories, csr_matrix(histories.toarray())):
         with pytest.raises(ValueError, match="recency_exponent = 0.5 weighs likes by their order"):
             recency_weights(other, 0.5)
@@ -55,7 +55,7 @@ def test_no_order_is_made_up():
 
 @pytest.mark.parametrize("exponent", [0.3, 1.0, 4.0])
 def test_weights_are_as_written(exponent):
-    histories, places = drawn(3)
+    histories, places = draw_histories(3)
     found = by_pair(histories, recency_weights(histories, exponent))
     for (user, item), weight in found.items():
         newer = sum(places[pair] < places[user, item] for pair in places if pair[0] == user)
@@ -69,7 +69,7 @@ def test_of_equal_places_the_first_entry_is_the_newer():
 
 @pytest.mark.filterwarnings("ignore:.*no training user has")
 def test_items_without_training_users_are_not_counted():
-    histories, places = drawn(4)
+    histories, places = draw_histories(4)
     trained = np.arange(40) % 3 > 0
     known = drop_unknown_entries(histories, trained, "mrf_dense")
     assert known.shape == (30, 40)

@@ -26,75 +26,75 @@ from oneclass.models.numerics.simd import (
 from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, store_tile
 
 
-def numbers(size: int, dtype: type = np.float32, seed: int = 0) -> np.ndarray:
+def draw_numbers(size: int, dtype: type = np.float32, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=size).astype(dtype)
 
 
 @njit
-def copied(target, at, source, source_at):
+def copy_vector(target, at, source, source_at):
     store(target, at, load(source, source_at))
 
 
 @njit
-def arithmetic(target, one, other, number):
+def combine_vectors(target, one, other, number):
     store(target, 0, load(one, 0) + load(other, 0))
     store(target, F32_WIDTH, load(one, 0) * load(other, 0))
     store(target, 2 * F32_WIDTH, number * load(one, 0))
 
 
 @njit
-def everywhere(target, number):
+def broadcast_number(target, number):
     store(target, 0, broadcast(number))
 
 
 @njit
-def halves(target, source):
+def halve_vector(target, source):
     half = add_halves(load(source, 0))
     store(target, 0, half)
     store(target, F32_WIDTH, load_like(half, source, 1))
 
 
 @njit
-def totals(source):
+def sum_vector(source):
     return horizontal_sum(load(source, 0)), horizontal_sum(add_halves(load(source, 0)))
 
 
 @njit
-def asked(source, at):
+def prefetch_element(source, at):
     prefetch(source, at)
     return element(source, at)
 
 
 @njit
-def mixed(one, other):
+def mix_types(one, other):
     return horizontal_sum(load(one, 0) + load(other, 0))
 
 
 @pytest.mark.parametrize(("dtype", "count"), [(np.float32, F32_WIDTH), (np.float64, F64_WIDTH)])
 def test_lanes_hold_one_cache_line_from_any_place(dtype, count):
-    source, target = numbers(50, dtype), np.zeros(50, dtype)
-    copied(target, 5, source, 3)
+    source, target = draw_numbers(50, dtype), np.zeros(50, dtype)
+    copy_vector(target, 5, source, 3)
     expected = np.zeros(50, dtype)
     expected[5 : 5 + count] = source[3 : 3 + count]
     np.testing.assert_array_equal(target, expected)
 
 
 def test_lanes_add_and_multiply_one_by_one():
-    one, other, target = numbers(F32_WIDTH), numbers(F32_WIDTH, seed=1), np.zeros(3 * F32_WIDTH, np.float32)
-    arithmetic(target, one, other, np.float32(1.7))
+    one, other, target = draw_numbers(F32_WIDTH), draw_numbers(F32_WIDTH, seed=1), np.zeros(3 * F32_WIDTH, np.float32)
+    combine_vectors(target, one, other, np.float32(1.7))
     np.testing.assert_array_equal(target.reshape(3, F32_WIDTH), [one + other, one * other, np.float32(1.7) * one])
 
 
 @pytest.mark.parametrize(("dtype", "count"), [(np.float32, F32_WIDTH), (np.float64, F64_WIDTH)])
 def test_a_number_is_spread_over_all_lanes(dtype, count):
     target = np.zeros(20, dtype)
-    everywhere(target, dtype(2.5))
+    broadcast_number(target, dtype(2.5))
     np.testing.assert_array_equal(target, np.where(np.arange(20) < count, dtype(2.5), 0))
 
 
 def test_folded_adds_the_second_half_to_the_first():
-    source, target = numbers(F32_WIDTH), np.zeros(2 * F32_WIDTH, np.float32)
-    halves(target, source)
+    source, target = draw_numbers(F32_WIDTH), np.zeros(2 * F32_WIDTH, np.float32)
+    halve_vector(target, source)
     half = F32_WIDTH // 2
     np.testing.assert_array_equal(target[:half], source[:half] + source[half:])
     np.testing.assert_array_equal(target[F32_WIDTH : F32_WIDTH + half], source[1 : 1 + half])
@@ -102,21 +102,21 @@ def test_folded_adds_the_second_half_to_the_first():
 
 
 def test_lanes_are_summed_by_halves():
-    source = numbers(F32_WIDTH)
+    source = draw_numbers(F32_WIDTH)
     expected = source
     while len(expected) > 1:
         expected = expected[: len(expected) // 2] + expected[len(expected) // 2 :]
-    assert totals(source) == (expected[0], expected[0])
+    assert sum_vector(source) == (expected[0], expected[0])
 
 
 def test_asking_for_a_line_changes_nothing():
-    source = numbers(40)
-    assert [asked(source, at) for at in range(40)] == list(source)
+    source = draw_numbers(40)
+    assert [prefetch_element(source, at) for at in range(40)] == list(source)
 
 
 def test_lanes_of_two_kinds_do_not_mix():
     with pytest.raises(TypingError):
-        mixed(numbers(F32_WIDTH), numbers(F64_WIDTH, np.float64))
+        mix_types(draw_numbers(F32_WIDTH), draw_numbers(F64_WIDTH, np.float64))
 
 
 def test_padding_fills_up_to_whole_lanes():
@@ -134,7 +134,7 @@ WIDTH = 2 * F32_WIDTH
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
-def compiled(kernel):
+def compile_kernel(kernel):
     """A function that can be called from Python; products inline themselves into kernels."""
 
     @njit
@@ -145,7 +145,7 @@ def compiled(kernel):
 
 
 copy, scale, add_scaled, add_weighted, dot, dot_rows, add_rows, prefetch_row = (
-    compiled(getattr(simd, name))
+    compile_kernel(getattr(simd, name))
     for name in (
         "copy",
         "scale",
@@ -160,7 +160,7 @@ copy, scale, add_scaled, add_weighted, dot, dot_rows, add_rows, prefetch_row = (
 
 
 def test_copy_and_scale_write_a_run():
-    source = numbers(60)
+    source = draw_numbers(60)
     for target, factor in ((np.zeros(60, np.float32), np.float32(1)), (np.zeros(60, np.float32), np.float32(-2.5))):
         if factor == 1:
             copy(target, 3, source, 5, WIDTH)
@@ -172,7 +172,7 @@ def test_copy_and_scale_write_a_run():
 
 
 def test_scaled_lanes_are_added():
-    source, target = numbers(60), numbers(60, seed=1)
+    source, target = draw_numbers(60), draw_numbers(60, seed=1)
     expected = target.astype(float)
     expected[3 : 3 + WIDTH] += 1.5 * source[5 : 5 + WIDTH]
     add_scaled(target, 3, np.float32(1.5), source, 5, WIDTH)
@@ -181,7 +181,7 @@ def test_scaled_lanes_are_added():
 
 @pytest.mark.parametrize("count", [0, UNROLLED, 3 * UNROLLED])
 def test_weighted_lanes_are_added(count):
-    target, weights, source = numbers(40), numbers(30, seed=1), numbers(400, seed=2)
+    target, weights, source = draw_numbers(40), draw_numbers(30, seed=1), draw_numbers(400, seed=2)
     expected = target.astype(float)
     for c in range(count):
         expected[2 : 2 + F32_WIDTH] += float(weights[4 + c]) * source[3 + 19 * c : 3 + 19 * c + F32_WIDTH]
@@ -190,20 +190,20 @@ def test_weighted_lanes_are_added(count):
 
 
 def test_dot_is_the_inner_product():
-    one, other = numbers(60), numbers(60, seed=1)
+    one, other = draw_numbers(60), draw_numbers(60, seed=1)
     expected = one[3 : 3 + WIDTH].astype(float) @ other[5 : 5 + WIDTH]
     assert dot(one, 3, other, 5, WIDTH) == pytest.approx(expected, rel=1e-5)
     assert dot(one, 3, other, 5, 0) == 0
 
 
 def test_rows_are_multiplied_with_a_vector_and_added_up():
-    table, places = numbers(600), np.random.default_rng(1).integers(0, 500, ROWS + 2)
-    vector, weights = numbers(40, seed=2), numbers(ROWS + 3, seed=3)
+    table, places = draw_numbers(600), np.random.default_rng(1).integers(0, 500, ROWS + 2)
+    vector, weights = draw_numbers(40, seed=2), draw_numbers(ROWS + 3, seed=3)
     rows = np.stack([table[place + 4 : place + 4 + WIDTH] for place in places[2:]]).astype(float)
     out = np.full(ROWS + 2, 7, np.float32)
     dot_rows(out, 1, table, places, 2, 4, WIDTH, vector, 3)
     assert_allclose(out, [7, *(rows @ vector[3 : 3 + WIDTH]), 7], **CLOSE)
-    target = numbers(40, seed=4)
+    target = draw_numbers(40, seed=4)
     expected = target.astype(float)
     expected[5 : 5 + WIDTH] += weights[3:] @ rows
     add_rows(target, 5, weights, 3, table, places, 2, 4, WIDTH)
@@ -211,16 +211,16 @@ def test_rows_are_multiplied_with_a_vector_and_added_up():
 
 
 def test_asking_for_a_row_changes_nothing():
-    source = numbers(60)
+    source = draw_numbers(60)
     prefetch_row(source, 3, WIDTH)
-    assert_array_equal(source, numbers(60))
+    assert_array_equal(source, draw_numbers(60))
 
 
 FIVE = (0,) * 5
 
 
 @njit
-def gain(target, at, stride, source, left, left_at, right, half):
+def gain_of_pair(target, at, stride, source, left, left_at, right, half):
     lanes = load(right, 0)
     if half:
         tile = plus_outer(load_tile(FIVE, add_halves(lanes), source, at, stride), left, left_at, add_halves(lanes))
@@ -237,9 +237,9 @@ def add_outer(*arguments):
 
 @pytest.mark.parametrize("half", [False, True])
 def test_a_tile_gains_an_outer_product(half):
-    source, left, right = numbers(200), numbers(9, seed=1), numbers(F32_WIDTH, seed=2)
+    source, left, right = draw_numbers(200), draw_numbers(9, seed=1), draw_numbers(F32_WIDTH, seed=2)
     target = np.zeros_like(source)
-    gain(target, 2, 23, source, left, 3, right, half)
+    gain_of_pair(target, 2, 23, source, left, 3, right, half)
     right = right[: F32_WIDTH // 2] + right[F32_WIDTH // 2 :] if half else right
     expected, places = np.zeros_like(source), 2 + 23 * np.arange(len(FIVE))[:, None] + np.arange(len(right))
     expected[places] = source[places] + left[3 : 3 + len(FIVE), None] * right
@@ -248,7 +248,7 @@ def test_a_tile_gains_an_outer_product(half):
 
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_outer_products_are_added_to_a_tile(count):
-    target, left, right, stride = numbers(300), numbers(200, seed=1), numbers(400, seed=2), 20
+    target, left, right, stride = draw_numbers(300), draw_numbers(200, seed=1), draw_numbers(400, seed=2), 20
     expected = target.astype(float)
     for c in range(count):
         for row in range(ROWS):
@@ -265,8 +265,8 @@ def add_products(*arguments):
 
 @pytest.mark.parametrize("width", [F32_WIDTH, 3 * F32_WIDTH])
 def test_the_product_of_rows_and_a_matrix_is_added(width):
-    target, left = numbers(ROWS * width), numbers(ROWS * width, seed=1)
-    right = numbers(width * width, seed=2).reshape(width, width)
+    target, left = draw_numbers(ROWS * width), draw_numbers(ROWS * width, seed=1)
+    right = draw_numbers(width * width, seed=2).reshape(width, width)
     expected = target.reshape(ROWS, width) + left.reshape(ROWS, width).astype(float) @ right
     by_lanes = right.reshape(width, -1, F32_WIDTH).swapaxes(0, 1).ravel()
     add_products(target, left, width, by_lanes)
@@ -288,7 +288,7 @@ def row_sums(out, table, places, at, factor):
 
 
 def test_rows_and_their_squares_are_weighted_and_summed():
-    table, factor, out = numbers(600), numbers(F32_WIDTH, seed=1), np.zeros(16, np.float32)
+    table, factor, out = draw_numbers(600), draw_numbers(F32_WIDTH, seed=1), np.zeros(16, np.float32)
     places = np.random.default_rng(2).integers(0, 500, 10)
     row_sums(out, table, places, 5, factor)
     rows = np.stack([table[place + 5 : place + 5 + F32_WIDTH] for place in places[1:9]]).astype(float)
@@ -297,7 +297,7 @@ def test_rows_and_their_squares_are_weighted_and_summed():
 
 
 @njit
-def turned(target, source, rows, number, stride):
+def transpose_rows(target, source, rows, number, stride):
     tile = simd_tiles.load_tile(rows, broadcast(number), source, 3, stride)
     store_tile(target, 0, len(rows), simd_tiles.transpose_tile(tile))
 
@@ -305,8 +305,8 @@ def turned(target, source, rows, number, stride):
 @pytest.mark.parametrize(("dtype", "rows"), [(np.float32, SIXTEEN), (np.float64, EIGHT)])
 def test_a_square_tile_is_transposed(dtype, rows):
     count = len(rows)
-    source, target = numbers(23 * count, dtype), np.zeros((count, count), dtype)
-    turned(target, source, rows, dtype(0), 21)
+    source, target = draw_numbers(23 * count, dtype), np.zeros((count, count), dtype)
+    transpose_rows(target, source, rows, dtype(0), 21)
     places = 3 + 21 * np.arange(count)[:, None] + np.arange(count)
     assert_array_equal(target, source[places].T)
 
@@ -321,7 +321,7 @@ def lane_by_lane(out, source, least):
 
 
 def test_lanes_are_joined_inverted_and_subtracted():
-    source, out, least = numbers(30), np.zeros(49, np.float32), np.float32(0.3)
+    source, out, least = draw_numbers(30), np.zeros(49, np.float32), np.float32(0.3)
     lane_by_lane(out, source, least)
     assert_array_equal(out[:16], np.append(source[:8] + source[8:16], source[3:11]))
     assert_allclose(out[16:32], 1 / np.maximum(source[:16], least), rtol=1e-6)
@@ -330,7 +330,7 @@ def test_lanes_are_joined_inverted_and_subtracted():
 
 
 @njit
-def chosen(conditions, ones, others, out):
+def choose_elements(conditions, ones, others, out):
     for at in range(len(out)):
         out[at] = simd.choose(conditions[at], ones[at], others[at])
 
@@ -338,5 +338,5 @@ def chosen(conditions, ones, others, out):
 def test_a_choice_without_a_branch():
     conditions, (ones, others) = np.random.default_rng(1).random(50) < 0.5, np.arange(100).reshape(2, 50)
     out = np.empty(50, dtype=np.int64)
-    chosen(conditions, ones, others, out)
+    choose_elements(conditions, ones, others, out)
     assert_array_equal(out, np.where(conditions, ones, others))

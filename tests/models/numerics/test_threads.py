@@ -103,7 +103,7 @@ def starts_of(degrees):
     return np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
 
 
-def cut(degrees, count, row_cost, whole):
+def cut_naively(degrees, count, row_cost, whole):
     """Run k ends in front of the first row whose load so far reaches k shares of the total."""
     loads = [sum(degrees[:row]) + row_cost * row for row in range(len(degrees) + 1)]
     bounds = [0]
@@ -118,7 +118,7 @@ def cut(degrees, count, row_cost, whole):
 def test_runs_end_where_the_load_reaches_their_share(degrees, count, row_cost, whole):
     bounds = partition_rows(starts_of(degrees), count, row_cost, whole=whole)
     assert bounds.dtype == np.int64
-    assert bounds.tolist() == cut(degrees, count, row_cost, whole)
+    assert bounds.tolist() == cut_naively(degrees, count, row_cost, whole)
 
 
 @given(DEGREES)
@@ -133,7 +133,7 @@ def test_shards_cover_every_row_once_and_none_is_empty(degrees, count):
     bounds = partition_shards(starts_of(degrees), count)
     assert bounds[0] == 0 and bounds[-1] == len(degrees)
     assert (np.diff(bounds) > 0).all() and len(bounds) <= count + 1
-    assert set(bounds.tolist()) == set(cut(degrees, count, 8, whole=False))
+    assert set(bounds.tolist()) == set(cut_naively(degrees, count, 8, whole=False))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 16, 1000])

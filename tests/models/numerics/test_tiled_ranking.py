@@ -39,7 +39,7 @@ def model(request, log, tmp_path_factory):
     return kind.load(folder)
 
 
-def exclude(lists: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def exclusion_lists(lists: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return np.cumsum([0, *map(len, lists)]), np.concatenate(lists).astype(np.int32)
 
 
@@ -56,7 +56,7 @@ def test_the_best_items_of_users_are_those_of_all_scores(model, log, most_of_few
                 expected = [rank_all(scores[u], of_users[u], n) for u in range(log.shape[0])]
                 blocks = [np.array([0]), np.arange(2, 5), np.arange(log.shape[0])]
                 for block in blocks:
-                    excluded = exclude([of_users[u] for u in block])
+                    excluded = exclusion_lists([of_users[u] for u in block])
                     of_block = None if rows is None else rows[block]
                     ids, best = model.best_items(log[block], n, users=of_block, score=score, excluded=excluded)
                     assert ids.shape == best.shape == (len(block), n)
@@ -101,7 +101,7 @@ def test_few_pairs_are_scored():
     balls = Balls.of(find_ball(factors[of].T) for of in tiles)
     rows = draw.normal(size=(users, 8)).astype(np.float32)
     scores = Counted(tiles, rows, lambda some: factors[some].T, lambda: balls)
-    found = tiled_ranking.rank_tiles(scores, *exclude([NOTHING] * users), 10)
+    found = tiled_ranking.rank_tiles(scores, *exclusion_lists([NOTHING] * users), 10)
     assert found is not None
     assert found[0].tolist() == [rank_all(row, NOTHING, 10)[0] for row in dense_times(rows, factors.T.copy())]
     assert Counted.pairs < 0.2 * items * users
@@ -111,7 +111,7 @@ numbers = st.sampled_from([0.0, 0.0, 1.0, -1.0, 0.5, 1e-3, -0.25, 1e-20, 3e4, -7
 variances = st.sampled_from([0.0, 1e-6, 0.3, 1.0, 40.0, 1e4])
 
 
-def table(data, of, *shape: int) -> np.ndarray:
+def lists_table(data, of, *shape: int) -> np.ndarray:
     count = int(np.prod(shape))
     return np.array(data.draw(st.lists(of, min_size=count, max_size=count)), dtype=np.float32).reshape(shape)
 
@@ -121,8 +121,8 @@ def table(data, of, *shape: int) -> np.ndarray:
 def test_no_item_is_left_out_wrongly(data):
     """Of tables with ties, zeros and numbers of very different sizes: every bound holds, and lists are whole."""
     items, users, k, n = (data.draw(st.integers(1, most)) for most in (50, 4, 6, 8))
-    tiles = ItemTiles.of(table(data, st.integers(0, 3), items).astype(np.int64))
-    rows, columns = table(data, numbers, users, k), table(data, numbers, k, items)
+    tiles = ItemTiles.of(lists_table(data, st.integers(0, 3), items).astype(np.int64))
+    rows, columns = lists_table(data, numbers, users, k), lists_table(data, numbers, k, items)
     name = data.draw(st.sampled_from(["linear", "like", "popularity_x_like", "popularity_x_odds"]))
     if name == "linear":
         constant = data.draw(numbers)
@@ -131,12 +131,18 @@ def test_no_item_is_left_out_wrongly(data):
         whole = dense_times(rows, columns) + np.float32(constant)
     else:
         of_users = LogitRows(
-            rows, table(data, variances, users, k), table(data, numbers, users), table(data, variances, users)
+            rows,
+            lists_table(data, variances, users, k),
+            lists_table(data, numbers, users),
+            lists_table(data, variances, users),
         )
         of_items = LogitColumns(
-            columns, table(data, variances, k, items), table(data, numbers, items), table(data, variances, items)
+            columns,
+            lists_table(data, variances, k, items),
+            lists_table(data, numbers, items),
+            lists_table(data, variances, items),
         )
-        popularity = table(data, variances, items)
+        popularity = lists_table(data, variances, items)
         names = popularity, np.log(popularity + np.float32(0.1))
 
         def columns_of(some: np.ndarray) -> LogitColumns:
@@ -151,7 +157,7 @@ def test_no_item_is_left_out_wrongly(data):
     for tile, of in enumerate(tiles):
         assert (whole[:, of] <= bounds[:, [tile]]).all()
     left_out = [np.array(sorted(data.draw(st.sets(st.integers(0, items - 1)))), dtype=np.int32) for _ in range(users)]
-    found = tiled_ranking.rank_tiles(scores, *exclude(left_out), n)
+    found = tiled_ranking.rank_tiles(scores, *exclusion_lists(left_out), n)
     if found is not None:
         for user in range(users):
             length = np.count_nonzero(found[0][user] >= 0)

@@ -11,12 +11,12 @@ from oneclass.models.negatives.availability import find_availability
 from oneclass.models.numerics.sequential_histories import with_event_ages
 from oneclass.models.paired_symbols.model import PairedSymbols
 from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior
-from tests.models.negatives.test_availability import timed
-from tests.models.paired_symbols.test_paired_symbols import Dense, apply, assert_same, small_counts
+from tests.models.negatives.test_availability import draw_timed_likes
+from tests.models.paired_symbols.test_paired_symbols import Dense, apply_step, assert_same, small_counts
 
 COUNTS = small_counts(seed=4)
 COUNTS[3:, 0] = COUNTS[0, 6:] = 0  # no user has everything, and nobody an item of every age
-MATRIX = with_event_ages(csr_matrix(COUNTS), timed(COUNTS > 0, 5, days=60).event_ages)
+MATRIX = with_event_ages(csr_matrix(COUNTS), draw_timed_likes(COUNTS > 0, 5, days=60).event_ages)
 BLOCKS = ("users", "pi", "items", "psi", "xi")
 
 
@@ -24,7 +24,7 @@ def posterior_after(passes: int) -> PairedSymbolsPosterior:
     posterior = PairedSymbols(availability=True, r=1.5, tau_u=0.8, tau_b=1.3)._initial_posterior(MATRIX)
     for _ in range(passes):
         for block in BLOCKS:
-            apply(posterior, block)
+            apply_step(posterior, block)
     return posterior
 
 
@@ -44,7 +44,7 @@ def test_censored_pairs_of_a_user_are_of_available_items() -> None:
 def test_a_block_update_is_the_dense_one(block: str) -> None:
     posterior = posterior_after(2)
     dense = Dense.of(posterior, COUNTS)
-    apply(posterior, block)
+    apply_step(posterior, block)
     dense.apply(block)
     assert_same(posterior, dense, COUNTS)
 
@@ -54,7 +54,7 @@ def test_no_block_lowers_the_bound_which_is_the_dense_one() -> None:
     bound = began = posterior.bound()
     for _ in range(20):
         for block in ("users", "items", "xi"):
-            apply(posterior, block)
+            apply_step(posterior, block)
             new = posterior.bound()
             assert new > bound - 2e-7 * abs(bound), block
             bound = new
@@ -82,7 +82,7 @@ def test_a_user_is_folded_in_as_in_training_and_bits_do_not_depend_on_threads(tm
     model._copy_posterior(posterior)
     folded = model.fold_in(MATRIX)
     for _ in range(60):
-        apply(posterior, "users")
+        apply_step(posterior, "users")
     assert_allclose(folded[:, :lane], posterior.users.rows[:, :lane], atol=2e-3)
     assert_array_equal(model.fold_in(MATRIX[3:5]), folded[3:5])
     one.save(tmp_path)

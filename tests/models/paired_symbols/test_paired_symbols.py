@@ -83,7 +83,7 @@ class Dense:
 
     def bound(self, xi: np.ndarray) -> float:
         mean, square = self.moments()
-        base = log_expit(xi) - xi / 2 + bend(xi) * (xi**2 - square)
+        base = log_expit(xi) - xi / 2 + bound_gradient(xi) * (xi**2 - square)
         censored = self.censored_counts()
         total = (self.counts * (base + mean / 2) + censored * (base - mean / 2)).sum()
         total -= xlogy(censored, censored / self.censored).sum()
@@ -111,7 +111,7 @@ class Dense:
         other, k = 1 - side, self.means[0].shape[1]
         x = np.hstack([self.means[other], np.ones((len(self.means[other]), 1))])
         for i in range(len(counts)):
-            weight = 2 * bend(xi[i]) * (counts[i] + censored[i])
+            weight = 2 * bound_gradient(xi[i]) * (counts[i] + censored[i])
             precision = np.diag([self.precisions[side][0]] * k + [self.precisions[side][1]])
             precision += (x.T * weight) @ x + np.diag(np.append(weight @ self.variances[other], 0))
             pull = ((counts[i] - censored[i]) / 2 - weight * self.biases[other]) @ x
@@ -122,7 +122,7 @@ class Dense:
 
     def update_shares(self, side: int) -> None:
         xi, (mean, square) = self.xi(), self.moments()
-        gain = log_expit(xi) - xi / 2 + bend(xi) * (xi**2 - square) - mean / 2
+        gain = log_expit(xi) - xi / 2 + bound_gradient(xi) * (xi**2 - square) - mean / 2
         gain = gain @ self.shares[1] if side == 0 else gain.T @ self.shares[0]
         posterior = self.concentrations[side]
         logs = digamma(posterior) - digamma(posterior.sum()) + gain
@@ -147,11 +147,11 @@ class Dense:
         }[block]()
 
 
-def bend(xi: np.ndarray) -> np.ndarray:
+def bound_gradient(xi: np.ndarray) -> np.ndarray:
     return np.tanh(xi / 2) / (4 * xi)
 
 
-def apply(posterior: PairedSymbolsPosterior, block: str) -> None:
+def apply_step(posterior: PairedSymbolsPosterior, block: str) -> None:
     users, items = posterior.users, posterior.items
     {
         "users": lambda: posterior.update_factors(users, items),
@@ -180,7 +180,7 @@ def posterior_of(
     posterior = model._initial_posterior(csr_matrix(counts))
     for _ in range(passes):
         for block in blocks:
-            apply(posterior, block)
+            apply_step(posterior, block)
     return posterior
 
 
@@ -197,7 +197,7 @@ def test_a_block_update_is_the_dense_one(block: str) -> None:
     counts = small_counts()
     posterior = posterior_of(counts)
     dense = Dense.of(posterior, counts)
-    apply(posterior, block)
+    apply_step(posterior, block)
     dense.apply(block)
     assert_same(posterior, dense, counts)
 
@@ -207,7 +207,7 @@ def test_updates_hold_for_thousands_of_edges() -> None:
     posterior = posterior_of(counts, 1, blocks)
     for block in blocks:
         dense = Dense.of(posterior, counts)
-        apply(posterior, block)
+        apply_step(posterior, block)
         dense.apply(block)
         assert_same(posterior, dense, counts, 1e-4)
 
@@ -220,7 +220,7 @@ def test_no_block_lowers_the_bound_which_is_the_dense_one(learn: bool) -> None:
     began = bound
     for _ in range(25):
         for block in BLOCKS if learn else ("users", "items", "xi"):
-            apply(posterior, block)
+            apply_step(posterior, block)
             new = posterior.bound()
             assert new > bound - 2e-7 * abs(bound), block
             bound = new
@@ -234,7 +234,7 @@ def test_a_factor_update_is_a_stationary_point(side: int) -> None:
     counts = small_counts()
     posterior = posterior_of(counts)
     xi = Dense.of(posterior, counts).xi()
-    apply(posterior, ("users", "items")[side])
+    apply_step(posterior, ("users", "items")[side])
     dense = Dense.of(posterior, counts)
     best, step = dense.bound(xi), 1e-3
     for name in ("means", "biases", "variances", "bias_variances"):
@@ -255,7 +255,7 @@ def test_no_move_from_an_updated_selection_block_raises_the_bound(block: str) ->
     counts = small_counts()
     posterior = posterior_of(counts)
     xi = Dense.of(posterior, counts).xi()
-    apply(posterior, block)
+    apply_step(posterior, block)
     dense, rng = Dense.of(posterior, counts), np.random.default_rng(0)
     xi = np.where(counts > 0, xi, dense.xi_star)
     best = dense.bound(xi)

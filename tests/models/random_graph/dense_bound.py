@@ -25,7 +25,7 @@ def dense_moments(users, items):
     return mean, mean**2 + variance
 
 
-def lam(xi):
+def logistic_lambda(xi):
     """Jaakkola and Jordan's lambda, below eq. 11."""
     return (1 / (1 + np.exp(-xi)) - 0.5) / (2 * xi)
 
@@ -33,7 +33,7 @@ def lam(xi):
 def dense_bound(users, items, taus, g, h, xi):
     """Eq. 12 on a given H: expectation of log p_xi plus entropy; every constant kept."""
     mean, second = dense_moments(users, items)
-    edges = -np.log1p(np.exp(-xi)) + (g - 0.5) * mean - xi / 2 - lam(xi) * (second - xi**2)
+    edges = -np.log1p(np.exp(-xi)) + (g - 0.5) * mean - xi / 2 - logistic_lambda(xi) * (second - xi**2)
     total = (h * edges).sum()
     used = []
     for side, which in ((users, 0), (items, 2)):
@@ -41,7 +41,7 @@ def dense_bound(users, items, taus, g, h, xi):
             if np.isfinite(side[part + "precision"]).all():
                 used.append(tau)
                 gamma = taus.shape[tau], taus.rate[tau]
-                total += _gaussians(side[part + "mean"], side[part + "precision"], *gamma)
+                total += _gaussian_terms(side[part + "mean"], side[part + "precision"], *gamma)
     for tau in used:
         shape, rate, alpha, beta = taus.shape[tau], taus.rate[tau], taus.alpha, taus.beta
         log_tau = psi(shape) - np.log(rate)
@@ -50,7 +50,7 @@ def dense_bound(users, items, taus, g, h, xi):
     return total
 
 
-def _gaussians(mean, precision, shape, rate):
+def _gaussian_terms(mean, precision, shape, rate):
     log_density = 0.5 * (psi(shape) - np.log(rate) - np.log(2 * np.pi))
     log_density -= 0.5 * shape / rate * (mean**2 + 1 / precision)
     return (log_density + 0.5 * np.log(2 * np.pi * np.e / precision)).sum()
@@ -75,7 +75,7 @@ def updated_factors(side, other, g, h, xi, taus, step, joint, prior=None):
         precision = np.diag([taus[0]] * factors + [taus[1]])
         z = np.zeros(factors + 1) if prior is None else np.diag(precision) * prior[vertex]
         for n in np.nonzero(h[vertex])[0]:
-            weight = 2 * lam(xi[vertex, n])
+            weight = 2 * logistic_lambda(xi[vertex, n])
             x = np.append(other["mean"][n], 1.0)
             variance = np.append(1 / other["precision"][n], 0.0)
             precision += weight * (np.outer(x, x) + np.diag(variance))
@@ -96,7 +96,7 @@ def updated_biases(side, other, g, h, xi, tau, step, prior=None):
     """Eq. 19 for every vertex of `side`."""
     new = {name: array.copy() for name, array in side.items()}
     rest = side["mean"] @ other["mean"].T + other["bias_mean"]
-    weights = h * 2 * lam(xi)
+    weights = h * 2 * logistic_lambda(xi)
     precision = step * (weights.sum(1) + tau) + (1 - step) * side["bias_precision"]
     z = step * ((h * (g - 0.5) - weights * rest).sum(1) + (0 if prior is None else tau * prior[:, -1]))
     z += (1 - step) * side["bias_precision"] * side["bias_mean"]

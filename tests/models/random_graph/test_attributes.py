@@ -20,16 +20,16 @@ RIDGE = 3.0
 TAUS = (1.7, 0.6, 0.9, 2.1)  # of `random_case`
 
 
-def features(rows, seed, columns=4):
+def draw_features(rows, seed, columns=4):
     rng = np.random.default_rng(seed)
     return csr_matrix((rng.normal(size=(rows, columns)) * (rng.random((rows, columns)) < 0.6)).astype(np.float32))
 
 
-def case(factors=5, *, clamped=False, seed=0):
+def draw_case(factors=5, *, clamped=False, seed=0):
     """A random posterior with prior means of both sides, fitted to it, and a hidden graph."""
     q, graph, g, h = random_case(factors, clamped=clamped, seed=seed)
-    q.user_prior = VertexPrior.build(features(30, 1), h.any(axis=1), RIDGE, q.users)
-    q.item_prior = VertexPrior.build(features(20, 2), h.any(axis=0), RIDGE, q.items)
+    q.user_prior = VertexPrior.build(draw_features(30, 1), h.any(axis=1), RIDGE, q.users)
+    q.item_prior = VertexPrior.build(draw_features(20, 2), h.any(axis=0), RIDGE, q.items)
     q.update_priors()
     return q, graph, g, h
 
@@ -41,7 +41,7 @@ def least_squares(given, used, vectors):
     return np.linalg.lstsq(rows, np.vstack([vectors, np.zeros((x.shape[1], vectors.shape[1]))]), rcond=None)[0]
 
 
-def maps(q, h, clamped=False):
+def regression_maps(q, h, clamped=False):
     """A and a of both sides, (F, K + 1) with zeros for clamped biases, as their regressions have them."""
     found = []
     for prior in (q.user_prior, q.item_prior):
@@ -54,7 +54,9 @@ def prior_means(q, h):
     used = h.any(axis=1), h.any(axis=0)
     return [
         (given.toarray() * on[:, None]) @ coefficients
-        for given, on, coefficients in zip((features(30, 1), features(20, 2)), used, maps(q, h), strict=True)
+        for given, on, coefficients in zip(
+            (draw_features(30, 1), draw_features(20, 2)), used, regression_maps(q, h), strict=True
+        )
     ]
 
 
@@ -62,7 +64,9 @@ def bound_with_priors(q, g, h):
     """Eq. 12 with N(A'f, 1 / tau) in place of N(0, 1 / tau), and the penalties of the maps."""
     users, items = float_sides(q)
     total = dense_bound(users, items, q.taus, g, h, np.sqrt(dense_moments(users, items)[1]))
-    for first, side, means, coefficients in zip((0, 2), (users, items), prior_means(q, h), maps(q, h), strict=True):
+    for first, side, means, coefficients in zip(
+        (0, 2), (users, items), prior_means(q, h), regression_maps(q, h), strict=True
+    ):
         for tau, mean, prior, of_map in (
             (first, side["mean"], means[:, :-1], coefficients[:, :-1]),
             (first + 1, side["bias_mean"], means[:, -1], coefficients[:, -1]),
@@ -79,10 +83,10 @@ def assert_close(side, expected):
 
 @pytest.mark.parametrize("clamped", [True, False])
 def test_the_maps_are_ridge_regressions(clamped):
-    q, _, _, h = case(clamped=clamped)
+    q, _, _, h = draw_case(clamped=clamped)
     for prior, side, given, used in (
-        (q.user_prior, q.users, features(30, 1), h.any(axis=1)),
-        (q.item_prior, q.items, features(20, 2), h.any(axis=0)),
+        (q.user_prior, q.users, draw_features(30, 1), h.any(axis=1)),
+        (q.item_prior, q.items, draw_features(20, 2), h.any(axis=0)),
     ):
         vectors = np.column_stack([side.mean, side.bias_mean])[:, : prior.regression.coefficients.shape[1]]
         assert prior.regression.coefficients == pytest.approx(least_squares(given, used, vectors), abs=1e-5)
@@ -92,7 +96,7 @@ def test_the_maps_are_ridge_regressions(clamped):
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("step", [1.0, 0.3])
 def test_updates_are_those_of_the_equations_with_prior_means(joint, step):
-    q, graph, g, h = case()
+    q, graph, g, h = draw_case()
     of_users, of_items = prior_means(q, h)
     users, items = float_sides(q)
     xi = np.sqrt(dense_moments(users, items)[1])
@@ -110,15 +114,15 @@ def test_updates_are_those_of_the_equations_with_prior_means(joint, step):
 
 @pytest.mark.parametrize("clamped", [True, False])
 def test_the_bound_has_the_prior_means(clamped):
-    q, graph, g, h = case(clamped=clamped)
+    q, graph, g, h = draw_case(clamped=clamped)
     assert q.bound(graph) == pytest.approx(bound_with_priors(q, g, h), rel=1e-6)
 
 
 def test_precisions_agree_with_equation_20_around_the_prior_means():
-    q, _, _, h = case()
+    q, _, _, h = draw_case()
     users, items = float_sides(q)
     squares = []
-    for side, means, coefficients in zip((users, items), prior_means(q, h), maps(q, h), strict=True):
+    for side, means, coefficients in zip((users, items), prior_means(q, h), regression_maps(q, h), strict=True):
         squares.append(((side["mean"] - means[:, :-1]) ** 2 + 1 / side["precision"]).sum())
         squares[-1] += RIDGE * (coefficients[:, :-1] ** 2).sum()
         squares.append(((side["bias_mean"] - means[:, -1]) ** 2 + 1 / side["bias_precision"]).sum())
@@ -130,7 +134,7 @@ def test_precisions_agree_with_equation_20_around_the_prior_means():
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("clamped", [False, True])
 def test_on_a_fixed_graph_no_block_lowers_the_bound(joint, clamped):
-    q, graph, _, _ = case(6, clamped=clamped, seed=4)
+    q, graph, _, _ = draw_case(6, clamped=clamped, seed=4)
     blocks = {
         "maps": q.update_priors,
         "user biases": lambda: None if clamped or joint else q.update_user_biases(graph, 1.0),
@@ -160,16 +164,16 @@ def likes(long_tailed):
     return csr_matrix(likes.astype(np.float32))
 
 
-OPTIONS = FitOptions(item_features=features(120, 5), user_features=features(90, 6))
+OPTIONS = FitOptions(item_features=draw_features(120, 5), user_features=draw_features(90, 6))
 
 
-def fitted(likes, options=OPTIONS, threads=1, **more):
+def fit_model(likes, options=OPTIONS, threads=1, **more):
     return RandomGraph(RandomGraphSettings(**SHORT, **more), seed=3, threads=threads).fit(likes, options)
 
 
 @pytest.mark.parametrize("settings", [{}, {"user_biases": True, "joint_bias": True}])
 def test_vertices_without_an_edge_have_the_prior(likes, settings):
-    model = fitted(likes, **settings)
+    model = fit_model(likes, **settings)
     means = OPTIONS.item_features[[11]] @ model.item_map
     assert model.posterior.items.mean[11] == pytest.approx(means[0, :5], abs=1e-6)
     assert model.posterior.items.bias_mean[11] == pytest.approx(means[0, 5], abs=1e-6)
@@ -181,7 +185,7 @@ def test_vertices_without_an_edge_have_the_prior(likes, settings):
 
 
 def test_new_items_have_the_scores_of_their_prior(likes):
-    model = fitted(likes)
+    model = fit_model(likes)
     new = model.fold_in_items(OPTIONS.item_features[:3])
     rows = np.arange(6)
     like, product, odds = (
@@ -200,7 +204,7 @@ def test_new_items_have_the_scores_of_their_prior(likes):
 
 
 def test_folding_in_knows_the_attributes_of_users_that_are_given(likes):
-    model = fitted(likes)
+    model = fit_model(likes)
     nobody = csr_matrix((9, 120), dtype=np.float32)
     assert model.fold_in(nobody, OPTIONS.user_features[:9]).mean == pytest.approx(
         OPTIONS.user_features[:9] @ model.user_map, abs=1e-5
@@ -209,7 +213,7 @@ def test_folding_in_knows_the_attributes_of_users_that_are_given(likes):
 
 
 def test_same_bits_on_one_thread_and_on_two(likes):
-    one, two = (fitted(likes, threads=threads) for threads in (1, 2))
+    one, two = (fit_model(likes, threads=threads) for threads in (1, 2))
     for name, array in one._arrays().items():
         np.testing.assert_array_equal(array, two._arrays()[name], err_msg=name)
 
@@ -218,8 +222,8 @@ def test_same_bits_on_one_thread_and_on_two(likes):
 @pytest.mark.parametrize("joint", [False, True])
 def test_blocks_of_users_make_the_fit_of_one_machine(likes, joint):
     options = FitOptions(item_features=OPTIONS.item_features)
-    one, other = (fitted(likes, options, blocks=blocks, joint_bias=joint) for blocks in (1, 3))
+    one, other = (fit_model(likes, options, blocks=blocks, joint_bias=joint) for blocks in (1, 3))
     for name, array in one._arrays().items():
         np.testing.assert_allclose(other._arrays()[name], array, rtol=2e-4, atol=2e-4, err_msg=name)
     with pytest.raises(ValueError, match="takes no attributes of users; set blocks = 1"):
-        fitted(likes, blocks=3)
+        fit_model(likes, blocks=3)

@@ -11,16 +11,16 @@ from oneclass.models.numerics.sequential_histories import EventAges, with_event_
 from oneclass.models.random_graph.inference import RandomGraphPosterior
 from oneclass.models.random_graph.model import RandomGraph
 from oneclass.models.random_graph.posterior import PrecisionPosterior
-from tests.models.negatives.test_availability import timed
+from tests.models.negatives.test_availability import draw_timed_likes
 from tests.models.random_graph.dense_bound import dense_bound, dense_moments, float_sides, random_side
 
 USERS, ITEMS = 40, 25
 LIKES = np.random.default_rng(5).random((USERS, ITEMS)) < np.linspace(0.02, 0.5, USERS)[:, None]
 LIKES[:, 3] = False
-MATRIX = timed(LIKES, 6, days=60)
+MATRIX = draw_timed_likes(LIKES, 6, days=60)
 
 
-def dense(graph: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def to_dense(graph: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     found = np.zeros((USERS, ITEMS))
     np.add.at(found, (np.repeat(np.arange(USERS), np.diff(graph[0])), graph[1]), 1)
     return found
@@ -38,7 +38,7 @@ def test_the_bound_and_its_updates_are_those_of_a_graph_without_unavailable_pair
     model = RandomGraph(availability=True, explicit_negatives=explicit)
     model.item_degrees = LIKES.sum(axis=0)
     graph = model.sampler(MATRIX, csr_matrix(negatives, dtype=np.float32)).draw(1)
-    available, found = find_availability(MATRIX, model.item_windows).mask(), dense(graph.negatives)
+    available, found = find_availability(MATRIX, model.item_windows).mask(), to_dense(graph.negatives)
     free = available & ~LIKES & ~negatives & (LIKES.sum(axis=0) > 0)
     random = np.minimum(np.maximum(LIKES.sum(axis=1) - negatives.sum(axis=1), 0), free.sum(axis=1))
     assert 0 < free.sum() < (~LIKES).sum() and not found[~(free | negatives)].any()

@@ -26,10 +26,10 @@ from oneclass.models.random_graph.worker import BlockConfig
 from tests.models.block_fits import (
     assert_begins_at_an_earlier_fit,
     assert_scores_serve_inside,
+    evaluate_score,
     held_out,
-    metrics,
-    planted,
-    shelved,
+    plant_traits,
+    store_rows,
 )
 
 pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow  # kernels that only blocks of users need are comp
 SHORT = {"factors": 5, "iterations": 14, "t_tau": 4, "t_epsilon": 6, "bound_every": 3}
 
 
-def fitted(matrix, *, threads=1, options=None, **settings):
+def fit_model(matrix, *, threads=1, options=None, **settings):
     model = RandomGraph(RandomGraphSettings(**{**SHORT, **settings}), seed=3, threads=threads)
     return model.fit(matrix, options or FitOptions())
 
@@ -62,7 +62,7 @@ MODES = [
 
 
 def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed):
-    one = fitted(long_tailed).posterior
+    one = fit_model(long_tailed).posterior
     with by_messages(long_tailed) as posterior:
         for t, step in enumerate(step_sizes(14, 6), start=1):
             posterior.iterate(t, step)
@@ -75,21 +75,21 @@ def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed
 
 
 def test_metrics_of_both_fits_agree_and_so_does_where_they_stop():
-    train, targets = held_out(planted(600))
+    train, targets = held_out(plant_traits(600))
     lengths, found = [], []
     for count in (1, 4):
         epochs = []
         options = FitOptions(on_epoch=epochs.append)
-        model = fitted(train, blocks=count, iterations=40, bound_every=5, tolerance=0.01, options=options)
+        model = fit_model(train, blocks=count, iterations=40, bound_every=5, tolerance=0.01, options=options)
         lengths.append(len(epochs))
-        found.append(metrics(model, train, targets, "popularity_x_odds"))
+        found.append(evaluate_score(model, train, targets, "popularity_x_odds"))
     assert lengths[0] == lengths[1] < 40
     for name in ("mean_rank", "ndcg@100"):
         assert found[0][name].value == pytest.approx(found[1][name].value, abs=5e-4), name
 
 
 def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
-    assert_begins_at_an_earlier_fit(fitted, long_tailed, 2e-5, iterations=3)
+    assert_begins_at_an_earlier_fit(fit_model, long_tailed, 2e-5, iterations=3)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=[" ".join(mode) or "defaults" for mode in MODES])
@@ -112,20 +112,20 @@ def test_in_turns_the_items_move_by_the_sum_of_the_latest_messages(long_tailed, 
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("refreshed", [1, 2])
 def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_error(joint, refreshed):
-    train, targets = held_out(planted(1500))
+    train, targets = held_out(plant_traits(1500))
     more = {"iterations": 30, "t_tau": 10, "t_epsilon": 10, "bound_every": 0, "joint_bias": joint}
     one, turns = (
-        fitted(train, threads=2, **more, **settings) for settings in ({}, {"blocks": 6, "refreshed": refreshed})
+        fit_model(train, threads=2, **more, **settings) for settings in ({}, {"blocks": 6, "refreshed": refreshed})
     )
     for score in ("popularity_x_odds", "like"):
-        right, found = (metrics(model, train, targets, score)["mean_rank"] for model in (one, turns))
+        right, found = (evaluate_score(model, train, targets, score)["mean_rank"] for model in (one, turns))
         assert right.value > 0.8 and abs(found.value - right.value) < right.standard_error, score
 
 
 def test_rows_of_another_matrix_are_refused(long_tailed, tmp_path):
-    rows = shelved(long_tailed[:, :90], tmp_path)
+    rows = store_rows(long_tailed[:, :90], tmp_path)
     with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*120 columns"):
-        fitted(long_tailed, blocks=2, options=FitOptions(rows=rows))
+        fit_model(long_tailed, blocks=2, options=FitOptions(rows=rows))
 
 
 def test_users_that_are_nowhere_are_missed_with_what_to_do(long_tailed):
@@ -145,7 +145,7 @@ def test_a_fit_leaves_no_users_behind_even_where_it_is_interrupted(long_tailed, 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fitted(long_tailed, blocks=2, options=FitOptions(scratch=tmp_path if given else None, on_epoch=interrupt))
+        fit_model(long_tailed, blocks=2, options=FitOptions(scratch=tmp_path if given else None, on_epoch=interrupt))
     assert held[-1] == ["block-0-2.npz", "block-0-3.npz", "block-1-2.npz", "block-1-3.npz", "shared.npz"]
     assert not list(tmp_path.iterdir())
 
@@ -162,7 +162,7 @@ def test_scores_serve_inside_a_fit_by_blocks(long_tailed, refreshed):
 USERS, ITEMS = 40, 17
 
 
-def side(rng, count, factors):
+def draw_side(rng, count, factors):
     vertices = VertexPosterior.prior(count, factors, clamped=False)
     vertices.mean[:] = rng.normal(0, 0.6, vertices.mean.shape)
     vertices.precision[:] = rng.uniform(0.5, 6, vertices.precision.shape)
@@ -171,13 +171,13 @@ def side(rng, count, factors):
     return vertices
 
 
-def case(factors):
+def draw_case(factors):
     """q of both sides, and a hidden graph as dense g and h, (USERS, ITEMS); item 5 has no edge."""
     rng = np.random.default_rng(factors)
     g = rng.random((USERS, ITEMS)) < 0.3
     h = g | (rng.random((USERS, ITEMS)) < 0.4)
     g[:, 5] = h[:, 5] = False
-    return side(rng, USERS, factors), side(rng, ITEMS, factors), g, h
+    return draw_side(rng, USERS, factors), draw_side(rng, ITEMS, factors), g, h
 
 
 def by_item(g, h, rows):
@@ -193,7 +193,7 @@ def bias_message_of(users, items, g, h, rows=slice(None)):
     return sum_bias_parameters(items.arrays, users.rows(rows).table(), *by_item(g, h, rows))
 
 
-def weights(users, items):
+def pair_weights(users, items):
     """2 lambda(xi) of every pair with xi by eq. 16, and E[u'v] + E[b_m]."""
     u, v = users.mean.astype(float), items.mean.astype(float)
     rest = u @ v.T + users.bias_mean[:, None]
@@ -203,9 +203,9 @@ def weights(users, items):
     return (1 / (1 + np.exp(-xi)) - 0.5) / xi, rest
 
 
-def parameters(users, items, g, h):
+def item_parameters(users, items, g, h):
     """P and z of every item without the prior: (ITEMS, K + 1, K + 1) and (ITEMS, K + 1)."""
-    w = h * weights(users, items)[0]
+    w = h * pair_weights(users, items)[0]
     x = np.column_stack([users.mean, np.ones(USERS)]).astype(float)
     second = x[:, :, None] * x[:, None, :]
     second[:, range(x.shape[1] - 1), range(x.shape[1] - 1)] += 1 / users.precision
@@ -213,7 +213,7 @@ def parameters(users, items, g, h):
     return np.einsum("mn,mij->nij", w, second), z
 
 
-def flat(P, z):
+def flatten_message(P, z):
     """As a message lays them out."""
     size = z.shape[1]
     return np.concatenate([P[:, row, : row + 1] for row in range(size)] + [z], axis=1)
@@ -221,16 +221,16 @@ def flat(P, z):
 
 @pytest.mark.parametrize("factors", [1, 6, 15, 20])
 def test_a_message_is_the_natural_parameters_of_equations_15_and_21(factors):
-    users, items, g, h = case(factors)
+    users, items, g, h = draw_case(factors)
     message = message_of(users, items, g, h)
     assert message.dtype == np.float32 and message.shape == (ITEMS, message_size(factors))
     assert message_size(factors) == (factors + 1) * (factors + 2) // 2 + factors + 1
-    np.testing.assert_allclose(message, flat(*parameters(users, items, g, h)), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(message, flatten_message(*item_parameters(users, items, g, h)), rtol=2e-5, atol=2e-5)
     assert not message[5].any()
 
 
 def test_messages_of_blocks_add_up_to_that_of_all_users():
-    users, items, g, h = case(6)
+    users, items, g, h = draw_case(6)
     blocks = [slice(0, 7), slice(7, 30), slice(30, 40)]
     for make, within in ((message_of, 1e-5), (bias_message_of, 1e-9)):
         total = sum(make(users, items, g, h, rows).astype(float) for rows in blocks)
@@ -238,8 +238,8 @@ def test_messages_of_blocks_add_up_to_that_of_all_users():
 
 
 def test_a_message_for_biases_is_the_sums_of_equation_19():
-    users, items, g, h = case(6)
-    w, rest = weights(users, items)
+    users, items, g, h = draw_case(6)
+    w, rest = pair_weights(users, items)
     message = bias_message_of(users, items, g, h)
     np.testing.assert_allclose(message[:, 0], (h * w).sum(0), rtol=2e-5)
     np.testing.assert_allclose(message[:, 1], (h * (g - 0.5 - w * rest)).sum(0), rtol=2e-5, atol=2e-5)
@@ -248,9 +248,9 @@ def test_a_message_for_biases_is_the_sums_of_equation_19():
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("step", [1.0, 0.3])
 def test_items_move_by_equations_17_and_18(joint, step):
-    users, items, g, h = case(6)
-    P, z = parameters(users, items, g, h)
-    total, size = flat(P, z), 6 + joint
+    users, items, g, h = draw_case(6)
+    P, z = item_parameters(users, items, g, h)
+    total, size = flatten_message(P, z), 6 + joint
     if not joint:
         z -= P[:, :, -1] * items.bias_mean[:, None]
     P += np.diag([1.7] * 6 + [0.6])
@@ -269,8 +269,8 @@ def test_items_move_by_equations_17_and_18(joint, step):
 
 @pytest.mark.parametrize("fixed_rows", [0, 25, USERS], ids=["all fresh", "some fresh", "none fresh"])
 def test_biases_move_by_equation_19_whichever_messages_say_it(fixed_rows):
-    users, items, g, h = case(6)
-    w, rest = weights(users, items)
+    users, items, g, h = draw_case(6)
+    w, rest = pair_weights(users, items)
     old = items.bias_precision.astype(float)
     precision = 0.3 * ((h * w).sum(0) + 0.6) + 0.7 * old
     mean = (0.3 * (h * (g - 0.5 - w * rest)).sum(0) + 0.7 * old * items.bias_mean) / precision

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 USERS, ITEMS = 40, 25
 
 
-def considered(seed=0):
+def draw_considered(seed=0):
     """Likes and observed negatives, bool (users, items), of users with many, few or none of either."""
     rng = np.random.default_rng(seed)
     likes = rng.random((USERS, ITEMS)) < rng.uniform(0, 0.6, (USERS, 1))
@@ -32,14 +32,14 @@ def considered(seed=0):
     return likes, observed
 
 
-def sampler(likes, observed, seed=2):
+def make_sampler(likes, observed, seed=2):
     parts = copy_pattern(csr_matrix(likes)), copy_pattern(csr_matrix(observed))
     return ExplicitNegativeSampler(
         *parts, degree_histogram(likes.sum(axis=0), 0.7), seed, np.arange(len(likes), dtype=np.uint64)
     )
 
 
-def dense(graph):
+def to_dense(graph):
     starts, items = graph
     found = np.zeros((USERS, ITEMS), dtype=int)
     np.add.at(found, (np.repeat(np.arange(USERS), np.diff(starts)), items), 1)
@@ -47,13 +47,13 @@ def dense(graph):
 
 
 def test_observed_negatives_are_in_every_graph_and_the_rest_is_drawn_beside_them():
-    likes, observed = considered()
-    graphs, draws = sampler(likes, observed), np.zeros((USERS, ITEMS))
+    likes, observed = draw_considered()
+    graphs, draws = make_sampler(likes, observed), np.zeros((USERS, ITEMS))
     weights = graphs.weights
     degrees, known = likes.sum(axis=1), observed.sum(axis=1)
     left = ((weights > 0) & ~likes & ~observed).sum(axis=1)
     for iteration in range(2000):
-        found = dense(graphs.negatives(iteration))
+        found = to_dense(graphs.negatives(iteration))
         assert found.max() == 1 and (found[observed] == 1).all() and not found[likes].any()
         assert (found.sum(axis=1) == known + np.clip(degrees - known, 0, left)).all()
         draws += found
@@ -68,14 +68,14 @@ def test_observed_negatives_are_in_every_graph_and_the_rest_is_drawn_beside_them
 
 
 def test_none_is_drawn_where_none_is_to_be():
-    likes, observed = considered()
+    likes, observed = draw_considered()
     matrix, negatives = (csr_matrix(one, dtype=np.float32) for one in (likes, observed))
     model = RandomGraph(RandomGraphSettings(explicit_negatives=True, fill_negatives=False))
     model.item_degrees = likes.sum(axis=0)
-    assert np.array_equal(dense(model.sampler(matrix, negatives).draw(1).negatives), observed)
+    assert np.array_equal(to_dense(model.sampler(matrix, negatives).draw(1).negatives), observed)
 
 
-def fitted(likes, observed=None, threads=1, **settings):
+def fit_model(likes, observed=None, threads=1, **settings):
     settings = RandomGraphSettings(**({"factors": 4, "iterations": 14} | settings))
     likes = csr_matrix(likes, dtype=np.float32)
     negatives = None if observed is None else csr_matrix(observed, dtype=np.float32)
@@ -87,35 +87,35 @@ def same_bits(one, other):
 
 
 def test_without_the_setting_or_without_an_observed_negative_a_fit_is_the_papers_own():
-    likes, observed = considered(1)
-    plain = fitted(likes)
-    assert same_bits(plain, fitted(likes, observed))
-    assert same_bits(plain, fitted(likes, np.zeros_like(observed), explicit_negatives=True))
-    assert same_bits(plain, fitted(likes, explicit_negatives=True))
-    assert not same_bits(plain, fitted(likes, observed, explicit_negatives=True))
+    likes, observed = draw_considered(1)
+    plain = fit_model(likes)
+    assert same_bits(plain, fit_model(likes, observed))
+    assert same_bits(plain, fit_model(likes, np.zeros_like(observed), explicit_negatives=True))
+    assert same_bits(plain, fit_model(likes, explicit_negatives=True))
+    assert not same_bits(plain, fit_model(likes, observed, explicit_negatives=True))
 
 
 @pytest.mark.parametrize("settings", [{}, {"joint_bias": True, "user_biases": True}, {"balance_popular": True}])
 def test_same_bits_with_one_thread_and_with_two(settings):
-    likes, observed = considered(2)
-    one, two = (fitted(likes, observed, threads, explicit_negatives=True, **settings) for threads in (1, 2))
+    likes, observed = draw_considered(2)
+    one, two = (fit_model(likes, observed, threads, explicit_negatives=True, **settings) for threads in (1, 2))
     assert same_bits(one, two)
 
 
-def case(seed=3):
+def draw_case(seed=3):
     """A posterior, one draw of the graph, and its three parts: likes, observed negatives and random ones, dense."""
     rng = np.random.default_rng(seed)
-    likes, observed = considered(seed)
+    likes, observed = draw_considered(seed)
     taus = PrecisionPosterior.from_mean(1.3, (USERS, ITEMS), 3, 0.01, 0.01)
     q = RandomGraphPosterior(random_side(rng, USERS, 3), random_side(rng, ITEMS, 3), taus)
-    graph = sampler(likes, observed).draw(1)
-    random = (dense(graph.negatives) - observed).astype(float)
+    graph = make_sampler(likes, observed).draw(1)
+    random = (to_dense(graph.negatives) - observed).astype(float)
     assert random.sum() > 50 and observed.sum() > 50
     return q, graph, likes.astype(float), observed.astype(float), random
 
 
 def test_the_bound_is_that_of_three_kinds_of_edges():
-    q, graph, likes, observed, random = case()
+    q, graph, likes, observed, random = draw_case()
     sides = float_sides(q)
     mean, second = dense_moments(*sides)
     xi = np.sqrt(second)
@@ -129,7 +129,7 @@ def test_the_bound_is_that_of_three_kinds_of_edges():
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_an_update_is_a_stationary_point_of_that_bound(side):
-    q, graph, likes, observed, random = case()
+    q, graph, likes, observed, random = draw_case()
     xi = np.sqrt(dense_moments(*float_sides(q))[1])
     whole = likes + observed + random
     (q.update_users, q.update_items)[side](graph, step=1.0, joint=True)
@@ -170,10 +170,10 @@ def test_on_the_demo_like_estimates_the_coin():
 
 
 def test_what_cannot_be_is_refused():
-    likes, observed = considered()
+    likes, observed = draw_considered()
     with pytest.raises(ValueError, match="of them are likes too"):
-        fitted(likes, observed | likes, explicit_negatives=True)
+        fit_model(likes, observed | likes, explicit_negatives=True)
     with pytest.raises(ValueError, match=r"\(40, 24\)"):
-        fitted(likes, observed[:, 1:], explicit_negatives=True)
+        fit_model(likes, observed[:, 1:], explicit_negatives=True)
     with pytest.raises(ValidationError, match="set blocks = 1"):
         RandomGraphSettings(explicit_negatives=True, blocks=2)

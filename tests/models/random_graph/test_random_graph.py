@@ -31,22 +31,22 @@ def test_step_sizes_are_those_of_algorithm_1():
     assert steps == pytest.approx(expected)
 
 
-def tastes(users=240, items=60, seed=0):
+def draw_two_tastes(users=240, items=60, seed=0):
     """Two tastes: even users like even items, odd users odd ones, each about half of them."""
     rng = np.random.default_rng(seed)
     same = (np.arange(users)[:, None] + np.arange(items)) % 2 == 0
     return csr_matrix((same & (rng.random((users, items)) < 0.5)).astype(float)), same
 
 
-def fitted(matrix, seed=3, threads=1, **settings):
+def fit_model(matrix, seed=3, threads=1, **settings):
     settings = RandomGraphSettings(**({"factors": 4, "iterations": 25} | settings))
     return RandomGraph(settings, seed=seed, threads=threads).fit(matrix)
 
 
 @pytest.fixture(scope="module")
 def checkerboard():
-    matrix, same = tastes()
-    return fitted(matrix), matrix, same
+    matrix, same = draw_two_tastes()
+    return fit_model(matrix), matrix, same
 
 
 def test_the_checkerboard_is_solved(checkerboard):
@@ -60,7 +60,7 @@ def test_the_checkerboard_is_solved(checkerboard):
 
 def test_unseen_users_are_folded_in(checkerboard):
     model, _, same = checkerboard
-    histories, _ = tastes(seed=9)
+    histories, _ = draw_two_tastes(seed=9)
     ids, _ = model.recommend(histories, 5)
     assert same[np.arange(240)[:, None], ids].mean() > 0.99
     whole = model.scores(histories)
@@ -99,19 +99,19 @@ def test_like_and_its_spread_agree_with_draws_from_the_posterior(checkerboard):
 
 @pytest.mark.parametrize("settings", [{}, {"joint_bias": True, "user_biases": True}])
 def test_same_seed_same_bits_with_one_thread_and_with_two(settings):
-    matrix, _ = tastes(seed=5)
-    one, two = (fitted(matrix, threads=threads, iterations=14, **settings) for threads in (1, 2))
-    other = fitted(matrix, seed=4, iterations=14, **settings)
+    matrix, _ = draw_two_tastes(seed=5)
+    one, two = (fit_model(matrix, threads=threads, iterations=14, **settings) for threads in (1, 2))
+    other = fit_model(matrix, seed=4, iterations=14, **settings)
     for name, array in one._arrays().items():
         assert np.array_equal(array, two._arrays()[name]), name
     assert not np.array_equal(one.posterior.users.mean, other.posterior.users.mean)
-    histories, _ = tastes(seed=6)
+    histories, _ = draw_two_tastes(seed=6)
     assert (one.scores(histories) == two.scores(histories)).all()
 
 
 @pytest.mark.parametrize("settings", [{}, {"joint_bias": True}, {"user_biases": True}, {"learn_tau": False}])
 def test_the_bound_rises_in_a_moving_average(settings):
-    matrix, _ = tastes()
+    matrix, _ = draw_two_tastes()
     seen = []
     settings = RandomGraphSettings(factors=4, iterations=40, bound_every=1, t_tau=0, **settings)
     RandomGraph(settings, seed=2).fit(matrix, FitOptions(on_epoch=lambda epoch: seen.append(epoch.values["bound"])))
@@ -143,7 +143,7 @@ AWKWARD = {
 @pytest.mark.parametrize("what", AWKWARD)
 def test_awkward_data_gives_finite_scores_with_balanced_negatives_and_user_biases(what):
     matrix = csr_matrix(AWKWARD[what].astype(float))
-    model = fitted(matrix, iterations=15, balance_popular=True, user_biases=True)
+    model = fit_model(matrix, iterations=15, balance_popular=True, user_biases=True)
     for users in (None, np.arange(matrix.shape[0])):
         for score in model.score_names:
             assert np.isfinite(model.scores(matrix, users=users, score=score)).all()

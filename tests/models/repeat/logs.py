@@ -43,7 +43,7 @@ def split_log(users, items, days, shape, cut):
     return with_event_ages(matrix, EventAges(starts, ages)), later
 
 
-def ndcg(scores, later, k=100):
+def compute_ndcg(scores, later, k=100):
     """nDCG of each user with something in the window, over all items, the history left in."""
     gains = (later.toarray() > 0)[np.diff(later.indptr) > 0]
     order = np.argsort(-scores[np.diff(later.indptr) > 0], axis=1, kind="stable")[:, :k]

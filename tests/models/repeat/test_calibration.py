@@ -7,13 +7,13 @@ from scipy.optimize import minimize
 from oneclass.models.repeat.calibration import RIDGE, fit_logistic, fit_poisson, fit_rank_curve, rank_probabilities
 
 
-def drawn(seed, rows=400):
+def draw_features(seed, rows=400):
     generator = np.random.default_rng(seed)
     features = np.vstack([np.ones(rows), generator.normal(size=(3, rows)) * [[1], [2], [0.5]]])
     return features, np.array([-1.0, 0.8, -0.4, 0.0]) @ features, generator
 
 
-def penalised(likelihood, features, prior):
+def maximize_penalized(likelihood, features, prior):
     def loss(b):
         center = features.mean(axis=1) @ b
         return -likelihood(features.T @ b, center) + 0.5 * RIDGE * np.sum((b - prior)[1:] ** 2)
@@ -22,7 +22,7 @@ def penalised(likelihood, features, prior):
 
 
 def test_the_logistic_regression_maximises_the_penalised_likelihood():
-    features, eta, generator = drawn(1)
+    features, eta, generator = draw_features(1)
     happened = (generator.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(float)
     prior = np.array([0.0, 1.0, 0.0, 0.0])
 
@@ -30,7 +30,7 @@ def test_the_logistic_regression_maximises_the_penalised_likelihood():
         rows = np.sum(happened * own - np.log1p(np.exp(own)))
         return rows + 0.5 * (center - np.log1p(np.exp(center))) - 0.5 * np.log1p(np.exp(center))
 
-    expected = penalised(likelihood, features, prior)
+    expected = maximize_penalized(likelihood, features, prior)
     found, objective = fit_logistic(features, happened, prior, np.ones(4, dtype=bool))
     np.testing.assert_allclose(found, expected.x, atol=1e-4)
     assert objective == pytest.approx(-expected.fun, abs=1e-6)
@@ -39,17 +39,19 @@ def test_the_logistic_regression_maximises_the_penalised_likelihood():
 
 
 def test_the_poisson_regression_maximises_the_penalised_likelihood():
-    features, eta, generator = drawn(2)
+    features, eta, generator = draw_features(2)
     counts = generator.poisson(np.exp(eta)).astype(float)
 
     def likelihood(own, center):
         return np.sum(counts * own - np.exp(own)) + 0.5 * (center - np.exp(center)) - 0.5 * np.exp(center)
 
-    np.testing.assert_allclose(fit_poisson(features, counts), penalised(likelihood, features, np.zeros(4)).x, atol=1e-4)
+    np.testing.assert_allclose(
+        fit_poisson(features, counts), maximize_penalized(likelihood, features, np.zeros(4)).x, atol=1e-4
+    )
 
 
 def test_a_window_without_events_gives_finite_small_probabilities():
-    features, eta, _ = drawn(3)
+    features, eta, _ = draw_features(3)
     found, _ = fit_logistic(features, np.zeros(len(eta)), np.array([0.0, 1, 0, 0]), np.ones(4, dtype=bool))
     assert np.isfinite(found).all() and (1 / (1 + np.exp(-found @ features))).mean() < 0.01
     assert np.exp(fit_poisson(features, np.zeros(len(eta))) @ features).mean() < 0.01

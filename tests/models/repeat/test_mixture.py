@@ -9,12 +9,12 @@ from oneclass.models.mrf.dense import MRFDense
 from oneclass.models.numerics.sequential_histories import with_recency_ranks
 from oneclass.models.repeat.mixture import RepeatMixture, RepeatMixtureSettings
 from oneclass.models.repeat.model import Repeat, RepeatSettings
-from tests.models.repeat.logs import WINDOW, ndcg, simulate_log
+from tests.models.repeat.logs import WINDOW, compute_ndcg, simulate_log
 
 COMPONENT = {"component": "mrf_dense", "component_settings": {"l2": 20.0}}
 
 
-def make(log, **options):
+def make_mixture(log, **options):
     return RepeatMixture(RepeatMixtureSettings(window=WINDOW, **COMPONENT)).fit(log, FitOptions(**options))
 
 
@@ -25,7 +25,7 @@ def returning():
 
 @pytest.fixture(scope="module")
 def fitted(returning):
-    return make(returning[0])
+    return make_mixture(returning[0])
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def component(returning):
     return MRFDense(MRFDense.Settings(l2=20.0)).fit(returning[0])
 
 
-def masked(scores, log):
+def mask_scores(scores, log):
     return np.where(log.toarray() > 0, -np.inf, scores)
 
 
@@ -43,7 +43,7 @@ def test_scores_are_the_probabilities_of_both_parts(returning, fitted, component
     offset, exponent, _ = fitted.curve
     norm = sum((offset + 1 + rank) ** -exponent for rank in range(80))
     alone = component.scores(log[:30])
-    scores, of_component = fitted.scores(log[:30]), masked(alone, log[:30])
+    scores, of_component = fitted.scores(log[:30]), mask_scores(alone, log[:30])
     of_history = again.scores(log[:30])
     for row in range(30):
         own = log[row]
@@ -66,9 +66,9 @@ def test_scores_are_the_probabilities_of_both_parts(returning, fitted, component
 
 def test_the_mixture_ranks_better_than_either_part(returning, fitted, component):
     log, later = returning
-    mixed = ndcg(fitted.scores(log), later)
-    for other in (fitted.again.scores(log), component.scores(log), masked(component.scores(log), log)):
-        gain = mixed - ndcg(other, later)
+    mixed = compute_ndcg(fitted.scores(log), later)
+    for other in (fitted.again.scores(log), component.scores(log), mask_scores(component.scores(log), log)):
+        gain = mixed - compute_ndcg(other, later)
         assert gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
 
 
@@ -82,19 +82,22 @@ def test_loyal_users_are_expected_to_take_fewer_new_items(returning, fitted):
 
 def test_where_nobody_returns_the_list_is_the_components():
     log, later = simulate_log(0.0)
-    mixed = make(log)
+    mixed = make_mixture(log)
     component = MRFDense(MRFDense.Settings(l2=20.0)).fit(log)
-    expected = masked(component.scores(log), log)
+    expected = mask_scores(component.scores(log), log)
     np.testing.assert_array_equal(
-        np.argsort(-masked(mixed.scores(log), log), axis=1, kind="stable"), np.argsort(-expected, axis=1, kind="stable")
+        np.argsort(-mask_scores(mixed.scores(log), log), axis=1, kind="stable"),
+        np.argsort(-expected, axis=1, kind="stable"),
     )
-    gain = ndcg(mixed.scores(log), later, k=20) - ndcg(expected, later, k=20)
+    gain = compute_ndcg(mixed.scores(log), later, k=20) - compute_ndcg(expected, later, k=20)
     assert abs(gain.mean()) < 0.002
 
 
 def test_a_stored_fit_of_the_component_is_used(returning, fitted, component):
     asked = []
-    loaded = make(returning[0], load_component=lambda name, settings: asked.append((name, settings)) or component)
+    loaded = make_mixture(
+        returning[0], load_component=lambda name, settings: asked.append((name, settings)) or component
+    )
     assert asked == [("mrf_dense", MRFDense.Settings(l2=20.0))] and loaded.new is component
     np.testing.assert_array_equal(loaded.scores(returning[0]), fitted.scores(returning[0]))
 
@@ -117,5 +120,5 @@ def test_a_component_that_ranks_no_new_items_is_refused(given):
 def test_counts_without_times_are_enough():
     generator = np.random.default_rng(2)
     plays = csr_matrix(generator.poisson(generator.gamma(0.2, 10, size=(80, 30))).astype(np.float32))
-    scores = make(plays).scores(plays)
+    scores = make_mixture(plays).scores(plays)
     assert np.isfinite(scores).all() and (scores[plays.nonzero()] > np.median(scores)).mean() > 0.8

@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.repeat.model import Repeat, RepeatSettings
 from oneclass.models.repeat.returns import FEATURES
-from tests.models.repeat.logs import WINDOW, ndcg, simulate_log
+from tests.models.repeat.logs import WINDOW, compute_ndcg, simulate_log
 from tests.models.repeat.test_returns import by_pair, features_by_hand
 
 
@@ -37,7 +37,7 @@ def test_scores_are_the_probabilities_of_the_equations(returning):
 
 def test_recency_and_gaps_rank_better_than_own_counts(returning, fitted):
     log, later = returning
-    gain = ndcg(fitted.scores(log), later) - ndcg(own_counts(log), later)
+    gain = compute_ndcg(fitted.scores(log), later) - compute_ndcg(own_counts(log), later)
     assert gain.mean() > 3 * gain.std() / np.sqrt(len(gain)) and gain.mean() > 0.03
 
 
@@ -46,7 +46,7 @@ def test_the_gap_term_pays_where_gaps_are_regular():
     with_gaps = Repeat(RepeatSettings(window=WINDOW)).fit(log)
     without = Repeat(RepeatSettings(window=WINDOW, gap_strength=0.0)).fit(log)
     assert with_gaps.coefficients[FEATURES.index("gap")] > 0.1 and without.coefficients[FEATURES.index("gap")] == 0
-    gain = ndcg(with_gaps.scores(log), later) - ndcg(without.scores(log), later)
+    gain = compute_ndcg(with_gaps.scores(log), later) - compute_ndcg(without.scores(log), later)
     assert gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
 
 

@@ -13,7 +13,7 @@ from oneclass.models.repeat.returns import FEATURES, ReturnStatistics
 from oneclass.models.repeat.window import derive_window, hold_out_window
 
 
-def drawn(seed, users=25, items=12, days=90):
+def draw_log(seed, users=25, items=12, days=90):
     """A log with times, and {(user, item): ages, ascending}."""
     generator = np.random.default_rng(seed)
     likes = csr_matrix(generator.random((users, items)) < 0.4, dtype=np.float32)
@@ -36,7 +36,7 @@ def by_pair(histories):
 
 
 def test_the_window_has_the_last_days_and_the_rest_is_aged_as_of_its_start():
-    log, pairs = drawn(1)
+    log, pairs = draw_log(1)
     earlier, later = hold_out_window(log, 20)
     before = {pair: [age - 20 for age in ages if age >= 20] for pair, ages in pairs.items()}
     assert by_pair(earlier) == {pair: ages for pair, ages in before.items() if ages}
@@ -46,7 +46,7 @@ def test_the_window_has_the_last_days_and_the_rest_is_aged_as_of_its_start():
 
 
 def test_the_default_window_has_a_tenth_of_the_events():
-    log, pairs = drawn(2)
+    log, pairs = draw_log(2)
     ages = sorted(age for own in pairs.values() for age in own)
     window = derive_window(log)
     assert sum(age < window for age in ages) >= 0.1 * len(ages) > sum(age < window - 1 for age in ages)
@@ -108,7 +108,7 @@ def features_by_hand(pairs, items):
 
 
 def test_features_are_those_of_the_equations():
-    log, pairs = drawn(4)
+    log, pairs = draw_log(4)
     statistics = ReturnStatistics.learn(log, half_life=HALF_LIFE, smoothing=SMOOTHING)
     found = statistics.features(log, half_life=HALF_LIFE, smoothing=SMOOTHING, window=WINDOW)
     expected = features_by_hand(pairs, log.shape[1])
@@ -118,7 +118,7 @@ def test_features_are_those_of_the_equations():
 
 
 def test_an_item_of_long_gaps_is_least_likely_right_after_an_event():
-    log, _ = drawn(5)
+    log, _ = draw_log(5)
     statistics = ReturnStatistics(np.full(2, 0.5), np.log([60.0, 3.0]), np.ones(2), np.array([0.5, 0.4]))
     ages = np.array([1.0, 20.0, 60.0])
     long, short = (statistics.log_hazard(np.full(3, item), ages, 10) for item in (0, 1))

@@ -9,7 +9,7 @@ from oneclass.models.reranking import rerank, select_diverse_items, unit_rows
 USERS, ITEMS, N = 30, 120, 8
 
 
-def draw(seed, *, boosts=True):
+def draw_arguments(seed, *, boosts=True):
     """The arguments of `select_top_items` with two sets of users, pins, limits and excluded items; and vectors."""
     random = np.random.default_rng(seed)
     excluded = [np.sort(random.permutation(ITEMS)[: random.integers(0, 20)]) for _ in range(USERS)]
@@ -35,7 +35,7 @@ def draw(seed, *, boosts=True):
 @pytest.mark.parametrize("boosts", [False, True])
 def test_no_strength_gives_the_lists_without_variety(boosts):
     for seed in range(5):
-        arguments, vectors = draw(seed, boosts=boosts)
+        arguments, vectors = draw_arguments(seed, boosts=boosts)
         ids, scores = select_diverse_items(*arguments, N, vectors=vectors, strength=0)
         expected, best = select_top_items(*arguments, N)
         assert (ids == expected).all() and (scores == best).all()
@@ -46,7 +46,7 @@ def test_constraints_hold_lists_are_full_and_similarity_falls():
         return np.mean([np.triu(vectors[row[row >= 0]] @ vectors[row[row >= 0]].T, 1).sum() for row in ids])
 
     for seed in range(10):
-        (scores, indptr, indices, sets, constraints), vectors = draw(seed)
+        (scores, indptr, indices, sets, constraints), vectors = draw_arguments(seed)
         plain, _ = select_top_items(scores, indptr, indices, sets, constraints, N)
         ids, best = select_diverse_items(scores, indptr, indices, sets, constraints, N, vectors=vectors, strength=0.8)
         assert measure(ids) < measure(plain)
@@ -66,7 +66,7 @@ def test_constraints_hold_lists_are_full_and_similarity_falls():
 
 
 def test_without_constraints_the_picks_are_those_of_rerank():
-    (scores, *_), vectors = draw(3)
+    (scores, *_), vectors = draw_arguments(3)
     none = np.empty(0, dtype=np.int32)
     free = Constraints(np.ones((1, ITEMS), dtype=bool), None, none, np.zeros(ITEMS + 1, dtype=np.int64), none, none)
     nobody = np.zeros(USERS + 1, dtype=np.int64), none, np.zeros(USERS, dtype=np.int32)

@@ -8,7 +8,7 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import METHODS, project_items, rerank, unit_rows
 
 
-def draw(seed, users=6, candidates=25, width=40, items=60):
+def draw_candidates(seed, users=6, candidates=25, width=40, items=60):
     """Candidates with scores, best first, and vectors."""
     random = np.random.default_rng(seed)
     vectors = unit_rows(random.normal(size=(items, width)) + 0.5)
@@ -16,12 +16,12 @@ def draw(seed, users=6, candidates=25, width=40, items=60):
     return ids, -np.sort(-random.normal(size=ids.shape), axis=1).astype(np.float32), vectors
 
 
-def scale(scores):
+def scale_scores(scores):
     scores = scores.astype(np.float64)
     return (scores - scores.min()) / (scores.max() - scores.min())
 
 
-def similarities(vectors, ids):
+def cosine_similarities(vectors, ids):
     table = (1 + vectors[ids].astype(np.float64) @ vectors[ids].astype(np.float64).T) / 2
     np.fill_diagonal(table, 1)
     return table
@@ -69,16 +69,16 @@ ORACLES = {"mmr": pick_marginal, "dpp": pick_determinantal, "max_sum": pick_max_
 @pytest.mark.parametrize("strength", [0.1, 0.5, 0.9, 1.0])
 def test_lists_are_those_of_the_definition(method, strength):
     for seed in range(4):
-        ids, scores, vectors = draw(seed)
+        ids, scores, vectors = draw_candidates(seed)
         for n in (1, 2, 3, 5, 8, 12):
-            tables = [similarities(vectors, ids[user]) for user in range(6)]
-            expected = [ORACLES[method](scale(scores[u]), tables[u], n, strength) for u in range(6)]
+            tables = [cosine_similarities(vectors, ids[user]) for user in range(6)]
+            expected = [ORACLES[method](scale_scores(scores[u]), tables[u], n, strength) for u in range(6)]
             assert rerank(ids, scores, vectors, n, strength=strength, method=method).tolist() == expected
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_more_picks_go_on_behind_the_list(method):
-    ids, scores, vectors = draw(4)
+    ids, scores, vectors = draw_candidates(4)
     picked = rerank(ids, scores, vectors, 8, strength=0.5, method=method, picks=25)
     assert (picked[:, :8] == rerank(ids, scores, vectors, 8, strength=0.5, method=method)).all()
     assert (np.sort(picked, axis=1) == np.arange(25)).all()
@@ -86,19 +86,19 @@ def test_more_picks_go_on_behind_the_list(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_strength_keeps_the_order_and_more_strength_gives_more_variety(method):
-    ids, scores, vectors = draw(9)
+    ids, scores, vectors = draw_candidates(9)
     assert (rerank(ids, scores, vectors, 12, strength=0, method=method) == np.arange(12)).all()
     levels = []
     for strength in (0, 0.5, 1):
         picked = rerank(ids, scores, vectors, 12, strength=strength, method=method)
         lists = np.take_along_axis(ids, picked, axis=1)
-        levels.append(np.mean([similarities(vectors, one)[np.triu_indices(12, 1)].mean() for one in lists]))
+        levels.append(np.mean([cosine_similarities(vectors, one)[np.triu_indices(12, 1)].mean() for one in lists]))
     assert levels[0] > levels[1] > levels[2]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_short_rows_equal_scores_duplicates_and_unknown_items(method):
-    _, _, vectors = draw(2)
+    _, _, vectors = draw_candidates(2)
     vectors[[1, 2, 3]] = vectors[0]  # equal items
     vectors[5] = 0  # an item that is like no other
     ids = np.array([[0, 1, 2, 3, 5], [4, 6, -1, -1, -1], [-1] * 5], dtype=np.int32)
@@ -110,7 +110,7 @@ def test_short_rows_equal_scores_duplicates_and_unknown_items(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_threads_and_other_users_change_nothing(method):
-    ids, scores, vectors = draw(3, users=40)
+    ids, scores, vectors = draw_candidates(3, users=40)
     with kernel_threads(1):
         alone = rerank(ids[7:8], scores[7:8], vectors, 10, strength=0.4, method=method)
     with kernel_threads(2):

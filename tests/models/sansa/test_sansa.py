@@ -22,7 +22,7 @@ def likes(long_tailed):
     return dense
 
 
-def ease(likes, l2):
+def solve_ease(likes, l2):
     """EASE's weights in closed form, float64; zeros for items without a like."""
     inverse = np.linalg.inv(likes.T @ likes + l2 * np.eye(likes.shape[1]))
     weights = -inverse / inverse.diagonal()
@@ -38,7 +38,7 @@ def weights_of(model, items):
 @pytest.mark.parametrize("l2", [0.5, 20.0, 500.0])
 def test_at_density_one_it_is_ease(l2, likes):
     model = SANSA(SANSA.Settings(l2=l2, alpha=0, user_weight_exponent=0, **EXACT), threads=2).fit(csr_matrix(likes))
-    expected = ease(likes, l2)
+    expected = solve_ease(likes, l2)
     np.testing.assert_allclose(weights_of(model, likes.shape[1]), expected, rtol=1e-5, atol=1e-6)
     scores, sums = model.scores(csr_matrix(likes[:30])), likes[:30] @ expected
     has_like = likes.any(axis=0)

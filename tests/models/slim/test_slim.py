@@ -24,11 +24,11 @@ VARIANTS = {
 PLAIN = {"tolerance": 1e-6, "alpha": 0.0, "user_weight_exponent": 0.0}
 
 
-def fit(interactions, **chosen):
+def fit_model(interactions, **chosen):
     return SLIM(SLIMSettings(**{**PLAIN, **chosen}), threads=2).fit(interactions)
 
 
-def problem(likes, alpha=0.0, user_weight_exponent=0.0):
+def weighted_problem(likes, alpha=0.0, user_weight_exponent=0.0):
     """The Gram matrix of weighted users and rescaled items, and the scale of the items, in float64."""
     degrees = likes.sum(axis=1)
     weights = np.where(degrees > 0, np.maximum(degrees, 1) ** -user_weight_exponent, 0)
@@ -37,9 +37,9 @@ def problem(likes, alpha=0.0, user_weight_exponent=0.0):
     return gram / np.outer(scale, scale), scale
 
 
-def naive(likes, l1, l2, neighbours=0, sweeps=2000, **chosen):
+def descend_naively(likes, l1, l2, neighbours=0, sweeps=2000, **chosen):
     """Cyclic coordinate descent over all items, one column after the other."""
-    gram, scale = problem(likes, **chosen)
+    gram, scale = weighted_problem(likes, **chosen)
     weights = np.zeros_like(gram)
     for column in range(len(gram)):
         others = np.flatnonzero((np.arange(len(gram)) != column) & (gram.diagonal() > 0))
@@ -59,8 +59,8 @@ def naive(likes, l1, l2, neighbours=0, sweeps=2000, **chosen):
 @pytest.mark.parametrize("chosen", VARIANTS.values(), ids=VARIANTS.keys())
 def test_agrees_with_naive_coordinate_descent(chosen, long_tailed):
     likes = long_tailed.toarray()[:, :60].astype(float)
-    weights = fit(csr_matrix(likes), **chosen).weights
-    np.testing.assert_allclose(weights.toarray(), naive(likes, **chosen), atol=2e-5)
+    weights = fit_model(csr_matrix(likes), **chosen).weights
+    np.testing.assert_allclose(weights.toarray(), descend_naively(likes, **chosen), atol=2e-5)
     assert 0 < weights.nnz < 60 * 59
 
 
@@ -72,8 +72,8 @@ def test_no_weight_can_lower_the_loss(seed, l1, l2, alpha, share):
     """At the minimum the slope of the loss is zero at a positive weight, and not negative at a zero (KKT)."""
     likes = (np.random.default_rng(seed).random((40, 25)) < share).astype(float)
     likes[0, 0] = 1
-    found = fit(csr_matrix(likes), l1=l1, l2=l2, alpha=alpha).weights.toarray().astype(float)
-    gram, scale = problem(likes, alpha=alpha)
+    found = fit_model(csr_matrix(likes), l1=l1, l2=l2, alpha=alpha).weights.toarray().astype(float)
+    gram, scale = weighted_problem(likes, alpha=alpha)
     weights = found * scale[:, None] / scale
     slope = gram @ weights - gram + l2 * weights + l1
     np.fill_diagonal(slope, 0)
@@ -83,7 +83,7 @@ def test_no_weight_can_lower_the_loss(seed, l1, l2, alpha, share):
 
 
 def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(long_tailed, monkeypatch):
-    expected = fit(long_tailed, l1=1.0, l2=10.0).weights
+    expected = fit_model(long_tailed, l1=1.0, l2=10.0).weights
     monkeypatch.setattr(columns, "BATCH_ENTRIES", 50)
     epochs = []
     found = SLIM(SLIMSettings(l1=1.0, l2=10.0, **PLAIN)).fit(long_tailed, FitOptions(on_epoch=epochs.append)).weights
@@ -96,12 +96,12 @@ def test_rows_kept_whole_or_sparse_and_batches_of_any_size_give_the_same_bits(lo
 
 
 def test_each_column_has_at_most_its_neighbours(long_tailed):
-    weights = fit(long_tailed, l1=0.1, l2=1.0, neighbours=3).weights
+    weights = fit_model(long_tailed, l1=0.1, l2=1.0, neighbours=3).weights
     assert weights.tocsc().indptr[1:].max() > 3 and np.diff(weights.tocsc().indptr).max() == 3
 
 
 def test_scores_are_the_histories_times_the_weights(long_tailed):
-    model = fit(long_tailed, l1=1.0, l2=10.0)
+    model = fit_model(long_tailed, l1=1.0, l2=10.0)
     np.testing.assert_allclose(
         model.scores(long_tailed), (long_tailed @ model.weights).toarray(), rtol=1e-5, atol=1e-30
     )
@@ -110,7 +110,7 @@ def test_scores_are_the_histories_times_the_weights(long_tailed):
 
 def test_a_descent_that_was_cut_short_says_so(long_tailed):
     with pytest.warns(UserWarning, match="raise max_sweeps"):
-        fit(long_tailed, l1=0.1, l2=1.0, max_sweeps=1)
+        fit_model(long_tailed, l1=0.1, l2=1.0, max_sweeps=1)
 
 
 @pytest.mark.filterwarnings("error")
@@ -118,7 +118,7 @@ def test_items_of_a_single_user_are_solved_in_few_passes():
     # passes alone leave the weights moving after 500
     likes = np.zeros((31, 300))
     likes[0], likes[np.arange(1, 31), np.arange(30)] = 1, 1
-    weights = fit(csr_matrix(likes), l1=0.01, l2=5.0, max_sweeps=40).weights.toarray()
+    weights = fit_model(csr_matrix(likes), l1=0.01, l2=5.0, max_sweeps=40).weights.toarray()
     others = np.arange(1, 300)
     gram = likes.T @ likes
     right = gram[others, 0] - 0.01
@@ -129,13 +129,13 @@ def test_items_of_a_single_user_are_solved_in_few_passes():
 
 def test_a_log_of_one_user_has_the_weights_of_its_equation():
     for items in range(2, 60):
-        weights = fit(csr_matrix(np.ones((1, items))), l1=0.015, l2=15.0).weights.toarray()
+        weights = fit_model(csr_matrix(np.ones((1, items))), l1=0.015, l2=15.0).weights.toarray()
         expected = np.where(np.eye(items), 0, (1 - 0.015) / (items - 1 + 15.0))
         np.testing.assert_allclose(weights, expected, atol=2e-5)
 
 
 def test_penalties_above_every_pair_leave_no_weight(checkerboard):
-    model = fit(checkerboard, l1=100.0)
+    model = fit_model(checkerboard, l1=100.0)
     assert model.weights.nnz == 0
     np.testing.assert_allclose(model.scores(checkerboard), 0, atol=1e-30)
     by_popularity = np.argsort(-model.item_degrees, kind="stable")
@@ -145,8 +145,8 @@ def test_penalties_above_every_pair_leave_no_weight(checkerboard):
 def test_penalties_left_to_the_log_are_multiples_of_what_a_like_meets_on_the_diagonal(long_tailed):
     likes = long_tailed.toarray().astype(float)
     chosen = SLIMSettings()
-    gram, _ = problem(likes, alpha=chosen.alpha, user_weight_exponent=chosen.user_weight_exponent)
-    norms = problem(likes, user_weight_exponent=chosen.user_weight_exponent)[0].diagonal()
+    gram, _ = weighted_problem(likes, alpha=chosen.alpha, user_weight_exponent=chosen.user_weight_exponent)
+    norms = weighted_problem(likes, user_weight_exponent=chosen.user_weight_exponent)[0].diagonal()
     typical = sum(norms[item] * gram[item, item] for item in range(120)) / norms.sum()
     resolved = chosen.resolve(long_tailed)
     likes_of_a_user = likes.sum() / np.count_nonzero(likes.sum(axis=1))

@@ -22,15 +22,15 @@ def counts(long_tailed):
     return csr_matrix(counts.astype(np.float32))
 
 
-def features(rows, seed, columns=5):
+def draw_features(rows, seed, columns=5):
     rng = np.random.default_rng(seed)
     return csr_matrix((rng.normal(size=(rows, columns)) * (rng.random((rows, columns)) < 0.6)).astype(np.float32))
 
 
-OPTIONS = FitOptions(item_features=features(120, 2), user_features=features(90, 3))
+OPTIONS = FitOptions(item_features=draw_features(120, 2), user_features=draw_features(90, 3))
 
 
-def settings(**more):
+def wmf_settings(**more):
     return WMFSettings(**{"factors": 21, "regularization": 0.02, "attribute_regularization": 3.0, "block": 16} | more)
 
 
@@ -38,7 +38,7 @@ class Problem:
     """The sides of a fit in its first pass, and the loss in the docstring of `models.wmf.model`."""
 
     def __init__(self, counts, options=OPTIONS, **more):
-        self.counts, self.options, self.model = counts, options, WMF(settings(**more))
+        self.counts, self.options, self.model = counts, options, WMF(wmf_settings(**more))
         self.model.params = self.model.settings.resolve(counts)
         self.model.item_degrees = counts.getnnz(axis=0)
         self.users, self.items, self.constant = self.model._initialize(counts, options)
@@ -79,7 +79,7 @@ class Problem:
         return total
 
 
-def blocks(given, solver, passes):
+def run_block_by_block(given, solver, passes):
     """Run passes block by block, yielding after each: a map, the users, a map, the items."""
     for _ in range(passes):
         for side, other in ((given.users, given.items), (given.items, given.users)):
@@ -96,9 +96,9 @@ def blocks(given, solver, passes):
 @pytest.mark.parametrize("loss", ["rendle2021", "hu2008"])
 def test_no_block_of_a_pass_raises_the_loss(loss, solver, counts):
     given = Problem(counts, loss=loss, regularization=0.02 if loss == "rendle2021" else 2.0)
-    list(blocks(given, SOLVERS[solver], 1))  # drops the random factors of the rows without an edge
+    list(run_block_by_block(given, SOLVERS[solver], 1))  # drops the random factors of the rows without an edge
     before = first = given.total()
-    for _ in blocks(given, SOLVERS[solver], 6):
+    for _ in run_block_by_block(given, SOLVERS[solver], 6):
         now = given.total()
         assert now <= before * (1 + 1e-6)
         before = now
@@ -117,7 +117,7 @@ def test_the_reported_loss_is_the_loss(options, solver, counts):
 
 def test_each_row_is_the_solution_of_its_normal_equations(counts):
     given = Problem(counts, user_weight_exponent=0.5)
-    list(blocks(given, EXACT, 2))
+    list(run_block_by_block(given, EXACT, 2))
     v, chosen, liked = given.items.vectors.astype(float), given.model.params, counts.toarray() > 0
     u, means = given.users.vectors.astype(float), OPTIONS.user_features.toarray() @ given.users.prior.coefficients
     given.users.prior.fit(given.users.vectors)
@@ -142,14 +142,14 @@ def test_every_solver_reaches_the_same_loss(solver, counts):
             user_features=OPTIONS.user_features,
             on_epoch=lambda epoch: losses.append(epoch.values["loss"]),
         )
-        WMF(settings(iterations=60, tolerance=0, **more)).fit(counts, options)
+        WMF(wmf_settings(iterations=60, tolerance=0, **more)).fit(counts, options)
         return losses[-1]
 
     assert last(solver=solver) == pytest.approx(last(solver="cholesky"), rel=2e-3)
 
 
 def test_rows_without_an_edge_have_their_prior_means(counts):
-    model = WMF(settings(iterations=4)).fit(counts, OPTIONS)
+    model = WMF(wmf_settings(iterations=4)).fit(counts, OPTIONS)
     has_edges = counts.getnnz(axis=0) > 0
     known, penalty = OPTIONS.item_features.toarray()[has_edges], np.sqrt(NEW_ROWS) * np.eye(5)
     rows, vectors = np.vstack([known, penalty]), np.vstack([model.item_factors[has_edges], np.zeros((5, 21))])
@@ -163,7 +163,7 @@ def test_rows_without_an_edge_have_their_prior_means(counts):
 
 
 def test_folding_in_knows_the_attributes_of_users_that_are_given(counts):
-    model = WMF(settings(iterations=3)).fit(counts, OPTIONS)
+    model = WMF(wmf_settings(iterations=3)).fit(counts, OPTIONS)
     v, chosen = model.item_factors.astype(float), model.params
     liked = counts.toarray() > 0
     v[11] = model.item_factors[11]
@@ -179,7 +179,7 @@ def test_folding_in_knows_the_attributes_of_users_that_are_given(counts):
 
 
 def test_a_fit_without_attributes_says_so(counts):
-    model = WMF(settings(iterations=1)).fit(counts)
+    model = WMF(wmf_settings(iterations=1)).fit(counts)
     with pytest.raises(ValueError, match=r"without attributes of items; give FitOptions\(item_features"):
         model.fold_in_items(OPTIONS.item_features)
     with pytest.raises(ValueError, match=r"without attributes of users; give FitOptions.user_features"):
@@ -188,7 +188,7 @@ def test_a_fit_without_attributes_says_so(counts):
 
 def test_a_large_regularization_leaves_known_rows_as_without_attributes(counts):
     one, two = (
-        WMF(settings(iterations=3, attribute_regularization=1e9)).fit(counts, options)
+        WMF(wmf_settings(iterations=3, attribute_regularization=1e9)).fit(counts, options)
         for options in (OPTIONS, FitOptions())
     )
     known = counts.getnnz(axis=0) > 0
@@ -196,6 +196,6 @@ def test_a_large_regularization_leaves_known_rows_as_without_attributes(counts):
 
 
 def test_same_bits_on_one_thread_and_on_two(counts):
-    one, two = (WMF(settings(iterations=3), threads=threads).fit(counts, OPTIONS) for threads in (1, 2))
+    one, two = (WMF(wmf_settings(iterations=3), threads=threads).fit(counts, OPTIONS) for threads in (1, 2))
     for name, array in one._arrays().items():
         np.testing.assert_array_equal(array, two._arrays()[name])

@@ -29,7 +29,7 @@ def log():
     return (kinds == 1).astype(float), (kinds == 2).astype(float)
 
 
-def fit(likes, considered=None, threads=1, **more):
+def fit_model(likes, considered=None, threads=1, **more):
     settings = WMFSettings(**{**SETTINGS, "explicit_negative_weight": WEIGHT, **more})
     options = DEFAULT_OPTIONS if considered is None else FitOptions(explicit_negatives=csr_matrix(considered))
     counts = likes * np.random.default_rng(2).integers(1, 4, likes.shape)  # how often an item was liked is not read
@@ -41,7 +41,7 @@ def test_items_solve_their_normal_equations(log, solver):
     """Those of the last half pass: pairs in S pull with p, and all pairs with alpha0."""
     likes, considered = log
     p = likes + WEIGHT * considered
-    model = fit(likes, considered, solver=solver, cg_steps=30, iterations=3)
+    model = fit_model(likes, considered, solver=solver, cg_steps=30, iterations=3)
     active = p.any(axis=1)
     weights = np.where(active, np.where(active, p.sum(axis=1), 1.0) ** -0.3, 0.0)
     weights = np.where(active, weights / weights[active].mean(), 1.0)
@@ -68,31 +68,35 @@ def test_the_loss_falls_to_that_of_the_factors(log):
     assert values == sorted(values, reverse=True) and values[-1] == pytest.approx(loss, rel=1e-5)
 
 
-def same(one, other):
+def have_same_factors(one, other):
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("user_factors", "item_factors"))
 
 
 def test_of_weight_one_they_are_likes(log):
     likes, considered = log
-    one, other = fit(likes, considered, explicit_negative_weight=1.0), fit(likes + considered)
+    one, other = fit_model(likes, considered, explicit_negative_weight=1.0), fit_model(likes + considered)
     np.testing.assert_allclose(one.user_factors, other.user_factors, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(one.item_factors, other.item_factors, rtol=1e-4, atol=1e-5)
 
 
 def test_where_the_log_tells_of_none_or_the_weight_is_0_nothing_changes(log):
     likes, considered = log
-    plain = fit(likes, explicit_negative_weight=0.0)
-    assert same(plain, fit(likes)) and same(plain, fit(likes, np.zeros_like(likes)))
-    assert same(plain, fit(likes, considered, explicit_negative_weight=0.0)) and not same(plain, fit(likes, considered))
+    plain = fit_model(likes, explicit_negative_weight=0.0)
+    assert have_same_factors(plain, fit_model(likes)) and have_same_factors(
+        plain, fit_model(likes, np.zeros_like(likes))
+    )
+    assert have_same_factors(
+        plain, fit_model(likes, considered, explicit_negative_weight=0.0)
+    ) and not have_same_factors(plain, fit_model(likes, considered))
 
 
 def test_threads_do_not_change_a_bit(log):
-    assert same(fit(*log), fit(*log, threads=2))
+    assert have_same_factors(fit_model(*log), fit_model(*log, threads=2))
 
 
 def test_new_users_are_folded_in_by_their_likes(log):
     """How often they liked an item is not taken for what it is fitted to."""
-    model, histories = fit(*log), csr_matrix(log[0][:9])
+    model, histories = fit_model(*log), csr_matrix(log[0][:9])
     found, liked = model.fold_in(histories), model.fold_in(histories) @ model.item_factors.T
     np.testing.assert_array_equal(found, model.fold_in(3 * histories))
     assert liked[log[0][:9] > 0].mean() > WEIGHT + 0.1
@@ -101,9 +105,9 @@ def test_new_users_are_folded_in_by_their_likes(log):
 def test_it_is_refused_where_it_cannot_be(log):
     likes, considered = log
     with pytest.raises(ValueError, match="pairs are likes too"):
-        fit(likes, considered + likes)
+        fit_model(likes, considered + likes)
     with pytest.raises(ValueError, match="shape"):
-        fit(likes, considered[:, 1:])
+        fit_model(likes, considered[:, 1:])
     with pytest.raises(ValidationError, match="take loss = rendle2021"):
         WMFSettings(explicit_negative_weight=0.1, loss="hu2008")
     assert (
@@ -121,7 +125,7 @@ def test_members_of_a_blend_get_them(log):
     settings = BlendSettings(components=components)
     assert settings.reads_explicit_negatives and not BlendSettings().reads_explicit_negatives
     made = Blend(settings, seed=3).fit(csr_matrix(likes), FitOptions(explicit_negatives=csr_matrix(considered)))
-    assert same(made.components[0], fit(likes, considered))
+    assert have_same_factors(made.components[0], fit_model(likes, considered))
 
 
 def test_pairs_are_in_the_order_of_the_columns(log):

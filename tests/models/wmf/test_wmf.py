@@ -99,7 +99,7 @@ class Problem:
         )
 
 
-def problem(long_tailed, loss, factors=21):
+def draw_problem(long_tailed, loss, factors=21):
     """Counts 1 to 4, an isolated user and an isolated item, and unequal weights of users."""
     counts = long_tailed[:90].toarray() * np.random.default_rng(1).integers(1, 5, (90, 120))
     counts[7], counts[:, 11] = 0, 0
@@ -114,22 +114,22 @@ def assert_close(found, expected, tolerance=1e-4):
 @losses
 @pytest.mark.parametrize("factors", [1, 16, 21, 130])
 def test_the_exact_solver_solves_the_normal_equations(loss, factors, long_tailed):
-    given = problem(long_tailed, loss, factors)
+    given = draw_problem(long_tailed, loss, factors)
     assert_close(next(given.half_passes(EXACT)), given.solved_users())
 
 
 @losses
 def test_conjugate_gradients_of_k_steps_are_the_exact_solution(loss, long_tailed):
-    given = problem(long_tailed, loss)
+    given = draw_problem(long_tailed, loss)
     assert_close(next(given.half_passes(SolverSettings(21, 0))), given.solved_users())
 
 
 @losses
 def test_one_block_of_all_factors_is_the_exact_solution_and_passes_of_blocks_tend_to_it(loss, long_tailed):
-    given, other = problem(long_tailed, loss, 40), problem(long_tailed, loss, 40)
+    given, other = draw_problem(long_tailed, loss, 40), draw_problem(long_tailed, loss, 40)
     exact = next(given.half_passes(EXACT)).copy()
     np.testing.assert_array_equal(next(other.half_passes(SolverSettings(0, 48))), exact)
-    other = problem(long_tailed, loss, 40)
+    other = draw_problem(long_tailed, loss, 40)
     far = np.abs(next(other.half_passes(BLOCKS)) - exact).max()
     for _ in range(60):
         found = next(other.half_passes(BLOCKS))
@@ -140,7 +140,7 @@ def test_one_block_of_all_factors_is_the_exact_solution_and_passes_of_blocks_ten
 @losses
 @solvers
 def test_half_a_pass_never_raises_the_loss(loss, solver, long_tailed):
-    given = problem(long_tailed, loss, 40)
+    given = draw_problem(long_tailed, loss, 40)
     before = given.total()
     for _ in given.half_passes(solver, passes=6):
         now = given.total()
@@ -151,7 +151,7 @@ def test_half_a_pass_never_raises_the_loss(loss, solver, long_tailed):
 @losses
 @solvers
 def test_the_reported_loss_is_the_loss(loss, solver, long_tailed):
-    given = problem(long_tailed, loss, 40)
+    given = draw_problem(long_tailed, loss, 40)
     list(given.half_passes(solver))
     value = given.items.solve(given.of_items, given.of_users, 40, solver)
     value += given.loss.constant(given.counts.T.tocsr(), None, given.weights)
@@ -161,7 +161,7 @@ def test_the_reported_loss_is_the_loss(loss, solver, long_tailed):
 @losses
 def test_each_side_is_at_its_minimum_given_the_other(loss, long_tailed):
     """Both sides' half passes: no small step away from the items' solution lowers the loss."""
-    given = problem(long_tailed, loss)
+    given = draw_problem(long_tailed, loss)
     list(given.half_passes(EXACT))
     best, solution = given.total(), factor_view(given.of_items, 21).copy()
     for seed in range(5):

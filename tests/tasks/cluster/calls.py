@@ -8,17 +8,17 @@ from pathlib import Path
 from oneclass.tasks.stores.home import Home
 
 
-def who(home: Home) -> tuple[int, int]:
+def identify_worker(home: Home) -> tuple[int, int]:
     """The process, and the threads that it may use."""
     return os.getpid(), home.limits.threads
 
 
-def kept(home: Home) -> str:
+def find_home_cache(home: Home) -> str:
     """The folder that the worker has for the home."""
     return str(home.folder)
 
 
-def slowly(home: Home, began: Path, seconds: float) -> int:
+def record_slowly(home: Home, began: Path, seconds: float) -> int:
     """Note the process in a file, and take a while."""
     with began.open("a") as file:
         file.write(f"{os.getpid()}\n")
@@ -48,11 +48,11 @@ def lose_the_scheduler(home: Home) -> None:
     logging.getLogger("distributed.worker").error("Failed to communicate with scheduler during heartbeat.")
 
 
-def doubled(number: int) -> int:
+def double_number(number: int) -> int:
     """A call of a fit's block."""
     return 2 * number
 
 
-def process(number: int) -> int:
+def find_process(number: int) -> int:
     """A call of a fit's block that says where it was made."""
     return os.getpid()

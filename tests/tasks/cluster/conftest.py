@@ -72,7 +72,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def started(folder: Path, protocol: str = "tcp") -> Iterator[Cluster]:
+def start_cluster(folder: Path, protocol: str = "tcp") -> Iterator[Cluster]:
     """A cluster without workers."""
     folder.mkdir(parents=True, exist_ok=True)
     cluster = Cluster(folder, protocol)
@@ -85,7 +85,7 @@ def started(folder: Path, protocol: str = "tcp") -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[Cluster]:
     """Two workers that every test of a file leaves as they are."""
-    with started(tmp_path_factory.mktemp("cluster")) as cluster:
+    with start_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.worker()
         cluster.worker()
         yield cluster
@@ -94,7 +94,7 @@ def cluster(tmp_path_factory) -> Iterator[Cluster]:
 @pytest.fixture
 def own_cluster(tmp_path) -> Iterator[Cluster]:
     """For a test that ends processes of it."""
-    with started(tmp_path / "cluster") as cluster:
+    with start_cluster(tmp_path / "cluster") as cluster:
         yield cluster
 
 

@@ -11,7 +11,7 @@ HIDDEN = os.environ["HIDDEN"]
 FILE_EVENTS = ("open", "os.", "shutil.", "glob.", "pathlib.")
 
 
-def _hide(event: str, arguments: tuple) -> None:
+def _hide_home(event: str, arguments: tuple) -> None:
     if not event.startswith(FILE_EVENTS):
         return
     for one in arguments:
@@ -21,4 +21,4 @@ def _hide(event: str, arguments: tuple) -> None:
             raise FileNotFoundError(f"{one}: is on another machine")
 
 
-sys.addaudithook(_hide)
+sys.addaudithook(_hide_home)

@@ -23,7 +23,7 @@ SHORT = {
 USERS_AT_ONCE = 40
 
 
-def prepared(home):
+def prepare_demo(home):
     """By protocol the digests of its matrices and of the fits of SHORT."""
     logs = make_demo(home, DemoSettings(users=300, items=200, likes=9_000), 3)
     ingest(home, load_dataset("demo", home.root), logs, "run")
@@ -47,7 +47,7 @@ def in_small_calls(monkeypatch):
     monkeypatch.setattr(jobs, "users_per_block", lambda *numbers: USERS_AT_ONCE)
 
 
-def evaluated(home, digests, **executor):
+def evaluate_fits(home, digests, **executor):
     """Every row of the evaluation's tables, bit for bit, as one run of a name leaves them."""
     for protocol, (matrices, fits) in digests.items():
         assert evaluate(home, "run", protocol, matrices, fits, **executor).failed == {}

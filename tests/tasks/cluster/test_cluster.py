@@ -33,12 +33,12 @@ from oneclass.tasks.tuning import auto, record_pending_trial
 from oneclass.tasks.tuning.stage import tune
 from tests.conftest import two_tastes
 from tests.tasks.cluster import calls
-from tests.tasks.cluster.conftest import ROOT, started
+from tests.tasks.cluster.conftest import ROOT, start_cluster
 
 pytestmark = pytest.mark.slow
 
 
-def opened(cluster, home):
+def open_cluster(cluster, home):
     return clusters.open_executor(ClusterSettings(address=cluster.address), home)
 
 
@@ -51,10 +51,10 @@ def wait_for_lines(file, count):
 
 
 def test_calls_are_made_by_other_processes_and_answered_in_their_order(cluster, home):
-    with opened(cluster, home) as executor:
-        pending = [executor.submit(calls.who, home, label=f"call {number}") for number in range(6)]
+    with open_cluster(cluster, home) as executor:
+        pending = [executor.submit(calls.identify_worker, home, label=f"call {number}") for number in range(6)]
         found = [call.result() for call in pending]
-        assert executor.map(calls.doubled, [(number,) for number in range(9)]) == list(range(0, 18, 2))
+        assert executor.map(calls.double_number, [(number,) for number in range(9)]) == list(range(0, 18, 2))
     assert os.getpid() not in {process for process, _ in found}
     assert len({process for process, _ in found}) == 2
     assert all(threads >= 1 for _, threads in found)
@@ -63,15 +63,15 @@ def test_calls_are_made_by_other_processes_and_answered_in_their_order(cluster, 
 
 def test_without_a_cluster_a_call_is_made_here_when_its_result_is_asked_for(home, tmp_path):
     with clusters.open_executor(ClusterSettings(), home) as executor:
-        pending = executor.submit(calls.slowly, home, tmp_path / "began", 0.0, label="call")
+        pending = executor.submit(calls.record_slowly, home, tmp_path / "began", 0.0, label="call")
         assert not (tmp_path / "began").exists()
         assert pending.result() == os.getpid()
-        assert executor.map(calls.doubled, [(1,), (2,)]) == [2, 4]
+        assert executor.map(calls.double_number, [(1,), (2,)]) == [2, 4]
 
 
 def test_an_error_of_a_call_is_raised_where_it_is_awaited(cluster, home):
-    with opened(cluster, home) as executor:
-        pending = executor.submit(calls.slowly, home, "no path", 0.0, label="call")
+    with open_cluster(cluster, home) as executor:
+        pending = executor.submit(calls.record_slowly, home, "no path", 0.0, label="call")
         with pytest.raises(AttributeError, match="open"):
             pending.result()
 
@@ -80,8 +80,8 @@ def test_an_error_of_a_call_is_raised_where_it_is_awaited(cluster, home):
 def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_path, sent):
     own_cluster.worker()
     own_cluster.worker()
-    with opened(own_cluster, home) as executor:
-        pending = executor.submit(calls.slowly, home, tmp_path / "began", 2.0, label="call")
+    with open_cluster(own_cluster, home) as executor:
+        pending = executor.submit(calls.record_slowly, home, tmp_path / "began", 2.0, label="call")
         (first,) = wait_for_lines(tmp_path / "began", 1)
         os.kill(first, sent)
         assert pending.result() != first
@@ -89,9 +89,10 @@ def test_a_call_whose_worker_is_gone_is_made_by_another(own_cluster, home, tmp_p
 
 def test_a_worker_that_comes_late_takes_part(own_cluster, home, tmp_path):
     own_cluster.worker()
-    with opened(own_cluster, home) as executor:
+    with open_cluster(own_cluster, home) as executor:
         pending = [
-            executor.submit(calls.slowly, home, tmp_path / "began", 1.0, label=f"call {number}") for number in range(8)
+            executor.submit(calls.record_slowly, home, tmp_path / "began", 1.0, label=f"call {number}")
+            for number in range(8)
         ]
         own_cluster.worker()
         assert len({call.result() for call in pending}) == 2
@@ -110,8 +111,8 @@ def test_a_call_that_ends_each_process_is_given_up_with_what_to_do(home):
 def test_a_scheduler_that_dies_ends_the_run_in_seconds(own_cluster, home, tmp_path, monkeypatch):
     own_cluster.worker()
     monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 3.0)
-    with opened(own_cluster, home) as executor:
-        pending = executor.submit(calls.slowly, home, tmp_path / "began", 60.0, label="call")
+    with open_cluster(own_cluster, home) as executor:
+        pending = executor.submit(calls.record_slowly, home, tmp_path / "began", 60.0, label="call")
         wait_for_lines(tmp_path / "began", 1)
         own_cluster.end(own_cluster.scheduler)
         with pytest.raises(ClusterUnavailable, match="the same command continues"):
@@ -133,7 +134,7 @@ def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path
     own_cluster.worker(source=other_source(tmp_path / "other"))
     with (
         pytest.raises(InputError, match=r"worker tcp://[\d.:]+ cannot be used: it has oneclass's source"),
-        opened(own_cluster, home),
+        open_cluster(own_cluster, home),
     ):
         pass
 
@@ -152,35 +153,36 @@ def test_a_worker_with_another_version_of_a_library_says_so(home):
 
 def test_a_worker_that_came_late_with_another_source_does_no_call(own_cluster, home, tmp_path, caplog):
     fit = own_cluster.worker()
-    with opened(own_cluster, home) as executor:
+    with open_cluster(own_cluster, home) as executor:
         late = own_cluster.worker(source=other_source(tmp_path / "other"))
         pending = [
-            executor.submit(calls.slowly, home, tmp_path / "began", 0.5, label=f"call {number}") for number in range(4)
+            executor.submit(calls.record_slowly, home, tmp_path / "began", 0.5, label=f"call {number}")
+            for number in range(4)
         ]
         assert {call.result() for call in pending} == {fit.pid}
-        assert len({*executor.map(calls.process, [(number,) for number in range(4)])}) == 1
+        assert len({*executor.map(calls.find_process, [(number,) for number in range(4)])}) == 1
         assert caplog.text.count("cannot be used: it has oneclass's source") == 1  # others make its calls
         own_cluster.end(fit)
         with pytest.raises(OneclassError, match=r"worker tcp://[\d.:]+ cannot be used: it has oneclass's source"):
-            executor.submit(calls.who, home, label="call").result()
+            executor.submit(calls.identify_worker, home, label="call").result()
     assert late.poll() is None
 
 
 def test_workers_that_lose_the_shared_folder_make_no_call_until_it_is_back(cluster, home, tmp_path):
     away = tmp_path / "away"
-    with opened(cluster, home) as executor:
+    with open_cluster(cluster, home) as executor:
         pending = executor.submit(calls.reads_the_home_after, home, 1.0, label="call")
         home.folder.rename(away)
         with pytest.raises(OneclassError, match="cannot be used: it does not see .*mount the home there"):
             pending.result()
         away.rename(home.folder)
-    with opened(cluster, home) as executor:
+    with open_cluster(cluster, home) as executor:
         assert executor.submit(calls.reads_the_home_after, home, 0.0, label="call").result()
 
 
 def test_what_waits_for_a_slow_worker_is_made_by_the_others(cluster, home):
-    with opened(cluster, home) as executor:
-        slow = executor.submit(calls.who, home, label="call").result()[0]
+    with open_cluster(cluster, home) as executor:
+        slow = executor.submit(calls.identify_worker, home, label="call").result()[0]
         pending = [executor.submit(calls.slowly_in, home, slow, 6.0, label=f"call {number}") for number in range(12)]
         assert 1 <= [call.result() for call in pending].count(slow) <= 2
 
@@ -189,31 +191,31 @@ def test_a_worker_with_several_threads_of_dask_is_refused(own_cluster, home):
     own_cluster.worker("--nthreads", "2")
     with (
         pytest.raises(InputError, match="has 2 Dask threads; start it with --nthreads 1"),
-        opened(own_cluster, home),
+        open_cluster(own_cluster, home),
     ):
         pass
 
 
 def test_what_declares_more_memory_than_any_worker_has_is_made_by_the_coordinator(home, caplog):
     with clusters.open_executor(ClusterSettings(workers=1), home) as executor:
-        assert executor.submit(calls.who, home, memory=10**15, label="mrf_dense").result()[0] == os.getpid()
-        assert executor.submit(calls.who, home, memory=10**6, label="slim").result()[0] != os.getpid()
+        assert executor.submit(calls.identify_worker, home, memory=10**15, label="mrf_dense").result()[0] == os.getpid()
+        assert executor.submit(calls.identify_worker, home, memory=10**6, label="slim").result()[0] != os.getpid()
     assert "mrf_dense needs about 1000000.0 GB" in caplog.text
 
 
 def test_two_that_need_most_of_a_workers_memory_do_not_meet_there(own_cluster, home, tmp_path):
     own_cluster.worker("--nthreads", "1", "--resources", "memory=100")
     own_cluster.worker("--nthreads", "1", "--resources", "memory=1000")
-    with opened(own_cluster, home) as executor:
-        small = executor.submit(calls.who, home, memory=50, label="small")
+    with open_cluster(own_cluster, home) as executor:
+        small = executor.submit(calls.identify_worker, home, memory=50, label="small")
         large = [
-            executor.submit(calls.slowly, home, tmp_path / "began", 0.5, memory=600, label=f"large {number}")
+            executor.submit(calls.record_slowly, home, tmp_path / "began", 0.5, memory=600, label=f"large {number}")
             for number in (1, 2)
         ]
         made_by = {call.result() for call in large}
         assert len(made_by) == 1
         assert small.result()
-        assert set(executor.with_memory(600).map(calls.process, [(number,) for number in range(6)])) == made_by
+        assert set(executor.with_memory(600).map(calls.find_process, [(number,) for number in range(6)])) == made_by
 
 
 def test_the_workers_of_a_run_end_with_it_however_it_ends(home):
@@ -261,7 +263,7 @@ def test_a_search_on_a_worker_finds_what_it_finds_here(cluster, home, monkeypatc
     asked = {"protocol": "leave_one_out", "digests": digests, "models": models, "request": request}
     asked |= {"day": date(2026, 1, 2), "seed": 3}
     here = tune(home, "a", **asked)
-    with opened(cluster, home) as executor:
+    with open_cluster(cluster, home) as executor:
         assert tune(home, "b", **asked, executor=executor) == here
     with warehouse.open_warehouse(home, read_only=True) as connection:
         of = (
@@ -297,11 +299,11 @@ def certificates(tmp_path, monkeypatch):
 
 
 def test_a_cluster_that_speaks_tls_is_used_where_there_are_certificates(certificates, home, tmp_path):
-    with started(tmp_path / "cluster", "tls") as cluster:
+    with start_cluster(tmp_path / "cluster", "tls") as cluster:
         cluster.worker()
         assert cluster.address.startswith("tls://")
-        with opened(cluster, home) as executor:
-            assert executor.submit(calls.who, home, label="call").result()[0] != os.getpid()
+        with open_cluster(cluster, home) as executor:
+            assert executor.submit(calls.identify_worker, home, label="call").result()[0] != os.getpid()
 
 
 @pytest.mark.parametrize(
@@ -322,17 +324,17 @@ def test_an_address_that_cannot_be_used_is_refused(home, monkeypatch, settings, 
 
 def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
     monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 1.0)
-    with pytest.raises(InputError, match="the scheduler has no worker"), opened(own_cluster, home):
+    with pytest.raises(InputError, match="the scheduler has no worker"), open_cluster(own_cluster, home):
         pass
 
 
 def test_a_url_is_used_that_workers_see_and_one_that_they_do_not_is_refused(cluster, home, tmp_path):
     home = replace(home, store=f"file://{tmp_path}/url")
-    with opened(cluster, home) as executor:
-        assert executor.submit(calls.kept, home, label="call").result() != str(home.folder)
+    with open_cluster(cluster, home) as executor:
+        assert executor.submit(calls.find_home_cache, home, label="call").result() != str(home.folder)
     assert not list((tmp_path / "url" / "small").rglob("cluster-*"))
     message = r"worker tcp://[\d.:]+ cannot be used: it does not find the run's files at memory://x"
-    with pytest.raises(InputError, match=message), opened(cluster, replace(home, store="memory://x")):
+    with pytest.raises(InputError, match=message), open_cluster(cluster, replace(home, store="memory://x")):
         pass
 
 

@@ -30,7 +30,7 @@ async def connect_without_certificate(address):
 def test_only_the_run_itself_can_use_its_cluster(home):
     before = find_listeners()
     with open_executor(ClusterSettings(workers=1), home) as executor:
-        assert executor.submit(calls.who, home, label="call").result()[0] != os.getpid()
+        assert executor.submit(calls.identify_worker, home, label="call").result()[0] != os.getpid()
         listeners = find_listeners() - before
         assert all(ipaddress.ip_address(address.ip).is_loopback for address in listeners)
         scheduler = executor._client.scheduler.address
@@ -44,4 +44,4 @@ def test_only_the_run_itself_can_use_its_cluster(home):
         for address in addresses:
             with pytest.raises(OSError):
                 asyncio.run(connect_without_certificate(address))
-        assert executor.map(calls.doubled, [(1,), (2,)]) == [2, 4]
+        assert executor.map(calls.double_number, [(1,), (2,)]) == [2, 4]

@@ -28,8 +28,8 @@ from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home, Limits
 from oneclass.tasks.train import load_or_fit
 from tests.conftest import two_tastes
-from tests.tasks.cluster.conftest import started
-from tests.tasks.cluster.judged_demo import SHORT, evaluated, in_small_calls, prepared
+from tests.tasks.cluster.conftest import start_cluster
+from tests.tasks.cluster.judged_demo import SHORT, evaluate_fits, in_small_calls, prepare_demo
 
 run = contextvars.ContextVar("run", default="none")
 
@@ -167,8 +167,8 @@ class KillsOne:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("demo"), "demo", Limits(threads=2, memory=1 << 30))
-    digests = prepared(home)
-    return home, digests, evaluated(home, digests)
+    digests = prepare_demo(home)
+    return home, digests, evaluate_fits(home, digests)
 
 
 @pytest.mark.slow
@@ -176,9 +176,9 @@ def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(demo,
     home, digests, whole = demo
     assert all(whole.values())
     in_small_calls(monkeypatch)
-    assert evaluated(home, digests) == whole
+    assert evaluate_fits(home, digests) == whole
     executor = InAnyOrder(1)
-    assert evaluated(home, digests, executor=executor) == whole
+    assert evaluate_fits(home, digests, executor=executor) == whole
     assert len(executor.submitted) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
 
 
@@ -190,7 +190,7 @@ def test_two_workers_one_of_which_is_killed_judge_as_a_plain_run(own_cluster, de
     own_cluster.worker()
     with clusters.open_executor(ClusterSettings(address=own_cluster.address), home) as executor:
         executor = KillsOne(executor, killed, before=4)
-        assert evaluated(home, digests, executor=executor) == plain
+        assert evaluate_fits(home, digests, executor=executor) == plain
     assert killed.poll() is not None
     for name in SHORT:
         assert executor.labels.count(f"{name}: evaluate on leave_one_out") > 2
@@ -213,7 +213,7 @@ def random_graph(**settings):
 @pytest.fixture(scope="module")
 def little(tmp_path_factory):
     """A cluster of one worker."""
-    with started(tmp_path_factory.mktemp("cluster")) as cluster:
+    with start_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.worker("--nthreads", "1", "--resources", f"memory={DECLARED}")
         yield cluster
 

@@ -16,7 +16,7 @@ from oneclass.tasks.stores.home import Home
 SMALL = DemoSettings(users=300, items=200, likes=4_000)
 
 
-def parsed(logs):
+def parse_logs(logs):
     """{(user, item): (stars, date)} read line by line, as the format's own description has it."""
     found = {}
     for log in logs:
@@ -32,12 +32,12 @@ def parsed(logs):
     return found
 
 
-def truth(home):
+def load_truth(home):
     query = f"select \"user\", item, probability, liked from '{home.truth / 'edges.parquet'}'"
     return {name: np.asarray(column) for name, column in duckdb.sql(query).fetchnumpy().items()}
 
 
-def made(home):
+def make_demo_log(home):
     return json.loads((home.truth / "settings.json").read_text())
 
 
@@ -49,15 +49,15 @@ def default(tmp_path_factory):
 
 def test_the_log_says_what_the_truth_says(default):
     home, logs = default
-    edges, lines = truth(home), parsed(logs)
-    assert len(lines) == len(edges["user"]) == made(home)["considered"]
+    edges, lines = load_truth(home), parse_logs(logs)
+    assert len(lines) == len(edges["user"]) == make_demo_log(home)["considered"]
     for user, item, liked in zip(edges["user"], edges["item"], edges["liked"], strict=True):
         assert (lines[user, item][0] >= 4) == liked
 
 
 def test_probabilities_follow_the_traits(default):
     home, _ = default
-    edges = truth(home)
+    edges = load_truth(home)
     users, items, bias = (np.load(home.truth / f"{name}.npy") for name in ("users", "items", "item_bias"))
     u, v = users[edges["user"] - 1], items[edges["item"] - 1]
     logits = (u * v).sum(axis=1) + bias[edges["item"] - 1]
@@ -67,13 +67,13 @@ def test_probabilities_follow_the_traits(default):
 
 def test_the_likes_asked_for_come_out(default):
     home, _ = default
-    edges = truth(home)
-    assert edges["liked"].sum() == made(home)["liked"] == pytest.approx(100_000, rel=0.01)
+    edges = load_truth(home)
+    assert edges["liked"].sum() == make_demo_log(home)["liked"] == pytest.approx(100_000, rel=0.01)
     assert edges["probability"].sum(dtype=float) == pytest.approx(100_000, rel=1e-4)
 
 
 def test_coins_are_calibrated(default):
-    edges = truth(default[0])
+    edges = load_truth(default[0])
     for low in np.arange(0, 1, 0.1):
         at = (edges["probability"] >= low) & (edges["probability"] < low + 0.1)
         p = edges["probability"][at]
@@ -82,14 +82,14 @@ def test_coins_are_calibrated(default):
 
 def test_every_vertex_is_considered_and_degrees_follow_the_laws(default):
     home, _ = default
-    edges, settings = truth(home), DemoSettings()
+    edges, settings = load_truth(home), DemoSettings()
     for side, law in zip(("user", "item"), solve_degree_distributions(settings), strict=True):
         degrees = np.bincount(edges[side])[1:]
         assert len(degrees) == {"user": settings.users, "item": settings.items}[side]
         assert degrees.min() >= 1
         empirical = np.cumsum(np.bincount(degrees, minlength=law.d_max + 1)[1:]) / len(degrees)
         assert np.abs(empirical - law.cdf).max() < 1.63 / np.sqrt(len(degrees))  # level 0.01
-        assert made(home)["laws"][side]["exponent"] == law.exponent == getattr(settings, f"{side}_exponent")
+        assert make_demo_log(home)["laws"][side]["exponent"] == law.exponent == getattr(settings, f"{side}_exponent")
 
 
 def test_cutoffs_are_solved_so_that_eq_1_holds():
@@ -104,7 +104,7 @@ def test_cutoffs_are_solved_so_that_eq_1_holds():
 
 def test_dates_spread_and_users_join_over_the_years(default):
     dates = defaultdict(list)
-    for (user, _), (_, date) in parsed(default[1]).items():
+    for (user, _), (_, date) in parse_logs(default[1]).items():
         dates[user].append(date)
     everything = np.concatenate([np.array(days, dtype="datetime64[D]") for days in dates.values()])
     assert everything.min() < np.datetime64("2001-06-01")
@@ -132,7 +132,7 @@ def test_the_same_request_makes_nothing_anew(home):
     assert log.stat().st_mtime_ns == before
     log.write_bytes(log.read_bytes()[:-5])
     make_demo(home, SMALL, 1)
-    assert len(parsed([log])) == made(home)["considered"]
+    assert len(parse_logs([log])) == make_demo_log(home)["considered"]
 
 
 @pytest.mark.parametrize("name", ["users.npy", "edges.parquet", "settings.json", "log"])
@@ -151,19 +151,19 @@ def test_other_settings_take_the_place_of_the_old_log(home, monkeypatch):
     monkeypatch.setattr("oneclass.tasks.demo.netflix_writer.LINES_PER_FILE", 3_000)
     several = make_demo(home, SMALL, 1)
     assert [log.name for log in several] == [f"combined_data_{number}.txt" for number in range(1, 5)]
-    assert len(parsed(several)) == made(home)["considered"]
+    assert len(parse_logs(several)) == make_demo_log(home)["considered"]
     (home.landing / "mine.csv").write_text("kept")
     monkeypatch.undo()
     [log] = make_demo(home, SMALL, 2)
     assert sorted(file.name for file in home.landing.iterdir()) == ["combined_data_1.txt", "mine.csv"]
-    assert made(home)["seed"] == 2
-    assert len(parsed([log])) == made(home)["considered"]
+    assert make_demo_log(home)["seed"] == 2
+    assert len(parse_logs([log])) == make_demo_log(home)["considered"]
     assert not list(home.folder.glob(".demo-*"))
 
 
 def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
     [log] = make_demo(home, SMALL, 1)
-    before = log.read_bytes(), made(home)
+    before = log.read_bytes(), make_demo_log(home)
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -171,7 +171,7 @@ def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
     monkeypatch.setattr("oneclass.tasks.demo.story.write_ratings_log", full)
     with pytest.raises(Exception, match="No space left"):
         make_demo(home, SMALL, 2)
-    assert (log.read_bytes(), made(home)) == before
+    assert (log.read_bytes(), make_demo_log(home)) == before
     assert not list(home.folder.glob(".demo-*"))
 
 
@@ -182,7 +182,7 @@ def test_a_failure_leaves_the_old_log_as_it_was(home, monkeypatch):
 ])  # fmt: skip
 def test_small_and_dense_sizes(home, settings):
     logs = make_demo(home, DemoSettings(**settings), 0)
-    edges, lines = truth(home), parsed(logs)
+    edges, lines = load_truth(home), parse_logs(logs)
     assert len(lines) == len(edges["user"])
     assert set(edges["user"]) == set(range(1, settings["users"] + 1))
     assert set(edges["item"]) == set(range(1, settings["items"] + 1))

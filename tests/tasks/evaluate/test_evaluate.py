@@ -23,7 +23,7 @@ from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES
 from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from tests.conftest import home_in, rows
+from tests.conftest import home_in, query_rows
 
 USERS, ITEMS = 60, 40
 
@@ -80,7 +80,7 @@ def home(tmp_path, monkeypatch):
     return home_in(tmp_path)
 
 
-def csr(mask) -> csr_matrix:
+def to_csr(mask) -> csr_matrix:
     return csr_matrix(np.asarray(mask, dtype=np.float32))
 
 
@@ -91,9 +91,9 @@ def leave_one_out(random) -> SplitMatrices:
     held_out = np.zeros_like(edges)
     for user in range(USERS - 1):
         held_out[user, random.choice(np.flatnonzero(edges[user]))] = True
-    train = csr(edges & ~held_out)
+    train = to_csr(edges & ~held_out)
     users = np.arange(USERS, dtype=np.int32)
-    part = Part(train, csr(held_out), users + 100, rows=users)
+    part = Part(train, to_csr(held_out), users + 100, rows=users)
     return SplitMatrices(
         "leave_one_out",
         train,
@@ -109,9 +109,9 @@ def strong_generalization(random) -> SplitMatrices:
     def part(users):
         marks = random.random((users, ITEMS))
         targets = (marks > 0.8) & (np.arange(users) % 3 > 0)[:, None]
-        return Part(csr(marks < 0.2), csr(targets), np.arange(users))
+        return Part(to_csr(marks < 0.2), to_csr(targets), np.arange(users))
 
-    train = csr(random.random((USERS, ITEMS)) < 0.3)
+    train = to_csr(random.random((USERS, ITEMS)) < 0.3)
     items = np.arange(ITEMS, dtype=np.int32)
     return SplitMatrices(
         "strong_generalization",
@@ -122,7 +122,7 @@ def strong_generalization(random) -> SplitMatrices:
     )
 
 
-def store(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, dict[str, str]]:
+def store_split(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, dict[str, str]]:
     """The digests of a stored split and of models fitted on it."""
     for model in models:
         fits.store_fit(home, model().fit(split.train), "digest", key="k", matrices="m", seconds=1, peak_bytes=1)
@@ -131,7 +131,7 @@ def store(home: Home, split: SplitMatrices, *models: type[Model]) -> tuple[str, 
 
 def of_opinion(home: Home, metric: str) -> tuple:
     """(value, standard error, users) of the model `opinion`."""
-    [found] = rows(
+    [found] = query_rows(
         home,
         "select value, standard_error, users from evaluation.metrics "
         "where model = 'opinion' and score = 'score' and metric = ?",
@@ -153,14 +153,14 @@ def naive_ranks(split: SplitMatrices, scores: np.ndarray) -> np.ndarray:
 def evaluated(tmp_path_factory):
     """A home where two models were evaluated, the split, and what was returned; for tests that only read it."""
     home, split = home_in(tmp_path_factory.mktemp("evaluated")), leave_one_out(np.random.default_rng(1))
-    digest, fits = store(home, split, Popularity, Opinion)
+    digest, fits = store_split(home, split, Popularity, Opinion)
     return home, split, stage.evaluate(home, "run", "leave_one_out", digest, fits)
 
 
 def test_leave_one_out_fills_the_metrics(evaluated):
     home, split, found = evaluated
     assert (found.users, found.users_without_target) == (USERS - 1, 1)
-    lists = rows(home, "select distinct model, score from evaluation.metrics order by all")
+    lists = query_rows(home, "select distinct model, score from evaluation.metrics order by all")
     assert lists == [("opinion", "reversed"), ("opinion", "score"), ("popularity", "score")]
 
     ranks = naive_ranks(split, np.arange(ITEMS))
@@ -171,7 +171,7 @@ def test_leave_one_out_fills_the_metrics(evaluated):
 
 def test_every_pair_of_ranked_lists_is_compared_once(evaluated):
     home, split, _ = evaluated
-    pairs = rows(
+    pairs = query_rows(
         home,
         "select model, other_model, other_score, difference, p_value, users "
         "from evaluation.comparisons where metric = 'mean_rank' order by all",
@@ -196,7 +196,7 @@ def test_ranks_by_degree_are_grouped_by_training_degrees(evaluated):
         "item": np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices],
     }
     for side, of_edges in degrees.items():
-        bins = rows(
+        bins = query_rows(
             home,
             "select degree_low, degree_high, edges, mean_rank, p50 "
             "from evaluation.ranks_by_degree where model = 'opinion' and score = 'score' and side = ?",
@@ -214,7 +214,7 @@ def test_both_degrees_cross_the_ranks_by_degree(evaluated):
     ranks, part = naive_ranks(split, np.arange(ITEMS)), split.parts["test"]
     users = np.diff(part.histories.indptr)[:-1]
     items = np.bincount(split.train.indices, minlength=ITEMS)[part.targets.indices]
-    cells = rows(home, "select * exclude (run_id, model, score) from evaluation.ranks_by_both_degrees "
+    cells = query_rows(home, "select * exclude (run_id, model, score) from evaluation.ranks_by_both_degrees "
                        "where model = 'opinion' and score = 'score'")  # fmt: skip
     assert sum(cell[4] for cell in cells) == USERS - 1
     for user_low, user_high, item_low, item_high, edges, mean in cells:
@@ -228,7 +228,7 @@ def test_the_first_recommendations_are_looked_at(evaluated):
     lists = [[item for item in reversed(range(ITEMS)) if not known[item]][:20]
              for known in split.train.toarray()[:-1]]  # fmt: skip
     query = "select metric, value from evaluation.beyond_accuracy where model = 'opinion' and score = 'score'"
-    found = dict(rows(home, query))
+    found = dict(query_rows(home, query))
     assert set(found) == {
         "coverage@20", "novelty@20", "popularity_percentile@20", "popularity_lift@20", "gini@20"
     }  # fmt: skip
@@ -239,11 +239,11 @@ def test_the_first_recommendations_are_looked_at(evaluated):
 
 def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monkeypatch):
     split = leave_one_out(np.random.default_rng(8))
-    digest, fits = store(home, split, Popularity, Opinion)
+    digest, fits = store_split(home, split, Popularity, Opinion)
     stage.evaluate(home, "run", "leave_one_out", digest, fits)
     part = split.parts["test"]
     held_out, degrees = (part.targets.indices + 0.5) / ITEMS, np.diff(part.histories.indptr)[:-1]
-    bins = rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low")
+    bins = query_rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low")
     assert [row[0] for row in bins] == ["opinion"] * len(np.unique(degrees))
     for _, low, high, edges, error, histogram in bins:
         inside = held_out[degrees == low]
@@ -256,7 +256,9 @@ def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monke
     like = np.concatenate([held_out, negatives])
     truth = np.concatenate([np.ones(USERS - 1), np.zeros(USERS - 1)])
     weights = np.concatenate([np.ones(USERS - 1), (ITEMS - degrees) / degrees])
-    found = rows(home, "select * exclude (run_id, model, standard_error) from evaluation.calibration order by like_low")
+    found = query_rows(
+        home, "select * exclude (run_id, model, standard_error) from evaluation.calibration order by like_low"
+    )
     assert sum(row[3] for row in found) == 2 * (USERS - 1)
     for reference, low, high, pairs, mean, observed in found:
         inside = (like >= low) & (like < high)
@@ -266,15 +268,15 @@ def test_like_is_judged_on_held_out_edges_and_negatives_of_the_model(home, monke
 
     monkeypatch.setattr(Opinion, "law", None)
     stage.evaluate(home, "run", "leave_one_out", digest, fits)
-    assert rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low") == bins
-    assert rows(home, "select * from evaluation.calibration") == []
+    assert query_rows(home, "select * exclude run_id from evaluation.like_by_degree order by degree_low") == bins
+    assert query_rows(home, "select * from evaluation.calibration") == []
 
 
 def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
-    digest, fits = store(home, strong_generalization(np.random.default_rng(3)), Opinion)
+    digest, fits = store_split(home, strong_generalization(np.random.default_rng(3)), Opinion)
     found = stage.evaluate(home, "run", "strong_generalization", digest, fits)
     assert (found.users, found.users_without_target) == (20, 10)
-    users = dict(rows(home, "select metric, users from evaluation.metrics where score = 'score'"))
+    users = dict(query_rows(home, "select metric, users from evaluation.metrics where score = 'score'"))
     assert (users["ndcg@100"], users["validation_ndcg@100"]) == (20, 8)
     assert set(users) == {
         "recall@20",
@@ -292,8 +294,8 @@ def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
         "rank_p95",
     }
     for table in LEAVE_ONE_OUT_TABLES:
-        assert rows(home, f"select * from evaluation.{table}") == []
-    assert rows(home, "select distinct users from evaluation.beyond_accuracy") == [(20,)]
+        assert query_rows(home, f"select * from evaluation.{table}") == []
+    assert query_rows(home, "select distinct users from evaluation.beyond_accuracy") == [(20,)]
     assert all(given is None for _, given in Opinion.blocks)
 
 
@@ -301,13 +303,13 @@ def test_a_retry_replaces_its_own_rows_only(home):
     split = leave_one_out(np.random.default_rng(4))
     part, odd = split.parts["test"], np.arange(ITEMS) % 2 == 1
     free = (split.train + part.targets).toarray() == 0
-    part = replace(part, explicit_negatives=csr(free & odd))
-    split = replace(split, explicit_negatives=csr(free & ~odd), parts={"test": part})
-    digest, fits = store(home, split, Popularity, Opinion)
+    part = replace(part, explicit_negatives=to_csr(free & odd))
+    split = replace(split, explicit_negatives=to_csr(free & ~odd), parts={"test": part})
+    digest, fits = store_split(home, split, Popularity, Opinion)
     tables = (*PROTOCOL_TABLES, *LEAVE_ONE_OUT_TABLES)
 
     def everything():
-        found = [rows(home, f"select * from evaluation.{table} order by all") for table in tables]
+        found = [query_rows(home, f"select * from evaluation.{table} order by all") for table in tables]
         assert all(found)
         return found
 
@@ -320,7 +322,7 @@ def test_a_retry_replaces_its_own_rows_only(home):
 
 
 def test_scores_are_asked_for_a_block_of_users_at_a_time(home, monkeypatch):
-    digest, fits = store(home, leave_one_out(np.random.default_rng(5)), Opinion)
+    digest, fits = store_split(home, leave_one_out(np.random.default_rng(5)), Opinion)
     stage.evaluate(home, "whole", "leave_one_out", digest, fits)
     monkeypatch.setattr(Opinion, "block_bytes", 7 * ITEMS * 4)
     Opinion.blocks.clear()
@@ -330,12 +332,12 @@ def test_scores_are_asked_for_a_block_of_users_at_a_time(home, monkeypatch):
         asked = np.concatenate([users for _, users in Opinion.blocks[score::2]])
         assert asked.tolist() == list(range(USERS - 1))
     query = "select * exclude run_id from evaluation.metrics where run_id = ? order by all"
-    assert rows(home, query, "whole") == rows(home, query, "blocks")
+    assert query_rows(home, query, "whole") == query_rows(home, query, "blocks")
 
 
 @pytest.mark.parametrize("score", ["score", "reversed"])
 def test_a_nan_is_named_and_nothing_is_written(home, monkeypatch, score):
-    digest, fits = store(home, leave_one_out(np.random.default_rng(6)), Opinion)
+    digest, fits = store_split(home, leave_one_out(np.random.default_rng(6)), Opinion)
 
     def broken(self, histories, users, asked):
         scores = np.zeros(histories.shape, dtype=np.float32)
@@ -346,20 +348,20 @@ def test_a_nan_is_named_and_nothing_is_written(home, monkeypatch, score):
     monkeypatch.setattr(Opinion, "_scores", broken)
     with pytest.raises(OneclassError, match=f"opinion, score '{score}', user_index 112: a score is NaN"):
         stage.evaluate(home, "run", "leave_one_out", digest, fits)
-    assert rows(home, "select count(*) from evaluation.metrics") == [(0,)]
+    assert query_rows(home, "select count(*) from evaluation.metrics") == [(0,)]
 
 
 def test_a_log_without_test_users_is_said_and_leaves_no_rows(home, caplog):
     split = leave_one_out(np.random.default_rng(7))
-    no_users, no_edges = np.zeros(0, np.int32), csr(np.zeros((0, ITEMS)))
+    no_users, no_edges = np.zeros(0, np.int32), to_csr(np.zeros((0, ITEMS)))
     part = Part(no_edges, no_edges, no_users, no_users)
     without = SplitMatrices("leave_one_out", split.train, split.users, split.items, {"test": part})
-    digest, fits = store(home, without, Opinion)
+    digest, fits = store_split(home, without, Opinion)
     with caplog.at_level(logging.WARNING):
         found = stage.evaluate(home, "run", "leave_one_out", digest, fits)
     assert (found.users, found.users_without_target) == (0, 0)
     assert "no test user" in caplog.text
-    assert rows(home, "select * from evaluation.metrics") == []
+    assert query_rows(home, "select * from evaluation.metrics") == []
 
 
 def test_a_model_that_is_worse_than_popularity_is_named_in_a_warning(home, caplog):
@@ -368,11 +370,11 @@ def test_a_model_that_is_worse_than_popularity_is_named_in_a_warning(home, caplo
     train[:, 1:] = np.arange(1, ITEMS) < np.arange(USERS)[:, None] / 2
     history, target = np.zeros((8, ITEMS)), np.zeros((8, ITEMS))
     history[:, 0], target[:, 1] = 1, 1
-    part = Part(csr(history), csr(target), np.arange(8))
+    part = Part(to_csr(history), to_csr(target), np.arange(8))
     split = SplitMatrices(
-        "strong_generalization", csr(train), np.arange(USERS), np.arange(ITEMS, dtype=np.int32), {"test": part}
+        "strong_generalization", to_csr(train), np.arange(USERS), np.arange(ITEMS, dtype=np.int32), {"test": part}
     )
-    digest, fitted = store(home, split, Popularity, UpsideDown)
+    digest, fitted = store_split(home, split, Popularity, UpsideDown)
     with caplog.at_level(logging.WARNING):
         stage.evaluate(home, "run", "strong_generalization", digest, fitted)
     assert "upside_down on strong_generalization ranks worse than guessing: mean_rank 0.0000" in caplog.text

@@ -48,7 +48,7 @@ def split_once(tmp_path_factory):
 def after_r1(split_once, tmp_path_factory):
     """The same after the run r1."""
     home = copy_of(split_once[0], tmp_path_factory.mktemp("r1") / "var")
-    evaluated(home, split_once[1], "r1")
+    evaluate_fits(home, split_once[1], "r1")
     return home
 
 
@@ -68,14 +68,14 @@ def judged(monkeypatch):
 @pytest.fixture
 def run(home, split_once, judged):
     """Evaluate as a run of a name does."""
-    return partial(evaluated, home, split_once[1])
+    return partial(evaluate_fits, home, split_once[1])
 
 
 def copy_of(home, folder):
     return Home(shutil.copytree(home.root, folder, symlinks=True), home.dataset, home.limits)
 
 
-def evaluated(home, digests, name, models=("popularity", "random_graph"), **settings):
+def evaluate_fits(home, digests, name, models=("popularity", "random_graph"), **settings):
     """What a run of that name finds, with settings of its own for some models."""
     with warehouse.open_warehouse(home) as connection:
         connection.execute(
@@ -92,13 +92,13 @@ def evaluated(home, digests, name, models=("popularity", "random_graph"), **sett
     return evaluate(home, name, "leave_one_out", digests["leave_one_out"], fitted)
 
 
-def tables(home, run_id):
+def load_tables(home, run_id):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         query = "select * exclude run_id from evaluation.{} where run_id = ? order by all"
         return {table: connection.execute(query.format(table), [run_id]).fetchall() for table in OF_RUN}
 
 
-def change(home, statement):
+def change_rows(home, statement):
     with warehouse.open_warehouse(home) as connection:
         connection.execute(statement)
 
@@ -108,7 +108,7 @@ def test_a_run_with_nothing_new_takes_the_rows_of_the_last(home, run, judged):
     assert judged == ["popularity", "random_graph"]
     assert run("r2") == first and run("r2") == first  # a retry too
     assert judged == ["popularity", "random_graph"]
-    assert tables(home, "r1") == tables(home, "r2") and all(tables(home, "r2").values())
+    assert load_tables(home, "r1") == load_tables(home, "r2") and all(load_tables(home, "r2").values())
 
 
 def test_other_fits_or_another_order_are_judged_anew(run, judged):
@@ -123,15 +123,15 @@ def test_other_fits_or_another_order_are_judged_anew(run, judged):
 @pytest.mark.parametrize("table", OF_RUN)
 def test_rows_that_changed_or_went_are_not_taken(after_r1, split_once, judged, tmp_path, table, caplog):
     home = copy_of(after_r1, tmp_path / "copied")
-    run = partial(evaluated, home, split_once[1])
-    true = tables(home, "r1")
-    change(home, f"delete from evaluation.{table} where rowid = (select min(rowid) from evaluation.{table})")
+    run = partial(evaluate_fits, home, split_once[1])
+    true = load_tables(home, "r1")
+    change_rows(home, f"delete from evaluation.{table} where rowid = (select min(rowid) from evaluation.{table})")
     run("r2")
-    assert judged == ["popularity", "random_graph"] and tables(home, "r2") == true
+    assert judged == ["popularity", "random_graph"] and load_tables(home, "r2") == true
     assert "the evaluation by run r1 changed since; made anew" in caplog.text
-    change(home, f"delete from evaluation.{table} where run_id = 'r1'")
+    change_rows(home, f"delete from evaluation.{table} where run_id = 'r1'")
     run("r3")  # that of r2 stands
-    assert len(judged) == 2 and tables(home, "r3") == true
+    assert len(judged) == 2 and load_tables(home, "r3") == true
 
 
 def test_an_evaluation_without_one_of_its_models_is_made_again(run, judged, monkeypatch):

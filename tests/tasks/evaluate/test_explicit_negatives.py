@@ -125,7 +125,7 @@ def test_the_stage_writes_them_and_a_kept_evaluation_has_them(split, model, tmp_
 DEMO = DemoSettings(users=300, items=200, likes=9_000)
 
 
-def prepared(home, threshold):
+def prepare_split(home, threshold):
     """The split leave_one_out of a demo's log."""
     logs = make_demo(home, DEMO, 3)
     dataset = load_dataset("demo", home.root)
@@ -142,7 +142,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(home):
-    return prepared(home, 4)
+    return prepare_split(home, 4)
 
 
 @pytest.fixture(scope="module")
@@ -197,4 +197,4 @@ def test_the_sample_comes_true_at_the_true_ratio(whole, truth):
 def test_likes_that_are_not_the_demos_have_no_truth(home, tmp_path):
     other = Home(tmp_path, "demo", Limits(threads=1, memory=1 << 30))
     assert evaluate_truth.load_truth(other, None) is None
-    assert evaluate_truth.load_truth(other, prepared(other, 3)) is None
+    assert evaluate_truth.load_truth(other, prepare_split(other, 3)) is None

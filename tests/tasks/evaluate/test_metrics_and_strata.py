@@ -28,8 +28,8 @@ from oneclass.tasks.protocols import list_splits
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.train import train
-from tests.conftest import home_in, rows
-from tests.typed import page
+from tests.conftest import home_in, query_rows
+from tests.typed import read_page
 
 USERS, ITEMS = 150, 70
 ESTIMATORS = {"popularity": oneclass.Popularity(), "mrf_dense": oneclass.MRFDense(l2=5.0)}
@@ -162,7 +162,7 @@ def run_stages(home, protocol, run_id="run", settings=None, models=("popularity"
 
 
 def load_rows(home, where="true", columns=COLUMNS, table="strata"):
-    return rows(home, f"select {columns} from evaluation.{table} where {where}")
+    return query_rows(home, f"select {columns} from evaluation.{table} where {where}")
 
 
 @pytest.mark.slow
@@ -265,7 +265,9 @@ def test_a_failing_function_is_named_with_the_user(shop, field_metrics, name, me
 
 def test_the_functions_of_the_guide_run_in_the_library_and_in_a_run(shop, field_metrics):
     home, _ = shop
-    blocks = re.findall(r"^```python\n(.*?)^```$", page("docs/how-to/adding_a_metric.md"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```$", read_page("docs/how-to/adding_a_metric.md"), re.MULTILINE | re.DOTALL
+    )
     exec("".join(blocks), {})  # noqa: S102
     field_metrics.write_text(blocks[0])
     run_stages(home, "leave_one_out", metrics=["field_metrics:first_place", "field_metrics:early_hits", "precision@7"])

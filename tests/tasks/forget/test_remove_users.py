@@ -18,27 +18,27 @@ from oneclass.tasks.forget.stage import remove_users
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import erasures, runs, warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import rows
+from tests.conftest import query_rows
 from tests.killed_process import ends_before_change
 
 GONE = "gone-7d1e"
 SHOP = Dataset(name="small", title="small", files=("*.csv", "*.txt", "*.tar", "*.parquet"))
 
 
-def events(home: Home) -> list[tuple]:
-    return rows(home, "select user_id, item_id from raw.events order by all")
+def load_events(home: Home) -> list[tuple]:
+    return query_rows(home, "select user_id, item_id from raw.events order by all")
 
 
-def csv(*lines: str) -> bytes:
+def make_csv(*lines: str) -> bytes:
     return "\n".join(["user_id,item_id", *lines, ""]).encode()
 
 
 def read_anew(home: Home, dataset: Dataset = SHOP) -> None:
     """Run the next night's ingest; it must find every file known."""
-    before = events(home)
+    before = load_events(home)
     result = ingest(home, dataset, [], "next")
     assert (result.new, result.changed, result.set_aside) == ((), (), ())
-    assert events(home) == before
+    assert load_events(home) == before
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -59,11 +59,11 @@ def test_lines_are_left_out_wherever_chunks_end(end, last, monkeypatch):
 
 def make_home(home: Home) -> None:
     (home.landing / "quarantine").mkdir(parents=True)
-    (home.landing / "a.csv").write_bytes(csv("a,x", f"{GONE},x", "b,y"))
-    (home.landing / "b.csv").write_bytes(gzip.compress(csv(f"{GONE},y", "c,x"), mtime=0))
+    (home.landing / "a.csv").write_bytes(make_csv("a,x", f"{GONE},x", "b,y"))
+    (home.landing / "b.csv").write_bytes(gzip.compress(make_csv(f"{GONE},y", "c,x"), mtime=0))
     ingest(home, SHOP, [], "first")
-    (home.landing / "new.csv").write_bytes(csv("d,x", f"{GONE},z"))
-    (home.root / "only.csv").write_bytes(csv(f"{GONE},z"))
+    (home.landing / "new.csv").write_bytes(make_csv("d,x", f"{GONE},z"))
+    (home.root / "only.csv").write_bytes(make_csv(f"{GONE},z"))
     (home.landing / "only.csv").symlink_to("../../only.csv")
     (home.landing / "quarantine" / "bad.csv").write_text(f"a;b\n{GONE};2\n1;2\n")
     (home.matrices / "0123").mkdir(parents=True)
@@ -71,7 +71,7 @@ def make_home(home: Home) -> None:
     (home.report / "users" / f"{GONE}.html").touch()
 
 
-def contents(home: Home) -> dict[str, bytes]:
+def read_contents(home: Home) -> dict[str, bytes]:
     files = (path for path in home.folder.rglob("*") if path.is_file())
     kept = {str(path.relative_to(home.folder)): path.read_bytes() for path in files if path != home.warehouse}
     return {name: content for name, content in kept.items() if not name.startswith(("forgotten/", ".lock", "spill/"))}
@@ -83,7 +83,10 @@ def test_a_command_that_is_killed_before_any_change_of_files_is_finished_by_the_
     original = Home(tmp_path / "original", "small", home.limits)
     shutil.copytree(home.root, original.root)
     remove_users(home, SHOP, [GONE])
-    expected, registry = contents(home), "select path, sha256, bytes, events from operations.log_files order by file_id"
+    expected, registry = (
+        read_contents(home),
+        "select path, sha256, bytes, events from operations.log_files order by file_id",
+    )
     [certificate] = home.forgotten.iterdir()
     facts = json.loads(certificate.read_text())
     assert expected.keys() == {f"landing/{name}" for name in ("a.csv", "b.csv", "new.csv", "quarantine/bad.csv")}
@@ -107,10 +110,10 @@ def test_a_command_that_is_killed_before_any_change_of_files_is_finished_by_the_
             ):
                 pass
         else:
-            assert rows(home, f"select count(*) from raw.events where user_id = '{GONE}'") == [(2,)]
+            assert query_rows(home, f"select count(*) from raw.events where user_id = '{GONE}'") == [(2,)]
         # The certificate may be there already: then no user is known, and there is nothing left to remove.
         assert ends_before_change(10**6, lambda: remove_users(home, SHOP, [GONE]))
-        assert contents(home) == expected
+        assert read_contents(home) == expected
         assert GONE.encode() not in home.warehouse.read_bytes()
         [certificate] = home.forgotten.iterdir()
         again = json.loads(certificate.read_text())
@@ -123,10 +126,10 @@ def test_a_command_that_is_killed_before_any_change_of_files_is_finished_by_the_
     with pytest.raises(InputError, match="is being forgotten"), runs.record_run(home, "run", "backfill", {}):
         pass
     erasures.certify_publication(home, None)
-    assert len(rows(home, registry)) == 2
-    before = events(home)
+    assert len(query_rows(home, registry)) == 2
+    before = load_events(home)
     assert ingest(home, SHOP, [], "next").new == (str(home.landing / "new.csv"),)
-    assert events(home) == sorted([*before, ("d", "x")])
+    assert load_events(home) == sorted([*before, ("d", "x")])
 
 
 def test_the_lines_of_an_archive_and_of_a_numbered_list_go_and_no_user_is_renumbered(home):
@@ -147,7 +150,7 @@ def test_the_lines_of_an_archive_and_of_a_numbered_list_go_and_no_user_is_renumb
     ingest(home, SHOP, [], "first")
     remove_users(home, SHOP, ["7"])
     erasures.certify_publication(home, None)
-    assert events(home) == [("8", "1")]
+    assert load_events(home) == [("8", "1")]
     with tarfile.open(home.landing / "logs.tar") as archive:
         assert archive.getnames() == ["in/mv_1.txt", "in/mv_2.txt"]
         assert archive.extractfile("in/mv_1.txt").read() == b"1:\n8,4,2005-01-02\n"
@@ -164,7 +167,7 @@ def test_the_lines_of_an_archive_and_of_a_numbered_list_go_and_no_user_is_renumb
     anew = Home(home.root / "anew", "numbered", home.limits)
     shutil.copytree(numbered.landing, anew.landing)
     ingest(anew, dataset, [], "first")
-    assert events(numbered) == events(anew) == [("1", "4"), ("1", "5"), ("3", "4"), ("3", "5"), ("3", "6")]
+    assert load_events(numbered) == load_events(anew) == [("1", "4"), ("1", "5"), ("3", "4"), ("3", "5"), ("3", "6")]
 
 
 def test_the_lines_of_orders_go_with_the_orders(home):
@@ -187,9 +190,9 @@ def test_the_lines_of_orders_go_with_the_orders(home):
         "orders1.csv": "order,customer\n1,a\n", "lines1.csv": "order,sku\n1,x\n",
         "orders2.csv": "order,customer\n4,b\n", "lines2.csv": "order,sku\n4,x\n",
     }  # fmt: skip
-    assert events(home) == [("a", "x")] and len(rows(home, "from raw.parts")) == 2
+    assert load_events(home) == [("a", "x")] and len(query_rows(home, "from raw.parts")) == 2
     assert len(ingest(home, dataset, [], "next").new) == 2
-    assert events(home) == [("a", "x"), ("b", "x")]
+    assert load_events(home) == [("a", "x"), ("b", "x")]
 
 
 def test_what_was_taken_from_a_database_and_uploaded_goes_too(home, tmp_path):
@@ -199,7 +202,7 @@ def test_what_was_taken_from_a_database_and_uploaded_goes_too(home, tmp_path):
     form = "(format parquet, kv_metadata {boundary: '2'})"
     with duckdb.connect() as connection:
         connection.execute(f"copy (select mark, {cells}) to '{taken}' {form}")
-    (home.landing / "a.csv").write_bytes(csv("a,x", "9,x", "b,9"))
+    (home.landing / "a.csv").write_bytes(make_csv("a,x", "9,x", "b,9"))
     ingest(home, SHOP, [], "first")
     home = Home(home.root, "small", home.limits, store=f"file://{tmp_path}/bucket")
     (stored := tmp_path / "bucket" / "small" / "matrices" / "0123" / "users.npy").parent.mkdir(parents=True)
@@ -214,27 +217,27 @@ def test_what_was_taken_from_a_database_and_uploaded_goes_too(home, tmp_path):
         facts = dict(connection.execute(query).fetchall())
     assert facts["boundary"] == "2"
     assert other.exists() and not stored.exists()
-    assert events(home) == [("a", "x"), ("b", "9")]  # an item of the same name stays
+    assert load_events(home) == [("a", "x"), ("b", "9")]  # an item of the same name stays
     read_anew(home)
 
 
 def test_an_unknown_user_changes_nothing(home):
     make_home(home)
-    before = contents(home)
+    before = read_contents(home)
     with pytest.raises(InputError, match="--user nobody: no log of small has such a user") as refused:
         remove_users(home, SHOP, ["nobody", GONE])
     assert refused.value.exit_status == 2
-    assert contents(home) == before and not home.forgotten.exists()
+    assert read_contents(home) == before and not home.forgotten.exists()
 
 
 def test_a_warehouse_with_tables_of_somebody_else_is_refused(home):
     make_home(home)
     with warehouse.open_warehouse(home) as connection:
         connection.execute(f"create table operations.mine as select '{GONE}' as customer")
-    before = contents(home)
+    before = read_contents(home)
     with pytest.raises(InputError, match="not this program's: operations.mine"):
         remove_users(home, SHOP, [GONE])
-    assert contents(home) == before and not home.forgotten.exists()
+    assert read_contents(home) == before and not home.forgotten.exists()
 
 
 def test_every_table_with_users_is_covered(home):

@@ -36,7 +36,7 @@ def data_set(root, name, state="completed", hours=5):
     return home
 
 
-def rows(root):
+def table_rows(root):
     text = (root / "index.html").read_text()
     return re.findall(r'<tr role="row">\s*<td role="cell" class="text name">(.*?)</tr>', text, flags=re.DOTALL)
 
@@ -45,7 +45,7 @@ def test_a_line_has_state_dates_champion_and_trend(tmp_path):
     data_set(tmp_path, "shop")
     line = home_page.load_dataset_row(tmp_path, "shop")
     home_page.write_home_page(Home(tmp_path, "shop", Limits(threads=1, memory=1 << 30)))
-    assert "not read: a.csv, b.csv, c.csv and 2 more" in rows(tmp_path)[0]
+    assert "not read: a.csv, b.csv, c.csv and 2 more" in table_rows(tmp_path)[0]
     assert (line.state, line.champion, line.reason) == ("completed", "wmf", "")
     assert line.ended_at.replace("\N{NO-BREAK SPACE}", " ") == "21 November 2026, 22:00 UTC"
     assert (
@@ -54,8 +54,8 @@ def test_a_line_has_state_dates_champion_and_trend(tmp_path):
         and line.report == "shop/report/index.html"
     )
     assert line.unread == "a.csv, b.csv, c.csv and 2 more"
-    assert f"{datetime.now(UTC):%Y}" in line.published_at and " ago" not in rows(tmp_path)[0]
-    assert 'href="shop/report/index.html#look">2' in rows(tmp_path)[0]
+    assert f"{datetime.now(UTC):%Y}" in line.published_at and " ago" not in table_rows(tmp_path)[0]
+    assert 'href="shop/report/index.html#look">2' in table_rows(tmp_path)[0]
     assert line.trend.count(",") >= 3 and "ndcg@100 of 3 nights" in line.trend
 
 
@@ -67,7 +67,7 @@ def test_one_bad_data_set_does_not_break_the_others(tmp_path):
     (tmp_path / "datasets").mkdir()
     (data_set(tmp_path, "d-list").report / home_page.SUMMARY_FILE).write_text("[]")
     home_page.record_outcome(home, "run", "completed")
-    found = rows(tmp_path)
+    found = table_rows(tmp_path)
     assert [re.sub("<.*?>", "", one.splitlines()[0]) for one in found] == ["a-bad", "b-good", "c-new", "d-list"]
     assert ["cannot be read" in one for one in found] == [True, False, False, True]
     assert "never ended" in found[2] and "nothing is recommended" in found[2]
@@ -82,9 +82,11 @@ def test_the_end_of_a_run_is_noted_and_keeps_what_was_shown(tmp_path, state, moo
     assert facts["ended"]["run_id"] == "next" and facts["ended"]["state"] == state and facts["shown"] == SHOWN
     assert (
         home_page.load_dataset_row(tmp_path, "shop").mood == mood
-        and f'class="state {mood}">{state}' in rows(tmp_path)[0]
+        and f'class="state {mood}">{state}' in table_rows(tmp_path)[0]
     )
-    assert ("wmf: &lt;no&gt; memory<" in rows(tmp_path)[0]) == (state == "failed") and "Try" not in rows(tmp_path)[0]
+    assert ("wmf: &lt;no&gt; memory<" in table_rows(tmp_path)[0]) == (state == "failed") and "Try" not in table_rows(
+        tmp_path
+    )[0]
 
 
 def test_threads_that_end_the_same_run_leave_a_whole_page(tmp_path, caplog):
@@ -109,7 +111,7 @@ def test_names_are_escaped_and_links_lead_there(tmp_path):
     data_set(tmp_path, "a <b> & 100%")
     home_page.write_home_page(Home(tmp_path, "a <b> & 100%"))
     assert "<b>" not in (tmp_path / "index.html").read_text()
-    assert 'href="a%20%3Cb%3E%20%26%20100%25/report/index.html"' in rows(tmp_path)[0]
+    assert 'href="a%20%3Cb%3E%20%26%20100%25/report/index.html"' in table_rows(tmp_path)[0]
 
 
 def test_a_run_that_never_began_leaves_no_folder_and_nothing_fails_a_run(tmp_path, caplog):

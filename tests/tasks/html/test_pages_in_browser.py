@@ -17,8 +17,8 @@ from oneclass.tasks.explain.item_lists import ModelRecommendations, RecommendedI
 from oneclass.tasks.serve import description
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.stores.home import Home
-from tests.browser import CHROMIUM, chromium
-from tests.report_rows import BEFORE, RUN, asked
+from tests.browser import CHROMIUM, open_chromium
+from tests.report_rows import BEFORE, RUN, query_rows
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 PAGES = ("report", "explain", "overview", "docs", "search", "compare")
@@ -68,7 +68,7 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    with chromium(tmp_path_factory.mktemp("profile")) as page:
+    with open_chromium(tmp_path_factory.mktemp("profile")) as page:
         yield page
 
 
@@ -145,11 +145,11 @@ def test_rows_are_cards_on_a_narrow_screen_and_each_value_has_its_name(page, pag
 
 
 def test_a_user_and_an_item_are_found_by_a_link(page, pages, reported):
-    [(user, items)] = asked(
+    [(user, items)] = query_rows(
         reported,
         "select user_id, list(item_id order by rank) from published.recommendations group by 1 order by 1 limit 1",
     )
-    likes = dict(asked(reported, "select item_id, count(*) from curated.interactions group by item_id"))
+    likes = dict(query_rows(reported, "select item_id, count(*) from curated.interactions group by item_id"))
     page.open(pages["search"])
     page.js(f"location.hash = '{user}'; null")
     page.js("new Promise(done => setTimeout(done, 50))")
@@ -165,7 +165,7 @@ def test_a_user_and_an_item_are_found_by_a_link(page, pages, reported):
 
 def test_two_runs_stand_side_by_side(page, pages, reported):
     values = dict(
-        asked(
+        query_rows(
             reported,
             "select run_id, value from evaluation.metrics where protocol = 'strong_generalization' "
             "and model = 'popularity' and metric = 'ndcg@100'",

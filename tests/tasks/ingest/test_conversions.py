@@ -38,7 +38,7 @@ HITS = (
 )
 
 
-def saved(write: Callable[[io.BytesIO], object]) -> bytes:
+def write_to_bytes(write: Callable[[io.BytesIO], object]) -> bytes:
     write(stream := io.BytesIO())
     return stream.getvalue()
 
@@ -65,10 +65,10 @@ FILES: dict[str, tuple[bytes, list[tuple[str, str, float]]]] = {
     "access log": (HITS.encode(), [("ann", "/p/17", 1.0), ("10.0.0.2", "/p/18", 1.0)]),
     "libsvm": (b"0 1:2\n1 0:3 2:4\n", ENTRIES),
     "pairs": ("".join(f'user_id={user} item_id="{item}"\n' for user, item in PAIRS).encode(), READ),
-    "npz": (saved(lambda stream: scipy.sparse.save_npz(stream, MATRIX)), ENTRIES),
-    "npy": (saved(lambda stream: np.save(stream, MATRIX.toarray())), ENTRIES),
-    "mtx": (saved(lambda stream: scipy.io.mmwrite(stream, MATRIX)), ENTRIES),
-    "mat": (saved(lambda stream: scipy.io.savemat(stream, {"ratings": MATRIX})), ENTRIES),
+    "npz": (write_to_bytes(lambda stream: scipy.sparse.save_npz(stream, MATRIX)), ENTRIES),
+    "npy": (write_to_bytes(lambda stream: np.save(stream, MATRIX.toarray())), ENTRIES),
+    "mtx": (write_to_bytes(lambda stream: scipy.io.mmwrite(stream, MATRIX)), ENTRIES),
+    "mat": (write_to_bytes(lambda stream: scipy.io.savemat(stream, {"ratings": MATRIX})), ENTRIES),
     "wide": (in_wide_rows(), [("u1", "i1", 1.0), ("u2", "i2", 4.0), ("u1", "i3", 3.0)]),
     "lists": (b"user_id,item_id\nu1,\"['i1', 'i2']\"\nu2,\"['i1']\"\n", READ),
     "keys": (json.dumps({"u1": ["i1", "i2"], "u2": ["i1"]}).encode(), READ),
@@ -80,12 +80,12 @@ FILES: dict[str, tuple[bytes, list[tuple[str, str, float]]]] = {
 }  # fmt: skip
 
 
-def read(path: Path) -> list[tuple]:
+def read_rows(path: Path) -> list[tuple]:
     dataset = Dataset(name="mine", columns={"value": ("value",)})
     return preview_logs(dataset, [path]).events.select("user_id", "item_id", "value").rows()
 
 
-def refused(path: Path) -> str:
+def refusal_of(path: Path) -> str:
     with pytest.raises(InputError) as refusal:
         preview_logs(Dataset(name="mine"), [path])
     said, lines = str(refusal.value).split("\n\n", 1)
@@ -97,17 +97,17 @@ def refused(path: Path) -> str:
 def test_the_lines_of_a_refusal_write_a_log_that_is_read(tmp_path, name):
     content, expected = FILES[name]
     (path := tmp_path / "it's a file.bin").write_bytes(content)
-    exec(refused(path), {})  # noqa: S102 - what a person would paste
+    exec(refusal_of(path), {})  # noqa: S102 - what a person would paste
     (copy,) = set(tmp_path.iterdir()) - {path}
-    assert sorted(read(copy)) == sorted(expected)
+    assert sorted(read_rows(copy)) == sorted(expected)
 
 
 def test_a_database_of_duckdb_is_refused_with_the_lines_that_write_its_table(tmp_path):
     path = tmp_path / "shop.duckdb"
     with duckdb.connect(str(path)) as database:
         database.execute("create table orders as select 'u1' as user_id, 'i1' as item_id")
-    exec(refused(path), {})  # noqa: S102 - what a person would paste
-    assert read(tmp_path / "shop_log.parquet") == [("u1", "i1", 1.0)]
+    exec(refusal_of(path), {})  # noqa: S102 - what a person would paste
+    assert read_rows(tmp_path / "shop_log.parquet") == [("u1", "i1", 1.0)]
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz"])
@@ -124,14 +124,14 @@ def test_an_archive_of_several_files_is_refused_with_the_command_that_unpacks_it
                 member = tarfile.TarInfo(name)
                 member.size = len(text)
                 archive.addfile(member, io.BytesIO(text.encode()))
-    command = shlex.split(refused(path))
+    command = shlex.split(refusal_of(path))
     subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True)
-    assert read(tmp_path / "export" / "ml" / "ratings.csv") == READ
+    assert read_rows(tmp_path / "export" / "ml" / "ratings.csv") == READ
 
 
 def test_tuples_of_python_become_a_log_without_a_header(tmp_path):
     (path := tmp_path / "log.txt").write_text("".join(f"{pair},\n" for pair in PAIRS))
-    exec(refused(path), {})  # noqa: S102 - what a person would paste
+    exec(refusal_of(path), {})  # noqa: S102 - what a person would paste
     dataset = Dataset(name="mine", delimiter=",", fields=("user", "item"))
     assert preview_logs(dataset, [tmp_path / "log_log.csv"]).events.select("user_id", "item_id").rows() == PAIRS
 

@@ -9,7 +9,7 @@ from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.preview import format_preview, format_toml, preview_logs
 from oneclass.tasks.ingest.stage import ingest
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 EVENTS = [
     {"user_id": "ada", "item_id": "mug", "action": "view", "timestamp": "2026-03-01 09:00:00"},
@@ -37,7 +37,7 @@ def write_parquet(path):
     pl.DataFrame(EVENTS).write_parquet(path)
 
 
-def declare(home, text):
+def declare_kinds(home, text):
     (home.root / "datasets").mkdir(parents=True, exist_ok=True)
     (home.root / "datasets" / "small.toml").write_text(text)
     return load_dataset("small", home.root)
@@ -54,11 +54,11 @@ def declare(home, text):
 )
 def test_kinds_are_read_and_unknown_ones_rejected(home, tmp_path, write, more):
     write(log := tmp_path / "log")
-    ingest(home, declare(home, TOML.format(more)), [log], "run")
-    assert rows(home, "select user_id, item_id, event, value from raw.events order by line_number") == [
+    ingest(home, declare_kinds(home, TOML.format(more)), [log], "run")
+    assert query_rows(home, "select user_id, item_id, event, value from raw.events order by line_number") == [
         ("ada", "mug", "view", 1), ("ada", "mug", "purchase", 1), ("ben", "pan", "view", 1),
     ]  # fmt: skip
-    assert rows(home, "select reason from raw.rejects order by line_number") == [
+    assert query_rows(home, "select reason from raw.rejects order by line_number") == [
         ("unknown kind of event gift",),
         ("names no kind of event",),
     ]
@@ -67,13 +67,13 @@ def test_kinds_are_read_and_unknown_ones_rejected(home, tmp_path, write, more):
 def test_a_log_without_the_column_of_kinds_is_refused(home, tmp_path):
     (log := tmp_path / "log.csv").write_text("user_id,item_id\nada,mug\n")
     with pytest.raises(InputError, match=r"none of them is known as event(?s:.*)\[columns\](?s:.*)event = "):
-        ingest(home, declare(home, TOML.format("")), [log], "run")
+        ingest(home, declare_kinds(home, TOML.format("")), [log], "run")
 
 
 def test_a_kind_taken_out_later_breaks_the_contract(home, tmp_path):
     write_csv(log := tmp_path / "log.csv")
-    ingest(home, declare(home, TOML.format("")), [log], "run")
-    fewer = declare(home, "max_reject_share = 0.7\n[events]\nview = 1\n")
+    ingest(home, declare_kinds(home, TOML.format("")), [log], "run")
+    fewer = declare_kinds(home, "max_reject_share = 0.7\n[events]\nview = 1\n")
     with pytest.raises(Exception, match="kind_known"):
         ingest(home, fewer, [log], "again")
     ingest(home, fewer, [log], "anew", replace=True)
@@ -82,11 +82,11 @@ def test_a_kind_taken_out_later_breaks_the_contract(home, tmp_path):
 def test_replace_reads_unchanged_logs_again_by_other_bounds(home, tmp_path):
     (log := tmp_path / "log.csv").write_text("user_id,item_id,value\nada,mug,1\nada,pan,4\nben,pan,2\nben,pot,5\n")
     for night, bounds in enumerate(["", "value_min = 2", "", "value_max = 3", "value_max = 4"]):
-        dataset = declare(home, f"max_reject_share = 1\n{bounds}")
+        dataset = declare_kinds(home, f"max_reject_share = 1\n{bounds}")
         ingest(home, dataset, [log], f"run-{night}", replace=night > 0)
         low, high = dataset.value_min or 0, dataset.value_max or 9
         kept = [value for value in (1, 4, 2, 5) if low <= value <= high]
-        assert rows(home, "select value from raw.events order by line_number") == [(value,) for value in kept]
+        assert query_rows(home, "select value from raw.events order by line_number") == [(value,) for value in kept]
     assert not ingest(home, dataset, [log], "same", replace=True).new
 
 
@@ -100,11 +100,11 @@ def test_replace_reads_unchanged_logs_again_by_other_bounds(home, tmp_path):
 )
 def test_a_data_set_s_file_that_cannot_be_is_refused(home, text, message):
     with pytest.raises(InputError, match=message):
-        declare(home, text)
+        declare_kinds(home, text)
 
 
 def test_half_life_days_may_stand_below_events(home):
-    dataset = declare(home, "[events]\nview = 1\nhalf_life_days = 30\n")
+    dataset = declare_kinds(home, "[events]\nview = 1\nhalf_life_days = 30\n")
     assert (dataset.events, dataset.half_life_days) == ({"view": 1.0}, 30)
     assert dataset.binarize_settings == {"event_weights": {"view": 1.0}, "half_life_days": 30}
 
@@ -116,11 +116,11 @@ def test_inspect_shows_the_kinds_and_proposes_their_weights(home, tmp_path, writ
     preview = preview_logs(load_dataset("mine", home.root, with_logs=True), [log])
     assert preview.kinds.sort("event").rows() == [("gift", 1, 1.0), ("purchase", 1, 5.0), ("view", 2, 1.0)]
     assert "names no kind of event" in format_preview(preview) and "purchase" in format_preview(preview)
-    dataset = declare(home, "max_reject_share = 0.5\n" + format_toml(preview))
+    dataset = declare_kinds(home, "max_reject_share = 0.5\n" + format_toml(preview))
     assert dataset.events == {"gift": 1.0, "purchase": 5.0, "view": 1.0}
     assert dataset.columns.event == ("action",)
     ingest(home, dataset, [log], "run")
-    assert rows(home, "select count(*) from raw.events") == [(4,)]
+    assert query_rows(home, "select count(*) from raw.events") == [(4,)]
 
 
 @pytest.mark.parametrize("column", ["action", "what"])

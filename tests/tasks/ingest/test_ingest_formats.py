@@ -22,7 +22,7 @@ from oneclass.tasks.ingest.sources import LogFile, SourceScanner
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import LIMITS, real_log, rows, write_tables
+from tests.conftest import LIMITS, query_rows, real_log, write_tables
 
 EVENTS = "select file_id, line_number, user_id, item_id, value, occurred_at from raw.events order by all"
 REJECTS = "select file_id, line_number, line, reason from raw.rejects order by all"
@@ -66,12 +66,12 @@ def read(home: Home, tmp_path: Path) -> Callable[..., tuple[list, list]]:
 
     def _read(dataset: str | Dataset, paths: Sequence[Path]) -> tuple[list, list]:
         of = dataset_of(dataset, tmp_path)
-        return loaded(home, SourceScanner(of).scan(paths), tmp_path, of)
+        return ingest_logs(home, SourceScanner(of).scan(paths), tmp_path, of)
 
     return _read
 
 
-def loaded(home: Home, logs: Sequence[LogFile], folder: Path, dataset: Dataset) -> tuple[list, list]:
+def ingest_logs(home: Home, logs: Sequence[LogFile], folder: Path, dataset: Dataset) -> tuple[list, list]:
     (scratch := folder / "scratch").mkdir(exist_ok=True)
     with warehouse.open_warehouse(home) as connection:
         connection.begin()
@@ -81,13 +81,13 @@ def loaded(home: Home, logs: Sequence[LogFile], folder: Path, dataset: Dataset) 
         return connection.execute(EVENTS).fetchall(), connection.execute(REJECTS).fetchall()
 
 
-def written(path: Path, content: str | bytes) -> Path:
+def write_file(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def packed(members: dict[str, bytes], mode: str = "w") -> bytes:
+def pack_members(members: dict[str, bytes], mode: str = "w") -> bytes:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode=mode) as tar:
         for name, content in members.items():
@@ -99,7 +99,7 @@ def packed(members: dict[str, bytes], mode: str = "w") -> bytes:
 @pytest.mark.parametrize("name", FORMATS)
 def test_each_format(read, tmp_path, name):
     dataset, text, expected = FORMATS[name]
-    events, rejects = read(dataset, [written(tmp_path / "log", text)])
+    events, rejects = read(dataset, [write_file(tmp_path / "log", text)])
     assert events == [(1, *event) for event in expected]
     assert rejects == []
 
@@ -133,14 +133,14 @@ def test_each_format(read, tmp_path, name):
 @pytest.mark.parametrize("name", ["netflix", "ratings.csv", "counted"])
 def test_line_ends_byte_order_mark_and_gzip_change_nothing(read, tmp_path, name, change):
     dataset, text, expected = FORMATS[name]
-    events, rejects = read(dataset, [written(tmp_path / "log", change(text))])
+    events, rejects = read(dataset, [write_file(tmp_path / "log", change(text))])
     assert events == [(1, *event) for event in expected]
     assert rejects == []
 
 
 def test_a_line_longer_than_duckdbs_own_limit(read, tmp_path):
     items = [str(item) for item in range(400_000)]
-    events, rejects = read("gowalla", [written(tmp_path / "train.txt", f"7 {' '.join(items)}\n8 1\n")])
+    events, rejects = read("gowalla", [write_file(tmp_path / "train.txt", f"7 {' '.join(items)}\n8 1\n")])
     assert len(" ".join(items)) > 2_000_000 and rejects == []
     assert [event[3] for event in events[:-1]] == sorted(items) and events[-1][:4] == (1, 2, "8", "1")
 
@@ -164,21 +164,21 @@ FILM_EVENTS = [(film, 2, "10", str(film), film, NEW_YEAR) for film in (1, 2, 3)]
 @pytest.mark.parametrize(
     "archive",
     [
-        packed(FILMS),
-        packed(FILMS, "w:gz"),
-        packed({"download/README": b"read me", "download/training_set.tar": packed(FILMS)}, "w:gz"),
-        packed(FILMS | {"training_set/mv_0000002.txt": b"2:\r\n10,2,2004-01-01\n"}),
+        pack_members(FILMS),
+        pack_members(FILMS, "w:gz"),
+        pack_members({"download/README": b"read me", "download/training_set.tar": pack_members(FILMS)}, "w:gz"),
+        pack_members(FILMS | {"training_set/mv_0000002.txt": b"2:\r\n10,2,2004-01-01\n"}),
     ],
     ids=["tar", "tar.gz", "nested", "mixed ends inside"],
 )
 def test_films_in_an_archive_are_files_of_their_own(read, tmp_path, archive):
-    events, rejects = read("netflix", [written(tmp_path / "nf_prize_dataset.tar.gz", archive)])
+    events, rejects = read("netflix", [write_file(tmp_path / "nf_prize_dataset.tar.gz", archive)])
     assert (events, rejects) == (FILM_EVENTS, [])
 
 
 def test_a_folder_a_pattern_and_files_by_name_are_the_same(read, tmp_path):
-    paths = [written(tmp_path / name, content) for name, content in FILMS.items()]
-    written(tmp_path / "training_set" / "notes.md", "not a log")
+    paths = [write_file(tmp_path / name, content) for name, content in FILMS.items()]
+    write_file(tmp_path / "training_set" / "notes.md", "not a log")
     dataset = datasets.load_dataset("netflix", tmp_path)
     for sources in ([tmp_path / "training_set"], [tmp_path / "training_set" / "mv_*.txt"], paths):
         assert [log.path for log in SourceScanner(dataset).scan(sources)] == [str(path) for path in paths]
@@ -186,17 +186,17 @@ def test_a_folder_a_pattern_and_files_by_name_are_the_same(read, tmp_path):
 
 
 def test_a_name_with_pattern_characters_is_a_name(read, tmp_path):
-    written(tmp_path / "ratings1.csv", "user_id,item_id,rating\nother,1,1\n")
-    events, _ = read("ml-1m", [written(tmp_path / "ratings[1].csv", "user_id,item_id,rating\na,b,3\n")])
+    write_file(tmp_path / "ratings1.csv", "user_id,item_id,rating\nother,1,1\n")
+    events, _ = read("ml-1m", [write_file(tmp_path / "ratings[1].csv", "user_id,item_id,rating\na,b,3\n")])
     assert events == [(1, 2, "a", "b", 3, None)]
 
 
 def test_files_of_several_formats_at_once(read, tmp_path):
     paths = [
-        written(tmp_path / "a.dat", FORMATS["ratings.dat"][1]),
-        written(tmp_path / "b.csv", FORMATS["ml-1m csv"][1]),
-        written(tmp_path / "c.csv.gz", gzip.compress(FORMATS["other order"][1].encode())),
-        written(tmp_path / "d.dat", FORMATS["ratings.dat"][1]),
+        write_file(tmp_path / "a.dat", FORMATS["ratings.dat"][1]),
+        write_file(tmp_path / "b.csv", FORMATS["ml-1m csv"][1]),
+        write_file(tmp_path / "c.csv.gz", gzip.compress(FORMATS["other order"][1].encode())),
+        write_file(tmp_path / "d.dat", FORMATS["ratings.dat"][1]),
     ]
     events, _ = read("ml-1m", paths)
     assert [(file_id, line, user) for file_id, line, user, *_ in events] == [
@@ -244,19 +244,21 @@ def told_naively(files: Sequence[Sequence[str]]) -> tuple[list, list]:
                 continue
             try:
                 user, stars, day = line.split(",")
-                events.append((file_id, number, *_checked(user, movie), _finite(stars), datetime.fromisoformat(day)))
+                events.append(
+                    (file_id, number, *_check_values(user, movie), _parse_finite(stars), datetime.fromisoformat(day))
+                )
             except ValueError:
                 rejects.append((file_id, number))
     return sorted(events), rejects
 
 
-def _checked(*ids: str | None) -> tuple[str | None, ...]:
+def _check_values(*ids: str | None) -> tuple[str | None, ...]:
     if not all(ids):
         raise ValueError
     return ids
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     if text == "nan":
         raise ValueError
     return float(text)
@@ -267,10 +269,10 @@ def _finite(text: str) -> float:
 def test_netflix_files_as_read_line_by_line(tmp_path_factory, bodies):
     folder = tmp_path_factory.mktemp("netflix")
     files = [["1:", "5,3,2004-01-01", *body, *["5,3,2004-01-01"] * len(body)] for body in bodies]
-    paths = [written(folder / f"combined_data_{i}.txt", "\n".join(lines)) for i, lines in enumerate(files)]
+    paths = [write_file(folder / f"combined_data_{i}.txt", "\n".join(lines)) for i, lines in enumerate(files)]
     dataset = datasets.load_dataset("netflix", folder)
     write_tables(home := Home(folder, "netflix", LIMITS))
-    events, rejects = loaded(home, SourceScanner(dataset).scan(paths), folder, dataset)
+    events, rejects = ingest_logs(home, SourceScanner(dataset).scan(paths), folder, dataset)
     assert (events, [reject[:2] for reject in rejects]) == told_naively(files)
 
 
@@ -292,8 +294,8 @@ LISTS = Dataset(name="lists", title="lists", layout="adjacency", max_reject_shar
 COUNTED = Dataset(name="lists", title="lists", layout="counted_adjacency", max_reject_share=0.5)
 
 
-def places(home):
-    return rows(home, PLACES)
+def load_places(home):
+    return query_rows(home, PLACES)
 
 
 def by_hand(text, file_id=1):
@@ -304,7 +306,7 @@ def by_hand(text, file_id=1):
     )
 
 
-def log(seed, counted=False, lines=3000):
+def draw_log(seed, counted=False, lines=3000):
     generator = np.random.default_rng(seed)
     for user in range(lines):
         items = generator.integers(500, size=generator.integers(0, 60))  # some of them twice
@@ -315,14 +317,14 @@ def log(seed, counted=False, lines=3000):
 def test_places_are_those_of_the_file_and_survive_what_comes_after(home, tmp_path):
     for dataset, counted in ((LISTS, False), (COUNTED, True)):
         file = tmp_path / "log.txt"
-        file.write_text("".join(log(1, counted)))
+        file.write_text("".join(draw_log(1, counted)))
         ingest(home, dataset, [file], f"run of {dataset.layout}", replace=True)
-        assert places(home) == by_hand(file.read_text())
-    before = places(home)
+        assert load_places(home) == by_hand(file.read_text())
+    before = load_places(home)
     other = tmp_path / "other.txt"
-    other.write_text("".join(log(2, counted=True, lines=10)))
+    other.write_text("".join(draw_log(2, counted=True, lines=10)))
     ingest(home, COUNTED, [other, file], "run")
-    assert places(home) == sorted(before + by_hand(other.read_text(), 2))
+    assert load_places(home) == sorted(before + by_hand(other.read_text(), 2))
 
 
 @pytest.mark.slow
@@ -330,23 +332,23 @@ def test_a_line_that_cannot_be_read_has_no_places_and_a_changed_file_has_new_one
     file = tmp_path / "log.txt"
     file.write_text("2 7 8\n3 9 9\n\n2 5 5\n")
     ingest(home, COUNTED, [file], "run-1")
-    assert places(home) == [(1, 1, 1, "7"), (1, 1, 2, "8"), (1, 4, 1, "5"), (1, 4, 2, "5")]
+    assert load_places(home) == [(1, 1, 1, "7"), (1, 1, 2, "8"), (1, 4, 1, "5"), (1, 4, 2, "5")]
     file.write_text("1 8\n")
     ingest(home, COUNTED, [file], "run-2")
-    assert places(home) == [(1, 1, 1, "8")]
+    assert load_places(home) == [(1, 1, 1, "8")]
 
 
 def test_logs_of_one_event_a_line_have_none(home, tmp_path):
     file = tmp_path / "ratings.csv"
     file.write_text("user_id,item_id,rating\na,x,5\n")
     ingest(home, datasets.load_dataset("ml-1m", tmp_path), [file], "run")
-    assert places(home) == []
+    assert load_places(home) == []
 
 
 COUNTS = "select count(*), count(distinct user_id), count(distinct item_id), max(line_number) from raw.events"
 
 
-def ingested(home: Home, name: str, path: Path):
+def ingest_file(home: Home, name: str, path: Path):
     dataset = datasets.load_dataset(name, home.root)
     logs = SourceScanner(dataset).scan([path])
     with warehouse.open_warehouse(home) as connection:
@@ -369,7 +371,7 @@ def ingested(home: Home, name: str, path: Path):
 )
 def test_counts(home, name, path, counts):
     log = real_log(path)
-    for connection in ingested(home, name, log if name == "ml-1m" else log.parent):  # ml-1m's folder holds two logs
+    for connection in ingest_file(home, name, log if name == "ml-1m" else log.parent):  # ml-1m's folder holds two logs
         assert connection.execute(COUNTS).fetchone() == counts
 
 
@@ -378,7 +380,7 @@ def test_every_line_of_ml_1m_is_where_it_stands(home):
     expected = polars.read_csv(path, schema_overrides=[polars.String, polars.String, polars.Float64])
     assert len(expected) == 1_000_209
     expected = expected.with_row_index("line_number", offset=2).to_arrow()
-    for connection in ingested(home, "ml-1m", path):
+    for connection in ingest_file(home, "ml-1m", path):
         connection.register("expected", expected)
         query = """
             select * from raw.events full join expected using (line_number)

@@ -15,30 +15,30 @@ from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.ingest import sources, statements
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home, Limits
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 OWN = Dataset(name="own", title="Some log", max_reject_share=1)
 EVENTS = "select line_number, user_id, item_id, value from raw.events order by all"
 REJECTS = "select line_number, reason from raw.rejects order by all"
 
 
-def read(home: Home, path: Path, content: str | bytes, dataset: Dataset | str = OWN) -> tuple[list, list]:
+def read_content(home: Home, path: Path, content: str | bytes, dataset: Dataset | str = OWN) -> tuple[list, list]:
     """Events and rejects of a file with this content."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return of(home, path, dataset)
+    return read_file(home, path, dataset)
 
 
-def of(home: Home, path: Path, dataset: Dataset | str = OWN) -> tuple[list, list]:
+def read_file(home: Home, path: Path, dataset: Dataset | str = OWN) -> tuple[list, list]:
     if isinstance(dataset, str):
         dataset = datasets.load_dataset(dataset, home.root).model_copy(update={"max_reject_share": 1.0})
     ingest(home, dataset, [path], "run")
-    return rows(home, EVENTS), rows(home, REJECTS)
+    return query_rows(home, EVENTS), query_rows(home, REJECTS)
 
 
 def test_parquet_takes_no_column_from_the_name_of_its_folder(home, tmp_path):
     (path := tmp_path / "item=7" / "log.parquet").parent.mkdir()
     pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"]}).write_parquet(path)
-    assert of(home, path) == ([(1, "a", "x", 1), (2, "b", "y", 1)], [])
+    assert read_file(home, path) == ([(1, "a", "x", 1), (2, "b", "y", 1)], [])
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_parquet_may_have_a_column_of_row_numbers(home, tmp_path, name):
         pl.lit(7).alias(name), item=pl.lit("x"), value=1
     )
     frame.write_parquet(path := tmp_path / "log.parquet", row_group_size=10_000)
-    events, rejects = of(home, path)
+    events, rejects = read_file(home, path)
     assert [(line, int(user)) for line, user, _, _ in events] == [(n + 1, n) for n in range(300_000)]
     assert rejects == []
 
@@ -69,14 +69,16 @@ QUOTED = {
 def test_a_quoted_field_of_several_lines_makes_no_phantoms(home, tmp_path, name):
     lines, spoilt = QUOTED[name]
     last = 4 + lines.count("\n")
-    events, rejects = read(home, tmp_path / "log.csv", f'user,item,value,note\na,x,5,\n{lines}\nd,5" nail,4,\n')
+    events, rejects = read_content(home, tmp_path / "log.csv", f'user,item,value,note\na,x,5,\n{lines}\nd,5" nail,4,\n')
     assert events == [(2, "a", "x", 5), (last, "d", '5" nail', 4)]
     assert {line for line, _ in rejects} == spoilt
 
 
 def test_quotes_a_hundred_lines_apart_spoil_their_own_lines_alone(home, tmp_path):
     between = "b,y,5,\n" * 100
-    events, rejects = read(home, tmp_path / "log.csv", f'user,item,value,note\na,x,5,"one\n{between}c,z,5,two"\n')
+    events, rejects = read_content(
+        home, tmp_path / "log.csv", f'user,item,value,note\na,x,5,"one\n{between}c,z,5,two"\n'
+    )
     assert {line for line, *_ in events} == set(range(3, 104)) and [line for line, _ in rejects] == [2]
 
 
@@ -88,7 +90,7 @@ def test_of_two_members_of_an_archive_with_one_name_the_last_counts(home, tmp_pa
                 content = b"%s:\n10,%s,2004-01-01\n" % (name[3:4].encode(), stars)
                 (member := tarfile.TarInfo(name)).size = len(content)
                 tar.addfile(member, io.BytesIO(content))
-    events, rejects = read(home, tmp_path / "log.tar", archive.getvalue(), "netflix")
+    events, rejects = read_content(home, tmp_path / "log.tar", archive.getvalue(), "netflix")
     assert (events, rejects) == ([(2, "10", "1", 5), (2, "10", "2", 5)], [])
 
 
@@ -104,21 +106,21 @@ def test_of_two_members_of_an_archive_with_one_name_the_last_counts(home, tmp_pa
     ],
 )
 def test_what_only_programmers_call_a_number_is_none(home, tmp_path, dataset, content, reason):
-    _, rejects = read(home, tmp_path / "log", content, dataset)
+    _, rejects = read_content(home, tmp_path / "log", content, dataset)
     assert len(rejects) == 1 and rejects[0][1].startswith(reason)
 
 
 def test_a_text_in_parquet_that_only_programmers_call_a_number(home, tmp_path):
     frame = pl.DataFrame({"user": ["a", "b_1"], "item": ["x", "y"], "value": ["5_0", "4"]})
     frame.write_parquet(path := tmp_path / "log.parquet")
-    assert of(home, path) == ([(2, "b_1", "y", 4)], [(1, "value is not a number")])
+    assert read_file(home, path) == ([(2, "b_1", "y", 4)], [(1, "value is not a number")])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zeros", [1, 3, 4, 7, 8, 512, 100_000])
 def test_zeros_after_a_gzip(home, tmp_path, zeros):
     content = gzip.compress(b"user,item\na,x\n") + bytes(zeros)
-    assert read(home, tmp_path / "log.csv.gz", content) == ([(2, "a", "x", 1)], [])
+    assert read_content(home, tmp_path / "log.csv.gz", content) == ([(2, "a", "x", 1)], [])
 
 
 @pytest.mark.slow
@@ -128,9 +130,9 @@ def test_a_line_that_is_too_long_is_named(home, tmp_path, monkeypatch, end, pack
     line = "b" * 1_200_000 + ",x"
     text = end.join(["user,item", "a,x", line, *["c,x"] * 300_000, line, line + "x" * 400_000, "d,x", ""])
     with pytest.raises(InputError, match=r"log, line 300005: has 1,600,002 bytes, more than the 1,500,000 .* break"):
-        read(home, tmp_path / "log", packed(text.encode()))
+        read_content(home, tmp_path / "log", packed(text.encode()))
     monkeypatch.setattr(sources, "MAX_LINE_BYTES", 1_600_002)
-    events, rejects = of(home, tmp_path / "log")
+    events, rejects = read_file(home, tmp_path / "log")
     assert len(events) == 300_002
     assert rejects == [(n, "the user's id is longer than 10000 bytes") for n in (3, 300_004, 300_005)]
 
@@ -153,9 +155,9 @@ def test_memory_that_does_not_suffice_is_reported_in_one_sentence(tmp_path):
     ],
 )
 def test_an_id_is_no_longer_than_ten_thousand_bytes(home, tmp_path, dataset, content, longest):
-    _, rejects = read(home, tmp_path / "at.txt", content.format("9" * longest), dataset)
+    _, rejects = read_content(home, tmp_path / "at.txt", content.format("9" * longest), dataset)
     assert rejects == []
-    _, rejects = read(home, tmp_path / "above.txt", content.format("9" * (longest + 1)), dataset)
+    _, rejects = read_content(home, tmp_path / "above.txt", content.format("9" * (longest + 1)), dataset)
     assert [line for line, _ in rejects] == [content.count("\n")] and "longer than 10000 bytes" in rejects[0][1]
 
 
@@ -164,12 +166,12 @@ def test_an_id_is_no_longer_than_ten_thousand_bytes(home, tmp_path, dataset, con
 def test_a_header_with_nothing_that_could_be_a_value(home, tmp_path, header):
     delimiter = next(one for one in ",;\t" if one in header)
     line = delimiter.join(["1000000000"] * len(header.split(delimiter)))
-    assert read(home, tmp_path / "log", f"{header}\n{line}\n") == ([(2, "1000000000", "1000000000", 1)], [])
+    assert read_content(home, tmp_path / "log", f"{header}\n{line}\n") == ([(2, "1000000000", "1000000000", 1)], [])
 
 
 def test_a_column_that_could_be_a_value_must_be_named(home, tmp_path):
     with pytest.raises(InputError, match="has the columns user, item, stars, and none of them is known as value"):
-        read(home, tmp_path / "log", "user,item,stars\na,x,5\n")
+        read_content(home, tmp_path / "log", "user,item,stars\na,x,5\n")
 
 
 def test_no_hostile_log_is_misread(tmp_path):

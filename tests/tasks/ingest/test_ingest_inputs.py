@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Home:
 CSV = b"user_id,item_id,rating\n" + b"1,2,3\n" * 9999
 
 
-def _tar() -> bytes:
+def _make_tar() -> bytes:
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for film in (b"1", b"2"):
@@ -45,10 +45,10 @@ UNREADABLE = {
         gzip.compress(CSV)[:-6] + b"\1" + gzip.compress(CSV)[-5:],
         "cut short or damaged",
     ),
-    "tar cut in a header": (_tar()[:1500], "cut short or damaged"),
-    "tar cut in a log": (_tar()[:1540], "cut short or damaged"),
-    "tar.gz cut short": (gzip.compress(_tar())[:-9], "cut short or damaged"),
-    "tar without logs": (_tar().replace(b"mv_", b"xx_").replace(b"\x00ustar", b"\x00ustar"), "damaged"),
+    "tar cut in a header": (_make_tar()[:1500], "cut short or damaged"),
+    "tar cut in a log": (_make_tar()[:1540], "cut short or damaged"),
+    "tar.gz cut short": (gzip.compress(_make_tar())[:-9], "cut short or damaged"),
+    "tar without logs": (_make_tar().replace(b"mv_", b"xx_").replace(b"\x00ustar", b"\x00ustar"), "damaged"),
     "zip": (b"PK\x03\x04rest", "the zip archive is cut short or damaged"),
     "cut Parquet": (b"PAR1 and no more", "is not a complete Parquet file"),
     "other columns": (b"a,b,c\n1,2,3\n", "line 1: has the columns a, b, c"),

@@ -16,9 +16,9 @@ from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import runs, warehouse
-from tests.conftest import rows
-from tests.tasks.ingest.test_ingest_formats import packed
-from tests.tasks.ingest.test_ingest_stage import csv
+from tests.conftest import query_rows
+from tests.tasks.ingest.test_ingest_formats import pack_members
+from tests.tasks.ingest.test_ingest_stage import write_csv
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def dataset(tmp_path: Path) -> Dataset:
     return datasets.load_dataset("ml-1m", tmp_path)
 
 
-def files(folder: Path) -> set[str]:
+def list_files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
@@ -47,7 +47,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, name):
     content, why = BAD[name]
-    csv(home.landing / "ratings-1.csv", *[f"u{n},x,5" for n in range(9)])
+    write_csv(home.landing / "ratings-1.csv", *[f"u{n},x,5" for n in range(9)])
     (bad := home.landing / "may" / "ratings-2.csv").parent.mkdir()
     bad.write_bytes(content)
     result = ingest(home, dataset, [], "run-1")
@@ -59,7 +59,7 @@ def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, nam
     if "lines" in name or "range" in name:
         assert "max_reject_share = 0.01" in note and ("value_min and value_max" in note) == ("range" in name)
     assert f"{bad}: set aside" in caplog.text
-    assert rows(home, "select name, outcome from operations.arrivals order by all") == [
+    assert query_rows(home, "select name, outcome from operations.arrivals order by all") == [
         ("may/ratings-2.csv", "set aside"), ("ratings-1.csv", "new")
     ]  # fmt: skip
 
@@ -81,9 +81,9 @@ def test_orders_of_the_future_are_set_aside_unless_the_data_set_allows_them(home
 
 
 def test_a_night_in_which_no_name_matches_warns_and_says_so_in_summary_and_report(home, dataset, caplog):
-    csv(home.landing / "ratings-1.csv", "a,x,5")
+    write_csv(home.landing / "ratings-1.csv", "a,x,5")
     ingest(home, dataset, [], "run-1", IngestSettings(keep_files="move"))
-    csv(home.landing / "orders-2.csv", "b,x,5")
+    write_csv(home.landing / "orders-2.csv", "b,x,5")
     with runs.record_run(home, "run-2", "nightly-retrain", {}):
         assert ingest(home, dataset, [], "run-2").new == ()
     assert "no file is called" in caplog.text and "orders-2.csv" in caplog.text
@@ -98,26 +98,26 @@ def test_a_night_in_which_no_name_matches_warns_and_says_so_in_summary_and_repor
     assert warning.severe and warning.text.startswith(
         "orders-2.csv was not read: its name matches none of the patterns"
     )
-    csv(home.landing / "ratings-3.csv", "b,x,5")
+    write_csv(home.landing / "ratings-3.csv", "b,x,5")
     assert len(ingest(home, dataset, [], "run-3").new) == 1 and not run_summary.has_unread_files(home, "run-3")
 
 
 def test_a_file_that_was_set_aside_can_be_put_back(home, dataset):
-    csv(home.landing / "ratings-1.csv", "a,x,5")
+    write_csv(home.landing / "ratings-1.csv", "a,x,5")
     (bad := home.landing / "ratings-2.csv").write_bytes(UNREADABLE)
     assert ingest(home, dataset, [], "run-1").set_aside == (str(bad),)
     assert ingest(home, dataset, [], "run-2").set_aside == ()
-    csv(bad, "b,x,5")
+    write_csv(bad, "b,x,5")
     assert ingest(home, dataset, [], "run-3").new == (str(bad),)
 
 
 def test_a_changed_file_that_is_bad_leaves_what_was_read_before(home, dataset):
-    path = csv(home.landing / "ratings.csv", "a,x,5")
+    path = write_csv(home.landing / "ratings.csv", "a,x,5")
     ingest(home, dataset, [], "run-1")
-    csv(path, "broken", "b,x,5")
+    write_csv(path, "broken", "b,x,5")
     result = ingest(home, dataset, [], "run-2")
     assert (result.set_aside, result.changed, result.events_before) == ((str(path),), (), 0)
-    assert rows(home, USERS) == [("a",)]
+    assert query_rows(home, USERS) == [("a",)]
 
 
 def test_where_no_file_is_left_and_nothing_is_there_the_run_stops(home, dataset):
@@ -125,17 +125,17 @@ def test_where_no_file_is_left_and_nothing_is_there_the_run_stops(home, dataset)
     (home.landing / "deep" / "ratings.csv").write_bytes(UNREADABLE)
     with pytest.raises(InputError, match="none of its files can be read.*is NUL"):
         ingest(home, dataset, [], "run-1")
-    assert files(home.landing) == {"quarantine/deep/ratings.csv", "quarantine/deep/ratings.csv.why.txt"}
+    assert list_files(home.landing) == {"quarantine/deep/ratings.csv", "quarantine/deep/ratings.csv.why.txt"}
     with pytest.raises(InputError, match="holds no raw files"):
         ingest(home, dataset, [], "run-2")
 
 
 def test_two_files_of_one_name_are_both_kept_aside(home, dataset):
-    csv(home.landing / "ratings-1.csv", "a,x,5")
+    write_csv(home.landing / "ratings-1.csv", "a,x,5")
     for content in (UNREADABLE, UNREADABLE, UNREADABLE + b"2"):
         (home.landing / "ratings.csv").write_bytes(content)
         ingest(home, dataset, [], "run")
-    aside = {name for name in files(home.landing / "quarantine") if not name.endswith(".why.txt")}
+    aside = {name for name in list_files(home.landing / "quarantine") if not name.endswith(".why.txt")}
     assert aside == {"ratings.csv", "ratings.csv.2"}
 
 
@@ -144,45 +144,45 @@ def test_an_archive_is_set_aside_as_a_whole(home, tmp_path):
     (home.landing).mkdir(parents=True)
     (home.landing / "mv_3.txt").write_bytes(good.replace(b"1:", b"3:"))
     archive = home.landing / "training_set.tar"
-    archive.write_bytes(packed({"mv_1.txt": good, "mv_2.txt": b"2:\n10,4\n"}))
+    archive.write_bytes(pack_members({"mv_1.txt": good, "mv_2.txt": b"2:\n10,4\n"}))
     assert ingest(home, dataset, [], "run").set_aside == (str(archive),)
-    assert rows(home, "select item_id from raw.events") == [("3",)]
+    assert query_rows(home, "select item_id from raw.events") == [("3",)]
 
 
 @pytest.mark.parametrize("content", [UNREADABLE, BAD["broken lines"][0]])
 @pytest.mark.parametrize("replace", [False, True])
 def test_a_file_that_is_named_is_never_moved(home, dataset, content, replace):
-    csv(home.landing / "ratings-1.csv", "a,x,5")
+    write_csv(home.landing / "ratings-1.csv", "a,x,5")
     (bad := home.landing / "ratings-2.csv").write_bytes(content)
     with pytest.raises((InputError, ContractBroken)):
         ingest(home, dataset, [] if replace else [home.landing], "run", MOVE, replace=replace)
-    assert files(home.landing) == {"ratings-1.csv", "ratings-2.csv"} and bad.read_bytes() == content
+    assert list_files(home.landing) == {"ratings-1.csv", "ratings-2.csv"} and bad.read_bytes() == content
 
 
 def test_what_is_set_aside_or_done_is_no_input(home, dataset):
     for folder in ("quarantine", "done"):
-        csv(home.landing / folder / "ratings.csv", "b,x,5")
+        write_csv(home.landing / folder / "ratings.csv", "b,x,5")
     with pytest.raises(InputError, match="holds no raw files"):
         ingest(home, dataset, [], "run-1")
-    csv(home.landing / "ratings.csv", "a,x,5")
+    write_csv(home.landing / "ratings.csv", "a,x,5")
     ingest(home, dataset, [], "run-2")
     ingest(home, dataset, [home.landing], "run-3")
-    assert rows(home, USERS) == [("a",)]
+    assert query_rows(home, USERS) == [("a",)]
 
 
 def test_a_file_that_is_being_written_is_left_for_the_next_run(home, dataset, caplog, monkeypatch):
-    csv(home.landing / "ratings-1.csv", "a,x,5")
-    growing, look = csv(home.landing / "ratings-2.csv", "b,x,5"), sources._scan_file
+    write_csv(home.landing / "ratings-1.csv", "a,x,5")
+    growing, look = write_csv(home.landing / "ratings-2.csv", "b,x,5"), sources._scan_file
 
     def meanwhile(path, *more):
         logs = look(path, *more)
         if path == growing:
-            csv(growing, "b,x,5", "b,y,5")
+            write_csv(growing, "b,x,5", "b,y,5")
         return logs
 
     monkeypatch.setattr(sources, "_scan_file", meanwhile)
     assert ingest(home, dataset, [], "run-1").set_aside == ()
-    assert rows(home, USERS) == [("a",)] and growing.exists() and "left for the next run" in caplog.text
+    assert query_rows(home, USERS) == [("a",)] and growing.exists() and "left for the next run" in caplog.text
     monkeypatch.undo()
     assert ingest(home, dataset, [], "run-2").total_events == 3
 
@@ -190,53 +190,53 @@ def test_a_file_that_is_being_written_is_left_for_the_next_run(home, dataset, ca
 @pytest.mark.parametrize("settings", [IngestSettings(), MOVE, REMOVE])
 def test_what_becomes_of_files_that_were_read_in(home, dataset, settings):
     for name in ("ratings-1.csv", "may/ratings-2.csv"):
-        csv(home.landing / name, f"{name},x,5")
-    csv(home.landing / "notes.csv", "not a log of this data set")
+        write_csv(home.landing / name, f"{name},x,5")
+    write_csv(home.landing / "notes.csv", "not a log of this data set")
     ingest(home, dataset, [], "run-1", settings)
     read = {"ratings-1.csv", "may/ratings-2.csv"}
     left = {"keep": read, "move": {f"done/{name}" for name in read}, "remove": set()}[settings.keep_files]
-    assert files(home.landing) == left | {"notes.csv"}
+    assert list_files(home.landing) == left | {"notes.csv"}
     assert ingest(home, dataset, [], "run-2", settings).total_events == 2
-    assert files(home.landing) == left | {"notes.csv"}
+    assert list_files(home.landing) == left | {"notes.csv"}
 
 
 @pytest.mark.parametrize("settings", [MOVE, REMOVE])
 def test_a_file_that_was_written_anew_since_it_was_read_stays(home, dataset, monkeypatch, settings):
-    path, set_aside = csv(home.landing / "ratings.csv", "a,x,5"), landing.quarantine_files
+    path, set_aside = write_csv(home.landing / "ratings.csv", "a,x,5"), landing.quarantine_files
 
     def meanwhile(*arguments):  # after the commit, before files are put away
         set_aside(*arguments)
-        csv(path, "a,x,5", "b,x,5")
+        write_csv(path, "a,x,5", "b,x,5")
 
     monkeypatch.setattr(landing, "quarantine_files", meanwhile)
     ingest(home, dataset, [], "run-1", settings)
     monkeypatch.undo()
-    assert rows(home, USERS) == [("a",)] and path.exists()
+    assert query_rows(home, USERS) == [("a",)] and path.exists()
     assert ingest(home, dataset, [], "run-2", settings).total_events == 2
 
 
 def test_a_moved_file_that_comes_back_changed_replaces_its_events(home, dataset):
     for content in ("a,x,5", "b,x,5"):
-        csv(home.landing / "ratings.csv", content)
+        write_csv(home.landing / "ratings.csv", content)
         ingest(home, dataset, [], content, MOVE)
-    assert rows(home, USERS) == [("b",)]
-    assert files(home.landing) == {"done/ratings.csv", "done/ratings.csv.2"}
+    assert query_rows(home, USERS) == [("b",)]
+    assert list_files(home.landing) == {"done/ratings.csv", "done/ratings.csv.2"}
 
 
 def test_a_run_that_died_before_it_moved_its_files_is_made_up_for(home, dataset):
-    csv(home.landing / "ratings.csv", "a,x,5")
+    write_csv(home.landing / "ratings.csv", "a,x,5")
     ingest(home, dataset, [], "run-1")
     result = ingest(home, dataset, [], "run-2", MOVE)
-    assert result.skipped and files(home.landing) == {"done/ratings.csv"}
+    assert result.skipped and list_files(home.landing) == {"done/ratings.csv"}
 
 
 def test_a_breach_moves_nothing(home, dataset, monkeypatch):
-    csv(home.landing / "ratings.csv", "a,x,5")
+    write_csv(home.landing / "ratings.csv", "a,x,5")
     ingest(home, dataset, [], "run-1")
-    csv(home.landing / "ratings-2.csv", "b,x,5")
+    write_csv(home.landing / "ratings-2.csv", "b,x,5")
     with pytest.raises(ContractBroken, match="value_in_range"):  # of what was read in before the bounds were narrowed
         ingest(home, dataset.model_copy(update={"value_max": 4}), [], "run-2", MOVE)
-    assert "ratings.csv" in files(home.landing)
+    assert "ratings.csv" in list_files(home.landing)
 
 
 def test_returns_below_no_bound_are_events_that_are_no_likes(home, dataset, tmp_path, caplog):
@@ -249,11 +249,11 @@ def test_returns_below_no_bound_are_events_that_are_no_likes(home, dataset, tmp_
 
 
 def test_the_run_s_summary_tells_what_changed_and_what_was_set_aside(home, dataset):
-    path = csv(home.landing / "ratings.csv", "a,x,5", "a,y,5")
+    path = write_csv(home.landing / "ratings.csv", "a,x,5", "a,y,5")
     with runs.record_run(home, "night-1", "nightly-retrain", {}):
         ingest(home, dataset, [], "night-1")
-    csv(path, "a,x,5", "b,x,5", "b,y,5")
-    csv(home.landing / "ratings-bad.csv", "broken")
+    write_csv(path, "a,x,5", "b,x,5", "b,y,5")
+    write_csv(home.landing / "ratings-bad.csv", "broken")
     with runs.record_run(home, "night-2", "nightly-retrain", {}):
         ingest(home, dataset, [], "night-2")
     summaries = []

@@ -19,7 +19,7 @@ from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.ingest.stage import Ingested, ingest
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -29,40 +29,42 @@ def dataset(tmp_path: Path) -> Dataset:
     return datasets.load_dataset("ml-1m", tmp_path)
 
 
-def csv(path: Path, *rows: str) -> Path:
+def write_csv(path: Path, *rows: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(["user_id,item_id,rating", *rows]) + "\n")
     return path
 
 
 def test_new_logs_are_read_and_known_ones_skipped_by_their_bytes(home, dataset, tmp_path, caplog):
-    one, two = csv(tmp_path / "one.csv", "a,x,5", "a,y,4"), csv(tmp_path / "two.csv", "b,x,1")
+    one, two = write_csv(tmp_path / "one.csv", "a,x,5", "a,y,4"), write_csv(tmp_path / "two.csv", "b,x,1")
     first = ingest(home, dataset, [one], "run-1")
     assert (first.new, first.skipped, first.events, first.total_events) == ((str(one),), (), 2, 2)
 
-    logged = [rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")]
-    copy = csv(tmp_path / "copy.csv", "a,x,5", "a,y,4")
+    logged = [query_rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")]
+    copy = write_csv(tmp_path / "copy.csv", "a,x,5", "a,y,4")
     with caplog.at_level(logging.INFO, "oneclass.tasks.ingest"):
         again = ingest(home, dataset, [copy], "run-2")
     assert again == changed(first, new=(), skipped=(str(copy),), events=0)
-    assert [rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")] == logged
+    assert [
+        query_rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")
+    ] == logged
     assert f"{copy}: skipped" in caplog.text
 
     third = ingest(home, dataset, [two, one, two], "run-3")
     assert (third.new, third.skipped, third.file_ids) == ((str(two),), (str(one), str(two)), (2, 1, 2))
     assert (third.events, third.total_events) == (1, 3) and third.digest != first.digest
     query = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
-    assert rows(home, query) == [
+    assert query_rows(home, query) == [
         ("a", "x", 5, 1, 2), ("a", "y", 4, 1, 3), ("b", "x", 1, 2, 2)
     ]  # fmt: skip
 
 
 def test_log_files_are_listed(home, dataset, tmp_path):
-    plain = csv(tmp_path / "one.csv", "a,x,5", *["a,y,4"] * 200, "broken")
+    plain = write_csv(tmp_path / "one.csv", "a,x,5", *["a,y,4"] * 200, "broken")
     packed = tmp_path / "two.csv.gz"
     packed.write_bytes(gzip.compress(b"user_id,item_id,rating\nb,x,1\n"))
     ingest(home, dataset, [plain, packed], "run")
-    listed = rows(
+    listed = query_rows(
         home,
         "select file_id, path, bytes, events, rejects, length(sha256) from operations.log_files order by 1",
     )
@@ -74,7 +76,7 @@ def test_log_files_are_listed(home, dataset, tmp_path):
 
 @pytest.mark.slow
 def test_the_order_of_the_logs_does_not_change_the_digest(dataset, tmp_path):
-    paths = [csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "abc"]
+    paths = [write_csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "abc"]
     homes = [Home(tmp_path / "one", "ml-1m"), Home(tmp_path / "two", "ml-1m")]
     found: list[Ingested] = [
         ingest(homes[0], dataset, paths, "run"),
@@ -85,26 +87,26 @@ def test_the_order_of_the_logs_does_not_change_the_digest(dataset, tmp_path):
 
 @pytest.mark.slow
 def test_without_sources_the_landing_folder_is_read(home, dataset):
-    csv(home.landing / "ratings-1.csv", "a,x,5")
-    csv(home.landing / "movies.csv", "left,out,5")
+    write_csv(home.landing / "ratings-1.csv", "a,x,5")
+    write_csv(home.landing / "movies.csv", "left,out,5")
     assert ingest(home, dataset, [], "run-1").total_events == 1
-    csv(home.landing / "ratings-2.csv", "b,x,5")
+    write_csv(home.landing / "ratings-2.csv", "b,x,5")
     second = ingest(home, dataset, [], "run-2")
     assert (second.new, second.total_events) == ((str(home.landing / "ratings-2.csv"),), 2)
 
 
 @pytest.mark.slow
 def test_with_an_empty_landing_folder_what_is_there_stays(home, dataset, tmp_path):
-    ingest(home, dataset, [csv(tmp_path / "one.csv", "a,x,5")], "run-1")
+    ingest(home, dataset, [write_csv(tmp_path / "one.csv", "a,x,5")], "run-1")
     assert ingest(home, dataset, [], "run-2").total_events == 1
 
 
 @pytest.mark.slow
 def test_a_night_without_new_logs_checks_what_is_there(home, dataset, tmp_path):
-    ingest(home, dataset, [csv(tmp_path / "one.csv", "a,x,5", "a,y,4")], "run-1")
+    ingest(home, dataset, [write_csv(tmp_path / "one.csv", "a,x,5", "a,y,4")], "run-1")
     ingest(home, dataset, [], "run-2")
     checked = "select count(*), bool_and(success) from operations.contract_results where run_id = '{}'"
-    assert rows(home, checked.format("run-2")) == rows(home, checked.format("run-1"))
+    assert query_rows(home, checked.format("run-2")) == query_rows(home, checked.format("run-1"))
 
     with warehouse.open_warehouse(home) as connection:
         connection.execute("delete from raw.events where item_id = 'x'")
@@ -116,8 +118,11 @@ def test_a_night_without_new_logs_checks_what_is_there(home, dataset, tmp_path):
 def test_too_many_rejects_show_a_line_of_the_night_s_worst_file(home, dataset, tmp_path):
     allowed = dataset.model_copy(update={"max_reject_share": 0.2})
     good = [f"u{number},x,5" for number in range(20)]
-    ingest(home, allowed, [csv(tmp_path / "before.csv", "an old reject", *good)], "night-1")
-    some, worst = csv(tmp_path / "a.csv", "one", *good[:3]), csv(tmp_path / "b.csv", *good[:2], "the worst", "another")
+    ingest(home, allowed, [write_csv(tmp_path / "before.csv", "an old reject", *good)], "night-1")
+    some, worst = (
+        write_csv(tmp_path / "a.csv", "one", *good[:3]),
+        write_csv(tmp_path / "b.csv", *good[:2], "the worst", "another"),
+    )
     with pytest.raises(ContractBroken) as broken:
         ingest(home, allowed, [some, worst], "night-2")
     (sample,) = next(one for one in broken.value.broken if one.rule == "share_of_rejects").samples
@@ -128,14 +133,14 @@ def test_too_many_rejects_show_a_line_of_the_night_s_worst_file(home, dataset, t
 @pytest.mark.slow
 def test_replace_takes_away_what_other_logs_left(home, dataset, tmp_path):
     one, two = (
-        csv(tmp_path / "one.csv", "a,x,5", *["a,y,5"] * 200, "broken"),
-        csv(tmp_path / "two.csv", "b,x,1"),
+        write_csv(tmp_path / "one.csv", "a,x,5", *["a,y,5"] * 200, "broken"),
+        write_csv(tmp_path / "two.csv", "b,x,1"),
     )
     ingest(home, dataset, [one], "run-1")
     replaced = ingest(home, dataset, [two], "run-2", replace=True)
     assert (replaced.events, replaced.total_events, replaced.file_ids) == (1, 1, (1,))
-    assert rows(home, "select user_id from raw.events") == [("b",)]
-    assert rows(home, "select * from raw.rejects") == []
+    assert query_rows(home, "select user_id from raw.events") == [("b",)]
+    assert query_rows(home, "select * from raw.rejects") == []
     assert ingest(home, dataset, [two], "run-3", replace=True).new == ()
 
 
@@ -145,13 +150,13 @@ def test_replace_takes_away_what_other_logs_left(home, dataset, tmp_path):
     [(["a,x,7"], "share_of_rejects"), (["a,x,5", "broken"], "share_of_rejects")],
 )
 def test_a_breach_of_the_contract_leaves_the_warehouse_as_it_was(home, dataset, tmp_path, lines, rule):
-    ingest(home, dataset, [csv(tmp_path / "good.csv", "a,x,5")], "run-1")
+    ingest(home, dataset, [write_csv(tmp_path / "good.csv", "a,x,5")], "run-1")
     with pytest.raises(ContractBroken, match=rule):
-        ingest(home, dataset, [csv(tmp_path / "bad.csv", *lines)], "run-2")
-    assert rows(home, "select count(*) from raw.events") == [(1,)]
-    assert rows(home, "select * from raw.rejects") == []
-    assert rows(home, "select file_id from operations.log_files") == [(1,)]
-    assert rows(
+        ingest(home, dataset, [write_csv(tmp_path / "bad.csv", *lines)], "run-2")
+    assert query_rows(home, "select count(*) from raw.events") == [(1,)]
+    assert query_rows(home, "select * from raw.rejects") == []
+    assert query_rows(home, "select file_id from operations.log_files") == [(1,)]
+    assert query_rows(
         home, f"select success from operations.contract_results where run_id = 'run-2' and rule = '{rule}'"
     ) == [(False,)]
 
@@ -164,12 +169,12 @@ def test_an_error_half_way_leaves_nothing(home, dataset, tmp_path, monkeypatch):
 
     stage_load = stage.load_logs
     monkeypatch.setattr(stage, "load_logs", break_off)
-    paths = [csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "ab"]
+    paths = [write_csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "ab"]
     with pytest.raises(RuntimeError, match="half way"):
         ingest(home, dataset, paths, "run")
-    assert rows(home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)") == [
-        (0, 0)
-    ]
+    assert query_rows(
+        home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
+    ) == [(0, 0)]
     assert not list((home.folder / "spill").iterdir())
 
 
@@ -195,15 +200,15 @@ stage.ingest(Home(root, "small"), datasets.load_dataset("ml-1m", root), [sys.arg
 
 @pytest.mark.slow
 def test_a_killed_run_leaves_nothing_and_the_next_one_clears_up(home, dataset, tmp_path):
-    path = csv(tmp_path / "ratings.csv", *[f"{user},x,5" for user in range(200_000)])
+    path = write_csv(tmp_path / "ratings.csv", *[f"{user},x,5" for user in range(200_000)])
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(home.root), str(path)],
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (killed.returncode, killed.stdout.strip()) == (-signal.SIGKILL, "200000"), killed.stderr
-    assert rows(home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)") == [
-        (0, 0)
-    ]
+    assert query_rows(
+        home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
+    ) == [(0, 0)]
     assert list((home.folder / "spill").glob("ingest-*"))
     with runs.record_run(home, "run-2", "backfill", {}):
         assert ingest(home, dataset, [path], "run-2").total_events == 200_000
@@ -249,7 +254,7 @@ BAD = [
 ]
 
 
-def read(home: Home, path: Path, name: str) -> tuple[list, list]:
+def ingest_file(home: Home, path: Path, name: str) -> tuple[list, list]:
     dataset = datasets.load_dataset(name, home.root)
     logs = SourceScanner(dataset).scan([path])
     with warehouse.open_warehouse(home) as connection:
@@ -266,7 +271,7 @@ def test_a_bad_line_is_kept_and_its_neighbours_are_read(home, tmp_path, name, li
     path = tmp_path / "log.txt"
     path.write_text(f"{good}\n{line}\n{good.splitlines()[-1]}\n", encoding="utf-8")
     at = good.count("\n") + 2  # past a blank line
-    events, rejects = read(home, path, name)
+    events, rejects = ingest_file(home, path, name)
     assert rejects == [(1, at, line, rejects[0][3])] and reason in rejects[0][3]
     assert {number for (number,) in events} == {at - 2, at + 1}
 
@@ -277,7 +282,7 @@ def test_bytes_that_are_not_utf8(home, tmp_path, name):
     path = tmp_path / "log.txt"
     path.write_bytes(good + b"1\xff" + good.splitlines()[-1] + b"\n" + good.splitlines()[-1] + b"\n")
     at = good.count(b"\n") + 1
-    events, rejects = read(home, path, name)
+    events, rejects = ingest_file(home, path, name)
     assert [(file_id, number) for file_id, number, _, _ in rejects] == [(1, at)]
     assert rejects[0][2].startswith("1\ufffd") and "not UTF-8" in rejects[0][3]
     assert {number for (number,) in events} == {at - 1, at + 1}
@@ -286,7 +291,7 @@ def test_bytes_that_are_not_utf8(home, tmp_path, name):
 def test_ratings_without_a_header_belong_to_no_film(home, tmp_path):
     path = tmp_path / "combined_data_2.txt"
     path.write_text("1,4,2004-01-01\n2,4,2004-01-01\n9:\n3,4,2004-01-01\nnine:\n4,4,2004-01-01\n8:\n5,4,2004-01-01")
-    events, rejects = read(home, path, "netflix")
+    events, rejects = ingest_file(home, path, "netflix")
     assert events == [(4,), (8,)]
     assert [(number, reason.split()[0]) for _, number, _, reason in rejects] == [
         (1, "no"),
@@ -299,5 +304,5 @@ def test_ratings_without_a_header_belong_to_no_film(home, tmp_path):
 def test_of_a_very_long_line_the_beginning_is_kept(home, tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text(f"user_id,item_id,rating\n{'x' * 5000}\n")
-    _, rejects = read(home, path, "ml-1m")
+    _, rejects = ingest_file(home, path, "ml-1m")
     assert rejects == [(1, 2, "x" * 1000, "1 fields instead of 3")]

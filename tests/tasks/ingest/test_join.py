@@ -15,7 +15,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores.home import Home
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 DECLARED = """
 max_reject_share = 0.5
@@ -99,7 +99,7 @@ def test_lines_get_the_user_and_time_of_their_order(home, dataset, tmp_path, cap
         (tmp_path / name).write_text(as_json_lines(table) if is_json else as_csv(table, delimiter))
     result = ingest(home, dataset, [tmp_path / "orders.txt", tmp_path / "lines.txt"], "run")
     expected = join_by_hand({"orders.txt": heads}, {"lines.txt": lines}, header_lines=0 if is_json else 1)
-    assert rows(home, EVENTS) == expected and result.total_events == len(expected) > 150
+    assert query_rows(home, EVENTS) == expected and result.total_events == len(expected) > 150
     waiting = [number for number, row in enumerate(lines, 1 if is_json else 2) if int(row["order_id"][2:]) >= 40]
     assert (
         f"{len(waiting)} lines wait for their order" in caplog.text and f"lines.txt, line {waiting[0]})" in caplog.text
@@ -121,9 +121,9 @@ def test_files_may_come_in_any_order_on_any_night(home, dataset, seed, keep_file
         arrived[name] = table
         ingest(home, dataset, [], f"night-{night}", IngestSettings(keep_files=keep_files))
         there = [{name: arrived[name] for name in group if name in arrived} for group in (orders, parts)]
-        assert rows(home, EVENTS) == join_by_hand(*there)
+        assert query_rows(home, EVENTS) == join_by_hand(*there)
     counts = "select sum(events) from operations.log_files"
-    assert rows(home, counts) == [(len(join_by_hand(orders, parts)),)]
+    assert query_rows(home, counts) == [(len(join_by_hand(orders, parts)),)]
 
 
 def test_a_changed_file_of_either_part_changes_its_events_alone(home, dataset):
@@ -137,11 +137,11 @@ def test_a_changed_file_of_either_part_changes_its_events_alone(home, dataset):
     orders["orders-a.csv"] = [row | {"customer": "another"} for row in heads[5:20]]
     (home.landing / "orders-a.csv").write_text(as_csv(orders["orders-a.csv"]))
     ingest(home, dataset, [], "second")
-    assert rows(home, EVENTS) == join_by_hand(orders, parts)
+    assert query_rows(home, EVENTS) == join_by_hand(orders, parts)
     parts["lines-b.csv"] = lines[150:]
     (home.landing / "lines-b.csv").write_text(as_csv(parts["lines-b.csv"]))
     ingest(home, dataset, [], "third")
-    assert rows(home, EVENTS) == join_by_hand(orders, parts)
+    assert query_rows(home, EVENTS) == join_by_hand(orders, parts)
 
 
 def test_a_repeated_order_is_a_reject_and_counts_where_the_first_goes(home, dataset, tmp_path):
@@ -156,8 +156,8 @@ def test_a_repeated_order_is_a_reject_and_counts_where_the_first_goes(home, data
     lines = write("lines.csv", "order_id,sku,qty", "1,a,1", "2,b,1", "3,c,1", ",d,1", "4,e,x")
     rejects = "select file_id, line_number, reason from raw.rejects order by all"
     ingest(home, dataset, [first, again, lines], "run")
-    assert [event[2:4] for event in rows(home, EVENTS)] == [("anna", "a"), ("ben", "b"), ("emil", "c")]
-    assert rows(home, rejects) == [
+    assert [event[2:4] for event in query_rows(home, EVENTS)] == [("anna", "a"), ("ben", "b"), ("emil", "c")]
+    assert query_rows(home, rejects) == [
         (1, 4, "repeats the order 1 of line 2"),
         (2, 2, "repeats the order 2 of line 3 of file 1 (operations.log_files)"),
         (3, 5, "names no order"),
@@ -165,8 +165,8 @@ def test_a_repeated_order_is_a_reject_and_counts_where_the_first_goes(home, data
     ]
     write("orders-1.csv", "order_id,customer,date", "1,anna,2024-05-01")
     ingest(home, dataset, [first], "changed")
-    assert [event[2:4] for event in rows(home, EVENTS)] == [("anna", "a"), ("dora", "b"), ("emil", "c")]
-    assert [reason for _, _, reason in rows(home, rejects)] == ["names no order", "value is not a number"]
+    assert [event[2:4] for event in query_rows(home, EVENTS)] == [("anna", "a"), ("dora", "b"), ("emil", "c")]
+    assert [reason for _, _, reason in query_rows(home, rejects)] == ["names no order", "value is not a number"]
 
 
 @pytest.mark.parametrize("part", ["orders", "lines"])
@@ -189,9 +189,9 @@ def test_the_kind_of_event_is_the_order_s_or_the_line_s(home, tmp_path, part):
         for number, row in enumerate(lines, 2)
         if row["order_id"] in known and row.get("what") != "gift"
     ]
-    assert rows(home, "select line_number, user_id, item_id, event from raw.events order by all") == expected
+    assert query_rows(home, "select line_number, user_id, item_id, event from raw.events order by all") == expected
     assert {event for *_, event in expected} == {"sale", "return"}
-    assert rows(home, "select distinct reason from raw.rejects") == [("unknown kind of event gift",)]
+    assert query_rows(home, "select distinct reason from raw.rejects") == [("unknown kind of event gift",)]
 
 
 @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_value_and_time_are_in_either_file(home, tmp_path, columns, content, exp
     for file, text in zip("ol", content, strict=True):
         (tmp_path / file).write_text(text)
     ingest(home, Dataset(name="small", join={"key": "order_id", **join}), [tmp_path / "l", tmp_path / "o"], "run")
-    assert [event[2:] for event in rows(home, EVENTS)] == [("u", "i", *expected)]
+    assert [event[2:] for event in query_rows(home, EVENTS)] == [("u", "i", *expected)]
 
 
 @pytest.mark.parametrize(

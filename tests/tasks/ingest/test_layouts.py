@@ -56,15 +56,15 @@ def as_csv(rows, header: Sequence[str] = NAMES, delimiter: str = ",", quoting: i
     return text.getvalue()
 
 
-def timed(time: Callable[[datetime], str]) -> bytes:
+def write_timed(time: Callable[[datetime], str]) -> bytes:
     return as_csv(in_rows(EVENTS, time)).encode()
 
 
-def epoch(per_second: int) -> Callable[[datetime], str]:
+def format_epoch(per_second: int) -> Callable[[datetime], str]:
     return lambda when: str(int(when.replace(tzinfo=UTC).timestamp()) * per_second)
 
 
-def strftime(text: str) -> Callable[[datetime], str]:
+def format_strftime(text: str) -> Callable[[datetime], str]:
     return lambda when: when.strftime(text)
 
 
@@ -146,10 +146,10 @@ def as_open_document(rows) -> bytes:
         "</table:table></office:spreadsheet></office:body></office:document-content>"
     )
     kind = b"application/vnd.oasis.opendocument.spreadsheet"
-    return zipped(content.encode(), "content.xml", **{"mimetype": kind, "META-INF/manifest.xml": b"<manifest/>"})
+    return zip_content(content.encode(), "content.xml", **{"mimetype": kind, "META-INF/manifest.xml": b"<manifest/>"})
 
 
-def zipped(content: bytes, name: str = "export/log.csv", **others: bytes) -> bytes:
+def zip_content(content: bytes, name: str = "export/log.csv", **others: bytes) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for file, text in {**others, name: content}.items():
@@ -161,7 +161,7 @@ def as_frame() -> pl.DataFrame:
     return pl.DataFrame(EVENTS, NAMES, orient="row")
 
 
-def written(write: Callable[[pl.DataFrame, io.BytesIO], object]) -> bytes:
+def write_to_bytes(write: Callable[[pl.DataFrame, io.BytesIO], object]) -> bytes:
     """The bytes that a function writes of a frame of the events."""
     write(as_frame(), target := io.BytesIO())
     return target.getvalue()
@@ -198,18 +198,18 @@ LAYOUTS: dict[str, bytes] = {
     "tab": as_csv(in_rows(EVENTS), delimiter="\t").encode(),
     "pipe": as_csv(in_rows(EVENTS), delimiter="|").encode(),
     "double colon": "".join("::".join(row) + "\n" for row in [NAMES, *in_rows(EVENTS)]).encode(),
-    "blanks": as_csv(in_rows(EVENTS, epoch(1)), delimiter=" ").encode(),
-    "ratings.dat": "".join("::".join(row) + "\n" for row in in_rows(EVENTS, epoch(1))).encode(),
-    "u.data": as_csv(in_rows(EVENTS, epoch(1)), (), "\t").encode(),
+    "blanks": as_csv(in_rows(EVENTS, format_epoch(1)), delimiter=" ").encode(),
+    "ratings.dat": "".join("::".join(row) + "\n" for row in in_rows(EVENTS, format_epoch(1))).encode(),
+    "u.data": as_csv(in_rows(EVENTS, format_epoch(1)), (), "\t").encode(),
     "comma without a header": as_csv(in_rows(EVENTS), ()).encode(),
-    "blanks without a header": as_csv(in_rows(EVENTS, epoch(1)), (), " ").encode(),
+    "blanks without a header": as_csv(in_rows(EVENTS, format_epoch(1)), (), " ").encode(),
     "quotes": as_csv(in_rows(EVENTS), quoting=csv.QUOTE_ALL).encode(),
     "quotes without a header": as_csv(in_rows(EVENTS), (), quoting=csv.QUOTE_ALL).encode(),
     "other order": as_csv([row[::-1] for row in in_rows(EVENTS)], NAMES[::-1]).encode(),
-    "swapped tab header": as_csv([(i, u, v, t) for u, i, v, t in in_rows(EVENTS, epoch(1))],
+    "swapped tab header": as_csv([(i, u, v, t) for u, i, v, t in in_rows(EVENTS, format_epoch(1))],
                                  ("item_id", "user_id", "rating", "timestamp"), "\t").encode(),
     "unknown names": as_csv(in_rows(EVENTS), ("reviewerID", "asin", "overall", "reviewTime")).encode(),
-    "German names": as_csv(in_rows(EVENTS, strftime("%d.%m.%Y %H:%M"), lambda v: f"{v:g}".replace(".", ",")),
+    "German names": as_csv(in_rows(EVENTS, format_strftime("%d.%m.%Y %H:%M"), lambda v: f"{v:g}".replace(".", ",")),
                            ("Kunde", "Artikelnummer", "Menge", "Datum"), ";").encode(),
     "unnamed index": as_csv([(str(n), *row) for n, row in enumerate(in_rows(EVENTS))], ("", *NAMES)).encode(),
     "row names of R": as_csv([(str(n), *row) for n, row in enumerate(in_rows(EVENTS))], NAMES).encode(),
@@ -227,29 +227,29 @@ LAYOUTS: dict[str, bytes] = {
     "bzip2": bz2.compress(PLAIN),
     "xz": lzma.compress(PLAIN),
     "zstd": zstd.compress(PLAIN),
-    "zip": zipped(PLAIN),
+    "zip": zip_content(PLAIN),
     "workbook": as_workbook([NAMES, *in_rows(EVENTS)]),
     "JSON lines": "".join(json.dumps(record) + "\n" for record in as_records()).encode(),
     "nested JSON lines": "".join(json.dumps(record) + "\n" for record in NESTED).encode(),
     "JSON array": json.dumps(as_records(), indent=2).encode(),
     "decimal comma": as_csv(in_rows(EVENTS, value=lambda v: f"{v:g}".replace(".", ",")), delimiter=";").encode(),
-    "seconds": timed(epoch(1)),
-    "milliseconds": timed(epoch(1_000)),
-    "microseconds": timed(epoch(1_000_000)),
-    "nanoseconds": timed(epoch(1_000_000_000)),
-    "seconds of pandas": timed(lambda when: epoch(1)(when) + ".0"),
-    "d.m.y": timed(strftime("%d.%m.%Y %H:%M")),
-    "d/m/y": timed(strftime(DAY_FIRST)),
-    "m/d/y": timed(strftime(MONTH_FIRST)),
-    "m/d/y with am and pm": timed(strftime("%m/%d/%Y %I:%M:%S %p")),
-    "y/m/d": timed(strftime("%Y/%m/%d %H:%M")),
-    "ISO with am and pm": timed(strftime("%Y-%m-%d %I:%M %p")),
-    "ISO with T and Z": timed(strftime("%Y-%m-%dT%H:%M:%SZ")),
-    "ISO with an offset": timed(in_zone("Asia/Tokyo", "%Y-%m-%dT%H:%M:%S%z")),
-    "ISO with a zone": timed(lambda when: in_zone("Asia/Tokyo", "%Y-%m-%d %H:%M:%S")(when) + " Asia/Tokyo"),
-    "names of months": timed(strftime("%d %b %Y %H:%M")),
-    "ISO without marks": timed(strftime("%Y%m%dT%H%M%SZ")),
-    "times of ctime": timed(strftime("%a %b %d %H:%M:%S %Y")),
+    "seconds": write_timed(format_epoch(1)),
+    "milliseconds": write_timed(format_epoch(1_000)),
+    "microseconds": write_timed(format_epoch(1_000_000)),
+    "nanoseconds": write_timed(format_epoch(1_000_000_000)),
+    "seconds of pandas": write_timed(lambda when: format_epoch(1)(when) + ".0"),
+    "d.m.y": write_timed(format_strftime("%d.%m.%Y %H:%M")),
+    "d/m/y": write_timed(format_strftime(DAY_FIRST)),
+    "m/d/y": write_timed(format_strftime(MONTH_FIRST)),
+    "m/d/y with am and pm": write_timed(format_strftime("%m/%d/%Y %I:%M:%S %p")),
+    "y/m/d": write_timed(format_strftime("%Y/%m/%d %H:%M")),
+    "ISO with am and pm": write_timed(format_strftime("%Y-%m-%d %I:%M %p")),
+    "ISO with T and Z": write_timed(format_strftime("%Y-%m-%dT%H:%M:%SZ")),
+    "ISO with an offset": write_timed(in_zone("Asia/Tokyo", "%Y-%m-%dT%H:%M:%S%z")),
+    "ISO with a zone": write_timed(lambda when: in_zone("Asia/Tokyo", "%Y-%m-%d %H:%M:%S")(when) + " Asia/Tokyo"),
+    "names of months": write_timed(format_strftime("%d %b %Y %H:%M")),
+    "ISO without marks": write_timed(format_strftime("%Y%m%dT%H%M%SZ")),
+    "times of ctime": write_timed(format_strftime("%a %b %d %H:%M:%S %Y")),
     "delimiter for Excel": b"sep=;\r\n" + as_csv(in_rows(EVENTS), delimiter=";").replace("\n", "\r\n").encode(),
     "caret": as_csv(in_rows(EVENTS), delimiter="^").encode(),
     "tilde": as_csv(in_rows(EVENTS), delimiter="~").encode(),
@@ -267,8 +267,9 @@ LAYOUTS: dict[str, bytes] = {
     "date and time in other names": as_csv(APART, ("user_id", "item_id", "qty", "order_date", "order_time")).encode(),
     "date and time without a header": as_csv(APART, (), " ").encode(),
     "empty times": as_csv([(*row[:3], "") for row in in_rows(EVENTS)]).encode(),
-    "RecBole": as_csv(in_rows(EVENTS, epoch(1)), ("user_id:token", "item_id:token", "rating:float", "timestamp:float"),
-                      "\t").encode(),
+    "RecBole": as_csv(
+        in_rows(EVENTS, format_epoch(1)), ("user_id:token", "item_id:token", "rating:float", "timestamp:float"), "\t"
+    ).encode(),
     "lists behind a colon": "".join(f"{user}: {','.join(items)}\n" for user, items in LISTED.items()).encode(),
     "lists behind a tab": "".join(f"{user}\t{','.join(items)}\n" for user, items in LISTED.items()).encode(),
     "lists in a cell": "".join(f"{user},{'|'.join(items)}\n" for user, items in
@@ -277,14 +278,14 @@ LAYOUTS: dict[str, bytes] = {
                               {"1": ["10", "20"], "2": ["10"], "3": ["30", "10", "40"]}.items()).encode(),
     "adjacency list with commas": "".join(f"{','.join([user, *items])}\n" for user, items in LISTED.items()).encode(),
     "counted adjacency list": b"2 10 20\n1 10\n3 30 10 40\n",
-    "zip of macOS": zipped(PLAIN, **{"__MACOSX/._log.csv": b"\0\5\x16\7", ".DS_Store": b"\0"}),
+    "zip of macOS": zip_content(PLAIN, **{"__MACOSX/._log.csv": b"\0\5\x16\7", ".DS_Store": b"\0"}),
     "old workbook": as_old_workbook([NAMES, *in_rows(EVENTS)]),
     "OpenDocument": as_open_document([NAMES, *in_rows(EVENTS)]),
     "HTML table": f"<html><body><table border=1>\n{PAGE}</table></body></html>\n".encode(),
-    "Feather": written(lambda frame, target: frame.write_ipc(target, compression="zstd")),
-    "Arrow stream": written(lambda frame, target: frame.write_ipc_stream(target)),
-    "Avro": written(lambda frame, target: frame.write_avro(target)),
-    "ORC": written(lambda frame, target: orc.write_table(frame.to_arrow(), target)),
+    "Feather": write_to_bytes(lambda frame, target: frame.write_ipc(target, compression="zstd")),
+    "Arrow stream": write_to_bytes(lambda frame, target: frame.write_ipc_stream(target)),
+    "Avro": write_to_bytes(lambda frame, target: frame.write_avro(target)),
+    "ORC": write_to_bytes(lambda frame, target: orc.write_table(frame.to_arrow(), target)),
     "SQLite": as_database(),
     "JSON object with an array": json.dumps({"shop": "x", "result": {"data": as_records()}}).encode(),
     "JSON objects over several lines": "".join(json.dumps(record, indent=2) + "\n" for record in as_records()).encode(),
@@ -292,7 +293,7 @@ LAYOUTS: dict[str, bytes] = {
     "JSON of columns and data": json.dumps({"columns": NAMES, "data": in_rows(EVENTS)}).encode(),
     "JSON array of arrays": json.dumps(in_rows(EVENTS)).encode(),
     "arrays in JSON lines": "".join(json.dumps(row) + "\n" for row in in_rows(EVENTS)).encode(),
-    "Excel's days": timed(lambda when: f"{(when - datetime(1899, 12, 30)) / timedelta(days=1):.8f}"),
+    "Excel's days": write_timed(lambda when: f"{(when - datetime(1899, 12, 30)) / timedelta(days=1):.8f}"),
 }  # fmt: skip
 
 
@@ -478,7 +479,7 @@ PACKINGS = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,
-    "zip": zipped,
+    "zip": zip_content,
     "zstd": zstd.compress,
 }
 
@@ -517,7 +518,7 @@ def test_any_mixture_of_layouts_agrees_with_what_was_written(
 ):
     events = [(user, item, value, when.replace(microsecond=0)) for user, item, value, when in rows]
     quoting = csv.QUOTE_MINIMAL if delimiter == "\t" else quoting
-    ordered = [[row[at] for at in order] for row in in_rows(events, strftime(time))]
+    ordered = [[row[at] for at in order] for row in in_rows(events, format_strftime(time))]
     text = as_csv(ordered, [NAMES[at] for at in order], delimiter, quoting).replace("\n", line_end)
     declared = {
         "time_format": TIMES[time],

@@ -20,7 +20,7 @@ HEADER = "user_id,item_id\n"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with s3_server.started(tmp_path_factory.mktemp("s3")) as server:
+    with s3_server.start_s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
@@ -31,11 +31,11 @@ def bucket(server):
     return server
 
 
-def put(bucket: s3_server.Server, name: str, text: str) -> None:
+def put_object(bucket: s3_server.Server, name: str, text: str) -> None:
     bucket.files.pipe_file(f"{bucket.url}/{name}", text.encode())
 
 
-def land(home: Home, url: str, **more) -> dict[str, str]:
+def list_landed(home: Home, url: str, **more) -> dict[str, str]:
     """The landing folder's files after new objects were landed."""
     dataset = Dataset(name="shop", source={"url": url}, **more)
     land_objects(home, dataset, dataset.source)
@@ -50,16 +50,16 @@ def read_landed(landing: Path) -> dict[str, str]:
 def test_new_and_changed_objects_are_landed_once(bucket, tmp_path, caplog):
     caplog.set_level(logging.INFO)
     home = Home(tmp_path, "shop")
-    put(bucket, "2026/a.csv", HEADER + "u,a\n")
-    put(bucket, "b.csv", HEADER + "u,b\n")
-    put(bucket, "_SUCCESS", "")
-    put(bucket, ".hidden", "x")
-    put(bucket, "notes.txt", "x")
-    first = land(home, bucket.url, files=["*.csv"])
+    put_object(bucket, "2026/a.csv", HEADER + "u,a\n")
+    put_object(bucket, "b.csv", HEADER + "u,b\n")
+    put_object(bucket, "_SUCCESS", "")
+    put_object(bucket, ".hidden", "x")
+    put_object(bucket, "notes.txt", "x")
+    first = list_landed(home, bucket.url, files=["*.csv"])
     assert first == {"2026/a.csv": HEADER + "u,a\n", "b.csv": HEADER + "u,b\n"}
     (home.landing / "b.csv").unlink()
-    put(bucket, "2026/a.csv", HEADER + "u,c\n")
-    assert land(home, bucket.url, files=["*.csv"]) == {"2026/a.csv": HEADER + "u,c\n"}
+    put_object(bucket, "2026/a.csv", HEADER + "u,c\n")
+    assert list_landed(home, bucket.url, files=["*.csv"]) == {"2026/a.csv": HEADER + "u,c\n"}
     assert "landed 1 of 2 objects" in caplog.text
 
 
@@ -67,10 +67,10 @@ def test_objects_reach_the_events_where_ingested_files_are_removed(bucket, tmp_p
     home = Home(tmp_path, "shop")
     dataset = Dataset(name="shop", source={"url": bucket.url})
     settings = IngestSettings(keep_files="remove")
-    put(bucket, "a.csv", HEADER + "u,a\nv,a\n")
+    put_object(bucket, "a.csv", HEADER + "u,a\nv,a\n")
     assert ingest(home, dataset, [], "1", settings).events == 2
-    put(bucket, "b.csv", HEADER + "u,b\n")
-    put(bucket, "a.csv", HEADER + "u,a\n")
+    put_object(bucket, "b.csv", HEADER + "u,b\n")
+    put_object(bucket, "a.csv", HEADER + "u,a\n")
     assert ingest(home, dataset, [], "2", settings).total_events == 2
     with duckdb.connect(str(home.warehouse), read_only=True) as connection:
         events = connection.execute("select user_id, item_id from raw.events order by all").fetchall()
@@ -85,7 +85,7 @@ def test_a_landing_that_is_killed_before_any_change_of_files_has_every_object_wh
         for name in (f"{number}.csv", "same.csv"):
             objects[name] = HEADER + f"u{number},i\n" * 1000
             (tmp_path / "bucket" / name).write_text(objects[name])
-        whole = ends_before_change(number, lambda: land(home, f"file://{tmp_path}/bucket"))
+        whole = ends_before_change(number, lambda: list_landed(home, f"file://{tmp_path}/bucket"))
         left = read_landed(home.landing) if home.landing.exists() else {}
         assert not [name for name, text in left.items() if text.count("\n") != 1001]
     assert number > 5 and left == objects
@@ -94,4 +94,4 @@ def test_a_landing_that_is_killed_before_any_change_of_files_has_every_object_wh
 @pytest.mark.parametrize("url", ["s3://no-such-bucket-here/prefix", "nosuch://bucket"])
 def test_a_url_that_cannot_be_read_is_explained(server, tmp_path, url):
     with pytest.raises(InputError, match=rf"^\[source\] url = '{url}'"):
-        land(Home(tmp_path, "shop"), url)
+        list_landed(Home(tmp_path, "shop"), url)

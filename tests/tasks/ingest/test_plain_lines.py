@@ -45,7 +45,7 @@ TIMES = (
 HEADERS = (" 12 :", "ab:", ":", "12:x", "1" * 40 + ":", "12: ", "0:", "12::")
 
 
-def draw(generator: random.Random, odd: tuple[str, ...], usual: object) -> str:
+def draw_text(generator: random.Random, odd: tuple[str, ...], usual: object) -> str:
     """An odd text one time out of six."""
     return generator.choice(odd) if generator.random() < 1 / 6 else str(usual)
 
@@ -53,10 +53,10 @@ def draw(generator: random.Random, odd: tuple[str, ...], usual: object) -> str:
 def movielens_line(generator: random.Random) -> str:
     line = ",".join(
         [
-            draw(generator, IDS, generator.randint(1, 999)),
-            draw(generator, IDS, generator.randint(1, 99_999)),
-            draw(generator, VALUES, generator.randint(1, 10) / 2),
-            draw(generator, TIMES, generator.randint(10**9, 2 * 10**9)),
+            draw_text(generator, IDS, generator.randint(1, 999)),
+            draw_text(generator, IDS, generator.randint(1, 99_999)),
+            draw_text(generator, VALUES, generator.randint(1, 10) / 2),
+            draw_text(generator, TIMES, generator.randint(10**9, 2 * 10**9)),
         ]
     )
     shortened = line.rpartition(",")[0]
@@ -66,10 +66,13 @@ def movielens_line(generator: random.Random) -> str:
 
 def netflix_line(generator: random.Random) -> str:
     if generator.random() < 0.1:
-        return draw(generator, HEADERS, f"{generator.randint(1, 17_770)}:")
+        return draw_text(generator, HEADERS, f"{generator.randint(1, 17_770)}:")
     day = f"2005-{generator.randint(1, 12):02}-{generator.randint(1, 28):02}"
-    user, value = draw(generator, IDS, generator.randint(1, 999)), draw(generator, VALUES, generator.randint(1, 5))
-    line = f"{user},{value},{draw(generator, TIMES, day)}"
+    user, value = (
+        draw_text(generator, IDS, generator.randint(1, 999)),
+        draw_text(generator, VALUES, generator.randint(1, 5)),
+    )
+    line = f"{user},{value},{draw_text(generator, TIMES, day)}"
     return generator.choice(("", f"{line},7", "zzz")) if generator.random() < 0.05 else line
 
 
@@ -92,7 +95,7 @@ def write_logs(folder: Path, name: str, seed: int) -> list[Path]:
     return paths
 
 
-def load(folder: Path, name: str, paths: list[Path]) -> tuple[list[tuple], list[tuple]]:
+def ingest_logs(folder: Path, name: str, paths: list[Path]) -> tuple[list[tuple], list[tuple]]:
     """The events and the rejects of logs, values by their bits."""
     home, dataset = Home(folder / "home", name, Limits(threads=2, memory=1 << 30)), datasets.load_dataset(name, folder)
     (folder / "scratch").mkdir(parents=True)
@@ -123,11 +126,11 @@ def test_plain_lines_and_sql_read_the_same(name, chunk_bytes, tmp_path, monkeypa
         folder = tmp_path / str(seed)
         folder.mkdir()
         paths = write_logs(folder, name, seed)
-        by_sql = load(folder / "sql", name, paths)
+        by_sql = ingest_logs(folder / "sql", name, paths)
         assert len(left) == seed  # such small logs are left to SQL
         with monkeypatch.context() as context:
             context.setattr(plain_lines, "MIN_BYTES", 0)
-            assert load(folder / "plain", name, paths) == by_sql
+            assert ingest_logs(folder / "plain", name, paths) == by_sql
         assert 0 < left[seed] < 900
         assert min(map(len, by_sql)) > 100
 
@@ -147,7 +150,7 @@ def test_only_logs_of_plain_lines_are_read_by_the_compiled_parser(text, is_read,
     monkeypatch.setattr(plain_lines, "insert_plain_lines", lambda *given: calls.append(given) or insert(*given))
     path = tmp_path / "ratings.csv"
     path.write_text(text, encoding="utf-8")
-    events, rejects = load(tmp_path, "ml-20m", [path])
+    events, rejects = ingest_logs(tmp_path, "ml-20m", [path])
     assert (len(events), rejects, len(calls)) == (text.count("\n") - 1, [], is_read)
 
 
@@ -156,7 +159,7 @@ def test_the_only_other_line_is_a_reject(name, odd, tmp_path, monkeypatch):
     monkeypatch.setattr(plain_lines, "MIN_BYTES", 0)
     path, (begins, _) = tmp_path / "combined_data_1.txt", FORMATS[name]
     path.write_text("\n".join([*begins, odd]), encoding="utf-8")
-    events, [reject] = load(tmp_path, name, [path])
+    events, [reject] = ingest_logs(tmp_path, name, [path])
     assert (len(events), reject[:3]) == (30, (1, 32, odd))
 
 

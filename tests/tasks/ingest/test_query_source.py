@@ -77,7 +77,7 @@ class SqliteShop(Shop):
         self.execute("insert into orders values (?, ?, ?, ?, ?)", *rows)
 
 
-def order(number: int, at: str = "2026-11-01 10:00:00", **given) -> tuple:
+def make_order(number: int, at: str = "2026-11-01 10:00:00", **given) -> tuple:
     return (number, *({"customer": f"c{number % 7}", "sku": f"s{number % 5}", "quantity": 1.5} | given).values(), at)
 
 
@@ -88,12 +88,12 @@ def shop(tmp_path, monkeypatch):
 
 def test_each_run_lands_the_rows_that_are_new(shop, caplog):
     caplog.set_level(logging.INFO)
-    shop.insert(*map(order, range(1, 4)))
+    shop.insert(*map(make_order, range(1, 4)))
     assert shop.land() == 3
     assert shop.land() == 0 and "no new rows" in caplog.text
-    shop.insert(*map(order, range(4, 6)))
+    shop.insert(*map(make_order, range(4, 6)))
     assert shop.land() == 2
-    assert sorted(shop.landed()) == [order(number) for number in range(1, 6)]
+    assert sorted(shop.landed()) == [make_order(number) for number in range(1, 6)]
     assert len(list(shop.home.landing.glob("source-*.parquet"))) == 2
     assert "landed 2 rows as" in caplog.text and "id = 5" in caplog.text
 
@@ -107,7 +107,7 @@ def test_rows_that_share_the_mark_are_taken_once_each_however_many_are_equal(sho
         shop.execute("insert into numbered values (?, ?, ?, ?, ?)", *rows)
 
     twins = [(number, "c1", None, 1.0, "2026-11-01 10:00:00") for number in range(1, 3)]
-    insert(*twins, order(3, "2026-11-01 09:00:00"))
+    insert(*twins, make_order(3, "2026-11-01 09:00:00"))
     assert shop.land(**again) == 3
     insert((4, "c1", None, 1.0, "2026-11-01 10:00:00"), (5, "c2", "s2", 1.0, "2026-11-01 10:00:00"))
     assert shop.land(**again) == 2
@@ -120,8 +120,10 @@ def test_rows_that_share_the_mark_are_taken_once_each_however_many_are_equal(sho
     [("at", 0, False), ("at", "2h", True), ("at", "1d", True), ("id", 0, False), ("id", 3, True)],
 )
 def test_a_row_that_is_committed_late_is_taken_within_the_overlap(shop, mark, overlap, taken):
-    late = order(2, "2026-10-31 23:00:00")
-    shop.insert(order(1, "2026-10-31 08:00:00"), order(3, "2026-11-01 00:10:00"), order(4, "2026-11-01 00:20:00"))
+    late = make_order(2, "2026-10-31 23:00:00")
+    shop.insert(
+        make_order(1, "2026-10-31 08:00:00"), make_order(3, "2026-11-01 00:10:00"), make_order(4, "2026-11-01 00:20:00")
+    )
     assert shop.land(high_water_mark=mark, overlap=overlap) == 3
     shop.insert(late)
     assert shop.land(high_water_mark=mark, overlap=overlap) == taken
@@ -129,13 +131,13 @@ def test_a_row_that_is_committed_late_is_taken_within_the_overlap(shop, mark, ov
 
 
 def test_a_longer_overlap_takes_nothing_twice(shop):
-    shop.insert(*(order(number, f"2026-11-{number:02} 10:00:00") for number in range(1, 9)))
+    shop.insert(*(make_order(number, f"2026-11-{number:02} 10:00:00") for number in range(1, 9)))
     assert shop.land(high_water_mark="at") == 8
     assert shop.land(high_water_mark="at", overlap="9d") == 0
 
 
 def test_a_changed_row_is_taken_again_unless_its_key_is_known(shop):
-    shop.insert(order(1), order(2))
+    shop.insert(make_order(1), make_order(2))
     assert shop.land(high_water_mark="at", key=["id"]) == 2
     shop.execute("update orders set quantity = 9 where id = 2")
     assert shop.land(high_water_mark="at", key=["id"]) == 0
@@ -143,11 +145,11 @@ def test_a_changed_row_is_taken_again_unless_its_key_is_known(shop):
 
 
 def test_a_query_with_other_columns_goes_on_where_it_was(shop):
-    shop.insert(order(1), order(2))
+    shop.insert(make_order(1), make_order(2))
     fewer = "select id, customer, sku, quantity, at from orders"
     assert shop.land(query=fewer) == 2
     assert shop.land(query="select *, 'web' as channel from orders") == 0
-    shop.insert(order(3))
+    shop.insert(make_order(3))
     assert shop.land(query="select *, 'web' as channel from orders;") == 1
     assert shop.land(query=fewer) == 0
     with pytest.raises(InputError, match=r"high_water_mark = 'at': rows were landed by id\. Set that again"):
@@ -156,18 +158,18 @@ def test_a_query_with_other_columns_goes_on_where_it_was(shop):
 
 def test_rows_are_ingested_once_where_the_files_are_removed(shop):
     for night in range(3):
-        shop.insert(*map(order, range(10 * night, 10 * night + 10)))
+        shop.insert(*map(make_order, range(10 * night, 10 * night + 10)))
         done = ingest(shop.home, shop.dataset(), [], str(night), IngestSettings(keep_files="remove"))
         assert done.events == 10 and not list(shop.home.landing.glob("source-*"))
     with duckdb.connect(str(shop.home.warehouse), read_only=True) as connection:
         found = connection.execute("select user_id, item_id, value from raw.events order by all").fetchall()
-    assert found == sorted(order(number)[1:4] for number in range(30))
+    assert found == sorted(make_order(number)[1:4] for number in range(30))
 
 
 def test_the_copy_of_the_taken_rows_follows_from_the_landed_files(shop):
-    shop.insert(*map(order, range(1, 6)))
+    shop.insert(*map(make_order, range(1, 6)))
     shop.land(high_water_mark="at", overlap="1d")
-    shop.insert(*map(order, range(6, 9)))
+    shop.insert(*map(make_order, range(6, 9)))
     shop.land(high_water_mark="at", overlap="1d")
     (copy,) = shop.home.landing.glob(".source-taken-*")
     copy.unlink()
@@ -176,15 +178,15 @@ def test_the_copy_of_the_taken_rows_follows_from_the_landed_files(shop):
 
 
 def test_a_mark_in_the_future_holds_nothing_up(shop):
-    shop.insert(order(1, "2026-11-01 10:00:00"), order(2, "2999-01-01 00:00:00"))
+    shop.insert(make_order(1, "2026-11-01 10:00:00"), make_order(2, "2999-01-01 00:00:00"))
     assert shop.land(high_water_mark="at") == 2
-    shop.insert(order(3, "2026-11-02 10:00:00"))
+    shop.insert(make_order(3, "2026-11-02 10:00:00"))
     assert shop.land(high_water_mark="at") == 1
     assert shop.land(high_water_mark="at") == 0
 
 
 def test_rows_without_a_mark_are_not_taken_and_counted(shop, caplog):
-    shop.insert(order(1, None), order(2))
+    shop.insert(make_order(1, None), make_order(2))
     assert shop.land(high_water_mark="at") == 1
     assert "1 rows have no at, so they are not taken" in caplog.text
 
@@ -192,9 +194,9 @@ def test_rows_without_a_mark_are_not_taken_and_counted(shop, caplog):
 @pytest.mark.slow
 def test_a_quarantined_file_keeps_its_rows_and_the_mark(shop):
     dataset = shop.dataset()
-    shop.insert(*map(order, range(1, 4)))
+    shop.insert(*map(make_order, range(1, 4)))
     ingest(shop.home, dataset, [], "1")
-    shop.insert(order(4), order(5, quantity=99.0))
+    shop.insert(make_order(4), make_order(5, quantity=99.0))
     strict = dataset.model_copy(update={"value_max": 10.0})
     done = ingest(shop.home, strict, [], "2")
     (name,) = done.set_aside
@@ -207,7 +209,7 @@ def test_a_quarantined_file_keeps_its_rows_and_the_mark(shop):
 
 
 def test_a_query_that_is_no_log_lands_nothing(shop):
-    shop.insert(order(1))
+    shop.insert(make_order(1))
     with pytest.raises(InputError, match=r"^\[source\] query: .*item"):
         shop.land(query="select id, customer, at from orders")
     assert not list(shop.home.landing.iterdir())
@@ -229,7 +231,7 @@ def test_a_query_that_is_no_log_lands_nothing(shop):
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_landed(shop, source, message):
-    shop.insert(order(1))
+    shop.insert(make_order(1))
     with pytest.raises(InputError, match=message):
         shop.land(**source)
     assert not list(shop.home.landing.iterdir())
@@ -262,12 +264,12 @@ def test_a_wrong_section_of_the_file_is_refused(tmp_path, toml, message):
 
 
 def test_a_landing_that_is_killed_before_any_change_of_files_loses_and_doubles_nothing(shop):
-    rows, number, whole = [order(1)], 0, False
+    rows, number, whole = [make_order(1)], 0, False
     shop.insert(*rows)
     shop.land(high_water_mark="at", overlap="1h")
     while not whole:
         number += 1
-        new = [order(10 * number + place, f"2026-11-01 10:{number:02}:00") for place in range(3)]
+        new = [make_order(10 * number + place, f"2026-11-01 10:{number:02}:00") for place in range(3)]
         shop.insert(*new)
         rows += new
         whole = ends_before_change(number, lambda: shop.land(high_water_mark="at", overlap="1h"))
@@ -278,12 +280,12 @@ def test_a_landing_that_is_killed_before_any_change_of_files_loses_and_doubles_n
 
 class PostgresShop(Shop):
     def execute(self, *statements: str) -> None:
-        postgres_server.execute(self.url, *statements)
+        postgres_server.execute_statements(self.url, *statements)
 
 
 @pytest.fixture(scope="module")
 def postgres():
-    with postgres_server.started() as url:
+    with postgres_server.start_postgres() as url:
         yield url
 
 

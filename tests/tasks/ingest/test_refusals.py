@@ -10,7 +10,7 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 ROWS = "Müller;Käse;1\nJörg;Wurst;1\nÄnne;Öl;2\n" * 10
 PASTED = {
@@ -32,7 +32,7 @@ PASTED = {
 }
 
 
-def paste(message: str) -> dict:
+def parse_advice(message: str) -> dict:
     """The lines of a message that are TOML; of two choices the last."""
     found: dict = {}
     for paragraph in message.split("\n\n"):
@@ -51,7 +51,7 @@ def test_the_lines_of_a_refusal_make_the_log_read(home, tmp_path, name):
     with pytest.raises((InputError, ContractBroken)) as refusal:
         ingest(home, Dataset(name="small"), [path], "run")
     assert str(path) in str(refusal.value).splitlines()[0]
-    pasted = paste(str(refusal.value))
+    pasted = parse_advice(str(refusal.value))
     if name == "names without a header":
         del pasted["columns"]  # the other choice
     if name == "times in words":
@@ -59,7 +59,7 @@ def test_the_lines_of_a_refusal_make_the_log_read(home, tmp_path, name):
     if name == "an encoding and columns":
         del pasted["fields"]
     ingest(home, Dataset(name="small", **pasted), [path], "again")
-    found = rows(home, "select user_id, item_id, value from raw.events order by line_number")
+    found = query_rows(home, "select user_id, item_id, value from raw.events order by line_number")
     assert (len(found), found[0]) == (events, first)
 
 
@@ -104,4 +104,4 @@ def test_the_statement_for_a_nested_column_writes_a_copy_that_is_read(home, tmp_
         ingest(home, Dataset(name="small"), [path], "run")
     duckdb.sql(str(refusal.value).split("\n\n")[1])
     assert ingest(home, Dataset(name="small"), [tmp_path / "log_flat.parquet"], "again").events == 1
-    assert rows(home, "select user_id, item_id from raw.events") == [("a", "x")]
+    assert query_rows(home, "select user_id, item_id from raw.events") == [("a", "x")]

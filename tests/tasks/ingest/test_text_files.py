@@ -8,7 +8,7 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.stage import ingest
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 SHOP = Dataset(name="shop", title="shop", files=("*.csv",))
 EVENTS = "select user_id, item_id from raw.events order by line_number"
@@ -19,8 +19,10 @@ def test_a_log_in_another_encoding_is_read_in_pieces_to_its_end(home, tmp_path, 
     log = tmp_path / "log.csv"
     log.write_bytes("\n".join(["user_id,item_id", *(f"zoë{n},é{n % 7}" for n in range(200)), ""]).encode("utf-16"))
     assert ingest(home, SHOP, [log], "run").total_events == 200
-    assert rows(home, EVENTS) == [(f"zoë{n}", f"é{n % 7}") for n in range(200)]
-    assert rows(home, "select sha256 from operations.log_files") == [(hashlib.sha256(log.read_bytes()).hexdigest(),)]
+    assert query_rows(home, EVENTS) == [(f"zoë{n}", f"é{n % 7}") for n in range(200)]
+    assert query_rows(home, "select sha256 from operations.log_files") == [
+        (hashlib.sha256(log.read_bytes()).hexdigest(),)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,7 @@ def test_lines_that_begin_with_a_hash_are_comments_only_below_one(home, tmp_path
     log = tmp_path / "log.csv"
     log.write_text(f"{head}\nuser_id,item_id\na,x\n#1,x\nb,y\n")
     ingest(home, SHOP, [log], "run")
-    assert rows(home, EVENTS) == found
+    assert query_rows(home, EVENTS) == found
 
 
 def test_a_refusal_has_the_advice_for_its_first_reject(home, tmp_path):

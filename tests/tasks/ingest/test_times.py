@@ -12,7 +12,7 @@ from oneclass.tasks.ingest.times import FIRST_SECOND, LAST_SECOND, to_utc
 CONVERTED = f"select {to_utc((), 'UTC')} from (select unnest($1) as time)"
 
 
-def converted(*texts: str) -> list[datetime | None]:
+def load_times(*texts: str) -> list[datetime | None]:
     return [time for (time,) in duckdb.execute(CONVERTED, [list(texts)]).fetchall()]
 
 
@@ -20,7 +20,7 @@ def converted(*texts: str) -> list[datetime | None]:
 @given(seconds=st.lists(st.integers(FIRST_SECOND, LAST_SECOND), min_size=1, max_size=20))
 def test_seconds_are_instants(seconds):
     expected = [datetime(1970, 1, 1) + timedelta(seconds=number) for number in seconds]
-    assert converted(*map(str, seconds)) == expected
+    assert load_times(*map(str, seconds)) == expected
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_seconds_are_instants(seconds):
     ],
 )
 def test_what_only_looks_like_seconds_is_no_time(text):
-    assert converted(text) == [None]
+    assert load_times(text) == [None]

@@ -15,7 +15,7 @@ from oneclass.tasks.orchestration.lineage import LineageSettings, emit_run
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.settings import validate_settings
 from oneclass.tasks.stores.home import Home
-from tests.typed import indented, page
+from tests.typed import indented_blocks, read_page
 
 RUN = str(uuid.uuid4())
 FACETS = {"parent": {"run", "job"}, "errorMessage": {"message", "programmingLanguage"}}
@@ -34,7 +34,7 @@ def check_event(event):
         assert {"_producer", "_schemaURL", *FACETS[name]} == facet.keys()
 
 
-def names(datasets):
+def dataset_names(datasets):
     return {dataset["name"] for dataset in datasets}
 
 
@@ -83,12 +83,15 @@ def test_every_stage_starts_and_completes_within_its_run(home, events):
         assert start["run"] == end["run"] and start["run"]["runId"] != RUN
         parent = start["run"]["facets"]["parent"]
         assert (parent["run"]["runId"], parent["job"]) == (RUN, first["job"])
-        assert names(start["inputs"]) <= written or stage == "ingest"
-        written |= names(start["outputs"])
+        assert dataset_names(start["inputs"]) <= written or stage == "ingest"
+        written |= dataset_names(start["outputs"])
     by_job = {event["job"]["name"]: event for event in of_stages}
-    assert names(by_job["shop.ingest"]["inputs"]) == {str(home.landing)}
-    assert names(by_job["shop.train"]["inputs"]) == {"indexed.strong_generalization", "operations.model_settings"}
-    assert {"published.recommendations", str(home.published)} <= names(by_job["shop.publish"]["outputs"])
+    assert dataset_names(by_job["shop.ingest"]["inputs"]) == {str(home.landing)}
+    assert dataset_names(by_job["shop.train"]["inputs"]) == {
+        "indexed.strong_generalization",
+        "operations.model_settings",
+    }
+    assert {"published.recommendations", str(home.published)} <= dataset_names(by_job["shop.publish"]["outputs"])
     assert len({event["run"]["runId"] for event in of_stages}) == len(STAGES)
 
 
@@ -141,7 +144,7 @@ def test_a_target_that_fails_is_told_of_once_and_the_run_goes_on(home, events, r
 
 
 def test_the_documented_settings_are_taken():
-    [shown] = [block for block in indented(page("docs/how-to/nightly.md")) if block.startswith("[lineage]")]
+    [shown] = [block for block in indented_blocks(read_page("docs/how-to/nightly.md")) if block.startswith("[lineage]")]
     assert validate_settings("lineage", tomllib.loads(shown)["lineage"]).api_key_env == "LINEAGE_KEY"
 
 

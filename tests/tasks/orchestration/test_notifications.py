@@ -28,7 +28,7 @@ from oneclass.tasks.train import train_task
 RUN = {"dataset": "shop", "run_id": "r1", "text": "# shop: nightly-retrain failed\n\nAll of it."}
 
 
-def command(code):
+def python_command(code):
     """A command line that runs Python code without double quotes."""
     return f'{sys.executable} -c "{code}"'
 
@@ -38,7 +38,7 @@ def test_a_command_gets_the_summary_and_what_it_is_of(tmp_path):
         "import os,sys,json; json.dump([sys.stdin.read(), *[os.environ['ONECLASS_' + n] for n in "
         f"('DATASET', 'RUN_ID', 'STATE')]], open('{tmp_path}/notified', 'w'))"
     )
-    send_notifications(NotifySettings(command=command(code)), state="failed", **RUN)
+    send_notifications(NotifySettings(command=python_command(code)), state="failed", **RUN)
     assert json.loads((tmp_path / "notified").read_text()) == [RUN["text"], "shop", "r1", "failed"]
 
 
@@ -129,7 +129,7 @@ def test_a_command_line_that_is_none_is_refused(command, reason):
 
 def test_a_command_that_does_not_end_is_reported_without_its_arguments(monkeypatch):
     monkeypatch.setattr(notifications, "NOTIFY_TIMEOUT_SECONDS", 0.2)
-    settings = NotifySettings(command=command("import time; time.sleep(60)") + " --password=secret")
+    settings = NotifySettings(command=python_command("import time; time.sleep(60)") + " --password=secret")
     assert notifications.deliver(settings, state="failed", **RUN) == {"command": "it did not end within 0.2 s"}
 
 

@@ -33,7 +33,7 @@ def plant(home):
     return planted
 
 
-def chosen(home, candidates=("blend", "slim", "popularity", "wmf", "random_graph"), **settings):
+def find_choice(home, candidates=("blend", "slim", "popularity", "wmf", "random_graph"), **settings):
     return choose_model(home, "run", PublishSettings(**settings), list(candidates), PROTOCOL)
 
 
@@ -51,33 +51,33 @@ def test_of_those_that_cannot_be_told_from_the_best_the_simplest_is_published(
     home, plant, of_slim, of_popularity, model
 ):
     plant({"popularity/score": (0.2, of_popularity), "blend/score": (0.4, None), "slim/score": (0.39, of_slim)})
-    assert chosen(home).model == model
-    assert chosen(home, prefer="best").model == "blend"
+    assert find_choice(home).model == model
+    assert find_choice(home, prefer="best").model == "blend"
 
 
 def test_of_a_models_lists_the_best_one_is_published_and_only_candidates_count(home, plant):
     plant({"random_graph/like": (0.3, 0.5), "random_graph/popularity_x_odds": (0.35, 0.5), "blend/score": (0.4, None)})
-    assert chosen(home) == ChosenModel("random_graph", "popularity_x_odds")
-    assert chosen(home, ["blend"]) == ChosenModel("blend", "score")
-    assert chosen(home, model="blend") == ChosenModel("blend", "score")
+    assert find_choice(home) == ChosenModel("random_graph", "popularity_x_odds")
+    assert find_choice(home, ["blend"]) == ChosenModel("blend", "score")
+    assert find_choice(home, model="blend") == ChosenModel("blend", "score")
 
 
 def test_of_equally_simple_models_the_best_is_published(home, plant):
     plant({"slim/score": (0.38, 0.5), "mrf_dense/score": (0.39, 0.5), "blend/score": (0.4, None)})
-    assert chosen(home, ["slim", "mrf_dense", "blend"]).model == "mrf_dense"
+    assert find_choice(home, ["slim", "mrf_dense", "blend"]).model == "mrf_dense"
 
 
 def test_the_reason_names_the_best_and_how_far_the_choice_is_behind_it(home, plant):
     plant({"slim/score": (0.39, 0.6), "blend/score": (0.4, None), "popularity/score": (0.1, 1e-9)})
-    assert chosen(home).reason == (
+    assert find_choice(home).reason == (
         "the simplest of 2 lists that cannot be told from the best, blend/score, by ndcg@100 of 40 validation users of "
         "strong_generalization: -0.0100 ± 0.0200"
     )
-    assert chosen(home, prefer="best").reason == (
+    assert find_choice(home, prefer="best").reason == (
         "the best of 3 lists by ndcg@100 of 40 validation users of strong_generalization, 1 of the others cannot be "
         "told from it"
     )
-    assert chosen(home, ["blend", "popularity"]).reason == (
+    assert find_choice(home, ["blend", "popularity"]).reason == (
         "the best of 2 lists by ndcg@100 of 40 validation users of strong_generalization, all others are surely worse"
     )
 
@@ -85,7 +85,7 @@ def test_the_reason_names_the_best_and_how_far_the_choice_is_behind_it(home, pla
 @pytest.mark.parametrize("prefer", ["simplest", "best"])
 def test_that_nothing_is_surely_better_than_popularity_is_a_verdict(home, plant, caplog, prefer):
     plant({"popularity/score": (0.38, 0.4), "wmf/score": (0.4, None)})
-    found = chosen(home, prefer=prefer)
+    found = find_choice(home, prefer=prefer)
     assert found.model == {"simplest": "popularity", "best": "wmf"}[prefer]
     verdict = "nothing is surely better than popularity on 40 validation users; "
     assert found.reason.startswith(verdict) and verdict in caplog.text
@@ -93,7 +93,7 @@ def test_that_nothing_is_surely_better_than_popularity_is_a_verdict(home, plant,
 
 def test_where_popularity_is_surely_worse_or_the_best_there_is_no_such_verdict(home, plant, caplog):
     plant({"popularity/score": (0.41, None), "wmf/score": (0.4, 0.4), "blend/score": (0.39, 0.3)})
-    assert chosen(home).reason.startswith("the best of 3 lists")
+    assert find_choice(home).reason.startswith("the best of 3 lists")
     assert "surely better" not in caplog.text
 
 

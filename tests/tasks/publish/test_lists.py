@@ -24,7 +24,7 @@ SETTINGS = PublishSettings(list_windows=[3, 20], list_length=15)
 START = datetime(2026, 1, 1)
 
 
-def store(home, settings=SETTINGS, declared=NO_RULES):
+def store_lists(home, settings=SETTINGS, declared=NO_RULES):
     """The rows of `published.lists`, by list and window."""
     publish(home, "run", settings, declared=declared)
     assert pl.read_parquet(home.published / "lists.parquet").equals(warehouse_rows(home, "from published.lists"))
@@ -39,7 +39,7 @@ def warehouse_rows(home, query):
         return warehouse.query(connection, query)
 
 
-def recount(events, days, length):
+def recount_lists(events, days, length):
     """The lists of a window by their definitions: (user, item, value, time) of all likes, in the order of the log."""
     last, log_start = max(event[3] for event in events if event[2] >= 4), min(event[3] for event in events)
     start = last - timedelta(days=days)
@@ -82,7 +82,7 @@ def recount(events, days, length):
 
 def assert_recounted(found, events, settings):
     for days in settings.list_windows:
-        expected = recount(events, days, settings.list_length)
+        expected = recount_lists(events, days, settings.list_length)
         of = {name: found.get((name, days), []) for name in ("popular", "trending", "new")}
         for name, rows in of.items():
             assert [row["item_id"] for row in rows] == [one[0] for one in expected[name]], (name, days)
@@ -111,7 +111,7 @@ def draw_events(seed, users=400, items=40, days=60):
 def test_lists_are_those_of_a_recount(home, log_events, seed):
     log_events(events := draw_events(seed))
     binarize(home, BinarizeSettings(threshold=4), "run")
-    found = assert_recounted(store(home), events, SETTINGS)
+    found = assert_recounted(store_lists(home), events, SETTINGS)
     assert found["trending", 3][0]["item_id"] == "i20" and len(found["new", 20]) > 3
 
 
@@ -127,14 +127,14 @@ def test_lists_of_a_public_log_are_those_of_a_recount(home, log_events):
     log_events(events)
     binarize(home, BinarizeSettings(threshold=4), "run")
     settings = PublishSettings(list_windows=[7, 30], list_length=50)
-    found = assert_recounted(store(home, settings), events, settings)
+    found = assert_recounted(store_lists(home, settings), events, settings)
     assert len(found["popular", 7]) == len(found["popular", 30]) == 50 and found["new", 30]
 
 
 def test_a_log_without_times_has_popular_items_only(home, log_events):
     log_events([(f"u{user}", f"i{item}", 5, None) for user in range(9) for item in range(user + 1)])
     binarize(home, BinarizeSettings(), "run")
-    found = store(home)
+    found = store_lists(home)
     assert found.keys() == {("popular", None)}
     assert [(row["item_id"], row["users"]) for row in found["popular", None]] == [(f"i{i}", 9 - i) for i in range(9)]
 
@@ -142,7 +142,7 @@ def test_a_log_without_times_has_popular_items_only(home, log_events):
 def test_a_window_longer_than_the_log_has_no_trends_and_nothing_new(home, log_events):
     log_events(draw_events(1))
     binarize(home, BinarizeSettings(), "run")
-    assert store(home, PublishSettings(list_windows=[60])).keys() == {("popular", 60)}
+    assert store_lists(home, PublishSettings(list_windows=[60])).keys() == {("popular", 60)}
 
 
 def test_an_item_is_as_old_as_its_first_event_of_any_kind(home, log_events):
@@ -151,7 +151,7 @@ def test_an_item_is_as_old_as_its_first_event_of_any_kind(home, log_events):
     events += [("u1", "i1", 1, START), *((f"u{n}", f"i{n}", 5, START + timedelta(days=45)) for n in (1, 2))]
     log_events(events)
     binarize(home, BinarizeSettings(threshold=4), "run")
-    [row] = store(home)["new", 20]
+    [row] = store_lists(home)["new", 20]
     assert (row["item_id"], row["value"], row["users"]) == ("i2", 4, 1)
 
 
@@ -164,7 +164,7 @@ def test_categories_have_lists_of_their_own(home, tmp_path):
     (log := tmp_path / "log.csv").write_text("user_id,item_id\n" + "".join(f"{u},{i}\n" for u, i in liked))
     ingest(home, Dataset(name="small", items=items), [log], "run")
     binarize(home, BinarizeSettings(), "run")
-    found = {key: [row["item_id"] for row in rows] for key, rows in store(home).items()}
+    found = {key: [row["item_id"] for row in rows] for key, rows in store_lists(home).items()}
     assert found == {
         ("popular", None): ["i0", "i1", "i2", "i3"],
         ("popular", None, "a"): ["i0", "i2"],
@@ -172,7 +172,7 @@ def test_categories_have_lists_of_their_own(home, tmp_path):
         ("popular", None, "c"): ["i1"],
     }
     rules = Rules(banned=["i0"], eligible="coalesce(department, 'none') <> 'c' or history.items > 0")
-    obeying = store(home, declared=DeclaredRules(rules=rules))
+    obeying = store_lists(home, declared=DeclaredRules(rules=rules))
     found = {key: [row["item_id"] for row in rows] for key, rows in obeying.items()}
     assert found == {("popular", None): ["i2", "i3"], ("popular", None, "a"): ["i2"], ("popular", None, "b"): ["i2"]}
 

@@ -17,12 +17,12 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.stores import publications, warehouse
 from oneclass.tasks.stores.home import Home
 from tests import s3_server
-from tests.typed import indented, page
+from tests.typed import indented_blocks, read_page
 
 ROWS = 20_000
 
 
-def publish(home: Home, run_id: str, keep: int = 2) -> None:
+def publish_lists(home: Home, run_id: str, keep: int = 2) -> None:
     """Publish lists that have the run's id in every row."""
     folder = publications.create_publication(home, run_id)
     rows = pl.DataFrame({"user_id": [str(n) for n in range(ROWS)], "run": [run_id] * ROWS})
@@ -36,14 +36,14 @@ def publish(home: Home, run_id: str, keep: int = 2) -> None:
 @pytest.fixture
 def home(tmp_path):
     home = Home(tmp_path / "var", "small")
-    publish(home, "first")
+    publish_lists(home, "first")
     return home
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     pytest.importorskip("moto", reason="no server of the S3 protocol is installed")
-    with s3_server.started(tmp_path_factory.mktemp("s3")) as server:
+    with s3_server.start_s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
@@ -55,7 +55,7 @@ def url(request, tmp_path):
     return f"{request.getfixturevalue('server').url}/{tmp_path.name}"
 
 
-def read(url: str, name: str) -> bytes:
+def read_object(url: str, name: str) -> bytes:
     """Read a file of the data set."""
     system, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     return system.cat_file(f"{root}/small/{name}")
@@ -63,8 +63,8 @@ def read(url: str, name: str) -> bytes:
 
 def runs_of(url: str) -> set[str]:
     """Read the pointer, then a list that it names, and return the runs that both have in them."""
-    pointer = json.loads(read(url, "current.json"))
-    rows = pl.read_parquet(read(url, f"{pointer['folder']}/recommendations.parquet"))
+    pointer = json.loads(read_object(url, "current.json"))
+    rows = pl.read_parquet(read_object(url, f"{pointer['folder']}/recommendations.parquet"))
     assert len(rows) == ROWS
     return {pointer["run_id"], *rows["run"].unique()}
 
@@ -75,7 +75,7 @@ def files_of(url: str) -> set[str]:
     return {path.rpartition(f"{root}/small/")[2] for path in system.find(f"{root}/small")}
 
 
-def alarms(home: Home) -> list[str]:
+def load_alarms(home: Home) -> list[str]:
     with warehouse.open_warehouse(home) as connection:
         return [text for (text,) in connection.execute("select alarm from operations.alarms").fetchall()]
 
@@ -88,28 +88,32 @@ def copied_files(run_id: str) -> set[str]:
 def test_the_files_are_those_of_the_publication_and_old_ones_go_with_those_of_the_home(home, url):
     settings = PublishSettings(object_store=url)
     copy_to_object_store(home, "night", settings)
-    pointer = json.loads(read(url, "current.json"))
+    pointer = json.loads(read_object(url, "current.json"))
     assert (pointer["dataset"], pointer["run_id"]) == ("small", "first")
     for name, facts in pointer["files"].items():
-        copied = read(url, f"{pointer['folder']}/{name}")
+        copied = read_object(url, f"{pointer['folder']}/{name}")
         assert copied == (home.published / name).read_bytes()
         assert facts == {"bytes": len(copied), "sha256": hashlib.sha256(copied).hexdigest()}
     assert files_of(url) == {"current.json", *copied_files("first")}
-    publish(home, "second")
+    publish_lists(home, "second")
     copy_to_object_store(home, "night", settings)
     assert runs_of(url) == {"second"}
     assert files_of(url) == {"current.json", *copied_files("first"), *copied_files("second")}
-    publish(home, "third")
+    publish_lists(home, "third")
     copy_to_object_store(home, "night", settings)
     assert files_of(url) == {"current.json", *copied_files("second"), *copied_files("third")}
     publications.switch_link(home, home.publications / "second")
     copy_to_object_store(home, "after a rollback", settings)
-    assert runs_of(url) == {"second"} and alarms(home) == []
+    assert runs_of(url) == {"second"} and load_alarms(home) == []
 
 
 def test_the_documented_query_reads_the_current_publication(home, tmp_path):
     copy_to_object_store(home, "night", PublishSettings(object_store=f"file://{tmp_path}/lists"))
-    [query] = [block for block in indented(page("docs/how-to/recommend.md")) if block.startswith("set variable shop")]
+    [query] = [
+        block
+        for block in indented_blocks(read_page("docs/how-to/recommend.md"))
+        if block.startswith("set variable shop")
+    ]
     rows = duckdb.connect().execute(query.replace("s3://BUCKET/PREFIX/mine/", f"{tmp_path}/lists/small/")).fetchall()
     assert len(rows) == ROWS and {run for _, run in rows} == {"first"}
 
@@ -129,7 +133,7 @@ def test_a_reader_sees_one_publication_or_the_other(home, url):
     reader = threading.Thread(target=read_on)
     reader.start()
     for run_id in ("second", "third", "fourth"):
-        publish(home, run_id, keep=9)
+        publish_lists(home, run_id, keep=9)
         copy_to_object_store(home, "night", settings)
     done.set()
     reader.join()
@@ -145,19 +149,19 @@ def test_a_publication_that_is_there_is_not_copied_again_unless_a_file_is_lost(h
     assert (copied / "lists.parquet").stat().st_mtime_ns == before
     (copied / "recommendations.parquet").write_bytes(b"cut")
     copy_to_object_store(home, "night", settings)
-    assert runs_of(settings.object_store) == {"first"} and alarms(home) == []
+    assert runs_of(settings.object_store) == {"first"} and load_alarms(home) == []
 
 
 def test_what_fails_on_the_way_leaves_the_earlier_publication_and_is_an_alarm(home, tmp_path):
     settings = PublishSettings(object_store=f"file://{tmp_path}/lists")
     copy_to_object_store(home, "night", settings)
-    publish(home, "second")
+    publish_lists(home, "second")
     obstacle = tmp_path / "lists/small/publications/second"
     (obstacle / "contract.odcs.yaml").mkdir(parents=True)  # the last file cannot be written
     copy_to_object_store(home, "night", settings)
-    [alarm] = alarms(home)
+    [alarm] = load_alarms(home)
     assert "could not be brought up to date" in alarm
-    assert json.loads(read(settings.object_store, "current.json"))["run_id"] == "first"
+    assert json.loads(read_object(settings.object_store, "current.json"))["run_id"] == "first"
     assert publications.load_current(home)["run_id"] == "second"
     (obstacle / "contract.odcs.yaml").rmdir()
     copy_to_object_store(home, "next night", settings)
@@ -167,11 +171,11 @@ def test_what_fails_on_the_way_leaves_the_earlier_publication_and_is_an_alarm(ho
 def test_a_damaged_file_is_not_copied(home, tmp_path):
     settings = PublishSettings(object_store=f"file://{tmp_path}/lists")
     copy_to_object_store(home, "night", settings)
-    publish(home, "second")
+    publish_lists(home, "second")
     (home.published.resolve() / "lists.parquet").write_bytes(b"damaged")
     copy_to_object_store(home, "night", settings)
     assert runs_of(settings.object_store) == {"first"}
-    assert "lists.parquet" in alarms(home)[0]
+    assert "lists.parquet" in load_alarms(home)[0]
 
 
 def test_credentials_by_a_file_are_used_and_not_shown(home, server, tmp_path, monkeypatch):
@@ -185,11 +189,11 @@ def test_credentials_by_a_file_are_used_and_not_shown(home, server, tmp_path, mo
     keys = {"key": "AKIA-of-the-shop", "secret": "s3cret/of+shop"}
     options.write_text(json.dumps({**keys, "endpoint_url": endpoint, "client_kwargs": {"region_name": "us-east-1"}}))
     copy_to_object_store(home, "night", settings)
-    assert alarms(home) == []
+    assert load_alarms(home) == []
     few = {"config_kwargs": {"retries": {"max_attempts": 0}, "connect_timeout": 2}}
     options.write_text(json.dumps({**keys, **few, "endpoint_url": "http://127.0.0.1:1/s3cret/of+shop"}))
     copy_to_object_store(home, "night", settings)
-    [alarm] = alarms(home)
+    [alarm] = load_alarms(home)
     assert "could not be brought up to date" in alarm and "s3cret" not in alarm and "AKIA" not in alarm
 
 

@@ -15,7 +15,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.publish.postgres import copy_to_postgres
 from oneclass.tasks.publish.settings import PublishSettings
 from tests import postgres_server
-from tests.conftest import rows
+from tests.conftest import query_rows
 from tests.tasks.conftest import publish_model
 
 dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra `sql` is not installed")
@@ -38,7 +38,7 @@ copy_to_postgres(Home(Path(sys.argv[1]), sys.argv[2]), "night", settings)
 
 @pytest.fixture(scope="module")
 def url():
-    with postgres_server.started() as address:
+    with postgres_server.start_postgres() as address:
         yield address
 
 
@@ -46,7 +46,7 @@ def url():
 def server(url, monkeypatch):
     """Ask the database, in which no schema `shop` is yet."""
     monkeypatch.setenv("SHOP_LISTS", url)
-    postgres_server.execute(url, "drop schema if exists shop cascade")
+    postgres_server.execute_statements(url, "drop schema if exists shop cascade")
 
     def ask(query):
         with dbapi.connect(url) as connection, connection.cursor() as cursor:
@@ -56,8 +56,8 @@ def server(url, monkeypatch):
     return ask
 
 
-def alarms(home):
-    return [text for (text,) in rows(home, "select alarm from operations.alarms")]
+def load_alarms(home):
+    return [text for (text,) in query_rows(home, "select alarm from operations.alarms")]
 
 
 def test_the_tables_are_those_of_the_publication_and_are_replaced_by_the_next(copied, split_once, server, url):
@@ -66,8 +66,8 @@ def test_the_tables_are_those_of_the_publication_and_are_replaced_by_the_next(co
     assert pl.from_arrow(server("select * from shop.recommendations order by user_id, rank")).equals(
         published.sort("user_id", "rank")
     )
-    postgres_server.execute(url, "create role app", "grant usage on schema shop to app")
-    postgres_server.execute(url, "grant select on shop.recommendations to app")
+    postgres_server.execute_statements(url, "create role app", "grant usage on schema shop to app")
+    postgres_server.execute_statements(url, "grant select on shop.recommendations to app")
     first = server("select copied_at from shop.publication")
     copy_to_postgres(copied, "night", SETTINGS)
     assert server("select copied_at from shop.publication") == first
@@ -79,7 +79,7 @@ def test_the_tables_are_those_of_the_publication_and_are_replaced_by_the_next(co
     assert copied_scores == pytest.approx(scores)
     grants = server("select grantee from information_schema.table_privileges where table_name = 'recommendations'")
     assert "app" in grants["grantee"].to_pylist()
-    assert alarms(copied) == []
+    assert load_alarms(copied) == []
 
 
 def test_a_reader_sees_one_publication_or_the_other(copied, split_once, server, url):
@@ -109,29 +109,29 @@ def test_what_fails_on_the_way_leaves_the_earlier_publication_and_is_an_alarm(co
     copy_to_postgres(copied, "night", SETTINGS)
     before = server(BY_RUN).to_pydict()
     publish_model(copied, split_once[1], "wmf", "second")
-    postgres_server.execute(
+    postgres_server.execute_statements(
         url, "alter table shop.lists add constraint nothing check (rank < 0) not valid"
     )  # the third table refuses, after the recommendations were replaced
     copy_to_postgres(copied, "night", SETTINGS)
     assert server(BY_RUN).to_pydict() == before
-    [alarm] = alarms(copied)
+    [alarm] = load_alarms(copied)
     assert "could not be copied" in alarm and "s3cret" not in alarm
-    postgres_server.execute(url, "alter table shop.lists drop constraint nothing")
+    postgres_server.execute_statements(url, "alter table shop.lists drop constraint nothing")
     copy_to_postgres(copied, "next night", SETTINGS)
     assert server("select run_id from shop.publication").to_pydict() == {"run_id": ["second"]}
 
 
 def test_a_role_without_rights_beyond_its_schema_copies(copied, server, url, monkeypatch):
-    postgres_server.execute(
+    postgres_server.execute_statements(
         url, "drop role if exists copier", "create role copier login password 'x'", "create schema shop"
     )
-    postgres_server.execute(url, "grant usage, create on schema shop to copier")
+    postgres_server.execute_statements(url, "grant usage, create on schema shop to copier")
     monkeypatch.setenv("SHOP_LISTS", f"postgresql://copier:x@{url.partition('@')[2]}")
     copy_to_postgres(copied, "night", SETTINGS)
-    assert alarms(copied) == []
+    assert load_alarms(copied) == []
     indexes = server("select indexdef from pg_indexes where schemaname = 'shop'")["indexdef"].to_pylist()
     assert any(index.endswith("recommendations USING btree (user_id)") for index in indexes)
-    postgres_server.execute(url, "drop owned by copier cascade", "drop role copier")
+    postgres_server.execute_statements(url, "drop owned by copier cascade", "drop role copier")
 
 
 def test_a_snapshot_that_began_before_sees_the_earlier_publication(copied, split_once, server, url):
@@ -172,7 +172,7 @@ def test_a_copy_that_is_killed_leaves_the_earlier_publication(copied, split_once
 def test_an_unreachable_server_is_an_alarm_without_the_password(copied, monkeypatch):
     monkeypatch.setenv("SHOP_LISTS", "postgresql://shop:s3cret%2Fpass@127.0.0.1:1/postgres")
     copy_to_postgres(copied, "night", SETTINGS)
-    [alarm] = alarms(copied)
+    [alarm] = load_alarms(copied)
     assert "could not be copied" in alarm and "s3cret" not in alarm and "pass@" not in alarm
 
 
@@ -190,7 +190,7 @@ def test_an_alarm_has_neither_user_nor_password_nor_host(copied, url, monkeypatc
     host = url.rpartition("@")[2].partition("/")[0]
     monkeypatch.setenv("SHOP_LISTS", f"postgresql://{address.replace('HOST', host)}")
     copy_to_postgres(copied, "night", SETTINGS)
-    [alarm] = alarms(copied)
+    [alarm] = load_alarms(copied)
     quoted = " ".join(re.findall(r'"[^"]*"', alarm))  # libpq quotes values
     assert quoted and not hidden & {*re.findall(r"\w+", quoted)}
     assert "127.0.0.1" not in alarm and host.partition(":")[2] not in alarm

@@ -32,7 +32,7 @@ def included(by_model, split_once, tmp_path_factory):
     return home, load(home.root, "small")
 
 
-def rank(shop, user, *, without_history):
+def rank_items(shop, user, *, without_history):
     """Item ids of a user, best first, by a full sort."""
     scores = shop.scores_for(user)
     ids = [shop.names.ids[column] for column in np.argsort(-scores, kind="stable")]
@@ -46,7 +46,7 @@ def test_published_lists_are_the_best_of_all_items(included):
     assert lists["user_id"].n_unique() == 60
     seen = 0
     for (user,), of_user in lists.partition_by("user_id", as_dict=True).items():
-        expected = rank(shop, user, without_history=False)[:5]
+        expected = rank_items(shop, user, without_history=False)[:5]
         assert of_user.sort("rank")["item_id"].to_list() == expected
         assert shop.recommend_for(user, n=5)["item_id"].to_list() == expected
         seen += len(set(expected) & set(shop.history(user)))
@@ -55,12 +55,12 @@ def test_published_lists_are_the_best_of_all_items(included):
 
 def test_each_request_may_choose_otherwise(included, by_model):
     _, shop = included
-    left_out, history = rank(shop, USER, without_history=True), shop.history(USER)
+    left_out, history = rank_items(shop, USER, without_history=True), shop.history(USER)
     assert shop.recommend_for(USER, n=9, seen="exclude")["item_id"].to_list() == left_out[:9]
     assert by_model[1][MODEL].recommend_for(USER, n=9)["item_id"].to_list() == left_out[:9]
     assert by_model[1][MODEL].recommend_for(USER, n=9, seen="include").equals(shop.recommend_for(USER, n=9))
     many = shop.recommend_many(pl.DataFrame({"user_id": [USER, "u8"]}), n=9, seen="exclude")
-    assert many["item_id"].to_list() == left_out[:9] + rank(shop, "u8", without_history=True)[:9]
+    assert many["item_id"].to_list() == left_out[:9] + rank_items(shop, "u8", without_history=True)[:9]
     some = shop.recommend(history, n=3, within=[*history[:2], left_out[0]], without=history[:1])["item_id"].to_list()
     assert sorted(some) == sorted([history[1], left_out[0]])
     assert len(shop.recommend(history, within=history, seen="exclude")) == 0
@@ -91,7 +91,7 @@ def test_the_command_and_http_choose_alike(included, capsys):
 
 def test_an_explanation_marks_seen_items_and_ranks_them_among_all(included):
     home, shop = included
-    ranking, history = rank(shop, USER, without_history=False), shop.history(USER)
+    ranking, history = rank_items(shop, USER, without_history=False), shop.history(USER)
     item = next(one for one in ranking if one in history)
     found = explain_user(home, USER, top=8, item_ids=[item])
     place = 1 + ranking.index(item)

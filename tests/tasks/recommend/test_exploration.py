@@ -13,7 +13,7 @@ NOBODY = np.empty(0, dtype=np.int32)
 POLICY = Exploration("thompson", share=0.4, bonus=1.0, rate=0.5, night=0, seed=0)
 
 
-def draw(seed):
+def draw_orders(seed):
     random = np.random.default_rng(seed)
     ids = np.stack([random.permutation(200)[:CANDIDATES] for _ in range(USERS)]).astype(np.int32)
     ids[3, 30:] = -1
@@ -24,7 +24,7 @@ def draw(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["thompson", "mixture"])
 def test_propensities_are_the_shares_of_nights_in_which_an_item_is_shown(policy):
-    ids, like = draw(1)
+    ids, like = draw_orders(1)
     rows, nights = np.arange(USERS), 3000
     shown, told = np.zeros(ids.shape), np.full(ids.shape, np.nan)
     for night in range(nights):
@@ -42,7 +42,7 @@ def test_propensities_are_the_shares_of_nights_in_which_an_item_is_shown(policy)
 
 
 def test_a_bonus_shows_the_largest_sums_of_mean_and_deviation():
-    ids, (means, deviations) = draw(2)
+    ids, (means, deviations) = draw_orders(2)
     picks, propensities = pick_items(
         POLICY._replace(policy="bonus", bonus=2.0), ids, (means, deviations), np.arange(USERS), N, NOBODY
     )
@@ -55,7 +55,7 @@ def test_a_bonus_shows_the_largest_sums_of_mean_and_deviation():
 
 
 def test_pinned_items_stay_and_short_lists_are_padded():
-    ids, like = draw(3)
+    ids, like = draw_orders(3)
     pinned = ids[0, :8]
     picks, propensities = pick_items(POLICY, ids, like, np.arange(USERS), N, pinned)
     assert (picks[0, :8] == np.arange(8)).all() and (propensities[0, :8] == 1).all()
@@ -84,16 +84,16 @@ def test_candidates_are_the_best_then_in_turn_the_next_and_the_promising_within_
     found = find_candidates(scores, like, csr_matrix(liked, dtype=np.float32), selection)
     for user in range(users):
         best, promising = (
-            follow(np.argsort(-values, kind="stable"), liked[user], category, limit, 30)
+            follow_order(np.argsort(-values, kind="stable"), liked[user], category, limit, 30)
             for values in (scores[user], like[0][user] + OPTIMISM * like[1][user])
         )
         turns = {item: place + 0.5 for place, item in enumerate(promising)}
         turns |= {item: min(place, turns.get(item, np.inf)) for place, item in enumerate(best)}
         in_turn = best[:6] + sorted({*turns} - {*best[:6]}, key=turns.get)
-        assert found[user][found[user] >= 0].tolist() == follow(in_turn, liked[user], category, limit, 30)
+        assert found[user][found[user] >= 0].tolist() == follow_order(in_turn, liked[user], category, limit, 30)
 
 
-def follow(order, liked, category, limit, length):
+def follow_order(order, liked, category, limit, length):
     """Follow an order of items past those that are liked or whose category is full."""
     chosen = []
     for item in order:

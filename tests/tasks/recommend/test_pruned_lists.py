@@ -23,7 +23,7 @@ def model(tmp_path_factory):
         yield GraphFilter.load(folder)
 
 
-def select(seed: int, **chosen) -> Selection:
+def draw_selection(seed: int, **chosen) -> Selection:
     """One in ten items is not eligible; a third are of category 0 and a third of category 1, and two of each fit."""
     draw = np.random.default_rng(seed)
     categories = draw.integers(0, 3, ITEMS)
@@ -41,8 +41,11 @@ def select(seed: int, **chosen) -> Selection:
     return Selection(N, constraints, np.zeros(1, dtype=np.int32), excluded, exclude_seen=seed % 4 < 2)
 
 
-SELECTIONS = [None, *map(select, range(8)), select(0, pinned=np.array([250], dtype=np.int32))]
-SELECTIONS += [select(0, eligible=np.ones((1, ITEMS), dtype=bool)), select(2, boosts=np.eye(1, ITEMS, 290))]
+SELECTIONS = [None, *map(draw_selection, range(8)), draw_selection(0, pinned=np.array([250], dtype=np.int32))]
+SELECTIONS += [
+    draw_selection(0, eligible=np.ones((1, ITEMS), dtype=bool)),
+    draw_selection(2, boosts=np.eye(1, ITEMS, 290)),
+]
 
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=range(len(SELECTIONS)))

@@ -5,7 +5,7 @@ import pytest
 from oneclass.tasks.report import drawn, figures, report
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from tests.report_rows import RUN, fill
+from tests.report_rows import RUN, fill_tables
 
 
 @pytest.fixture
@@ -16,24 +16,24 @@ def renders(monkeypatch):
     return rendered
 
 
-def panels(home):
+def list_panels(home):
     return {file.stem: file.read_text() for file in (home.report / "figures").glob("*.svg")}
 
 
 def test_figures_are_drawn_again_only_if_their_rows_changed_or_the_store_is_damaged(tmp_path, renders, monkeypatch):
     home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
-        fill(connection)
+        fill_tables(connection)
     report(home, RUN)
-    first, page = panels(home), (home.report / "index.html").read_text()
+    first, page = list_panels(home), (home.report / "index.html").read_text()
     assert first.keys() == set(renders) and all(f"<svg>{name}</svg>" in page for name in renders)
     renders.clear()
     report(home, RUN)
-    assert not renders and panels(home) == first and (home.report / "index.html").read_text() == page
+    assert not renders and list_panels(home) == first and (home.report / "index.html").read_text() == page
 
     (home.report / drawn.STORE).write_text((home.report / drawn.STORE).read_text()[:-9])
     report(home, RUN)
-    assert first.keys() == set(renders) and panels(home) == first
+    assert first.keys() == set(renders) and list_panels(home) == first
     renders.clear()
     with warehouse.open_warehouse(home) as connection:
         connection.execute("update diagnostics.degrees set vertices = vertices + 1 where degree = 1")

@@ -20,7 +20,7 @@ from oneclass.tasks.report.tables import Column, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from tests.report_rows import BEGAN, MAIN, RUN, USERS, WORSE, asked, fill
+from tests.report_rows import BEGAN, MAIN, RUN, USERS, WORSE, fill_tables, query_rows
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, p
     said = html.unescape(page.split('<section class="verdict"')[1].split("</section>")[0]).replace(
         "\N{NO-BREAK SPACE}", " "
     )
-    ((best, error),) = asked(
+    ((best, error),) = query_rows(
         home,
         "select value, standard_error from evaluation.metrics "
         f"where run_id = '{RUN}' and protocol = 'strong_generalization' and metric = 'ndcg@100' "
         "and score = 'popularity_x_odds'",
     )
-    ((popularity,),) = asked(
+    ((popularity,),) = query_rows(
         home,
         f"select value from evaluation.metrics where run_id = '{RUN}' and protocol = 'strong_generalization' "
         "and metric = 'ndcg@100' and model = 'popularity'",
@@ -152,7 +152,7 @@ def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
     assert 'id="look"' in page and "could not be read" not in page.split('id="look"')[1].split("</ul>")[0]
     home = Home(tmp_path, "sound", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
-        fill(connection)
+        fill_tables(connection)
         connection.execute("update operations.contract_results set success = true")
         connection.execute("delete from operations.arrivals")
     runs = home.report / "runs"
@@ -175,7 +175,7 @@ def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
 
 def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
     found = re.findall(r'<article aria-labelledby="sample-\d">(.*?)</article>', page, flags=re.DOTALL)
-    likes = dict(asked(home, "select user_id, count(*) from curated.interactions group by user_id"))
+    likes = dict(query_rows(home, "select user_id, count(*) from curated.interactions group by user_id"))
     ordered = sorted(likes, key=lambda user: (likes[user], user))
     chosen = [ordered[int(share * (len(ordered) - 1))] for share in (0.1, 0.3, 0.5, 0.7, 0.9)]
     users = [re.search(r"</span> (\w+)</h3>", one)[1] for one in found]
@@ -184,9 +184,11 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
         lists = [re.findall(r"<li><span>(.*?)</span>", part) for part in one.split("recommended, the best first")]
         own = {
             item
-            for (item,) in asked(home, f"select 'item ' || item_id from curated.interactions where user_id = '{user}'")
+            for (item,) in query_rows(
+                home, f"select 'item ' || item_id from curated.interactions where user_id = '{user}'"
+            )
         }
-        first = asked(
+        first = query_rows(
             home, f"select item_id from published.recommendations where user_id = '{user}' and rank <= 5 order by rank"
         )
         assert len(lists[0]) == min(5, likes[user]) and set(lists[0]) <= own
@@ -197,7 +199,7 @@ def test_sample_users_are_five_spread_over_the_lengths_of_history(home, page):
 def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
     home = Home(tmp_path, "titled", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
-        fill(connection)
+        fill_tables(connection)
     model = home.publications / "one" / "model"
     model.mkdir(parents=True)
     titles = {"item_id": [f"i{at}" for at in range(30)], "title": [f"<b>Film {at}</b> & more" for at in range(30)]}
@@ -212,7 +214,7 @@ def test_titles_stand_for_ids_and_are_escaped(undrawn, tmp_path):
 def test_a_run_that_recommends_nothing_has_no_sample_users(undrawn, tmp_path):
     home = Home(tmp_path, "given", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
-        fill(connection)
+        fill_tables(connection)
         connection.execute("delete from operations.promotions where run_id = ?", [RUN])
     report(home, RUN)
     page = (home.report / "index.html").read_text()

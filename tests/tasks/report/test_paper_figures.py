@@ -17,7 +17,7 @@ def _style():
         yield
 
 
-def lines(panel):
+def panel_lines(panel):
     return {line.get_label(): np.asarray(line.get_xydata()) for line in panel.axes.lines if line.get_label()[0] != "_"}
 
 
@@ -66,11 +66,13 @@ def test_the_best_line_of_figure_6_may_be_a_baseline():
 def test_the_papers_figure_6_has_no_items_without_likes_and_the_runs_own_labels_them():
     ranks = rank_rows("popularity", "score", 0.7)
     for panel in figures_papers.draw_ranks_by_degree(REFITS, ranks).panels:
-        assert all(points[:, 0].min() >= 1 for points in lines(panel).values()) and "popularity" in lines(panel)
+        assert all(points[:, 0].min() >= 1 for points in panel_lines(panel).values()) and "popularity" in panel_lines(
+            panel
+        )
     for panel in figures_ranks.draw_rank_overview(ranks, {"popularity": "score"}).panels:
         axis = panel.axes.xaxis
         labels = dict(zip(axis.get_major_formatter().format_ticks(axis.get_majorticklocs()), axis.get_majorticklocs()))
-        assert labels["0"] == lines(panel)["popularity"][0, 0] == 0.5 and labels["1"] == 1
+        assert labels["0"] == panel_lines(panel)["popularity"][0, 0] == 0.5 and labels["1"] == 1
 
 
 def test_figure_2_of_paired_symbols_is_one_picture():
@@ -84,7 +86,7 @@ def test_figure_2_of_paired_symbols_is_one_picture():
     )
     figure = figures_papers.draw_paired_ranks(ranks)
     (panel,) = figure.panels
-    heights = {label: set(points[:, 1]) for label, points in lines(panel).items()}
+    heights = {label: set(points[:, 1]) for label, points in panel_lines(panel).items()}
     assert heights == {
         "paired_symbols": {0.92}, "random_graph: like": {0.9}, "random_graph: popularity × like": {0.93},
         "bpr_uniform": {0.94},
@@ -113,7 +115,7 @@ def like_rows(model: str, histogram: list[int]) -> list[dict]:
 def test_a_probability_over_all_entries_is_no_like_given_considered():
     rows = like_rows("binary_matrix", [50] + [0] * 19) + like_rows("random_graph", [0] * 10 + [5] * 10)
     errors, histograms = figures_likes.draw_errors(rows), figures_likes.draw_histograms(rows)
-    assert set(lines(errors.panels[0])) == {"random_graph"} and len(histograms.panels) == 1
+    assert set(panel_lines(errors.panels[0])) == {"random_graph"} and len(histograms.panels) == 1
     assert errors.panels[0].axes.get_ylim()[1] < 0.6
     assert all("binary_matrix is left out" in figure.how for figure in (errors, histograms))
     alone = figures_likes.draw_errors(rows[:1])

@@ -16,7 +16,7 @@ from oneclass.tasks.report.figures import draw_figures
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, SEEN_ITEMS_REASON, asked, fill
+from tests.report_rows import BEFORE, BEGAN, MAIN, RUN, SEEN_ITEMS_REASON, fill_tables, query_rows
 
 CHANGED = f"""
     select protocol, metric, model, score, b.value, n.value, n.value - b.value,
@@ -153,7 +153,7 @@ def figures(home):
         return {figure.name: figure for of_section in by_section.values() for figure in of_section}
 
 
-def plain(value) -> str:
+def format_plain(value) -> str:
     """A value of the warehouse as `data-value` or a text has it."""
     return "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
 
@@ -165,7 +165,7 @@ def in_twelve_digits(row: list[str]) -> list[str]:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_cell_is_what_the_warehouse_says(home, tables, name):
     shown = [[text if value is None else value for value, text in row] for row in tables.rows[name]]
-    found = [[plain(value) for value in row] for row in asked(home, EXPECTED[name])]
+    found = [[format_plain(value) for value in row] for row in query_rows(home, EXPECTED[name])]
     assert sorted(map(in_twelve_digits, shown)) == sorted(map(in_twelve_digits, found))
 
 
@@ -175,7 +175,7 @@ def test_no_table_goes_unchecked(tables):
 
 def test_a_text_is_its_value_rounded_with_its_standard_error(home, tables):
     of_run = f"select protocol, model, score, metric, standard_error from evaluation.metrics where run_id = '{RUN}'"
-    error = {(protocol, *ranked, metric): e for protocol, *ranked, metric, e in asked(home, of_run)}
+    error = {(protocol, *ranked, metric): e for protocol, *ranked, metric, e in query_rows(home, of_run)}
     checked = 0
     for name, rows in tables.rows.items():
         protocol = name.partition("-")[2]
@@ -199,7 +199,7 @@ def test_parts_come_in_order_and_both_ends_are_described(home, page, tables):
             (country, "no"),
             (country, "no value"),
         ]
-    ends = asked(home, "select value from evaluation.strata where (protocol, metric, score, strata) = "
+    ends = query_rows(home, "select value from evaluation.strata where (protocol, metric, score, strata) = "
                  "('strong_generalization', 'ndcg@100', 'popularity_x_odds', 'activity') order by least")  # fmt: skip
     (low,), (high,) = ends
     sentence = f"On strong_generalization, ndcg@100 of random_graph (popularity_x_odds) is {low:.3f} and {high:.3f} for"
@@ -214,7 +214,7 @@ def test_the_best_come_first_and_names_are_escaped(page, tables):
 
 
 def test_the_answers_count_what_is_there(home, page):
-    ((edges, users, items),) = asked(
+    ((edges, users, items),) = query_rows(
         home, "select count(*), count(distinct user_id), count(distinct item_index) from curated.interactions"
     )
     assert "13,245 events from 2 log files, 3 lines could not be read" in page
@@ -259,7 +259,7 @@ def test_each_panel_is_a_file_with_a_title_and_both_themes(home, figures):
         assert "image" not in {element.tag.rpartition("}")[2] for element in root.iter()}
 
 
-def lines(panel):
+def line_points(panel):
     """Points of each labelled line."""
     return {line.get_label(): np.asarray(line.get_xydata()) for line in panel.axes.lines if line.get_label()[0] != "_"}
 
@@ -267,11 +267,11 @@ def lines(panel):
 def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(home, figures):
     for panel in figures["degrees"].panels:
         side = panel.name.partition("-")[2]
-        counts = dict(asked(home, f"select degree, vertices from diagnostics.degrees where side = '{side}'"))
-        found = lines(panel)
+        counts = dict(query_rows(home, f"select degree, vertices from diagnostics.degrees where side = '{side}'"))
+        found = line_points(panel)
         (points,) = (xy for label, xy in found.items() if label.startswith(f"{side}s"))
         assert {tuple(point) for point in points} <= set(counts.items()) and len(points) > 3
-        laws = asked(home, f"from diagnostics.power_law_fits where side = '{side}'")
+        laws = query_rows(home, f"from diagnostics.power_law_fits where side = '{side}'")
         assert len(found) == 1 + len(laws)
         for _, family, a, c, low, high, *_, p in laws:
             d = np.arange(low, high + 1.0)
@@ -296,8 +296,8 @@ def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(home, figures):
 def test_ranks_are_drawn_as_they_are(home, figures):
     best = "(model, score) in (('popularity', 'score'), ('mrf_dense', 'score'), ('random_graph', 'popularity_x_odds'))"
     for panel in figures["ranks_by_degree"].panels:
-        side, found = panel.name.partition("-")[2], lines(panel)
-        rows = asked(home, f"from evaluation.ranks_by_degree where side = '{side}' and {best} order by degree_low")
+        side, found = panel.name.partition("-")[2], line_points(panel)
+        rows = query_rows(home, f"from evaluation.ranks_by_degree where side = '{side}' and {best} order by degree_low")
         assert set(found) == {"popularity", "mrf_dense", "random_graph"}
         for model, xy in found.items():
             of_model = [row for row in rows if row[1] == model]
@@ -305,7 +305,7 @@ def test_ranks_are_drawn_as_they_are(home, figures):
             np.testing.assert_array_equal(xy[:, 1], [row[7] for row in of_model])
     assert len(figures["rank_percentiles"].panels) == 2 * 3 and len(figures["ranks_by_score"].panels) == 2
     for panel in figures["ranks_by_score"].panels:
-        assert set(lines(panel)) == {"like", "popularity_x_odds", "popularity"}
+        assert set(line_points(panel)) == {"like", "popularity_x_odds", "popularity"}
 
 
 def test_models_beyond_the_best_are_muted_and_shown_one_by_one(home):
@@ -319,7 +319,7 @@ def test_models_beyond_the_best_are_muted_and_shown_one_by_one(home):
     with plotting.plot_style():
         overview, others = figures_ranks.draw_rank_overview(rows, scores), figures_ranks.draw_other_models(rows, scores)
     for panel in overview.panels:
-        assert set(lines(panel)) == {"popularity", *plotting.MODEL_ORDER[: figures_ranks.MAX_HIGHLIGHTED]}
+        assert set(line_points(panel)) == {"popularity", *plotting.MODEL_ORDER[: figures_ranks.MAX_HIGHLIGHTED]}
         assert len(panel.axes.lines) == len(models)
     assert others.see.startswith("Their mean ranks over all held-out likes: hpf 0.848, binary_matrix 0.838")
     left = plotting.MODEL_ORDER[figures_ranks.MAX_HIGHLIGHTED :]
@@ -332,7 +332,7 @@ def test_models_beyond_the_best_are_muted_and_shown_one_by_one(home):
 
 
 def test_cells_of_both_degrees_hold_their_mean_rank(home, figures):
-    rows = asked(home, "from evaluation.ranks_by_both_degrees")
+    rows = query_rows(home, "from evaluation.ranks_by_both_degrees")
     lows = sorted({row[3] for row in rows})
     for panel in figures["ranks_by_both_degrees"].panels:
         model = panel.name.partition("-")[2]
@@ -344,12 +344,12 @@ def test_cells_of_both_degrees_hold_their_mean_rank(home, figures):
 @pytest.mark.parametrize("kind", ["like", "dislike"])
 def test_likes_are_drawn_as_they_are(home, figures, kind):
     table = f"evaluation.{kind}_by_degree"
-    rows = asked(home, f"select degree_low, edges, error, histogram from {table} order by degree_low")
+    rows = query_rows(home, f"select degree_low, edges, error, histogram from {table} order by degree_low")
     (panel,) = figures[f"{kind}_errors"].panels
     np.testing.assert_array_equal(panel.axes.lines[0].get_ydata(), [row[2] for row in rows])
     bins = ((0, 0), (1, 1), (2, 3), (4, 7))
     first = [np.mean([row[2] for row in rows if low <= row[0] <= high]) for low, high in bins]
-    np.testing.assert_allclose(lines(panel)["random_graph"][:4, 1], first)
+    np.testing.assert_allclose(line_points(panel)["random_graph"][:4, 1], first)
     (panel,) = figures[f"{kind}_histograms"].panels
     shaded = sum(len(patch.get_path().vertices) // 5 for patch in panel.axes.patches)
     assert shaded == sum(count > 0 for row in rows if 1 <= row[0] <= 40 for count in row[3])
@@ -362,21 +362,23 @@ def test_the_other_figures_are_drawn_as_they_are(home, figures):
     (panel,) = figures["calibration"].panels
     bars = {bar.get_label(): bar[0].get_xydata() for bar in panel.axes.containers}
     for reference in ("coin", "density_ratio"):
-        rows = asked(home, f"select mean_like, observed from evaluation.calibration where reference = '{reference}'")
+        rows = query_rows(
+            home, f"select mean_like, observed from evaluation.calibration where reference = '{reference}'"
+        )
         np.testing.assert_array_equal(bars[reference.replace("_", " ")], rows)
     assert "the true coin is" in figures["calibration"].how.lower()
     (panel,) = figures["simulated_nights"].panels
-    for policy, line in lines(panel).items():
-        rows = asked(home, f"select night, regret from diagnostics.simulated_nights where policy = '{policy}'")
+    for policy, line in line_points(panel).items():
+        rows = query_rows(home, f"select night, regret from diagnostics.simulated_nights where policy = '{policy}'")
         np.testing.assert_array_equal(line, rows)
-    assert list(lines(panel)) == ["greedy", "thompson"]
+    assert list(line_points(panel)) == ["greedy", "thompson"]
     assert "by 5.49 with greedy and 4.72 with thompson" in figures["simulated_nights"].see
     for panel, r in zip(figures["hidden_graph_ratios"].panels, (0.5, 1.0), strict=True):
-        rows = asked(home, f"select positives, positives / negatives from diagnostics.hidden_graph_ratios "
+        rows = query_rows(home, f"select positives, positives / negatives from diagnostics.hidden_graph_ratios "
                      f"where r = {r} and negatives > 0")  # fmt: skip
         assert {tuple(point) for point in panel.axes.lines[0].get_xydata()} <= set(rows)
     (panel,) = figures["sweep_r"].panels
-    assert {label: len(xy) for label, xy in lines(panel).items()} == {"r = 0.5": 5, "r = 1": 5, "r = 4": 5}
+    assert {label: len(xy) for label, xy in line_points(panel).items()} == {"r = 0.5": 5, "r = 1": 5, "r = 4": 5}
     assert "r = 1 ranks best over all users (0.9200), r = 4 worst (0.8900)" in figures["sweep_r"].see
     (panel,) = figures["sweep_sparsity"].panels
     assert [bar.get_label() for bar in panel.axes.containers] == ["density 0.001", "density 0.005"]
@@ -387,7 +389,7 @@ def test_the_papers_own_scores_stand_beside_the_runs_models(figures):
     # Not popularity x odds, which is not theirs; popularity's own ranks lie below.
     assert ranks.see == "Over all held-out likes popularity × like with r = 1/2 is best, 0.9350."
     for panel in ranks.panels:
-        drawn = lines(panel)
+        drawn = line_points(panel)
         theirs = {f"{score}, {rate}" for score in ("like", "popularity × like") for rate in ("r = 1/2", "r = 1")}
         assert theirs <= set(drawn) and "popularity" in drawn and "random_graph" not in drawn
         assert drawn["like, r = 1/2"][:, 1] == pytest.approx(0.855)
@@ -409,7 +411,7 @@ def test_factors_and_minibatches_are_in_order(figures):
     assert figures["sweep_minibatch"].see == (
         "Mean rank by how entries are drawn: biased 0.9320, balanced 0.9310 and uniform 0.9300."
     )
-    found = lines(sizes)
+    found = line_points(sizes)
     assert set(found) == {"uniform", "balanced", "biased"}
     assert all(points[:, 0].tolist() == [1, 2, 10] for points in found.values())
     assert held.axes.lines[0].get_xdata().tolist() == [1000, 10_000]
@@ -422,7 +424,7 @@ def test_a_run_that_evaluated_nothing_is_not_the_last_run(tmp_path, home):
     """A tune between two runs: changes are relative to the run before it, as if there had been none."""
     other = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(other) as connection:
-        fill(connection)
+        fill_tables(connection)
         for name, hours, state in (("a-tune", 3, "completed"), ("cut-off", 2, "failed")):
             connection.execute(
                 "insert into operations.runs values (?, 'tune', 'small', ?, ?, ?, '{\"trials\": 9}', '0.1.0+other')",
@@ -455,7 +457,7 @@ def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
 def test_single_bins_and_missing_values_are_drawn(tmp_path):
     home = Home(tmp_path, "tiny", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
-        fill(connection)
+        fill_tables(connection)
         for table in ("ranks_by_degree", "like_by_degree"):
             connection.execute(f"delete from evaluation.{table} where degree_low <> 1")
         connection.execute("delete from evaluation.ranks_by_both_degrees where user_degree_low + item_degree_low > 2")
@@ -475,12 +477,12 @@ MATRICES = {  # Machado, Oliveira and Fernandes (2009), severity 1, on linear RG
 }
 
 
-def linear(colour: str) -> np.ndarray:
+def linear_rgb(colour: str) -> np.ndarray:
     share = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
     return np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
 
 
-def lab(rgb: np.ndarray) -> np.ndarray:
+def rgb_to_lab(rgb: np.ndarray) -> np.ndarray:
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     share = to_xyz @ np.clip(rgb, 0, 1) / [0.9505, 1, 1.089]
     f = np.where(share > 0.008856, np.cbrt(share), 7.787 * share + 16 / 116)
@@ -490,12 +492,12 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("theme", [templates.LIGHT_COLOURS, templates.DARK_COLOURS], ids=["light", "dark"])
 def test_colours_are_distinct_and_legible(theme):
     for matrix in MATRICES.values():
-        seen = [lab(np.array(matrix) @ linear(theme[hue])) for hue in plotting.HUES]
+        seen = [rgb_to_lab(np.array(matrix) @ linear_rgb(theme[hue])) for hue in plotting.HUES]
         apart = [np.linalg.norm(one - other) for at, one in enumerate(seen) for other in seen[:at]]
         assert min(apart) > 15  # a difference of 2.3 can just be noticed
 
     def contrast(name: str) -> float:
-        light = sorted(linear(theme[each]) @ [0.2126, 0.7152, 0.0722] + 0.05 for each in (name, "paper"))
+        light = sorted(linear_rgb(theme[each]) @ [0.2126, 0.7152, 0.0722] + 0.05 for each in (name, "paper"))
         return light[1] / light[0]
 
     assert min(map(contrast, plotting.HUES)) >= 3 and min(map(contrast, ("ink", "soft"))) >= 4.5

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.browser import CHROMIUM, chromium
+from tests.browser import CHROMIUM, open_chromium
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 MAIN = "#main-strong_generalization"
@@ -24,15 +24,15 @@ def file(home, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    with chromium(tmp_path_factory.mktemp("profile")) as page:
+    with open_chromium(tmp_path_factory.mktemp("profile")) as page:
         yield page
 
 
-def column(page, table, place):
+def read_column(page, table, place):
     return page.js(f"[...document.querySelector('{table}').tBodies[0].rows].map(r => r.cells[{place}].textContent)")
 
 
-def sorting(page, table):
+def read_sorting(page, table):
     """Which columns say that they sort the table, and how."""
     return page.js(
         f"[...document.querySelectorAll('{table} th')].flatMap((h, i) => h.ariaSort ? [[i, h.ariaSort]] : [])"
@@ -73,30 +73,36 @@ def test_what_is_put_into_the_page_neither_runs_nor_fetches(page, file):
 
 def test_tables_sort_by_click(page, file):
     page.open(file)
-    before = column(page, MAIN, 0)
-    assert sorting(page, MAIN) == [[3, "descending"]]
+    before = read_column(page, MAIN, 0)
+    assert read_sorting(page, MAIN) == [[3, "descending"]]
     page.click(f"{MAIN} th:nth-child(4) button")
-    assert sorting(page, MAIN) == [[3, "ascending"]] and column(page, MAIN, 0) == before[::-1]
+    assert read_sorting(page, MAIN) == [[3, "ascending"]] and read_column(page, MAIN, 0) == before[::-1]
     page.click(f"{MAIN} th:nth-child(1) button")
-    models = column(page, MAIN, 0)
-    assert sorting(page, MAIN) == [[0, "ascending"]] and models == sorted(models) != before
+    models = read_column(page, MAIN, 0)
+    assert read_sorting(page, MAIN) == [[0, "ascending"]] and models == sorted(models) != before
 
 
 def test_tables_sort_by_keyboard_and_as_numbers(page, file):
     page.open(file)
     page.js("document.querySelector('#log_files th:nth-child(2) button').focus()")
     page.key("Enter", 13, "\r")
-    assert sorting(page, "#log_files") == [[1, "descending"]] and column(page, "#log_files", 1) == ["12,345", "900"]
+    assert read_sorting(page, "#log_files") == [[1, "descending"]] and read_column(page, "#log_files", 1) == [
+        "12,345",
+        "900",
+    ]
     page.key(" ", 32, " ")
-    assert sorting(page, "#log_files") == [[1, "ascending"]] and column(page, "#log_files", 1) == ["900", "12,345"]
+    assert read_sorting(page, "#log_files") == [[1, "ascending"]] and read_column(page, "#log_files", 1) == [
+        "900",
+        "12,345",
+    ]
 
 
 def test_what_is_not_there_stays_last(page, file):
     page.open(file)
     for order in ("descending", "ascending"):
         page.click("#metric_changes th:nth-child(5) button")
-        assert sorting(page, "#metric_changes") == [[4, order]]
-        values = column(page, "#metric_changes", 4)
+        assert read_sorting(page, "#metric_changes") == [[4, order]]
+        values = read_column(page, "#metric_changes", 4)
         assert values[-1] == values[-2] == "" and sorted(values[:-2], reverse=order == "descending") == values[:-2]
 
 
@@ -125,17 +131,17 @@ def test_figures_follow_the_theme(page, file, dark):
     page.open(file, dark=dark)
     texts = page.js("[...document.querySelectorAll('svg text')].map(t => getComputedStyle(t).fill)")
     assert len(texts) > 100
-    ground = luminance(page.js("getComputedStyle(document.body).backgroundColor"))
+    ground = relative_luminance(page.js("getComputedStyle(document.body).backgroundColor"))
     for colour in {page.js("getComputedStyle(document.body).color"), *texts}:
-        light, shade = sorted((luminance(colour) + 0.05, ground + 0.05), reverse=True)
+        light, shade = sorted((relative_luminance(colour) + 0.05, ground + 0.05), reverse=True)
         assert light / shade >= 4.5
     assert (ground < 0.1) == dark
 
 
 def test_it_prints_in_ink_on_white_with_its_details_open(page, file):
     page.open(file, dark=True, media="print")
-    assert luminance(page.js("getComputedStyle(document.body).backgroundColor")) > 0.9
-    assert luminance(page.js("getComputedStyle(document.querySelector('svg text')).fill")) < 0.2
+    assert relative_luminance(page.js("getComputedStyle(document.body).backgroundColor")) > 0.9
+    assert relative_luminance(page.js("getComputedStyle(document.querySelector('svg text')).fill")) < 0.2
     assert page.js("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert page.js("document.querySelector('#contracts').getBoundingClientRect().height") > 0
 
@@ -163,7 +169,7 @@ def test_tables_and_drawings_can_be_saved(page, file):
             assert image.startswith(b"\x89PNG") and int.from_bytes(image[16:20], "big") > 600 and len(image) > 5_000
 
 
-def luminance(colour: str) -> float:
+def relative_luminance(colour: str) -> float:
     """Relative luminance of `rgb(r, g, b)`."""
     shares = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
     return sum(

@@ -19,7 +19,7 @@ NOTHING = pl.Series([], dtype=pl.String)
 CATALOGUE = Catalogue(NOTHING, NOTHING.cast(pl.Int64), {"item": ITEMS, "user": USERS})
 
 
-def check(text):
+def check_text(text):
     return check_expression(text, "[rules] eligible", CATALOGUE.item_kinds, CATALOGUE.user_kinds)
 
 
@@ -37,7 +37,7 @@ def test_conditions_mean_the_same_here_in_duckdb_and_in_python(connection, seed)
     text, condition = rule_oracle.draw_condition(generator, 3)
     rows = [{name: row[name] for name in (*rule_oracle.ITEM_TYPES, "history.users")} for row in shop.items]
     items = normalize_types(pl.DataFrame(rows, schema={**rule_oracle.ITEM_TYPES, "history.users": pl.Int64}))
-    expression = check(text)
+    expression = check_text(text)
     for person in shop.users:
         expected = [condition(item, person) is True for item in shop.items]
         values = {f"user.{name}": person[name] for name in rule_oracle.USER_TYPES}
@@ -78,5 +78,5 @@ REFUSED = {
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_no_condition_on_known_columns_is_refused(text):
     with pytest.raises(InputError) as refused:
-        check(text)
+        check_text(text)
     assert str(refused.value).startswith(f"[rules] eligible = {text!r}: ") and REFUSED[text] in str(refused.value)

@@ -171,7 +171,7 @@ def lists_of(frame, user_id):
     return frame.filter(pl.col("user_id") == user_id).sort("rank")["item_id"].to_list()
 
 
-def narrowed(case, *conditions):
+def narrow_lists(case, *conditions):
     return replace(case, conditions=[*case.conditions, *conditions])
 
 
@@ -201,17 +201,17 @@ def test_every_way_to_ask_from_python_obeys_them(ruled):
 
 def test_filters_narrow_what_rules_allow(ruled):
     shop, recommender = ruled
-    case = narrowed(EVERYWHERE, lambda item, user: item["genre"] in ("jazz", "folk"))
+    case = narrow_lists(EVERYWHERE, lambda item, user: item["genre"] in ("jazz", "folk"))
     for user_id in shop.user_ids:
         asked = recommender.recommend_for(user_id, TOP_N, where="genre in ('jazz', 'folk')")
         assert asked["item_id"].to_list() == shop.expect(case, user_id)
-    by_user = narrowed(EVERYWHERE, lambda item, user: item["history.users"] > user["history.items"])
+    by_user = narrow_lists(EVERYWHERE, lambda item, user: item["history.users"] > user["history.items"])
     many = recommender.recommend_many(recommender.users, TOP_N, where="history.users > history.items")
     assert [lists_of(many, user_id) for user_id in shop.user_ids] == [
         shop.expect(by_user, user_id) for user_id in shop.user_ids
     ]
     within, without = shop.item_ids[:20], shop.item_ids[5:9]
-    case = narrowed(EVERYWHERE, lambda item, user: item["item_id"] in set(within) - set(without))
+    case = narrow_lists(EVERYWHERE, lambda item, user: item["item_id"] in set(within) - set(without))
     for user_id in shop.user_ids:
         asked = recommender.recommend_for(user_id, TOP_N, within=within, without=without)
         assert asked["item_id"].to_list() == shop.expect(case, user_id)

@@ -16,7 +16,7 @@ from oneclass.tasks.serve.schemas import MAX_QUERIES
 from oneclass.tasks.stores import publications
 from oneclass.tasks.stores.home import Home
 from tests.tasks.conftest import publish_model
-from tests.tasks.serve.test_serve import serving
+from tests.tasks.serve.test_serve import serve_home
 
 
 class Asker:
@@ -88,7 +88,7 @@ def test_bodies_are_limited_before_they_are_read(served_address):
 
 @pytest.fixture
 def served_address(copied):
-    with serving(copied) as address:
+    with serve_home(copied) as address:
         yield urllib.parse.urlsplit(address).netloc
 
 
@@ -174,10 +174,10 @@ def test_probes_need_neither_name_nor_key_and_tell_what_is_served(copied, split_
     assert waiting.status_code == 503 and waiting.headers["retry-after"] == "1"
     shutil.copytree(copied.folder, empty.folder, symlinks=True, dirs_exist_ok=True)
     with ask.watcher:
-        until(lambda: probe("/ready") == (200, "ready"))
+        wait_until(lambda: probe("/ready") == (200, "ready"))
         assert ask("GET", "/recommend?user=u7").status_code == 200
         publish_model(empty_with_titles(empty), split_once[1], "mrf_dense", "old", max_age=1e-9)
-        until(lambda: probe("/ready") == (503, "stale"))
+        wait_until(lambda: probe("/ready") == (503, "stale"))
         assert probe("/live") == (200, "live") and ask("GET", "/recommend?user=u7").status_code == 200
 
 
@@ -186,7 +186,7 @@ def empty_with_titles(home):
     return home
 
 
-def until(holds):
+def wait_until(holds):
     for _ in range(300):
         if holds():
             return

@@ -19,7 +19,7 @@ from tests.tasks.serve.test_list_routes import Asker
 from tests.typed import ELSEWHERE, ROOT
 
 
-def samples(text):
+def parse_samples(text):
     """Values by name and labels."""
     families = text_string_to_metric_families(text)
     labels = ("route", "status", "method", "source", "le")
@@ -37,7 +37,7 @@ def test_requests_answers_and_the_age_are_measured(copied):
     ask("POST", "/recommend", json={"queries": [{"user": "u7"}, {"items": []}, {"user": "nobody"}]})
     ask("GET", "/lists/popular")
     ask("BREW", "/no/such/address")
-    found = samples(ask("GET", "/metrics").text)
+    found = parse_samples(ask("GET", "/metrics").text)
     requests = {name[1:]: value for name, value in found.items() if name[0] == "oneclass_requests_total"}
     assert requests == {
         ("/recommend", "200", "GET"): 4,
@@ -57,7 +57,7 @@ def test_requests_answers_and_the_age_are_measured(copied):
 
 def test_without_a_publication_there_is_no_age(tmp_path, copied):
     empty = Home(tmp_path / "empty", "small", copied.limits)
-    assert ("oneclass_publication_age_seconds",) not in samples(Asker(empty, wait=True)("GET", "/metrics").text)
+    assert ("oneclass_publication_age_seconds",) not in parse_samples(Asker(empty, wait=True)("GET", "/metrics").text)
 
 
 def test_the_access_log_has_a_line_per_request_and_no_query(copied, tmp_path):
@@ -107,7 +107,7 @@ def test_several_processes_answer_and_their_metrics_are_added_up(copied, tmp_pat
             for number in range(40):
                 assert json.loads(read(f"/recommend?user=u{number}"))["items"]
             children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-            found = samples(read("/metrics"))
+            found = parse_samples(read("/metrics"))
             asked = {key: value for key, value in found.items() if key[0] == "oneclass_requests_total"}
             assert sum(value for key, value in asked.items() if "/recommend" in key) == 40
             assert found["oneclass_answers_total", "user"] == 40

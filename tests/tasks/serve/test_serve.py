@@ -32,12 +32,12 @@ from tests.tasks.conftest import publish_model
 @pytest.fixture
 def served(copied, split_once):
     """(the home, the address of what serves it): mrf_dense published before, random_graph now."""
-    with serving(copied) as address:
+    with serve_home(copied) as address:
         yield copied, address
 
 
 @contextlib.contextmanager
-def serving(home, rules=None, **tls):
+def serve_home(home, rules=None, **tls):
     """The address of a server of a home."""
     following = PublicationWatcher(home.root, "small", seconds=0.05)
     listening = socket.create_server(("127.0.0.1", 0))
@@ -52,7 +52,7 @@ def serving(home, rules=None, **tls):
             thread.join()
 
 
-def get(address, path, **query):
+def get_json(address, path, **query):
     """(status, JSON)."""
     asked = f"{address}{path}?{urllib.parse.urlencode(query, doseq=True)}"
     try:
@@ -63,10 +63,10 @@ def get(address, path, **query):
             return error.code, json.load(error)
 
 
-def until(address, wanted):
+def wait_for_health(address, wanted):
     """The health once it says so."""
     for _ in range(200):
-        _, health = get(address, "/health")
+        _, health = get_json(address, "/health")
         if all(health[name] == value for name, value in wanted.items()):
             return health
         time.sleep(0.05)
@@ -78,7 +78,7 @@ def test_every_link_of_the_description_answers_and_it_names_every_parameter(serv
     with urllib.request.urlopen(f"{address}/docs", timeout=30) as answer:
         assert answer.headers["content-type"].startswith("text/html")
         page = answer.read().decode()
-    _, openapi = get(address, "/openapi.json")
+    _, openapi = get_json(address, "/openapi.json")
     for path, of in openapi["paths"].items():
         for method, operation in of.items():
             assert f"{method.upper()} {path}<" in page
@@ -95,7 +95,7 @@ def test_every_link_of_the_description_answers_and_it_names_every_parameter(serv
 
 def test_the_report_of_the_last_run_is_served(served):
     home, address = served
-    assert get(address, "/report/")[0] == 404
+    assert get_json(address, "/report/")[0] == 404
     home.report.mkdir()
     for text in ("one run", "the next"):
         (home.report / "index.html").write_text(f"<p>{text}")
@@ -105,24 +105,24 @@ def test_the_report_of_the_last_run_is_served(served):
     (home.report / "runs" / "2026-11-26_0300.html").write_text("<p>earlier")
     with urllib.request.urlopen(f"{address}/report/runs/2026-11-26_0300.html") as page:
         assert page.read().decode() == "<p>earlier"
-    assert get(address, "/report/runs/2026-11-25_0300.html")[0] == 404
-    assert get(address, "/report/runs/..%2F..%2Findex.html")[0] in (404, 422)
+    assert get_json(address, "/report/runs/2026-11-25_0300.html")[0] == 404
+    assert get_json(address, "/report/runs/..%2F..%2Findex.html")[0] in (404, 422)
 
 
 def test_answers_are_those_of_python(served):
     home, address = served
     shop = load(home.root, "small")
-    status, answer = get(address, "/recommend", user="u7", n=5)
+    status, answer = get_json(address, "/recommend", user="u7", n=5)
     assert status == 200 and answer["items"] == shop.recommend_for("u7", n=5).to_dicts()
     assert (answer["publication"], answer["model"]) == ("of-random_graph", "random_graph")
-    _, answer = get(address, "/recommend", item=["i1", "i2", "nil"], n=3, without=["i5"])
+    _, answer = get_json(address, "/recommend", item=["i1", "i2", "nil"], n=3, without=["i5"])
     assert answer["items"] == shop.recommend(["i1", "i2"], n=3, without=["i5"]).to_dicts()
     assert answer["unknown"] == ["nil"]
-    _, answer = get(address, "/similar", item="i3", n=4)
+    _, answer = get_json(address, "/similar", item="i3", n=4)
     assert answer["items"] == shop.similar_items("i3", n=4).to_dicts()
-    _, health = get(address, "/health")
+    _, health = get_json(address, "/health")
     assert health["status"] == "ok" and health["publication"] == "of-random_graph" and health["age_seconds"] >= 0
-    status, described = get(address, "/openapi.json")
+    status, described = get_json(address, "/openapi.json")
     assert status == 200 and {"/recommend", "/similar", "/health"} <= described["paths"].keys()
     fields = described["components"]["schemas"]["Health"]["properties"]
     assert [name for name, field in fields.items() if field.get("deprecated")] == ["trouble"]
@@ -131,7 +131,7 @@ def test_answers_are_those_of_python(served):
 def test_a_publication_older_than_its_limit_is_stale(served, split_once):
     home, address = served
     publish_model(home, split_once[1], "mrf_dense", "old", max_age=1e-9)
-    assert until(address, {"publication": "old"})["status"] == "stale"
+    assert wait_for_health(address, {"publication": "old"})["status"] == "stale"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_publication_older_than_its_limit_is_stale(served, split_once):
     ],
 )
 def test_unanswerable_requests_are_reported(served, path, query, status, words):
-    found = get(served[1], path, **query)
+    found = get_json(served[1], path, **query)
     assert found[0] == status and words in json.dumps(found[1])
 
 
@@ -155,14 +155,14 @@ def test_a_new_publication_is_followed_and_no_request_is_lost(served):
 
     def ask():
         while not over.is_set():
-            answers.append(get(address, "/recommend", user="u7", n=3))
+            answers.append(get_json(address, "/recommend", user="u7", n=3))
 
     asking = [threading.Thread(target=ask) for _ in range(3)]
     for thread in asking:
         thread.start()
     for name in ("of-mrf_dense", "of-random_graph", "of-mrf_dense"):
         publications.switch_link(home, home.publications / name)
-        until(address, {"publication": name})
+        wait_for_health(address, {"publication": name})
     over.set()
     for thread in asking:
         thread.join()
@@ -180,11 +180,11 @@ def test_a_publication_that_cannot_be_read_leaves_the_old_one_answering(served, 
     damaged = home.publications / "of-slim" / "model" / "items.parquet"
     damaged.write_bytes(b"?")
     publications.switch_link(home, home.publications / "of-slim")
-    health = until(address, {"status": "behind"})
+    health = wait_for_health(address, {"status": "behind"})
     assert "items.parquet" in health["error"] == health["trouble"] and health["publication"] == "of-random_graph"
-    assert get(address, "/recommend", user="u7")[0] == 200
+    assert get_json(address, "/recommend", user="u7")[0] == 200
     publish_model(home, split_once[1], "mrf_dense", "mended")
-    assert until(address, {"status": "ok"})["publication"] == "mended"
+    assert wait_for_health(address, {"status": "ok"})["publication"] == "mended"
 
 
 def status_of(address, method="GET", context=None, **headers):
@@ -214,7 +214,7 @@ def test_head_has_no_body_and_the_root_leads_to_the_documentation(served):
 
 def test_no_answer_names_a_user_who_was_not_asked_for(served):
     home, address = served
-    _, answer = get(address, "/recommend", user="nobody")
+    _, answer = get_json(address, "/recommend", user="nobody")
     users = load(home.root, "small").users["user_id"]
     assert not [user for user in users if re.search(rf"\b{user}\b", answer["detail"])]
 
@@ -222,7 +222,7 @@ def test_no_answer_names_a_user_who_was_not_asked_for(served):
 def test_requests_need_one_of_the_keys(copied, tmp_path):
     keys = tmp_path / "keys.txt"
     keys.write_text("# the shop's\n" + "".join(f"{hashlib.sha256(key).hexdigest()}  -\n" for key in (b"one", b"two")))
-    with serving(copied, AccessRules(key_hashes=load_key_hashes(keys))) as address:
+    with serve_home(copied, AccessRules(key_hashes=load_key_hashes(keys))) as address:
         sent = ("Bearer one", "bearer two", "Bearer three", "Basic one", "")
         assert [status_of(f"{address}/health", Authorization=key)[0] for key in sent] == [200, 200, 401, 401, 401]
 
@@ -254,7 +254,7 @@ def test_tls_by_a_certificate(copied, tmp_path):
     )
     pem.write_text(pem.read_text() + (tmp_path / "c.pem").read_text())
     check_certificate(str(pem), None)
-    with serving(copied, certificate=str(pem)) as address:
+    with serve_home(copied, certificate=str(pem)) as address:
         trusted = ssl.create_default_context(cafile=tmp_path / "c.pem")
         assert status_of(f"{address}/health", context=trusted)[0] == 200
     for files, words in (
@@ -276,7 +276,7 @@ def protocol(request, monkeypatch):
 def test_connections_without_a_request_are_closed_and_more_than_the_limit_too(protocol, copied, monkeypatch, caplog):
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
     halves = (b"GET /health HTTP/1.1\r\n", b"POST /recommend HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
-    with serving(copied) as url, contextlib.ExitStack() as stack:
+    with serve_home(copied) as url, contextlib.ExitStack() as stack:
         address = urllib.parse.urlsplit(url)
         monkeypatch.setattr(connections.ConnectionLimits, "max_connections", 5)
         monkeypatch.setattr(connections.ConnectionLimits, "_last_log", -connections.LOG_SECONDS)
@@ -294,7 +294,7 @@ def test_connections_without_a_request_are_closed_and_more_than_the_limit_too(pr
 
 
 def test_headers_without_an_end_are_refused(protocol, copied):
-    with serving(copied) as url:
+    with serve_home(copied) as url:
         address = urllib.parse.urlsplit(url)
         with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
             with contextlib.suppress(ConnectionError):
@@ -308,7 +308,7 @@ def test_headers_without_an_end_are_refused(protocol, copied):
 
 
 def test_requests_one_after_the_other_on_a_connection_are_answered(protocol, copied):
-    with serving(copied) as url:
+    with serve_home(copied) as url:
         connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc, timeout=30)
         for _ in range(3):
             connection.request("GET", "/recommend?user=u7&n=2")

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from oneclass.tasks.recommend import load
-from tests.tasks.serve.test_serve import serving
-from tests.typed import indented, page
+from tests.tasks.serve.test_serve import serve_home
+from tests.typed import indented_blocks, read_page
 
-GUIDE = page("docs/how-to/recommend.md")
+GUIDE = read_page("docs/how-to/recommend.md")
 NAMES = {"42": "u7", "1193": "i1", "2858": "i2"}  # of the guide, and of the small log
 COMMANDS = {
     "python": [sys.executable, "-c"],
@@ -21,11 +21,11 @@ COMMANDS = {
 }
 
 
-def snippet(language):
+def find_snippet(language):
     """The guide's snippet of a language; of curl both requests."""
     begins = {"python": "import json", "javascript": "const query"}.get(language)
     if begins:
-        return next(block for block in indented(GUIDE) if block.startswith(begins))
+        return next(block for block in indented_blocks(GUIDE) if block.startswith(begins))
     return "\n".join(line for line in re.findall(r"^    (curl .*)$", GUIDE, flags=re.MULTILINE) if "127.0.0.1" in line)
 
 
@@ -34,8 +34,8 @@ def test_a_snippet_runs_and_prints_what_python_answers(copied, language):
     if shutil.which({"javascript": "node"}.get(language, language)) is None and language != "python":
         pytest.skip(f"{language} is not installed here")
     shop = load(copied.root, "small")
-    text = re.sub(r"\b(42|1193|2858)\b", lambda found: NAMES[found[0]], snippet(language))
-    with serving(copied) as address:
+    text = re.sub(r"\b(42|1193|2858)\b", lambda found: NAMES[found[0]], find_snippet(language))
+    with serve_home(copied) as address:
         text = text.replace("http://127.0.0.1:8765", address)
         printed = subprocess.run(
             [*COMMANDS[language], text], capture_output=True, text=True, timeout=60, check=True

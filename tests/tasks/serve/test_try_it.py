@@ -5,8 +5,8 @@ import json
 import pytest
 
 from oneclass.tasks.recommend import load
-from tests.browser import CHROMIUM, chromium
-from tests.tasks.serve.test_serve import serving
+from tests.browser import CHROMIUM, open_chromium
+from tests.tasks.serve.test_serve import serve_home
 
 pytestmark = [pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"), pytest.mark.slow]
 SHOWN = "new Promise(done => {{ const look = () => {{ const text = document.querySelector({0!r}).textContent; \
@@ -15,7 +15,7 @@ text.length > 1 ? done(text) : setTimeout(look, 50) }}; look() }})"
 
 def test_the_forms_send_requests_and_show_answers(copied, tmp_path):
     shop = load(copied.root, "small")
-    with serving(copied) as address, chromium(tmp_path) as page:
+    with serve_home(copied) as address, open_chromium(tmp_path) as page:
         page.call("Page.navigate", url=f"{address}/docs")
         page.js("new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))")
         for form in ("form[data-method=GET][data-path='/recommend']", "form[data-method=POST]"):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from oneclass.tasks.stores import runs, warehouse
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 NOW = datetime.now(UTC).replace(tzinfo=None)
 FLOW = "nightly-retrain"
@@ -37,18 +37,18 @@ def test_a_start_in_the_future_is_later_than_nothing(nights):
 def test_the_next_run_puts_it_right_and_tells_of_it(nights, caplog):
     with runs.record_run(nights, "next", FLOW, {}):
         pass
-    [(started, ended)] = rows(nights, "select started_at, ended_at from operations.runs where run_id = 'ahead'")
+    [(started, ended)] = query_rows(nights, "select started_at, ended_at from operations.runs where run_id = 'ahead'")
     middle = NOW - timedelta(days=1, hours=2)
     assert abs(started - middle) < timedelta(seconds=1)
     assert ended <= datetime.now(UTC).replace(tzinfo=None)
-    assert rows(nights, "select night from operations.nights where run_id = 'ahead'") == [(started.date(),)]
-    assert rows(nights, "select max(ingested_at) < '2031-01-01' from operations.log_files") == [(True,)]
-    assert rows(nights, "select max(searched_on) < '2031-01-01' from operations.model_settings") == [(True,)]
-    [(alarm,)] = rows(nights, "select alarm from operations.alarms where run_id = 'next'")
+    assert query_rows(nights, "select night from operations.nights where run_id = 'ahead'") == [(started.date(),)]
+    assert query_rows(nights, "select max(ingested_at) < '2031-01-01' from operations.log_files") == [(True,)]
+    assert query_rows(nights, "select max(searched_on) < '2031-01-01' from operations.model_settings") == [(True,)]
+    [(alarm,)] = query_rows(nights, "select alarm from operations.alarms where run_id = 'next'")
     assert "run ahead: was recorded as begun at 2031-05-06 03:00 UTC" in alarm and alarm in caplog.text
     with runs.record_run(nights, "after that", FLOW, {}):
         pass
-    assert rows(nights, "select count(*) from operations.alarms") == [(1,)]
+    assert query_rows(nights, "select count(*) from operations.alarms") == [(1,)]
 
 
 def test_a_first_run_in_the_future_is_set_to_the_time_at_which_it_is_found(home):
@@ -58,7 +58,7 @@ def test_a_first_run_in_the_future_is_set_to_the_time_at_which_it_is_found(home)
         )
     with runs.record_run(home, "next", FLOW, {}):
         pass
-    [(only, following)] = rows(home, "select min(started_at), max(started_at) from operations.runs")
+    [(only, following)] = query_rows(home, "select min(started_at), max(started_at) from operations.runs")
     assert timedelta() <= following - only < timedelta(minutes=1)
 
 
@@ -70,5 +70,5 @@ def test_clocks_that_differ_by_seconds_are_no_alarm(home):
         )
     with runs.record_run(home, "next", FLOW, {}):
         pass
-    assert rows(home, "select count(*) from operations.alarms") == [(0,)]
-    assert rows(home, "select started_at from operations.runs where run_id = 'other'") == [(soon,)]
+    assert query_rows(home, "select count(*) from operations.alarms") == [(0,)]
+    assert query_rows(home, "select started_at from operations.runs where run_id = 'other'") == [(soon,)]

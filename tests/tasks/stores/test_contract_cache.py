@@ -7,7 +7,7 @@ import pytest
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.stores import contract_cache, warehouse
 from oneclass.tasks.stores.home import Home, Limits
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 BOUNDS = {"value_min": 1, "value_max": 5, "max_reject_share": 0.1}
 EVENT = "('u1', 'i1', 5, '2026-01-01', 1, 1, null)"
@@ -33,46 +33,46 @@ def checked(monkeypatch):
     return tables
 
 
-def ingest(home, run_id, *statements, **changes):
+def ingest_log(home, run_id, *statements, **changes):
     with warehouse.run_stage(home, run_id, "ingest", BOUNDS | changes) as connection:
         for statement in statements:
             connection.execute(statement)
 
 
-def results(home, run_id):
+def load_results(home, run_id):
     query = "select * exclude run_id from operations.contract_results where run_id = ? order by all"
-    return rows(home, query, run_id)
+    return query_rows(home, query, run_id)
 
 
 @pytest.fixture
 def filled(home, checked):
     log = "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, current_timestamp::timestamp, null)"
-    ingest(home, "first", log, f"insert into raw.events values {EVENT}")
+    ingest_log(home, "first", log, f"insert into raw.events values {EVENT}")
     assert {"raw.events", "operations.log_files"} <= set(checked)
     checked.clear()
     return home
 
 
 def test_results_on_the_same_rows_are_taken_and_recorded(filled, checked):
-    ingest(filled, "second")
-    assert checked == [] and results(filled, "second") == results(filled, "first") != []
+    ingest_log(filled, "second")
+    assert checked == [] and load_results(filled, "second") == load_results(filled, "first") != []
 
 
 def test_a_contract_is_checked_again_where_rows_values_or_libraries_changed(filled, checked, monkeypatch):
-    ingest(filled, "second", value_max=6)
+    ingest_log(filled, "second", value_max=6)
     assert "raw.events" in checked
     checked.clear()
-    ingest(filled, "third", "update raw.events set value = 4")
+    ingest_log(filled, "third", "update raw.events set value = 4")
     assert checked == ["raw.events"]  # the others name no value
     checked.clear()
     monkeypatch.setattr(contract_cache.machine, "library_version", lambda name: "another")
-    ingest(filled, "fourth")
+    ingest_log(filled, "fourth")
     assert {"raw.events", "operations.log_files"} <= set(checked)
 
 
 def test_large_tables_are_checked_each_time(filled, checked, monkeypatch):
     monkeypatch.setattr(contract_cache, "MAX_ROWS", 1)
-    ingest(filled, "second")
+    ingest_log(filled, "second")
     assert "raw.events" in checked and "raw.parts" not in checked
 
 
@@ -80,16 +80,16 @@ def test_rows_that_were_damaged_by_hand_break_the_contract(filled):
     with warehouse.open_warehouse(filled) as connection:
         connection.execute("update raw.events set value = 7")
     with pytest.raises(ContractBroken, match="value_in_range"):
-        ingest(filled, "second")
+        ingest_log(filled, "second")
     with pytest.raises(ContractBroken, match="value_in_range"):
-        ingest(filled, "third")
+        ingest_log(filled, "third")
 
 
 def test_what_the_clock_decides_is_taken_only_if_it_held(filled, checked):
-    ingest(filled, "second", "update raw.events set occurred_at = now()::timestamp + interval 2 days")
-    assert "times_plausible" in {rule for _, _, rule, _, success, *_ in results(filled, "second") if not success}
+    ingest_log(filled, "second", "update raw.events set occurred_at = now()::timestamp + interval 2 days")
+    assert "times_plausible" in {rule for _, _, rule, _, success, *_ in load_results(filled, "second") if not success}
     checked.clear()
-    ingest(filled, "third")
+    ingest_log(filled, "third")
     assert "raw.events" in checked
 
 
@@ -114,7 +114,7 @@ def test_rows_of_a_run_are_compared_without_its_name(home, checked):
 def test_few_checks_of_a_contract_are_stored(filled, monkeypatch):
     monkeypatch.setattr(contract_cache, "MAX_STORED", 2)
     for value in range(4):
-        ingest(filled, f"run {value}", f"update raw.events set line_number = {value + 2}, value = 1 + {value} / 10")
+        ingest_log(filled, f"run {value}", f"update raw.events set line_number = {value + 2}, value = 1 + {value} / 10")
     with warehouse.open_warehouse(filled, read_only=True) as connection:
         query = "select count(*) from operations.stage_results where stage = 'contract of raw.events'"
         assert connection.execute(query).fetchone() == (2,)

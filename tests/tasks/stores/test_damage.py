@@ -24,7 +24,7 @@ SPLIT = SplitMatrices(
 )
 
 
-def flip(file):
+def flip_bit(file):
     data = bytearray(file.read_bytes())
     data[random.Random(file.name).randrange(len(data))] ^= 1
     file.write_bytes(data)
@@ -33,20 +33,20 @@ def flip(file):
 def flip_at_the_same_time(file):
     """Damage a file silently, as a disk does."""
     before = file.stat()
-    flip(file)
+    flip_bit(file)
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     checksums._hash_cache.clear()  # another process reads it
 
 
-def cut(file):
+def truncate_file(file):
     file.write_bytes(file.read_bytes()[:-1])
 
 
-def lose(file):
+def remove_file(file):
     file.unlink()
 
 
-def empty(file):
+def empty_file(file):
     file.write_bytes(b"")
 
 
@@ -55,13 +55,13 @@ def into_folder(file):
     file.mkdir()
 
 
-def forbid(file):
+def forbid_reading(file):
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
     file.chmod(0)
 
 
-def spoil(file):
+def overwrite_file(file):
     file.write_text('{"facts": {}, "files"' if file.suffix == ".json" else "[]")
 
 
@@ -70,33 +70,33 @@ def add_another(file):
 
 
 DAMAGES = [
-    flip,
+    flip_bit,
     flip_at_the_same_time,
-    cut,
-    lose,
-    empty,
+    truncate_file,
+    remove_file,
+    empty_file,
     into_folder,
-    forbid,
-    spoil,
+    forbid_reading,
+    overwrite_file,
     add_another,
 ]
 every_damage = pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
 
 
-def bits(folder):
+def read_bytes(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def keep(home):
+def keep_fits(home):
     made = {"key": "k", "matrices": "m", "seconds": 1.5, "peak_bytes": 7}
     return fits.store_fit(home, Popularity(threads=1).fit(GRAPH), "a" * 16, **made)
 
 
 @every_damage
 def test_a_damaged_fit_is_absent_cannot_be_loaded_and_is_made_anew(home, caplog, damage):
-    fit = keep(home)
+    fit = keep_fits(home)
     folder = home.models / "popularity" / fit.digest
-    whole = bits(folder)
+    whole = read_bytes(folder)
     for name in whole:
         damage(folder / name)
         caplog.clear()
@@ -104,8 +104,8 @@ def test_a_damaged_fit_is_absent_cannot_be_loaded_and_is_made_anew(home, caplog,
         assert name in caplog.text and "a run makes it anew" in caplog.text
         with pytest.raises(checksums.DamagedFile, match=name):
             fits.load_fit(home, "popularity", fit.digest)
-        assert keep(home) == fits.find_fit(home, "popularity", fit.digest) == fit
-        assert bits(folder) == whole
+        assert keep_fits(home) == fits.find_fit(home, "popularity", fit.digest) == fit
+        assert read_bytes(folder) == whole
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_damaged_fit_is_absent_cannot_be_loaded_and_is_made_anew(home, caplog,
 def test_damaged_matrices_cannot_be_read_and_are_made_anew(home, caplog, damage):
     digest = matrices.store_split(home, SPLIT)
     folder = home.matrices / digest
-    whole = bits(folder)
+    whole = read_bytes(folder)
     assert len(whole) == 20
     for name in whole:
         damage(folder / name)
@@ -122,36 +122,36 @@ def test_damaged_matrices_cannot_be_read_and_are_made_anew(home, caplog, damage)
         caplog.clear()
         assert matrices.store_split(home, SPLIT) == digest
         assert name in caplog.text and "are made anew" in caplog.text
-        assert bits(folder) == whole and matrices.load_split(home, digest).parts["test"].targets.nnz == 3
+        assert read_bytes(folder) == whole and matrices.load_split(home, digest).parts["test"].targets.nnz == 3
 
 
 def test_a_file_in_the_folders_place_is_damage_too(home):
-    fit, digest = keep(home), matrices.store_split(home, SPLIT)
+    fit, digest = keep_fits(home), matrices.store_split(home, SPLIT)
     for folder in (home.models / "popularity" / fit.digest, home.matrices / digest):
         checksums.remove_path(folder)
         folder.write_text("")
     assert fits.find_fit(home, "popularity", fit.digest) is None
-    assert keep(home) == fits.find_fit(home, "popularity", fit.digest)
+    assert keep_fits(home) == fits.find_fit(home, "popularity", fit.digest)
     assert matrices.load_split(home, matrices.store_split(home, SPLIT)).train.nnz == 5
 
 
 def test_of_parts_that_are_not_wanted_no_file_is_opened(home):
     digest = matrices.store_split(home, SPLIT)
-    flip(home.matrices / digest / "test_targets_indices.npy")
+    flip_bit(home.matrices / digest / "test_targets_indices.npy")
     assert matrices.load_split(home, digest, parts=["validation"]).parts.keys() == {"validation"}
     with pytest.raises(checksums.DamagedFile):
         matrices.load_split(home, digest)
 
 
 def test_a_file_is_hashed_once_while_it_stays_as_it_is(home, monkeypatch):
-    fit = keep(home)
+    fit = keep_fits(home)
     monkeypatch.setattr(checksums.hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
     assert fits.find_fit(home, "popularity", fit.digest) == fit
     fits.load_fit(home, "popularity", fit.digest)
 
 
 def test_every_byte_of_a_record_counts(home):
-    fit = keep(home)
+    fit = keep_fits(home)
     file = home.models / "popularity" / fit.digest / "fit.json"
     whole = file.read_bytes()
     for place in range(len(whole)):

@@ -17,36 +17,36 @@ from oneclass.tasks.stores import fits, machine, retention, runs, warehouse
 GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))
 
 
-def kept(home, digest="a" * 16, **more):
+def is_stored(home, digest="a" * 16, **more):
     values = {"key": digest, "matrices": "m", "seconds": 1.5, "peak_bytes": 7} | more
     return fits.store_fit(home, Popularity().fit(GRAPH), digest, **values)
 
 
-def key(model="mrf_dense", matrices="m", seed=0, **settings):
+def fit_key(model="mrf_dense", matrices="m", seed=0, **settings):
     return fits.compute_fit_key(matrices, model, MODELS[model].Settings(**settings), seed)
 
 
 def test_the_digest_moves_with_everything_a_fit_depends_on(monkeypatch):
-    base = key()
-    assert key() == base
-    others = [key(matrices="n"), key("popularity"), key(l2=1e3), key(seed=1)]
+    base = fit_key()
+    assert fit_key() == base
+    others = [fit_key(matrices="n"), fit_key("popularity"), fit_key(l2=1e3), fit_key(seed=1)]
     for module, name, value in ((machine, "library_version", "0"), (fingerprint, "fingerprint_model", "source")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, lambda *_, value=value: value)
-            others.append(key())
+            others.append(fit_key())
     assert len({base, *others}) == 7
 
 
 def test_another_version_of_torch_is_another_fit_of_the_models_that_use_it(monkeypatch):
     version = machine.library_version
     monkeypatch.setattr(machine, "library_version", lambda name: "1" if name == "torch" else version(name))
-    before = key("mult_dae"), key()
+    before = fit_key("mult_dae"), fit_key()
     monkeypatch.setattr(machine, "library_version", lambda name: "2" if name == "torch" else version(name))
-    assert key("mult_dae") != before[0] and key() == before[1]
+    assert fit_key("mult_dae") != before[0] and fit_key() == before[1]
 
 
 def test_what_was_kept_is_found_and_loaded(home):
-    fit = kept(home)
+    fit = is_stored(home)
     assert fits.find_fit(home, "popularity", fit.digest) == fit
     assert (fit.model, fit.matrices, fit.seconds, fit.peak_bytes) == ("popularity", "m", 1.5, 7)
     model = fits.load_fit(home, "popularity", fit.digest)
@@ -67,15 +67,15 @@ def test_what_was_kept_is_found_and_loaded(home):
     ],
 )
 def test_a_damaged_fit_counts_as_absent_and_is_replaced(home, caplog, damage):
-    fit = kept(home)
+    fit = is_stored(home)
     damage(home.models / "popularity" / fit.digest)
     assert fits.find_fit(home, "popularity", fit.digest) is None
     assert fit.digest in caplog.text and "damaged" in caplog.text
-    assert fits.find_fit(home, "popularity", kept(home).digest) == fit
+    assert fits.find_fit(home, "popularity", is_stored(home).digest) == fit
 
 
 def test_a_fit_that_cannot_be_saved_leaves_nothing_and_spares_what_was_there(home, monkeypatch):
-    fit = kept(home)
+    fit = is_stored(home)
 
     def full(self, folder):
         (folder / "half.npy").write_bytes(b"half")
@@ -83,13 +83,13 @@ def test_a_fit_that_cannot_be_saved_leaves_nothing_and_spares_what_was_there(hom
 
     monkeypatch.setattr(Popularity, "save", full)
     with pytest.raises(OSError, match="no space"):
-        kept(home)
+        is_stored(home)
     assert [folder.name for folder in (home.models / "popularity").iterdir()] == [fit.digest]
     assert fits.find_fit(home, "popularity", fit.digest) == fit
 
 
 def test_the_digest_of_a_fit_that_begins_at_another(home):
-    previous = kept(home)
+    previous = is_stored(home)
     assert fits.warm_fit_digest("k", None) == "k"
     assert fits.warm_fit_digest(previous.key, previous) == previous.digest  # nothing is new
     begun = fits.warm_fit_digest("k", previous)
@@ -98,7 +98,7 @@ def test_the_digest_of_a_fit_that_begins_at_another(home):
 
 
 def test_others_are_dropped_with_what_was_left_half_written(home):
-    stays, goes, damaged = (kept(home, letter * 16) for letter in "abc")
+    stays, goes, damaged = (is_stored(home, letter * 16) for letter in "abc")
     (home.models / "popularity" / damaged.digest / "fit.json").unlink()
     fits.checkpoint_folder(home, "popularity", "d" * 16).mkdir()
     assert fits.delete_other_fits(home, {("popularity", fit.digest) for fit in (stays, damaged)}) == ([stays], 3)

@@ -13,7 +13,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import publications, resources, runs, warehouse
 from oneclass.tasks.stores.home import FileSettings, Home, Limits, duckdb_memory
-from tests.short_memory import limited
+from tests.short_memory import limit_memory
 
 LIMITS = Limits(threads=1, memory=1 << 28)
 
@@ -42,7 +42,7 @@ def test_a_home_where_duckdb_keeps_nothing_is_refused(tmp_path, monkeypatch, nam
         Home(Path("var"), "small")
 
 
-def modes(folder):
+def file_modes(folder):
     return {stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*") if not path.is_symlink()}
 
 
@@ -65,7 +65,7 @@ def test_who_may_read_what_a_run_writes(home, readable_by, umask, expected):
         assert os.umask(umask) == umask
     finally:
         os.umask(before)
-    assert modes(home.root) == expected
+    assert file_modes(home.root) == expected
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_files_have_in_the_cache_of_a_control_group_is_free(tmp_path, monke
 
 
 def test_a_limit_of_the_process_itself_counts():
-    with limited(200 << 20) as limit:
+    with limit_memory(200 << 20) as limit:
         assert resources.memory_limit() == limit
         before = resources.free_memory()
         assert 0 < before <= 200 << 20

@@ -20,7 +20,7 @@ duckdb.connect(sys.argv[1]).execute("insert into raw.rejects values (2, 1, 'line
 """
 
 
-def reject(connection):
+def reject_line(connection):
     connection.execute("insert into raw.rejects values (1, 1, 'line', 'reason')")
 
 
@@ -35,7 +35,7 @@ def instance_of(home):
 
 def test_a_closed_warehouse_is_free_and_its_instance_opens_the_next(home, tmp_path):
     with warehouse.open_warehouse(home) as connection:
-        reject(connection)
+        reject_line(connection)
         connection.execute("create temp table step as select 1")
         first = instance_of(home)
         assert not other_program_writes(home)
@@ -55,11 +55,11 @@ def test_a_closed_warehouse_is_free_and_its_instance_opens_the_next(home, tmp_pa
 
 def test_openings_of_a_process_share_the_warehouse_and_the_last_one_closes_it(home):
     with warehouse.open_warehouse(home) as outer:
-        reject(outer)
+        reject_line(outer)
         with warehouse.open_warehouse(home) as inner:
-            reject(inner)
+            reject_line(inner)
             assert outer.execute(COUNT).fetchone() == inner.execute(COUNT).fetchone() == (2,)
-        reject(outer)
+        reject_line(outer)
         assert not other_program_writes(home)
     assert other_program_writes(home)
 
@@ -77,7 +77,7 @@ def test_a_warehouse_open_for_writing_is_not_opened_otherwise(home):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         assert connection.execute(COUNT).fetchone() == (0,)
         with pytest.raises(duckdb.InvalidInputException, match="read-only"):
-            reject(connection)
+            reject_line(connection)
 
 
 def test_an_instance_that_failed_or_lost_its_threads_is_not_used_again(home, monkeypatch):

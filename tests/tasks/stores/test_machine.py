@@ -19,18 +19,18 @@ def powercap(tmp_path, monkeypatch):
         domain.mkdir(parents=True)
         (domain / "name").write_text(f"{name}\n")
         (domain / "max_energy_range_uj").write_text(f"{RANGE}\n")
-        count(tmp_path / "powercap", number, 900_000)
+        set_counter(tmp_path / "powercap", number, 900_000)
     monkeypatch.setattr(machine, "POWERCAP", tmp_path / "powercap")
     return tmp_path / "powercap"
 
 
-def count(powercap, domain, microjoules):
+def set_counter(powercap, domain, microjoules):
     counter = powercap / f"intel-rapl:{domain}" / "energy_uj"
     counter.with_name("next").write_text(f"{microjoules}\n")
     counter.with_name("next").replace(counter)  # at once, as the kernel's
 
 
-def stored(home):
+def load_stored(home):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         found = connection.execute("select run_id, * exclude (run_id) from operations.run_machines order by rowid")
         names = [column for column, *_ in found.description]
@@ -41,12 +41,12 @@ def test_packages_and_memory_are_added_up_over_wrap_arounds(powercap):
     meter = machine.EnergyMeter(powercap)
     assert meter.sample() == 0
     for domain in ("0:0", "2"):
-        count(powercap, domain, 999_999)
-    count(powercap, "0:1", 950_000)
-    count(powercap, "0", 100_000)  # wrapped around: 100,000 to the end of the range and 100,000 from zero
+        set_counter(powercap, domain, 999_999)
+    set_counter(powercap, "0:1", 950_000)
+    set_counter(powercap, "0", 100_000)  # wrapped around: 100,000 to the end of the range and 100,000 from zero
     assert meter.sample() == pytest.approx(0.25)
-    count(powercap, "0", 50_000)  # and again
-    count(powercap, "1", 900_500)
+    set_counter(powercap, "0", 50_000)  # and again
+    set_counter(powercap, "1", 900_500)
     assert meter.sample() == pytest.approx(0.25 + 0.95 + 0.0005)
 
 
@@ -55,7 +55,7 @@ def test_a_long_block_is_sampled_before_a_counter_wraps_around_twice(powercap, m
     with machine.measure_energy() as meter:
         for number in (899_999, 899_998):  # each almost a whole range on
             before, waited = meter.joules, threading.Event()
-            count(powercap, "1", number)
+            set_counter(powercap, "1", number)
             for _ in range(500):
                 if meter.joules != before:
                     break
@@ -66,12 +66,12 @@ def test_a_long_block_is_sampled_before_a_counter_wraps_around_twice(powercap, m
 
 def test_a_run_records_its_machine_and_energy(home, powercap):
     with runs.record_run(home, "first", "backfill", {}):
-        count(powercap, "1", 950_000)
+        set_counter(powercap, "1", 950_000)
     with pytest.raises(ValueError, match="broken"), runs.record_run(home, "second", "backfill", {}):
-        count(powercap, "1", 960_000)
+        set_counter(powercap, "1", 960_000)
         raise ValueError("broken")
     runs.end_run(home, "second", "cancelled")  # as a signal's handler does afterwards
-    first, second = stored(home)
+    first, second = load_stored(home)
     assert (first["run_id"], first["energy_joules"]) == ("first", pytest.approx(0.05))
     assert (second["run_id"], second["energy_joules"]) == ("second", pytest.approx(0.01))
     assert first["used_cores"] == home.limits.threads and first["cores"] == len(os.sched_getaffinity(0))
@@ -84,10 +84,10 @@ def test_energy_is_unknown_if_a_counter_is(home, powercap, lacking):
         path.rename(powercap / f"away{path.name}")
     with runs.record_run(home, "run", "backfill", {}):
         pass
-    assert stored(home)[0]["energy_joules"] is None
+    assert load_stored(home)[0]["energy_joules"] is None
 
 
 def test_energy_is_unknown_if_a_counter_goes_away_meanwhile(home, powercap):
     with runs.record_run(home, "run", "backfill", {}):
         (powercap / "intel-rapl:1" / "energy_uj").unlink()
-    assert stored(home)[0]["energy_joules"] is None
+    assert load_stored(home)[0]["energy_joules"] is None

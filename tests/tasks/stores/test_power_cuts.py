@@ -112,7 +112,7 @@ class Disk:
 
 
 @contextlib.contextmanager
-def recording(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+def record_syncs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     """Record the syncs and the moments of the block; all that is there before is on the disk."""
     disk, fsync = Disk(root), os.fsync
     for path in (root, *root.rglob("*")):
@@ -137,7 +137,7 @@ def recording(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     _moment.clear()
 
 
-def put(tree: Tree, root: Path) -> None:
+def put_tree(tree: Tree, root: Path) -> None:
     for path, content in tree.items():
         if content is None:
             (root / path).mkdir()
@@ -147,7 +147,7 @@ def put(tree: Tree, root: Path) -> None:
             (root / path).write_bytes(content)
 
 
-def store(home: Home, number: int) -> tuple[str, str]:
+def store_split_and_fit(home: Home, number: int) -> tuple[str, str]:
     """Store a split and a fit on it; return their digests."""
     part = Part(GRAPH, GRAPH, USERS)
     split = SplitMatrices("given", GRAPH, USERS, USERS, {"test": part}, {"users": 3, "items": 3, "digest": str(number)})
@@ -157,7 +157,7 @@ def store(home: Home, number: int) -> tuple[str, str]:
     return digest, fit.digest
 
 
-def publish(home: Home, run_id: str, digest: str, fit: str) -> None:
+def publish_run(home: Home, run_id: str, digest: str, fit: str) -> None:
     folder = publications.create_publication(home, run_id)
     for name in (publications.DATABASE_FILE, "evaluation.md"):
         (folder / name).write_text(f"{name} of {run_id}")
@@ -177,7 +177,7 @@ def published_run(home: Home) -> str:
     return checksums.load_checked_facts(home.published.resolve(), "manifest.json")["run_id"]
 
 
-def check(home: Home) -> None:
+def check_readers(home: Home) -> None:
     """What readers may open is whole: the publication, and each fit, split, page and log under its final name."""
     assert published_run(home) in ("old", "new")
     for folder in (*home.models.glob("*/*"), *home.matrices.glob("*")):
@@ -190,15 +190,15 @@ def check(home: Home) -> None:
 
 
 def test_a_power_cut_at_any_moment_leaves_the_old_state_or_the_new_one(home, tmp_path, monkeypatch):
-    publish(home, "old", *store(home, 1))
+    publish_run(home, "old", *store_split_and_fit(home, 1))
     home.landing.mkdir()
     log = home.landing / "log.csv"
     log.write_text("a,b\n")
     home.report.mkdir()
-    with recording(home.folder, monkeypatch) as disk:
-        digest, fit = store(home, 2)
+    with record_syncs(home.folder, monkeypatch) as disk:
+        digest, fit = store_split_and_fit(home, 2)
         disk.promises.append(lambda left: fits.load_fit(left, "popularity", fit) and matrices.load_split(left, digest))
-        publish(home, "new", digest, fit)
+        publish_run(home, "new", digest, fit)
         disk.promises.append(lambda left: published_run(left) == "new" or pytest.fail("the old one is published again"))
         report._write(home.report / "index.html", "the page")
         disk.promises.append(lambda left: (left.report / "index.html").stat())
@@ -208,8 +208,8 @@ def test_a_power_cut_at_any_moment_leaves_the_old_state_or_the_new_one(home, tmp
     for number, (kept, tree) in enumerate(disk.trees.values()):
         left = Home(tmp_path / str(number), home.dataset, home.limits)
         left.folder.mkdir(parents=True)
-        put(tree, left.folder)
-        check(left)
+        put_tree(tree, left.folder)
+        check_readers(left)
         for promise in disk.promises[:kept]:
             promise(left)
     assert disk.moments > 60 and len(disk.trees) > 60

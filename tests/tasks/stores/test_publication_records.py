@@ -19,7 +19,7 @@ def published(home):
         yield home, connection
 
 
-def damage(home, run_id, file=publications.DATABASE_FILE):
+def damage_record(home, run_id, file=publications.DATABASE_FILE):
     path = home.publications / run_id / file
     path.chmod(0o600)
     path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
@@ -35,7 +35,7 @@ def test_nothing_is_repaired_in_a_sound_home(published):
 def test_a_manifest_is_restored_from_the_warehouse(published, run_id):
     home, connection = published
     before = (home.publications / run_id / "manifest.json").read_bytes()
-    damage(home, run_id, "manifest.json")
+    damage_record(home, run_id, "manifest.json")
     [alarm] = publication_records.repair_publications(connection, home)
     assert run_id in alarm and "restored from the warehouse" in alarm
     assert (home.publications / run_id / "manifest.json").read_bytes() == before
@@ -46,7 +46,7 @@ def test_a_manifest_is_restored_from_the_warehouse(published, run_id):
 def test_the_latest_undamaged_publication_is_published_again(published, damaged, instead):
     home, connection = published
     for run_id in damaged:
-        damage(home, run_id)
+        damage_record(home, run_id)
     [alarm] = publication_records.repair_publications(connection, home)
     assert f"The publication of run {instead} is published again" in alarm
     assert home.published.resolve().name == instead
@@ -57,7 +57,7 @@ def test_the_latest_undamaged_publication_is_published_again(published, damaged,
 def test_without_an_undamaged_publication_all_stays_and_readers_refuse_it(published):
     home, connection = published
     for run_id in RUNS:
-        damage(home, run_id)
+        damage_record(home, run_id)
     [alarm] = publication_records.repair_publications(connection, home)
     assert "No other publication is undamaged" in alarm and home.published.resolve().name == "third"
     with pytest.raises(checksums.DamagedFile), publications.open_published_tables(home):

@@ -39,25 +39,25 @@ print(read, longest, *sorted(seen))
 """
 
 
-def metric(connection, run_id):
+def insert_metric(connection, run_id):
     connection.execute(
         "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', ?, 1, 0, 1)",
         [run_id, str(time.monotonic_ns())],
     )
 
 
-def published(home, run_id, rows):
+def publish_rows(home, run_id, rows):
     """A run that writes some stages, here without their contracts, and publishes `rows` metrics."""
     with runs.record_run(home, run_id, "backfill", {}):
         for _ in range(rows):
             with warehouse.open_warehouse(home) as connection:
-                metric(connection, run_id)
+                insert_metric(connection, run_id)
         publish(home, run_id, PublishSettings())
 
 
 @pytest.mark.slow
 def test_no_run_fails_and_no_reader_waits(home, tmp_path):
-    published(home, "first", 1)
+    publish_rows(home, "first", 1)
     over = tmp_path / "over"
     readers = [
         subprocess.Popen(
@@ -68,7 +68,7 @@ def test_no_run_fails_and_no_reader_waits(home, tmp_path):
     for reader in readers:
         assert reader.stdout.readline() == "reading\n"
     for number in (2, 3):
-        published(home, f"run-{number}", number)
+        publish_rows(home, f"run-{number}", number)
     over.touch()
     (of_warehouse, _), (of_published, longest, *seen) = (reader.communicate()[0].split() for reader in readers)
     assert all(reader.returncode == 0 for reader in readers)
@@ -93,7 +93,7 @@ def test_a_held_warehouse_is_waited_for_and_that_is_said(home, caplog):
 
 
 def test_readers_of_one_publication_share_it_without_write_access(home):
-    published(home, "run", 2)
+    publish_rows(home, "run", 2)
     folder = home.published.resolve()
     for path in (*folder.iterdir(), folder):
         path.chmod(0o550 if path is folder else 0o440)
@@ -114,7 +114,7 @@ def test_readers_of_one_publication_share_it_without_write_access(home):
 
 @pytest.mark.parametrize("name", ["evaluation.csv", "published.duckdb", "manifest.json"])
 def test_a_publication_with_one_byte_flipped_is_not_trusted(home, name):
-    published(home, "run", 2)
+    publish_rows(home, "run", 2)
     file = home.published / name
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
@@ -127,25 +127,25 @@ def test_a_publication_with_one_byte_flipped_is_not_trusted(home, name):
 
 
 def test_a_folder_in_the_links_place_is_set_aside(home, caplog):
-    published(home, "first", 1)
+    publish_rows(home, "first", 1)
     folder = home.published.resolve()
     home.published.unlink()
     os.rename(folder, home.published)  # as a copy that follows links leaves it
-    published(home, "second", 1)
+    publish_rows(home, "second", 1)
     assert home.published.is_symlink() and "is not a link" in caplog.text
     assert len(list(home.folder.glob("published.*.set-aside/published.duckdb"))) == 1
 
 
 @pytest.mark.slow
 def test_the_fits_behind_a_publication_are_known_by_its_record(home):
-    published(home, "first", 1)
+    publish_rows(home, "first", 1)
     with warehouse.open_warehouse(home) as connection:
         row = ["second", "leave_one_out", "m", "d" * 16, 1, 1, 1]
         connection.execute("insert into operations.model_fits values (?, ?, ?, ?, ?, ?, ?)", row)
-    published(home, "second", 1)
+    publish_rows(home, "second", 1)
     assert publications.list_used_fits(home) == {("m", "d" * 16)}
     for run_id in ("third", "fourth"):
-        published(home, run_id, 1)
+        publish_rows(home, run_id, 1)
         assert publications.list_used_fits(home) == {("m", "d" * 16)}  # the last three publications stay
-    published(home, "fifth", 1)
+    publish_rows(home, "fifth", 1)
     assert publications.list_used_fits(home) == set()

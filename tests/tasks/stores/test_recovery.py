@@ -43,39 +43,39 @@ def crashed(home):
     return log
 
 
-def rejects(home):
+def load_rejects(home):
     with warehouse.open_warehouse(home) as connection:
         return connection.execute("select count(*) from raw.rejects").fetchone()[0]
 
 
-def flip(file, place):
+def flip_bit(file, place):
     data = bytearray(file.read_bytes())
     data[place] ^= 255
     file.write_bytes(data)
 
 
 def test_what_was_committed_before_a_kill_is_there(home, crashed):
-    assert rejects(home) == 151
+    assert load_rejects(home) == 151
     assert not crashed.exists() and not list(home.folder.glob("*.unreadable"))
 
 
 @pytest.mark.parametrize("when", ["before_header", "before_truncate", "after_free_list_write", "before_wal_finish"])
 def test_a_checkpoint_that_is_cut_off_loses_nothing(home, when):
     """From `before_truncate` on, the file has it all, and DuckDB deletes its log when it opens the file."""
-    assert rejects(home) == 0
+    assert load_rejects(home) == 0
     command = [sys.executable, "-c", IN_A_CHECKPOINT, str(home.warehouse), when]
     subprocess.run(command, capture_output=True, check=False)
     assert home.warehouse.with_name("warehouse.duckdb.wal").stat().st_size > 1000
-    assert rejects(home) == 150
+    assert load_rejects(home) == 150
     assert not list(home.folder.glob("*.unreadable"))
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda file: flip(file, 0),  # DuckDB itself passes over a log whose beginning it does not know
-        lambda file: flip(file, 60),
-        lambda file: flip(file, file.stat().st_size // 2),
+        lambda file: flip_bit(file, 0),  # DuckDB itself passes over a log whose beginning it does not know
+        lambda file: flip_bit(file, 60),
+        lambda file: flip_bit(file, file.stat().st_size // 2),
         lambda file: file.write_bytes(b"no log"),
     ],
     ids=["beginning", "first entry", "middle", "other"],
@@ -83,16 +83,16 @@ def test_a_checkpoint_that_is_cut_off_loses_nothing(home, when):
 def test_a_log_that_cannot_be_replayed_is_set_aside_and_said(home, crashed, damage, caplog):
     damage(crashed)
     bytes_left = crashed.read_bytes()
-    assert rejects(home) == 1
+    assert load_rejects(home) == 1
     [aside] = home.folder.glob("warehouse.duckdb.wal.*.unreadable")
     assert aside.read_bytes() == bytes_left
     assert f"set aside as {aside.name}. Lost: {len(bytes_left):,} bytes" in caplog.text
     caplog.clear()
-    assert rejects(home) == 1 and not caplog.text
+    assert load_rejects(home) == 1 and not caplog.text
 
 
 def test_who_only_reads_leaves_such_a_log_to_the_next_run(home, crashed):
-    flip(crashed, 60)
+    flip_bit(crashed, 60)
     with (
         pytest.raises(InputError, match="cannot be replayed. Any run on small sets it aside"),
         warehouse.open_warehouse(home, read_only=True),
@@ -127,7 +127,7 @@ def test_a_warehouse_that_is_cut_short_has_one_message(home, share):
 def test_a_block_that_is_damaged_is_reported_when_it_is_read(home):
     with warehouse.open_warehouse(home) as connection:
         connection.execute("insert into raw.rejects select 1, i, md5(i::varchar), 'r' from range(200000) r(i)")
-    flip(home.warehouse, home.warehouse.stat().st_size // 2)
+    flip_bit(home.warehouse, home.warehouse.stat().st_size // 2)
     with (
         pytest.raises(InputError, match="warehouse.duckdb: .*is damaged"),
         warehouse.open_warehouse(home) as connection,

@@ -28,7 +28,7 @@ FIT = {"key": "k", "matrices": "m", "seconds": 1.0, "peak_bytes": 1}
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory):
-    with s3_server.started(tmp_path_factory.mktemp("s3")) as server:
+    with s3_server.start_s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
@@ -52,17 +52,17 @@ def stored(home):
     return digest
 
 
-def place(s3, home, name):
+def object_name(s3, home, name):
     return remote.url_of(home, name).removeprefix("s3://")
 
 
-def damage(s3, home, name, at=None):
-    found = bytearray(s3.files.cat_file(place(s3, home, name)))
+def damage_object(s3, home, name, at=None):
+    found = bytearray(s3.files.cat_file(object_name(s3, home, name)))
     found[random.Random(name).randrange(len(found)) if at is None else at] ^= 1
-    s3.files.pipe_file(place(s3, home, name), bytes(found))
+    s3.files.pipe_file(object_name(s3, home, name), bytes(found))
 
 
-def files(folder):
+def list_files(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
@@ -71,7 +71,7 @@ def test_matrices_are_put_once_and_fetched_as_they_were(s3, home, worker, stored
     matrices.upload_splits(home, [stored])
     assert not caplog.messages
     assert (matrices.load_split(worker, stored).train != TRAIN).nnz == 0
-    assert files(worker.matrices / stored) == files(home.matrices / stored)
+    assert list_files(worker.matrices / stored) == list_files(home.matrices / stored)
 
 
 def test_fits_are_found_loaded_and_brought_home(home, worker):
@@ -82,25 +82,27 @@ def test_fits_are_found_loaded_and_brought_home(home, worker):
     fits.upload_fit(worker, fit)
     fits.download_fit(home, fit)
     assert fits.find_fit(home, "popularity", "d") == fit
-    assert files(fits.fit_folder(worker, "popularity", "d")) == files(fits.fit_folder(home, "popularity", "d"))
+    assert list_files(fits.fit_folder(worker, "popularity", "d")) == list_files(
+        fits.fit_folder(home, "popularity", "d")
+    )
     assert fits.load_fit(home, "popularity", "d").name == "popularity"
 
 
 def test_what_is_half_put_counts_as_absent_and_is_put_whole(s3, home, worker, stored):
-    s3.files.rm_file(place(s3, home, f"matrices/{stored}/split.json"))
+    s3.files.rm_file(object_name(s3, home, f"matrices/{stored}/split.json"))
     with pytest.raises(
         checksums.DamagedFile, match=rf"s3://.*/matrices/{stored}: is not there, or not whole; run the same"
     ):
         matrices.load_split(worker, stored)
     matrices.upload_splits(home, [stored])
-    s3.files.rm_file(place(s3, home, f"matrices/{stored}/users.npy"))
+    s3.files.rm_file(object_name(s3, home, f"matrices/{stored}/users.npy"))
     matrices.upload_splits(home, [stored])
     assert matrices.load_split(worker, stored).protocol == "leave_one_out"
 
 
 @pytest.mark.parametrize("name", ["train_indices.npy", "users.npy", "split.json"])
 def test_damage_at_the_url_is_found_and_put_right(s3, home, worker, stored, name, caplog):
-    damage(s3, home, f"matrices/{stored}/{name}")
+    damage_object(s3, home, f"matrices/{stored}/{name}")
     with pytest.raises(checksums.DamagedFile, match="run the same command again"):
         matrices.load_split(worker, stored)
     assert f"{name}: is damaged" in caplog.text and remote.url_of(home, f"matrices/{stored}") in caplog.text
@@ -111,7 +113,7 @@ def test_damage_at_the_url_is_found_and_put_right(s3, home, worker, stored, name
 def test_a_fit_that_is_damaged_at_the_url_is_made_anew(s3, home, worker):
     fit = fits.store_fit(home, Popularity().fit(TRAIN), "d", **FIT)
     fits.upload_fit(home, fit)
-    damage(s3, home, "models/popularity/d/item_degrees.npy")
+    damage_object(s3, home, "models/popularity/d/item_degrees.npy")
     assert fits.find_fit(worker, "popularity", "d") is None
     with pytest.raises(
         checksums.DamagedFile, match=r"s3://.*/models/popularity/d: is not there, or not whole; run the same"
@@ -122,7 +124,7 @@ def test_a_fit_that_is_damaged_at_the_url_is_made_anew(s3, home, worker):
 
 
 def test_a_record_that_names_a_place_outside_of_its_folder_is_refused(s3, home, worker, stored):
-    there, name = place(s3, home, f"matrices/{stored}"), "../../outside"
+    there, name = object_name(s3, home, f"matrices/{stored}"), "../../outside"
     facts, _ = checksums.parse_record(s3.files.cat_file(f"{there}/split.json").decode(), there)
     s3.files.pipe_file(f"{there}/{name}", b"anything")
     digest = hashlib.sha256(b"anything").hexdigest()
@@ -180,7 +182,7 @@ def test_scratch_at_the_url_holds_arrays_while_a_fit_goes_on(s3, home):
         scratch.remove("b")
         with pytest.raises(FileNotFoundError, match=r"s3://.*/b.npz: not there"):
             scratch.read("b")
-        damage(s3, home, f"{scratch.folder}/a.npz", at=-200)
+        damage_object(s3, home, f"{scratch.folder}/a.npz", at=-200)
         with pytest.raises(checksums.DamagedFile, match=r"s3://.*/a.npz: is damaged"):
             scratch.read("a")
     assert [name.rpartition("/")[2] for name in s3.names() if "/spill/" in name] == ["sentinel"]

@@ -18,7 +18,7 @@ from oneclass.tasks.stores.home import Limits, duckdb_memory
 from oneclass.tasks.train import is_model_error, load_or_fit
 from tests import control_groups as groups
 from tests.conftest import home_in
-from tests.short_memory import limited
+from tests.short_memory import limit_memory
 
 LIMIT, FILE = 400 << 20, 100 << 20
 SEEN = f"""
@@ -50,13 +50,13 @@ TAKES_TOO_MUCH = f"import numpy as np; np.ones({2 * LIMIT}, dtype=np.int8)"
 def group():
     """A control group with a limit of memory; skips the test where none can be made."""
     try:
-        with groups.group(f"oneclass-test-{os.getpid()}", LIMIT) as made:
+        with groups.create_group(f"oneclass-test-{os.getpid()}", LIMIT) as made:
             yield made
     except groups.NoGroups as error:
         pytest.skip(str(error))
 
 
-def inside(group, *words):
+def run_inside(group, *words):
     command = [sys.executable, "-c", *words]
     return subprocess.run(command, preexec_fn=group.enter, capture_output=True, text=True, check=False)
 
@@ -67,7 +67,7 @@ def numbers_of(ended):
 
 
 def test_a_real_control_group_limits_what_a_process_may_have_and_what_is_free(group):
-    may_have, of_duckdb, before, after = numbers_of(inside(group, SEEN))
+    may_have, of_duckdb, before, after = numbers_of(run_inside(group, SEEN))
     assert (may_have, of_duckdb) == (LIMIT, duckdb_memory(LIMIT))
     assert LIMIT > before > after > 0
     assert before - after >= 0.9 * LIMIT // 4
@@ -77,12 +77,12 @@ def test_what_a_real_control_group_has_of_files_in_the_cache_is_free(group, tmp_
     kind = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=False)
     if kind.stdout.strip() == "tmpfs":
         pytest.skip("memory of files in memory is not released")
-    before, after = numbers_of(inside(group, WRITES, str(tmp_path / "file")))
+    before, after = numbers_of(run_inside(group, WRITES, str(tmp_path / "file")))
     assert before - after < FILE // 4
 
 
 def test_the_kernel_kills_what_takes_more(group):
-    assert inside(group, TAKES_TOO_MUCH).returncode == -signal.SIGKILL
+    assert run_inside(group, TAKES_TOO_MUCH).returncode == -signal.SIGKILL
     assert group.killed() == 1 and group.most() >= 0.9 * LIMIT
 
 
@@ -91,18 +91,18 @@ ROOM = 100 << 20
 
 def test_a_model_that_needs_more_than_there_is_is_refused_before_it_begins():
     with (
-        limited(ROOM),
+        limit_memory(ROOM),
         pytest.raises(OneclassError, match=r"m: needs about 5.1 GB of memory, and \d+ MB are free of"),
         memory_errors.guard_model_memory("m", 5_000_000_000),
     ):
         raise AssertionError("it began")
-    with limited(ROOM), memory_errors.guard_model_memory("m", ROOM // 4):
+    with limit_memory(ROOM), memory_errors.guard_model_memory("m", ROOM // 4):
         pass
 
 
 def test_what_the_kernels_of_a_fit_take_counts_too():
     with (
-        limited(ROOM),
+        limit_memory(ROOM),
         pytest.raises(OneclassError, match="m: needs about 116 MB of memory"),
         memory_errors.guard_model_memory("m", 60 * 10**6),
     ):
@@ -118,7 +118,7 @@ def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_err
         return first, np.ones(ROOM)
 
     with (
-        limited(ROOM),
+        limit_memory(ROOM),
         pytest.raises(OneclassError, match=r"m: ran out of memory \(Unable to") as error,
         memory_errors.guard_model_memory("m"),
     ):
@@ -129,7 +129,7 @@ def test_a_model_that_runs_out_of_memory_is_named_with_what_there_is_and_the_err
 
 def test_a_stage_that_runs_out_of_memory_is_nothing_of_a_model():
     with (
-        limited(ROOM),
+        limit_memory(ROOM),
         pytest.raises(ResourceExhausted, match="split: ran out of memory") as error,
         memory_errors.memory_errors("split"),
     ):

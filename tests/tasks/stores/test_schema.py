@@ -16,7 +16,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 BEFORE = Path(__file__).with_name("schema_before_versions.sql").read_text()
 RUN = "insert into operations.runs values (?, 'backfill', 'small', ?, null, 'completed', '{}', '0')"
@@ -38,14 +38,14 @@ def older(home):
     return home
 
 
-def columns(home):
+def load_columns(home):
     with warehouse.open_warehouse(home) as connection:
         kinds = "select schema_name, table_name, column_name, data_type from duckdb_columns() where not internal"
         return connection.execute(f"{kinds} order by schema_name, table_name, column_index").fetchall()
 
 
-def versions(home):
-    return [number for (number,) in rows(home, "select version from operations.schema_version")]
+def load_versions(home):
+    return [number for (number,) in query_rows(home, "select version from operations.schema_version")]
 
 
 def test_each_migration_has_a_number_of_its_own():
@@ -55,12 +55,12 @@ def test_each_migration_has_a_number_of_its_own():
 
 def test_an_older_home_has_the_columns_of_a_new_one_and_keeps_its_rows(older, tmp_path):
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
-    assert columns(older) == columns(fresh), "add a migration for new columns in sql/schema/"
-    assert versions(older) == versions(fresh) == list(sql.migrations())
+    assert load_columns(older) == load_columns(fresh), "add a migration for new columns in sql/schema/"
+    assert load_versions(older) == load_versions(fresh) == list(sql.migrations())
     with warehouse.open_warehouse(older) as connection:
         assert connection.execute("select run_id from operations.runs").fetchall() == [("old",)]
         assert connection.execute("select count(*) from raw.events").fetchall() == [(12,)]
-    assert versions(older) == list(sql.migrations())  # once
+    assert load_versions(older) == list(sql.migrations())  # once
 
 
 def test_an_older_homes_edges_are_the_same_by_id(older):
@@ -175,13 +175,13 @@ NEXT = "alter table if exists operations.log_files add column if not exists note
 def test_a_migration_is_applied_once_and_to_new_homes_too(older, tmp_path, monkeypatch):
     known = sql.migrations()
     monkeypatch.setattr(sql, "migrations", lambda: {**known, 99: NEXT})
-    assert columns(older) == columns(older)
-    assert versions(older) == [*known, 99]
+    assert load_columns(older) == load_columns(older)
+    assert load_versions(older) == [*known, 99]
     with warehouse.open_warehouse(older) as connection:
         assert connection.execute("select note from operations.log_files").fetchall() == [("none",)]
     fresh = type(older)(tmp_path / "fresh", "small", older.limits)
-    columns(fresh)
-    assert versions(fresh) == [*known, 99]
+    load_columns(fresh)
+    assert load_versions(fresh) == [*known, 99]
 
 
 def test_a_new_table_and_another_view_reach_an_older_home_without_a_migration(home, monkeypatch):

@@ -11,7 +11,7 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.split import stage as split_stage
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import matrices, warehouse
-from tests.conftest import rows
+from tests.conftest import query_rows
 
 pytestmark = pytest.mark.slow
 
@@ -48,11 +48,11 @@ def redone(monkeypatch):
     names = []
     for name, module in REDONE.items():
         of_stage = REWRITES[name]
-        monkeypatch.setattr(module, of_stage, noting(names, name, getattr(module, of_stage)))
+        monkeypatch.setattr(module, of_stage, record_calls(names, name, getattr(module, of_stage)))
     return names
 
 
-def noting(names, name, made):
+def record_calls(names, name, made):
     few = {"replicates": 2} if name == "diagnose" else {}
 
     def noted(*arguments):
@@ -62,7 +62,7 @@ def noting(names, name, made):
     return noted
 
 
-def night(home, *, threshold=2, seed=3):
+def run_stages(home, *, threshold=2, seed=3):
     """The stages from binarize to diagnose; what they return."""
     binarized = binarize_stage.binarize(home, BinarizeSettings(threshold=threshold), "r1")
     protocols = ["strong_generalization", "leave_one_out"]
@@ -71,14 +71,14 @@ def night(home, *, threshold=2, seed=3):
 
 
 def tables(home):
-    return {table: rows(home, f"select * from {table} order by all") for table in TABLES}
+    return {table: query_rows(home, f"select * from {table} order by all") for table in TABLES}
 
 
 def test_a_night_with_nothing_new_redoes_nothing(home, log_events, redone):
     log_events(EVENTS)
-    first, before = night(home), tables(home)
+    first, before = run_stages(home), tables(home)
     assert redone == ["binarize", "split", "diagnose"]
-    assert night(home) == first and tables(home) == before
+    assert run_stages(home) == first and tables(home) == before
     assert redone == ["binarize", "split", "diagnose"]
     with warehouse.open_warehouse(home, read_only=True) as connection:
         checked = "select stage, count(*) from operations.contract_results group by stage, rule having count(*) = 2"
@@ -88,20 +88,20 @@ def test_a_night_with_nothing_new_redoes_nothing(home, log_events, redone):
 def test_a_night_with_something_new_comes_out_as_from_nothing(home, log_events, redone, tmp_path):
     fresh = type(home)(tmp_path / "fresh", home.dataset, home.limits)
     log_events(EVENTS)
-    night(home)
+    run_stages(home)
     log_events([("u1", "new", 5), ("newcomer", "i3", 5)], file_id=2)
     shutil.copytree(home.root, fresh.root)
     with warehouse.open_warehouse(fresh) as connection:
         connection.execute("delete from operations.stage_results")
-    assert night(home) == night(fresh) and tables(home) == tables(fresh)
+    assert run_stages(home) == run_stages(fresh) and tables(home) == tables(fresh)
     assert redone == ["binarize", "split", "diagnose"] * 3
 
 
 def test_a_log_without_a_new_edge_is_counted_and_no_more(home, log_events, redone):
     log_events(EVENTS)
-    night(home)
+    run_stages(home)
     log_events([("u1", "disliked", 1)], file_id=2)
-    night(home)
+    run_stages(home)
     assert redone == ["binarize", "split", "diagnose", "binarize"]
 
 
@@ -110,30 +110,30 @@ def test_a_log_without_a_new_edge_is_counted_and_no_more(home, log_events, redon
 )
 def test_other_settings_are_another_result(home, log_events, redone, change, again):
     log_events(EVENTS)
-    night(home)
-    night(home, **change)
+    run_stages(home)
+    run_stages(home, **change)
     assert redone[3:] == again
 
 
 def test_tables_that_were_changed_by_hand_are_made_anew(home, log_events, redone, caplog):
     log_events(EVENTS)
-    night(home)
+    run_stages(home)
     before = tables(home)
     for statement, again in CHANGED_BY_HAND:
         redone.clear(), caplog.clear()
         with warehouse.open_warehouse(home) as connection:
             connection.execute(statement)
-        night(home)
+        run_stages(home)
         assert redone == [again] and tables(home) == before
         assert "changed since; made anew" in caplog.text
 
 
 def test_matrices_that_are_gone_or_damaged_are_made_anew(home, log_events, redone):
     log_events(EVENTS)
-    _, splits, _ = night(home)
+    _, splits, _ = run_stages(home)
     shutil.rmtree(home.matrices / splits.digests["all_edges"])
-    assert night(home)[1] == splits and redone[3:] == ["split"]
+    assert run_stages(home)[1] == splits and redone[3:] == ["split"]
     file = home.matrices / splits.digests["leave_one_out"] / "train_indices.npy"
     file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
-    assert night(home)[1] == splits and redone[3:] == ["split", "split"]
+    assert run_stages(home)[1] == splits and redone[3:] == ["split", "split"]
     assert matrices.has_split(home, splits.digests["leave_one_out"])

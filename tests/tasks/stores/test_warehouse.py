@@ -13,12 +13,12 @@ from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
 
-def count(home, table):
+def count_rows(home, table):
     with warehouse.open_warehouse(home, read_only=True) as connection:
         return connection.execute(f"select count(*) from {table}").fetchone()[0]
 
 
-def reject(connection, line=1):
+def reject_line(connection, line=1):
     connection.execute("insert into raw.rejects values (1, ?, 'line', 'reason')", [line])
 
 
@@ -36,24 +36,24 @@ def verdict(monkeypatch):
 
 def test_a_stage_commits_when_its_contract_holds(home, verdict):
     with warehouse.run_stage(home, "run", "ingest") as connection:
-        reject(connection)
-    assert (count(home, "raw.rejects"), count(home, "operations.contract_results")) == (1, 1)
+        reject_line(connection)
+    assert (count_rows(home, "raw.rejects"), count_rows(home, "operations.contract_results")) == (1, 1)
 
 
 def test_what_a_stage_made_on_its_way_is_gone_and_its_tables_are_not(home, verdict):
     with warehouse.run_stage(home, "run", "ingest") as connection:
-        reject(connection)
+        reject_line(connection)
         connection.execute("create temp table step as from raw.rejects")
         warehouse.drop_temporary(connection)
         assert connection.execute("select count(*) from duckdb_tables() where temporary").fetchone() == (0,)
-    assert count(home, "raw.rejects") == 1
+    assert count_rows(home, "raw.rejects") == 1
 
 
 def test_a_breach_takes_the_stage_back_and_keeps_the_verdict(home, verdict):
     verdict(False)
     with pytest.raises(ContractBroken), warehouse.run_stage(home, "run", "ingest") as connection:
-        reject(connection)
-    assert count(home, "raw.rejects") == 0
+        reject_line(connection)
+    assert count_rows(home, "raw.rejects") == 0
     with warehouse.open_warehouse(home, read_only=True) as connection:
         kept = connection.execute(
             "select run_id, stage, rule, success, samples from operations.contract_results"
@@ -64,15 +64,15 @@ def test_a_breach_takes_the_stage_back_and_keeps_the_verdict(home, verdict):
 def test_a_warning_does_not_stop_the_stage(home, verdict):
     verdict(False, "warning")
     with warehouse.run_stage(home, "run", "ingest") as connection:
-        reject(connection)
-    assert count(home, "raw.rejects") == 1
+        reject_line(connection)
+    assert count_rows(home, "raw.rejects") == 1
 
 
 def test_an_error_in_a_stage_leaves_nothing(home, verdict):
     with pytest.raises(ZeroDivisionError), warehouse.run_stage(home, "run", "ingest") as connection:
-        reject(connection)
+        reject_line(connection)
         1 / 0  # noqa: B018
-    assert (count(home, "raw.rejects"), count(home, "operations.contract_results")) == (0, 0)
+    assert (count_rows(home, "raw.rejects"), count_rows(home, "operations.contract_results")) == (0, 0)
 
 
 KILLED = """
@@ -91,7 +91,7 @@ def test_a_killed_stage_leaves_nothing(home):
         pass
     killed = subprocess.run([sys.executable, "-c", KILLED, str(home.root)], capture_output=True, check=False)
     assert killed.returncode == -9
-    assert count(home, "raw.rejects") == 0
+    assert count_rows(home, "raw.rejects") == 0
 
 
 HOLDER = """

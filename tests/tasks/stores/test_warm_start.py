@@ -20,7 +20,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.stores.warm_start import _match_indices
-from tests.conftest import home_in, rows
+from tests.conftest import home_in, query_rows
 from tests.tasks.conftest import train_model
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 SETTINGS = PairedSymbolsSettings(factors=4, iterations=2)  # kernels are compiled for each number of factors
 
 
-def night(
+def run_night(
     home, run_id, settings=None, *, warm=True, model="paired_symbols", protocol=ALL_EDGES, of=SETTINGS, split_seed=0
 ):
     """Binarize, split and fit once, as a run that ends well."""
@@ -44,30 +44,30 @@ def night(
     return fit, matrices.load_split(home, digest)
 
 
-def events(users, generator=None):
+def draw_events(users, generator=None):
     generator = generator or np.random.default_rng(2)
     return [(f"u{user}", f"i{item}", 1) for user in users for item in generator.choice(30, size=8, replace=False)]
 
 
-def fitted(home, fit):
+def load_fit(home, fit):
     return PairedSymbols.load(home.models / "paired_symbols" / fit.digest)
 
 
 @pytest.fixture
 def first(home, log_events):
-    log_events(events(range(40)))
-    return night(home, "first")
+    log_events(draw_events(range(40)))
+    return run_night(home, "first")
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["", "stores at a url"])
 def test_the_next_night_begins_where_the_last_ended(home, log_events, first, tmp_path, away):
-    log_events(events(range(35, 50), np.random.default_rng(5)), file_id=2)
+    log_events(draw_events(range(35, 50), np.random.default_rng(5)), file_id=2)
     home = replace(home, store=f"file://{tmp_path}/url" if away else None)
-    fit, split_now = night(home, "second")
+    fit, split_now = run_night(home, "second")
     users, items = (np.arange(n) for n in split_now.train.shape)
     before = first[1].train.shape
     start = Start(
-        fitted(home, first[0]), np.where(users < before[0], users, -1), np.where(items < before[1], items, -1)
+        load_fit(home, first[0]), np.where(users < before[0], users, -1), np.where(items < before[1], items, -1)
     )
     expected = PairedSymbols(SETTINGS, seed=0).fit(split_now.train, FitOptions(start=start))
     histories = split_now.train[:5]
@@ -80,14 +80,14 @@ def test_the_next_night_begins_where_the_last_ended(home, log_events, first, tmp
 
 
 def test_a_night_with_nothing_new_takes_the_fit_from_the_store(home, first):
-    assert night(home, "second")[0].digest == first[0].digest
+    assert run_night(home, "second")[0].digest == first[0].digest
 
 
 def test_without_warm_start_a_fit_does_not_depend_on_the_last(home, log_events, first):
-    log_events(events(range(35, 50)), file_id=2)
-    fit, split_now = night(home, "second", warm=False)
+    log_events(draw_events(range(35, 50)), file_id=2)
+    fit, split_now = run_night(home, "second", warm=False)
     assert np.array_equal(
-        fitted(home, fit).scores(split_now.train),
+        load_fit(home, fit).scores(split_now.train),
         PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
     )
 
@@ -95,10 +95,10 @@ def test_without_warm_start_a_fit_does_not_depend_on_the_last(home, log_events, 
 def test_a_new_numbering_begins_afresh(home, log_events, first, caplog):
     with warehouse.open_warehouse(home) as connection:
         connection.execute("delete from raw.events where user_id = 'u0'")  # every later user moves up by one
-    fit, split_now = night(home, "second")
+    fit, split_now = run_night(home, "second")
     assert "numbered anew" in caplog.text
     assert np.array_equal(
-        fitted(home, fit).scores(split_now.train),
+        load_fit(home, fit).scores(split_now.train),
         PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
     )
 
@@ -108,28 +108,28 @@ def test_places_of_old_indices():
 
 
 def test_a_damaged_fit_is_not_begun_from(home, log_events, first):
-    log_events(events(range(35, 50)), file_id=2)
+    log_events(draw_events(range(35, 50)), file_id=2)
     (home.models / "paired_symbols" / first[0].digest / "fit.json").write_text("{}")
-    fit, split_now = night(home, "second")
+    fit, split_now = run_night(home, "second")
     assert np.array_equal(
-        fitted(home, fit).scores(split_now.train),
+        load_fit(home, fit).scores(split_now.train),
         PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
     )
 
 
 @pytest.mark.parametrize("protocol", ["leave_one_out", "strong_generalization"])
 def test_a_fit_that_has_learned_what_is_to_be_found_is_not_begun_from(home, log_events, caplog, protocol):
-    log_events(events(range(40)))
-    night(home, "first", protocol=protocol)
-    log_events(events(range(35, 50), np.random.default_rng(5)), file_id=2)
-    grown = night(home, "second", protocol=protocol)
+    log_events(draw_events(range(40)))
+    run_night(home, "first", protocol=protocol)
+    log_events(draw_events(range(35, 50), np.random.default_rng(5)), file_id=2)
+    grown = run_night(home, "second", protocol=protocol)
     assert "begins at the fit" in caplog.text
     assert "begins afresh" not in caplog.text
-    other = night(home, "third", protocol=protocol, split_seed=1)
+    other = run_night(home, "third", protocol=protocol, split_seed=1)
     assert "trained on edges that have to be found now" in caplog.text
     assert grown[0].digest != other[0].digest
     assert np.array_equal(
-        fitted(home, other[0]).scores(other[1].train),
+        load_fit(home, other[0]).scores(other[1].train),
         PairedSymbols(SETTINGS, seed=0).fit(other[1].train).scores(other[1].train),
     )
 
@@ -137,17 +137,17 @@ def test_a_fit_that_has_learned_what_is_to_be_found_is_not_begun_from(home, log_
 def test_a_user_whose_only_like_is_left_out_now_begins_as_a_new_one(home, log_events):
     """The left-out like is the one of the lowest hash, so that of some users it is the first one."""
     once = [(f"n{user}", "once", 1) for user in range(6)]
-    log_events(events(range(800)) + once)
-    first, _ = night(home, "first", protocol="leave_one_out")
+    log_events(draw_events(range(800)) + once)
+    first, _ = run_night(home, "first", protocol="leave_one_out")
     log_events([(user, "then", 1) for user, _, _ in once], file_id=2)
-    fit, today = night(home, "second", protocol="leave_one_out")
+    fit, today = run_night(home, "second", protocol="leave_one_out")
     users, items = (np.arange(n) for n in today.train.shape)
     whose, column = today.parts["test"].rows[-6:], today.parts["test"].targets[-6:].indices
     swapped = column == 30  # `once`
     assert whose.tolist() == list(range(800, 806)) and 0 < swapped.sum() < 6
-    start = Start(fitted(home, first), np.where(np.isin(users, whose[swapped]), -1, users), np.append(items[:31], -1))
+    start = Start(load_fit(home, first), np.where(np.isin(users, whose[swapped]), -1, users), np.append(items[:31], -1))
     expected = PairedSymbols(SETTINGS, seed=0).fit(today.train, FitOptions(start=start))
-    assert np.array_equal(fitted(home, fit).scores(today.train), expected.scores(today.train))
+    assert np.array_equal(load_fit(home, fit).scores(today.train), expected.scores(today.train))
 
 
 def test_a_night_of_the_demo_ranks_as_a_fit_from_nothing_after_less_than_half_the_passes(home, log_events, tmp_path):
@@ -156,10 +156,10 @@ def test_a_night_of_the_demo_ranks_as_a_fit_from_nothing_after_less_than_half_th
     yesterday = round(0.99 * len(likes))
     log_events(likes[:yesterday])
     as_hpf = {"model": "hpf", "protocol": "leave_one_out", "of": settings}
-    night(home, "first", **as_hpf)
+    run_night(home, "first", **as_hpf)
     log_events(likes[yesterday:], file_id=2)
-    warm, today = night(home, "second", **as_hpf)
-    cold, _ = night(home, "third", warm=False, **as_hpf)
+    warm, today = run_night(home, "second", **as_hpf)
+    cold, _ = run_night(home, "third", warm=False, **as_hpf)
     loaded = [MODELS["hpf"].load(home.models / "hpf" / fit.digest) for fit in (warm, cold)]
     assert len(loaded[0].bounds) < len(loaded[1].bounds) / 2
     part = today.parts["test"]
@@ -183,4 +183,4 @@ def _demo_likes(folder):
         "run",
     )
     asked = "select user_id, item_id, value from raw.events where value >= 4 order by occurred_at, user_id, item_id"
-    return rows(home, asked)
+    return query_rows(home, asked)

@@ -152,7 +152,7 @@ def log(home, first_log):
     return of
 
 
-def settled(home, digests, run_id="run", **asked):
+def tune_dial(home, digests, run_id="run", **asked):
     """The dial's settings after `tune`, and its row."""
     models = {"dial": DialSettings(), "popularity": Popularity.Settings()}
     asked = {"models": models, "when": "auto", "day": DAY, "seed": 1} | asked
@@ -171,7 +171,7 @@ def settled(home, digests, run_id="run", **asked):
 @pytest.mark.slow
 def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log, dial):
     digests = log(300)
-    found, row = settled(home, digests)
+    found, row = tune_dial(home, digests)
     train = search.load_validation(home, "strong_generalization", digests["strong_generalization"], 1).train
     assert row["origin"] == "search" and row["trials"] == halving.NUM_TRIALS == len(dial.fits)
     assert row["reached"] > row["at_start"] and row["metric"] == "ndcg@100"
@@ -183,16 +183,16 @@ def test_a_search_finds_a_multiple_of_what_the_rule_takes_from_the_log(home, log
 
 def test_the_same_seed_finds_the_same(home, log):
     digests = log(300)
-    found, row = settled(home, digests)
-    again, other = settled(home, digests, "again", when="always")
+    found, row = tune_dial(home, digests)
+    again, other = tune_dial(home, digests, "again", when="always")
     assert other["origin"] == "search" and again == found and other["reached"] == row["reached"]
-    assert settled(home, digests, "another", when="always", seed=2)[0] != found
+    assert tune_dial(home, digests, "another", when="always", seed=2)[0] != found
 
 
 def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, dial, monkeypatch):
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
     digests = log(300)
-    found, row = settled(home, digests)
+    found, row = tune_dial(home, digests)
     *of_trials, at_start, at_best = dial.fits
     assert len(of_trials) == halving.NUM_TRIALS and all(0.8 < edges / 600 < 1.2 for edges, _ in of_trials)
     assert row["edges"] > 1200 and 0.15 < found.dial / row["edges"] < 0.6
@@ -203,7 +203,7 @@ def test_on_a_sample_the_multiple_is_found_and_put_on_the_whole_log(home, log, d
 @pytest.mark.parametrize(("share", "trials"), [(1e-9, 1), (1e9, halving.NUM_TRIALS)])
 def test_the_budget_is_a_share_of_the_fits_and_the_reason_says_what_was_spent(home, log, monkeypatch, share, trials):
     monkeypatch.setattr(halving, "MIN_BUDGET_SECONDS", 0.0)
-    found, row = settled(home, log(300), share=share)
+    found, row = tune_dial(home, log(300), share=share)
     assert row["trials"] == trials and f"; trials: {trials} in 0 CPU s" in row["reason"]
     assert ("stopped: its share of the budget of 0 CPU s was spent" in row["reason"]) == (trials == 1)
     assert (found == DialSettings()) == (trials == 1)
@@ -217,7 +217,7 @@ def used_trials(home, run_id):
 def test_the_trials_of_a_run_are_those_of_the_search_that_it_used(home, log, dial, monkeypatch):
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
     digests = log(300)
-    _, row = settled(home, digests)
+    _, row = tune_dial(home, digests)
     trials = used_trials(home, "run")
     assert trials["number"].to_list() == list(range(1, halving.NUM_TRIALS + 3))
     fitted = [(edges, settings.model_dump(mode="json")) for edges, settings in dial.fits]
@@ -225,9 +225,9 @@ def test_the_trials_of_a_run_are_those_of_the_search_that_it_used(home, log, dia
     assert 0 < row["seconds"] < 60
     assert trials["value"][-2:].to_list() == [row["at_start"], row["reached"]]
     assert trials["standard_error"][-1] == row["standard_error"] and set(trials["state"]) == {"done"}
-    assert settled(home, digests, "kept", day=DAY + timedelta(1))[1]["origin"] == "kept"
-    settled(home, digests, "anew", when="always", day=DAY)
-    settled(home, digests, "off", when="off")
+    assert tune_dial(home, digests, "kept", day=DAY + timedelta(1))[1]["origin"] == "kept"
+    tune_dial(home, digests, "anew", when="always", day=DAY)
+    tune_dial(home, digests, "off", when="off")
     assert used_trials(home, "kept").equals(trials)
     assert used_trials(home, "run").equals(trials)
     assert used_trials(home, "anew")["run_id"].unique().to_list() == ["anew"]
@@ -251,7 +251,7 @@ def test_what_a_sample_found_has_to_be_better_on_more_edges_too(home, log, dial,
 
     monkeypatch.setitem(MODELS, "dial", OfItsSize)
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    found, row = settled(home, log(300))
+    found, row = tune_dial(home, log(300))
     assert found == DialSettings() and row["origin"] == "search"
     assert "on the larger sample" in row["reason"] and row["reached"] == row["at_start"] > 0
 
@@ -265,7 +265,7 @@ def test_where_more_edges_tell_nothing_the_sample_decides(home, log, dial, monke
 
     monkeypatch.setitem(MODELS, "dial", Small)
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    found, row = settled(home, log(300))
+    found, row = tune_dial(home, log(300))
     assert 0.15 < found.dial / row["edges"] < 0.6 and row["reached"] > row["at_start"]
 
 
@@ -287,7 +287,7 @@ def test_a_fit_that_takes_far_longer_than_the_initial_settings_is_stopped(home, 
     monkeypatch.setitem(MODELS, "dial", Slow)
     monkeypatch.setattr(search, "MIN_LIMIT_SECONDS", 0.25)
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
-    found, row = settled(home, log(300))
+    found, row = tune_dial(home, log(300))
     assert not ended
     if on == "sample":
         assert found.dial is None or found.dial > row["edges"]
@@ -314,7 +314,7 @@ def test_settings_that_need_far_more_memory_on_the_whole_log_lose(home, log, dia
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
     digests = log(300)
     whole.append(search.load_validation(home, "strong_generalization", digests["strong_generalization"], 1).train.nnz)
-    found, row = settled(home, digests)
+    found, row = tune_dial(home, digests)
     trials = used_trials(home, "run")
     failed = trials.filter(state="failed")
     assert len(failed) and all("a fit on the whole log would need" in note for note in failed["note"])
@@ -345,7 +345,7 @@ def test_a_limit_follows_the_initial_fit_and_binds_no_short_one():
 def test_no_more_edges_than_a_stated_number_are_asked(home, log, dial, monkeypatch):
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
     monkeypatch.setattr(halving, "MAX_CHECK_EDGES", 1000)
-    _, row = settled(home, log(300))
+    _, row = tune_dial(home, log(300))
     assert row["edges"] > 1200 and all(0.8 < edges / 1000 < 1.2 for edges, _ in dial.fits[halving.NUM_TRIALS :])
     assert len(dial.fits) == halving.NUM_TRIALS + 2
 
@@ -374,18 +374,18 @@ def test_a_sample_has_some_users_with_all_of_their_edges_and_the_items_that_they
 @pytest.mark.slow
 def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, log, dial):
     digests = log(300)
-    found, first = settled(home, digests)
+    found, first = tune_dial(home, digests)
     for later, origin in ((0, "kept"), (30, "kept"), (-1, "search"), (31, "search")):
         dial.fits.clear()
-        again, row = settled(home, digests, f"after {later}", day=DAY + timedelta(later))
+        again, row = tune_dial(home, digests, f"after {later}", day=DAY + timedelta(later))
         assert row["origin"] == origin and bool(dial.fits) == (origin == "search")
         assert again == found
         if origin == "kept":
             assert {**row, "run_id": 0, "origin": 0} == {**first, "run_id": 0, "origin": 0}
     grown = log(40, file_id=2)
-    assert settled(home, grown, "a little more", day=DAY + timedelta(3))[1]["origin"] == "kept"
+    assert tune_dial(home, grown, "a little more", day=DAY + timedelta(3))[1]["origin"] == "kept"
     doubled = log(300, file_id=3)
-    assert settled(home, doubled, "twice as much", day=DAY + timedelta(4))[1]["origin"] == "search"
+    assert tune_dial(home, doubled, "twice as much", day=DAY + timedelta(4))[1]["origin"] == "search"
 
 
 @pytest.mark.slow
@@ -397,30 +397,30 @@ def test_a_search_is_kept_for_a_month_and_until_the_log_has_moved(home, log, dia
 )  # fmt: skip
 def test_a_search_for_something_else_is_not_taken(home, log, other):
     digests = log(300)
-    settled(home, digests)
-    assert settled(home, digests, "other", **other)[1]["origin"] == "search"
+    tune_dial(home, digests)
+    assert tune_dial(home, digests, "other", **other)[1]["origin"] == "search"
 
 
 @pytest.mark.slow
 def test_a_search_on_drawn_edges_is_not_taken_for_one_on_the_last(home, log):
     protocol = "leave_one_out"
     digests = log(300, protocols=(protocol,))
-    settled(home, digests)
+    tune_dial(home, digests)
     drawn = matrices.load_split(home, digests[protocol])
     ends = np.arange(drawn.train.nnz) % 4 == 3
     by_ends = {protocol: matrices.store_split(home, dataclasses.replace(drawn, latest_mask=ends))}
     assert search.load_validation(home, protocol, by_ends[protocol], 1).train.nnz == (~ends).sum()
-    origins = [settled(home, one, f"run {at}")[1]["origin"] for at, one in enumerate((by_ends, by_ends, digests))]
+    origins = [tune_dial(home, one, f"run {at}")[1]["origin"] for at, one in enumerate((by_ends, by_ends, digests))]
     assert origins == ["search", "kept", "kept"]
 
 
 def test_what_was_given_stays(home, log, dial):
     digests = log(300)
     mine = {"dial": DialSettings(dial=900.0), "popularity": Popularity.Settings()}
-    found, row = settled(home, digests, models=mine, given={"dial": ["dial"]})
+    found, row = tune_dial(home, digests, models=mine, given={"dial": ["dial"]})
     assert found.dial == 900.0 and row["origin"] == "search"
     dial.fits.clear()
-    found, row = settled(home, digests, "all", models=mine, given={"dial": ["dial", "idle"]})
+    found, row = tune_dial(home, digests, "all", models=mine, given={"dial": ["dial", "idle"]})
     assert found == mine["dial"] and row["origin"] == "given" and not dial.fits
 
 
@@ -436,12 +436,12 @@ def test_what_was_given_stays(home, log, dial):
     ids=["off", "tuned", "tuned and off", "few users"],
 )
 def test_without_a_search_the_reason_is_reported(home, log, dial, asked, users, origin, reason):
-    found, row = settled(home, log(users), **asked)
+    found, row = tune_dial(home, log(users), **asked)
     assert found == DialSettings() and row["origin"] == origin and reason in row["reason"] and not dial.fits
 
 
 def test_always_searches_what_the_data_set_has_settings_for_too(home, log):
-    assert settled(home, log(300), tuned=["dial"], when="always")[1]["origin"] == "search"
+    assert tune_dial(home, log(300), tuned=["dial"], when="always")[1]["origin"] == "search"
 
 
 @pytest.mark.slow
@@ -450,11 +450,11 @@ def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them_and_held
 ):
     digests = log(300)
     monkeypatch.setattr(dial, "cost_depends_on_items", True)
-    whole = settled(home, digests)[1]
+    whole = tune_dial(home, digests)[1]
     few = {edges for edges, _ in dial.fits}
     monkeypatch.setattr(auto, "MAX_ITEMS", 20)
     monkeypatch.setattr(dial, "fits", [])
-    found, row = settled(home, digests, "many", when="always")
+    found, row = tune_dial(home, digests, "many", when="always")
     degrees = np.sort(matrices.load_split(home, digests["strong_generalization"]).train.getnnz(axis=0))
     *of_trials, at_start, at_best = [edges for edges, _ in dial.fits]
     assert few == {degrees.sum()} == {at_start, at_best} and set(of_trials) == {degrees[-20:].sum()}
@@ -464,7 +464,7 @@ def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them_and_held
 def test_a_search_in_which_every_trial_fails_leaves_the_settings_as_they_are(home, log):
     digests = log(300)
     mine = {"dial": DialSettings(idle=-1.0), "popularity": Popularity.Settings()}
-    found, row = settled(home, digests, models=mine, given={"dial": ["idle"]})
+    found, row = tune_dial(home, digests, models=mine, given={"dial": ["idle"]})
     assert found == mine["dial"] and row["origin"] == "given" and "idle is below 0" in row["reason"]
 
 
@@ -506,7 +506,7 @@ def elsewhere(dial, monkeypatch):
 def test_trials_from_the_second_on_have_what_ranks_well_elsewhere_and_later_ones_what_costs_of_the_best(
     home, log, dial, elsewhere
 ):
-    found, row = settled(home, log(300))
+    found, row = tune_dial(home, log(300))
     tried = [settings for _, settings in dial.fits]
     edges = row["edges"]
     assert tried[0] == DialSettings() and tried[1].factors == 5
@@ -518,7 +518,7 @@ def test_trials_from_the_second_on_have_what_ranks_well_elsewhere_and_later_ones
 
 def test_what_ranks_well_elsewhere_and_worse_here_is_left(home, log, dial, monkeypatch):
     monkeypatch.setattr(DialSettings, "initial_trials", ({"factors": 7, "dial": 8.0},))
-    found, _ = settled(home, log(300))
+    found, _ = tune_dial(home, log(300))
     assert [settings.factors for _, settings in dial.fits] == [2, 7] + [2] * (halving.NUM_TRIALS - 2)
     assert found.factors == 2
 
@@ -531,7 +531,7 @@ def test_what_costs_is_not_taken_from_elsewhere_where_it_was_given_or_fits_are_l
     if why == "long fits":
         monkeypatch.setattr(auto, "MAX_QUICK_EDGES", 1000)
     given = {"dial": ["factors"]} if why == "given" else {}
-    _, row = settled(home, log(300), given=given)
+    _, row = tune_dial(home, log(300), given=given)
     tried = [settings for _, settings in dial.fits]
     assert {settings.factors for settings in tried} == {2}
     assert [one.dial for one in tried[1:3]] == [pytest.approx(dial * row["edges"]) for dial in (BEST, BEST / 2)]

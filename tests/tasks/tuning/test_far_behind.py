@@ -10,7 +10,7 @@ from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.tuning.far_behind import SearchCost, drop_models_far_behind, find_models_far_behind
 
 
-def costs(**models):
+def search_costs(**models):
     """Searches with trials of so many seconds, an eighth of a fit, and what they reached."""
     return [SearchCost(model, reached, seconds, 1_600_000) for model, (seconds, reached) in models.items()]
 
@@ -35,18 +35,18 @@ def costs(**models):
 )
 def test_models_far_behind_are_left_out_where_all_fits_take_long(of, left_out):
     """Of 4 fits of each model; the slowest first, until what is left takes less."""
-    assert list(find_models_far_behind(costs(**of), 4)) == left_out
+    assert list(find_models_far_behind(search_costs(**of), 4)) == left_out
 
 
 def test_metrics_on_samples_of_items_are_not_compared_with_those_on_samples_of_users():
-    searches = costs(slow=(100.0, 0.1), best=(100.0, 0.2))
+    searches = search_costs(slow=(100.0, 0.1), best=(100.0, 0.2))
     of_items = SearchCost("neighbours", 0.9, 1.0, 1_600_000, samples_items=True)
     behind = SearchCost("inverse", 0.3, 50.0, 1_600_000, samples_items=True)
     assert list(find_models_far_behind([*searches, of_items, behind], 4)) == ["inverse"]
 
 
 def test_a_short_log_is_a_trial_of_itself():
-    [of] = costs(quick=(3.0, 0.1))
+    [of] = search_costs(quick=(3.0, 0.1))
     assert of.fit_seconds == pytest.approx(24.0)
     assert SearchCost("quick", 0.1, 3.0, 20_000).fit_seconds == 3.0
     assert SearchCost("quick", 0.1, 3.0, 20_000, least_seconds=7.0).fit_seconds == 7.0

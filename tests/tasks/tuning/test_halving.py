@@ -97,7 +97,7 @@ def make_search(digest, model, **options):
     return Search(model, PROTOCOL, digest, WindSettings(), space, 1, quick=True, **options)
 
 
-def searched(split_log, seconds=1.0, share=1.0, names=tuple(NOISE), fits=2, most=math.inf, **options):
+def search_models(split_log, seconds=1.0, share=1.0, names=tuple(NOISE), fits=2, most=math.inf, **options):
     home, digest = split_log
     seconds = seconds if isinstance(seconds, dict) else dict.fromkeys(names, seconds)
     searches = [make_search(digest, name, **options) for name in names]
@@ -109,7 +109,7 @@ def best_of(progress, trials):
 
 
 def test_after_each_round_the_better_half_goes_on_and_its_trials_are_those_of_a_search_of_its_own(split_log):
-    progress = {of.search.model: of for of in searched(split_log)}
+    progress = {of.search.model: of for of in search_models(split_log)}
     live, made = list(NOISE), dict.fromkeys(NOISE, 0)
     for trials in ROUNDS:
         made |= dict.fromkeys(live, trials)
@@ -119,7 +119,7 @@ def test_after_each_round_the_better_half_goes_on_and_its_trials_are_those_of_a_
     for name, of in progress.items():
         assert of.stopped == {4: "3 models were better", 8: "2 models were better", 12: ""}[made[name]]
     for name in ("still", "wild"):
-        [alone] = searched(split_log, names=(name,))
+        [alone] = search_models(split_log, names=(name,))
         assert len(alone.results) == ROUNDS[-1] and not alone.stopped
         together = progress[name].outcomes
         assert [of.settings for of in alone.outcomes[: len(together)]] == [of.settings for of in together]
@@ -130,7 +130,7 @@ def test_after_each_round_the_better_half_goes_on_and_its_trials_are_those_of_a_
 def test_a_budget_is_a_share_of_the_fits_up_to_a_limit_and_never_below_two_minutes(split_log, most, allowed, caplog):
     assert SearchBudget(1.5, 4, most).seconds(500.0) == allowed
     with caplog.at_level("INFO"):
-        searched(split_log, 100.0, share=3.0, names=("calm", "windy"), fits=5, most=most)
+        search_models(split_log, 100.0, share=3.0, names=("calm", "windy"), fits=5, most=most)
     assert f"of a budget of {allowed:.0f}" in caplog.text
 
 
@@ -143,7 +143,7 @@ def test_a_budget_is_a_share_of_the_fits_up_to_a_limit_and_never_below_two_minut
     ],
 )
 def test_a_round_divides_what_is_left_among_the_models_in_the_race(split_log, seconds, share):
-    progress = {of.search.model: of for of in searched(split_log, seconds, share, fits=3)}
+    progress = {of.search.model: of for of in search_models(split_log, seconds, share, fits=3)}
     budget = max(MIN_BUDGET_SECONDS, 3 * share * sum(seconds.values()))
     live, made = list(NOISE), dict.fromkeys(NOISE, 1)
     for rounds_left, trials in zip((4, 3, 2), ROUNDS, strict=True):
@@ -164,7 +164,7 @@ def test_a_round_divides_what_is_left_among_the_models_in_the_race(split_log, se
 def test_the_budget_of_a_large_log_is_a_share_of_its_fits(split_log):
     """On a sample of a third a trial takes a third of a fit."""
     seconds = dict.fromkeys(("still", "calm"), 1000.0)
-    of = {share: searched(split_log, seconds, share, tuple(seconds), edges=800) for share in (0.1, 1.0)}
+    of = {share: search_models(split_log, seconds, share, tuple(seconds), edges=800) for share in (0.1, 1.0)}
     home, digest = split_log
     edges = [run.search.validation_data(home).train.nnz for run in of[1.0]]
     whole = make_search(digest, "still").validation_data(home).train.nnz
@@ -174,9 +174,9 @@ def test_the_budget_of_a_large_log_is_a_share_of_its_fits(split_log):
 
 
 def test_the_best_model_is_confirmed_on_a_larger_sample_and_others_while_the_budget_lasts(split_log):
-    with_time = {of.search.model: of for of in searched(split_log, edges=800)}
+    with_time = {of.search.model: of for of in search_models(split_log, edges=800)}
     assert all(len(of.confirmed) == 2 for of in with_time.values())
-    short = searched(split_log, dict.fromkeys(NOISE, 16.0), 0.001, edges=800)
+    short = search_models(split_log, dict.fromkeys(NOISE, 16.0), 0.001, edges=800)
     best = max(short, key=lambda of: of.gain)
     assert best.search.model == "still" and len(best.confirmed) == 2
     unconfirmed = [of for of in short if not of.confirmed and of.best.values]
@@ -184,7 +184,7 @@ def test_the_best_model_is_confirmed_on_a_larger_sample_and_others_while_the_bud
 
 
 def test_models_are_compared_by_their_gain_over_popularity_on_their_own_items(split_log):
-    few, all_items = (searched(split_log, names=("calm",), edges=800, items=items)[0] for items in (20, None))
+    few, all_items = (search_models(split_log, names=("calm",), edges=800, items=items)[0] for items in (20, None))
     for of in (few, all_items):
         data = of.search.validation_data(split_log[0])
         scores = Popularity().fit(data.train).scores(data.part.histories).astype(float)

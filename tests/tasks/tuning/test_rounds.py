@@ -43,21 +43,21 @@ def no_model(monkeypatch):
     monkeypatch.setattr("oneclass.tasks.tuning.study._open_storage", storage)
 
 
-def search(batch_size, start=None):
+def make_search(batch_size, start=None):
     space = {"x": NumericRange(0.0, 1.0), "kind": Choice(("round", "square"))}
     return Search("two", "strong_generalization", "digest", start or TwoSettings(), space, 3, batch_size=batch_size)
 
 
-def value(tried, step=100):
+def trial_value(tried, step=100):
     """What a trial reaches after so many percent of its epochs."""
     return (0.5 + step / 200) * (1 - (tried["x"] - 0.3) ** 2 - 0.1 * (tried["kind"] == "square"))
 
 
-def made(asked, start=None):
+def make_trials(asked, start=None):
     tried = {**(start or TwoSettings()).model_dump(), **asked.values}
-    checkpoints, end = {}, {"state": "done", "value": value(tried)}
+    checkpoints, end = {}, {"state": "done", "value": trial_value(tried)}
     for step in STEPS:
-        checkpoints[step] = value(tried, step)
+        checkpoints[step] = trial_value(tried, step)
         if max(checkpoints.values()) < asked.medians.get(step, -np.inf):
             end = {"state": "pruned", "value": checkpoints[step]}
             break
@@ -66,11 +66,11 @@ def made(asked, start=None):
     return TrialResult(asked, TrialOutcome(asked.number, settings=tried, values=asked.values, **end), checkpoints)
 
 
-def searched(home, of, trials, order=1, killed_at=None):
+def run_search(home, of, trials, order=1, killed_at=None):
     """The outcomes; a killed process has recorded the trials before that one."""
     study = Study(home, of)
     while asked := study.ask(trials, LOG):
-        round_ = [made(one, of.start) for one in asked[::order]]
+        round_ = [make_trials(one, of.start) for one in asked[::order]]
         for one in round_[::order]:
             if one.trial.number == killed_at:
                 return study.outcomes()
@@ -79,56 +79,56 @@ def searched(home, of, trials, order=1, killed_at=None):
 
 
 def test_neither_the_order_in_which_a_round_is_made_nor_a_cut_changes_a_trial():
-    whole = searched("one", search(3), 24)
+    whole = run_search("one", make_search(3), 24)
     assert [one.number for one in whole] == list(range(1, 25))
     assert {one.state for one in whole} == {"done", "pruned", "failed"}
-    assert searched("another", search(3), 24, order=-1) == whole
+    assert run_search("another", make_search(3), 24, order=-1) == whole
     for killed_at in (2, 15):
         home = f"killed at {killed_at}"
-        assert searched(home, search(3), 24, killed_at=killed_at) == whole[: killed_at - 1]
-        assert searched(home, search(3), 24) == whole
-    assert searched("further", search(3), 17) == whole[:17]  # which ends within a round
-    assert searched("further", search(3), 24) == whole
+        assert run_search(home, make_search(3), 24, killed_at=killed_at) == whole[: killed_at - 1]
+        assert run_search(home, make_search(3), 24) == whole
+    assert run_search("further", make_search(3), 17) == whole[:17]  # which ends within a round
+    assert run_search("further", make_search(3), 24) == whole
 
 
 def test_how_many_are_asked_together_decides_which_trials_are_made():
-    alone, together = searched("home", search(1), 30), searched("home", search(3), 30)
+    alone, together = run_search("home", make_search(1), 30), run_search("home", make_search(3), 30)
     tried = [[one.settings for one in found] for found in (alone, together)]
     assert tried[0][:10] == tried[1][:10]  # drawn before the sampler learns
     assert tried[0][10:] != tried[1][10:]
-    assert len({search(count).study for count in (1, 2, 3)}) == 3
+    assert len({make_search(count).study for count in (1, 2, 3)}) == 3
 
 
 def test_a_trial_knows_nothing_of_its_own_round():
-    searched("home", search(4), 12)
-    study = Study("home", search(4))
+    run_search("home", make_search(4), 12)
+    study = Study("home", make_search(4))
     asked = study.ask(16, LOG)
     best = TrialOutcome(13, "done", {}, value=99.0, values=asked[0].values)
     study.record_trial(TrialResult(asked[0], best, dict.fromkeys(STEPS, 99.0)))
     assert study.ask(16, LOG) == asked[1:] and study.ask(14, LOG) == asked[1:2]
     for one in asked[1:]:
-        study.record_trial(made(one))
+        study.record_trial(make_trials(one))
     assert study.ask(16, LOG) == []
     assert {one.number: one.medians != asked[0].medians for one in study.ask(18, LOG)} == {17: True, 18: True}
 
 
 def test_other_settings_to_begin_at_are_tried_once_also_within_a_round():
-    searched("home", search(3), 4)
-    found = searched("home", search(3, TwoSettings(x=0.25)), 9)
+    run_search("home", make_search(3), 4)
+    found = run_search("home", make_search(3, TwoSettings(x=0.25)), 9)
     assert [one.settings["x"] == 0.25 for one in found] == [False] * 4 + [True] + [False] * 4
 
 
 def test_the_first_trial_lies_where_the_rule_puts_what_is_left_to_the_log(home):
     for start, x in ((LeftToTheLog(), 0.25), (LeftToTheLog(x=0.75), 0.75)):
-        (first,) = Study(home, search(1, start)).ask(1, LOG)
+        (first,) = Study(home, make_search(1, start)).ask(1, LOG)
         assert first.params["x"] == x and first.values == {}
 
 
 def test_one_after_the_other_the_trials_are_those_that_optuna_asks_for_and_prunes():
-    of, study = search(1), optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(5))
+    of, study = make_search(1), optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(5))
     space = {"x": FloatDistribution(0, 1), "kind": CategoricalDistribution(("round", "square"))}
     study.enqueue_trial(TwoSettings().model_dump())
-    found = searched("home", of, 40)
+    found = run_search("home", of, 40)
     assert len({one.state for one in found}) == 3
     for one in found:
         seed = int(np.random.SeedSequence([of.seed, one.number - 1]).generate_state(1)[0])
@@ -136,7 +136,7 @@ def test_one_after_the_other_the_trials_are_those_that_optuna_asks_for_and_prune
         trial, pruned = study.ask(space), False
         assert trial.params == one.settings
         for step in STEPS:
-            trial.report(value(one.settings, step), step)
+            trial.report(trial_value(one.settings, step), step)
             if pruned := trial.should_prune():
                 break
         assert one.state == "failed" or pruned == (one.state == "pruned")

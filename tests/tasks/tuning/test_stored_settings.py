@@ -13,7 +13,7 @@ from tests.conftest import home_in
 DAY = date(2024, 2, 1)
 
 
-def data(home, day=DAY, shape=(400, 200), edges=800):
+def describe_data(home, day=DAY, shape=(400, 200), edges=800):
     train = random_array(shape, density=edges / (shape[0] * shape[1]), format="csr", rng=1)
     assert train.nnz == edges
     return auto.SearchData(home, "strong_generalization", "digest", train, day, 0)
@@ -24,7 +24,7 @@ def searched(tmp_path_factory):
     """(home, search): a home that keeps the result of a search."""
     home = home_in(tmp_path_factory.mktemp("searched"))
     settings = MODELS["wmf"].Settings()
-    log = data(home)
+    log = describe_data(home)
     search = auto._build_search(log, "wmf", settings, ())
     row = {
         "protocol": log.protocol, "searched_on": DAY, "metric": search.metric, "trials": 12, "seconds": 1.0,
@@ -38,7 +38,7 @@ def searched(tmp_path_factory):
 @pytest.mark.parametrize(("days", "taken"), [(-1, False), (0, True), (30, True), (31, False)])
 def test_for_thirty_days(searched, days, taken):
     home, search = searched
-    assert (auto._find_stored_settings(data(home, DAY + timedelta(days)), search) is not None) == taken
+    assert (auto._find_stored_settings(describe_data(home, DAY + timedelta(days)), search) is not None) == taken
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_for_thirty_days(searched, days, taken):
 )  # fmt: skip
 def test_until_the_log_has_grown_or_shrunk_by_a_quarter(searched, shape, edges, taken):
     home, search = searched
-    assert (auto._find_stored_settings(data(home, shape=shape, edges=edges), search) is not None) == taken
+    assert (auto._find_stored_settings(describe_data(home, shape=shape, edges=edges), search) is not None) == taken

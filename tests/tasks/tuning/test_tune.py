@@ -113,12 +113,12 @@ def digests(home, split_once):
     return split_once[1]
 
 
-def search(digests, protocol="strong_generalization", model="toy", seed=3, **settings):
+def make_search(digests, protocol="strong_generalization", model="toy", seed=3, **settings):
     kind = MODELS[model].Settings
     return Search(model, protocol, digests[protocol], kind(**settings), kind.search_space, seed)
 
 
-def tried(home, what, trials):
+def run_study(home, what, trials):
     """The outcomes of a study of so many trials, without what a clock says."""
     study, train = Study(home, what), what.validation_data(home).train
     while asked := study.ask(trials, train):
@@ -127,7 +127,7 @@ def tried(home, what, trials):
     return [dataclasses.replace(one, seconds=0, checkpoint_seconds=0) for one in study.outcomes()]
 
 
-def copied(home, name):
+def copy_dataset(home, name):
     """The same data set in another home; to be made before there is a study."""
     other = Home(home.root.parent / name, home.dataset, home.limits)
     shutil.copytree(home.matrices, other.matrices)
@@ -138,14 +138,14 @@ def copied(home, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_test_part_is_not_read(home, digests, protocol):
-    damaged = copied(home, "damaged")
+    damaged = copy_dataset(home, "damaged")
     files = list((damaged.matrices / digests[protocol]).glob("test_*.npy"))
     assert len(files) >= 4
     for file in files:
         file.write_bytes(b"no array")
     with pytest.raises(checksums.DamagedFile):
         matrices.load_split(damaged, digests[protocol])
-    assert tried(damaged, search(digests, protocol), 2) == tried(home, search(digests, protocol), 2)
+    assert run_study(damaged, make_search(digests, protocol), 2) == run_study(home, make_search(digests, protocol), 2)
     assert load_validation(damaged, protocol, digests[protocol], 3).users > 0
 
 
@@ -194,7 +194,7 @@ def test_a_log_too_small_to_tune_on_is_reported(home, log_events):
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests, protocol):
-    first = tried(home, search(digests, protocol, noise=0.3), 1)[0]
+    first = run_study(home, make_search(digests, protocol, noise=0.3), 1)[0]
     assert first.state == "done" and first.score == "score" and first.settings["noise"] == 0.3
     judged = load_validation(home, protocol, digests[protocol], 3)
     model = Toy(Toy.Settings(noise=0.3), seed=3).fit(judged.train)
@@ -204,44 +204,44 @@ def test_a_trials_value_is_the_validation_metric_of_its_best_score(home, digests
 
 
 def test_early_stopping_watches_the_validation_users(home, digests, toy):
-    tried(home, search(digests), 1)
+    run_study(home, make_search(digests), 1)
     part = matrices.load_split(home, digests["strong_generalization"]).parts["validation"]
     watched = toy.seen[0]["validation"]
     histories, targets = watched.histories, watched.targets
     assert (histories != part.histories).nnz == 0 and (targets != part.targets).nnz == 0
-    tried(home, search(digests, "given"), 1)
+    run_study(home, make_search(digests, "given"), 1)
     assert toy.seen[1]["validation"] is None  # its users are in training
 
 
 @pytest.mark.slow
 def test_the_same_seed_makes_the_same_trials_also_after_a_cut(home, digests):
-    cut = copied(home, "cut")
-    whole = tried(home, search(digests), 12)
-    tried(cut, search(digests), 11)  # ten are drawn at random before the sampler learns from them
-    assert tried(cut, search(digests), 12) == whole
-    assert tried(cut, search(digests, seed=4), 2)[1].settings != whole[1].settings
+    cut = copy_dataset(home, "cut")
+    whole = run_study(home, make_search(digests), 12)
+    run_study(cut, make_search(digests), 11)  # ten are drawn at random before the sampler learns from them
+    assert run_study(cut, make_search(digests), 12) == whole
+    assert run_study(cut, make_search(digests, seed=4), 2)[1].settings != whole[1].settings
 
 
 @pytest.mark.slow
 def test_the_search_begins_at_the_current_settings_and_ends_no_worse(home, digests):
-    what = search(digests, noise=0.05, epochs=4)  # 4 lies outside the search space
-    found = tried(home, what, 5)
+    what = make_search(digests, noise=0.05, epochs=4)  # 4 lies outside the search space
+    found = run_study(home, what, 5)
     assert found[0].settings == {"noise": 0.05, "epochs": 4, "kind": "plain"}
     assert all(8 <= one.settings["epochs"] <= 32 for one in found[1:])
     best = Study(home, what).best()
     assert best.value == max(one.value for one in found if one.state == "done") >= found[0].value
-    defaults = search(digests)
+    defaults = make_search(digests)
     assert defaults.study == what.study  # where it begins makes no other study
-    assert tried(home, defaults, 6)[5].settings == {"noise": None, "epochs": 16, "kind": "plain"}
-    assert tried(home, what, 7)[6].settings != found[0].settings  # which was tried before
+    assert run_study(home, defaults, 6)[5].settings == {"noise": None, "epochs": 16, "kind": "plain"}
+    assert run_study(home, what, 7)[6].settings != found[0].settings  # which was tried before
 
 
 def test_what_would_not_compare_is_another_study(home, digests):
-    one = search(digests)
+    one = make_search(digests)
     space = {"noise": NumericRange(0.0, 0.5)}
     others = [
-        search(digests, "leave_one_out"),
-        search(digests, seed=5),
+        make_search(digests, "leave_one_out"),
+        make_search(digests, seed=5),
         dataclasses.replace(one, matrices_digest="another"),
         dataclasses.replace(one, space=space),
         dataclasses.replace(one, space=space, start=ToySettings(epochs=9)),
@@ -251,7 +251,7 @@ def test_what_would_not_compare_is_another_study(home, digests):
 
 @pytest.mark.slow
 def test_fits_that_fall_behind_are_stopped_and_those_that_fail_are_passed_over(home, digests, toy):
-    found = tried(home, search(digests, noise=0.2), 20)
+    found = run_study(home, make_search(digests, noise=0.2), 20)
     states = {state: [one for one in found if one.state == state] for state in ("done", "pruned", "failed")}
     assert all(states.values())
     best = max(one.value for one in states["done"])
@@ -273,14 +273,14 @@ def test_fits_that_fall_behind_are_stopped_and_those_that_fail_are_passed_over(h
 
 def test_a_trial_that_needs_more_memory_than_there_is_fails_before_it_begins(home, digests, toy, monkeypatch):
     monkeypatch.setattr(toy, "item_matrices", 10**9)
-    [outcome] = tried(home, search(digests), 1)
+    [outcome] = run_study(home, make_search(digests), 1)
     assert outcome.state == "failed" and "toy: needs about" in outcome.note and not toy.seen
 
 
 def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests, tmp_path):
-    what = search(digests, noise=0.9)
+    what = make_search(digests, noise=0.9)
     assert write_best_settings(home, what, Study(home, what), set(), 7, "the command") is None
-    found = tried(home, what, 4)
+    found = run_study(home, what, 4)
     study = Study(home, what)
     path = write_best_settings(home, what, study, set(), 7, "the command")
     assert path == home.tuning / "toy.toml" and not list(home.tuning.glob("*.partial"))
@@ -295,8 +295,8 @@ def test_the_file_holds_the_best_settings_and_how_they_were_found(home, digests,
 
 
 def test_settings_outside_the_space_are_written_where_the_command_names_them(home, digests):
-    what = dataclasses.replace(search(digests, noise=0.1, epochs=9), space={"noise": NumericRange(0.0, 1.0)})
-    tried(home, what, 1)
+    what = dataclasses.replace(make_search(digests, noise=0.1, epochs=9), space={"noise": NumericRange(0.0, 1.0)})
+    run_study(home, what, 1)
     for fixed, expected in ((set(), {"noise": 0.1}), ({"epochs"}, {"noise": 0.1, "epochs": 9})):
         assert (
             tomllib.loads(write_best_settings(home, what, Study(home, what), fixed, 1, "").read_text())["toy"]

@@ -21,26 +21,26 @@ from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
-from tests.conftest import home_in, rows, two_tastes
+from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
 
 PROTOCOL = "strong_generalization"
 SETTINGS = {"mrf_dense": MODELS["mrf_dense"].Settings(), "popularity": MODELS["popularity"].Settings()}
 
 
-def prepared(home):
+def prepare_splits(home):
     binarize(home, BinarizeSettings(), "x")
     return split(home, SplitSettings(held_out_share=0.25), "x", protocols=[PROTOCOL], seed=1).digests
 
 
-def fitted(home, run_id, digests, protocol, model, **settings):
+def fit_model(home, run_id, digests, protocol, model, **settings):
     settings = MODELS[model].Settings(**settings)
     return train_model(home, digests[protocol], model, settings, protocol=protocol, run_id=run_id).digest
 
 
-def night(home, run_id, digests, model="mrf_dense", limits=None, **settings):
+def run_night(home, run_id, digests, model="mrf_dense", limits=None, **settings):
     """Run the steps after a fit: the decision and the publication."""
-    fit = fitted(home, run_id, digests, PROTOCOL, model, **settings)
+    fit = fit_model(home, run_id, digests, PROTOCOL, model, **settings)
     return assess_and_publish(home, run_id, digests, model, {model: fit}, limits, **settings)
 
 
@@ -50,7 +50,7 @@ def assess_and_publish(home, run_id, digests, model, fits, limits=None, reason="
     limits = limits or PublishSettings(top_n=5)
     tonight = promotion.ChallengerRun(model, "score", of_run, [(digests[PROTOCOL], fits)], reason=reason)
     assessment = promotion.assess_challenger(home, tonight, limits)
-    digest = None if assessment.keeps_champion else fitted(home, run_id, digests, ALL_EDGES, model, **settings)
+    digest = None if assessment.keeps_champion else fit_model(home, run_id, digests, ALL_EDGES, model, **settings)
     return publish(
         home, run_id, limits, choice=ChosenModel(model, "score"), assessment=assessment, model_digest=digest,
         matrices_digest=digests[ALL_EDGES],
@@ -63,10 +63,10 @@ def first(tmp_path_factory):
     home = home_in(tmp_path_factory.mktemp("first"))
     two_tastes(home, users=240, items=100, likes=24)
     with runs.record_run(home, "first", "backfill", {"models": {"mrf_dense": {}, "popularity": {}}, "seed": 0}):
-        digests = prepared(home)
-        fits = {model: fitted(home, "first", digests, PROTOCOL, model) for model in SETTINGS}
+        digests = prepare_splits(home)
+        fits = {model: fit_model(home, "first", digests, PROTOCOL, model) for model in SETTINGS}
         evaluate(home, "first", PROTOCOL, digests[PROTOCOL], fits)
-        assert night(home, "first", digests).promoted
+        assert run_night(home, "first", digests).promoted
     return home, digests
 
 
@@ -76,15 +76,15 @@ def digests(home, first):
     return first[1]
 
 
-def changed(home, statement):
+def change_log(home, statement):
     """The digests after a change to the log."""
     with warehouse.open_warehouse(home) as connection:
         connection.execute(statement)
         connection.execute("update operations.log_files set events = (select count(*) from raw.events)")
-    return prepared(home)
+    return prepare_splits(home)
 
 
-def stays(home, decision, words):
+def check_unchanged(home, decision, words):
     """Whether nothing moved, and the row says why."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
         row = connection.execute("select promoted, reason from operations.promotions order by rowid desc").fetchone()
@@ -96,21 +96,21 @@ def stays(home, decision, words):
 
 @pytest.mark.slow
 def test_the_same_configuration_is_promoted_again(home, digests):
-    decision = night(home, "second", digests, limits=PublishSettings(top_n=5, margin=0))
+    decision = run_night(home, "second", digests, limits=PublishSettings(top_n=5, margin=0))
     assert decision.promoted and decision.difference == decision.standard_error == 0
     assert home.published.resolve().name == "second"
 
 
 def test_a_worse_configuration_is_not_promoted_and_a_wide_margin_lets_it(home, digests):
-    decision = night(home, "bad", digests, "popularity")
-    assert stays(home, decision, "worse by more than publish.margin = 1 standard errors")
+    decision = run_night(home, "bad", digests, "popularity")
+    assert check_unchanged(home, decision, "worse by more than publish.margin = 1 standard errors")
     assert decision.champion == "mrf_dense/score" and decision.difference < -decision.standard_error
     wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
-    assert night(home, "next", digests, "popularity", wide).promoted
+    assert run_night(home, "next", digests, "popularity", wide).promoted
 
 
 def test_the_choice_between_the_champion_and_a_simpler_model_is_not_undone_by_the_margin(home, digests):
-    fits = {model: fitted(home, "second", digests, PROTOCOL, model) for model in SETTINGS}
+    fits = {model: fit_model(home, "second", digests, PROTOCOL, model) for model in SETTINGS}
     limits = PublishSettings(top_n=5, min_coverage_ratio=0)
     decision = assess_and_publish(home, "second", digests, "popularity", fits, limits, reason="the simplest of 2 lists")
     assert decision.promoted and decision.difference < -decision.standard_error
@@ -118,24 +118,27 @@ def test_the_choice_between_the_champion_and_a_simpler_model_is_not_undone_by_th
 
 
 def test_a_champion_that_is_none_of_tonights_models_is_fitted_for_the_comparison(home, digests):
-    decision = night(home, "bad", digests, l2=1e7)
+    decision = run_night(home, "bad", digests, l2=1e7)
     assert decision.champion == decision.challenger == "mrf_dense/score" and decision.difference != 0
     assert "over the same validation users" in decision.reason
 
 
 def test_where_the_champion_failed_its_value_of_its_own_night_is_held_against(home, digests):
-    fit = fitted(home, "bad", digests, PROTOCOL, "popularity")
-    assert stays(
+    fit = fit_model(home, "bad", digests, PROTOCOL, "popularity")
+    assert check_unchanged(
         home, assess_and_publish(home, "bad", digests, "popularity", {"popularity": fit}), "of the champion's own night"
     )
 
 
 def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_refused_one(home, digests):
-    newer = changed(home, "insert into raw.events select 'new', item_id, 1, null, file_id, 10000 + line_number, null "
-                    "from raw.events where user_id = 'u0'")  # fmt: skip
-    refused = night(home, "bad", newer, "popularity")
-    assert stays(home, refused, "worse by more than publish.margin")
-    fits = {"mrf_dense": fitted(home, "bad", newer, PROTOCOL, "mrf_dense")}
+    newer = change_log(
+        home,
+        "insert into raw.events select 'new', item_id, 1, null, file_id, 10000 + line_number, null "
+        "from raw.events where user_id = 'u0'",
+    )
+    refused = run_night(home, "bad", newer, "popularity")
+    assert check_unchanged(home, refused, "worse by more than publish.margin")
+    fits = {"mrf_dense": fit_model(home, "bad", newer, PROTOCOL, "mrf_dense")}
     tonight = promotion.ChallengerRun("popularity", "score", SETTINGS, [(newer[PROTOCOL], fits)])
     fresh = promotion.assess_champion(home, tonight, refused, PublishSettings())
     assert fresh.challenger.name == "mrf_dense/score" and not fresh.keeps_champion
@@ -149,21 +152,21 @@ def test_a_champion_that_reads_an_order_which_tonights_split_lacks_is_not_fitted
     settings = SplitSettings(held_out_share=0.25, order=True)
     ordered = split(home, settings, "x", protocols=[PROTOCOL], seed=1).digests
     wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
-    assert night(home, "second", ordered, limits=wide, recency_exponent=1.0).promoted
-    decision = night(home, "third", digests, limits=wide)
+    assert run_night(home, "second", ordered, limits=wide, recency_exponent=1.0).promoted
+    decision = run_night(home, "third", digests, limits=wide)
     assert decision.promoted and "mrf_dense with its settings could not be fitted tonight" in decision.reason
     assert "reads the order of likes, which tonight's split does not keep" in caplog.text
 
 
 def test_a_halved_log_is_not_promoted(home, digests):
-    halved = changed(home, "delete from raw.events where hash(user_id, item_id) % 2 = 0")
-    assert stays(home, night(home, "bad", halved), "publish.min_size_ratio = 0.8")
+    halved = change_log(home, "delete from raw.events where hash(user_id, item_id) % 2 = 0")
+    assert check_unchanged(home, run_night(home, "bad", halved), "publish.min_size_ratio = 0.8")
 
 
 def test_shuffled_items_are_not_promoted(home, digests):
-    shuffled = changed(home, "update raw.events set item_id = 'i' || hash(user_id, item_id) % 200")
+    shuffled = change_log(home, "update raw.events set item_id = 'i' || hash(user_id, item_id) % 200")
     limits = PublishSettings(top_n=5, min_size_ratio=0)
-    assert stays(home, night(home, "bad", shuffled, limits=limits), "Are ids mixed up?")
+    assert check_unchanged(home, run_night(home, "bad", shuffled, limits=limits), "Are ids mixed up?")
 
 
 @pytest.mark.parametrize(
@@ -171,16 +174,18 @@ def test_shuffled_items_are_not_promoted(home, digests):
 )
 def test_a_diverged_model_is_not_promoted(home, digests, number, words):
     decision = judged_with(home, digests, lambda weights: np.full_like(weights, number))
-    assert stays(home, decision, words)
+    assert check_unchanged(home, decision, words)
 
 
 def test_a_model_that_ranks_worse_than_guesses_is_not_promoted(home, digests):
-    assert stays(home, judged_with(home, digests, lambda weights: weights.max() - weights), "guesses have 0.5")
+    assert check_unchanged(
+        home, judged_with(home, digests, lambda weights: weights.max() - weights), "guesses have 0.5"
+    )
 
 
 def judged_with(home, digests, change):
     """The decision on a fit of mrf_dense whose weights were changed."""
-    fit = fitted(home, "bad", digests, PROTOCOL, "mrf_dense")
+    fit = fit_model(home, "bad", digests, PROTOCOL, "mrf_dense")
     folder = home.models / "mrf_dense" / fit
     np.save(folder / "weights.npy", change(np.load(folder / "weights.npy")))
     checksums.write_manifest(folder, "fit.json", checksums.load_facts(folder, "fit.json"))
@@ -194,8 +199,8 @@ def test_lists_of_few_items_or_one_score_are_not_promoted(home, digests):
     assert gates.check_lists("m", few | {"items": 5}, PublishSettings()) is None
     for bad, words in (({"entries": 0}, "nothing"), ({"not_finite": 1}, "NaN"), ({"constant": True}, "same score")):
         assert words in gates.check_lists("m", few | {"items": 5} | bad, PublishSettings())
-    assert stays(
-        home, night(home, "bad", digests, "popularity", PublishSettings(top_n=5, margin=1e9)), "different items"
+    assert check_unchanged(
+        home, run_night(home, "bad", digests, "popularity", PublishSettings(top_n=5, margin=1e9)), "different items"
     )
 
 
@@ -233,25 +238,25 @@ def alarms_of_a_run(home, run_id="next"):
 @pytest.mark.slow
 @every_damage
 def test_a_damaged_manifest_is_restored_with_an_alarm_and_the_gates_hold(home, digests, caplog, damage):
-    before = contents(home)
+    before = read_contents(home)
     damage(home.published / "manifest.json")
     [alarm] = alarms_of_a_run(home)
     assert "manifest.json: was damaged or missing; it is restored from the warehouse" in alarm
     assert f"small: {alarm}" in caplog.text
-    assert contents(home) == before
+    assert read_contents(home) == before
     assert alarms_of_a_run(home, "after that") == []
-    fewer = changed(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
-    assert stays(home, night(home, "bad", fewer), "publish.min_size_ratio")
+    fewer = change_log(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
+    assert check_unchanged(home, run_night(home, "bad", fewer), "publish.min_size_ratio")
 
 
 @pytest.mark.slow
 @every_damage
 def test_damage_during_a_run_opens_no_gate(home, digests, damage):
     damage(home.published / "manifest.json")
-    fewer = changed(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
+    fewer = change_log(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
     champion = promotion.load_champion(home)
     assert champion.name == "mrf_dense/score" and champion.users == 240
-    assert stays(home, night(home, "bad", fewer), "edges tonight")
+    assert check_unchanged(home, run_night(home, "bad", fewer), "edges tonight")
 
 
 def test_without_a_record_the_gates_go_on_by_the_last_promotion(home, digests):
@@ -264,8 +269,8 @@ def test_without_a_record_the_gates_go_on_by_the_last_promotion(home, digests):
     assert "manifest.json: is damaged" in alarm and "nothing is served until a run is promoted" in alarm
     champion = promotion.load_champion(home)
     assert replace(champion, edges=sound.edges, settings=sound.settings) == sound and champion.value
-    fewer = changed(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
-    decision = night(home, "bad", fewer)
+    fewer = change_log(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
+    decision = run_night(home, "bad", fewer)
     assert not decision.promoted and "users tonight" in decision.reason
 
 
@@ -281,13 +286,13 @@ def test_a_home_of_an_earlier_version_gets_its_record_from_the_next_run(home, di
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["recommendations.parquet", "published.duckdb", "model/users.parquet"])
 def test_a_damaged_publication_gives_way_to_the_one_before(home, digests, file):
-    before = contents(home)
+    before = read_contents(home)
     wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
-    assert night(home, "second", digests, "popularity", wide).promoted
+    assert run_night(home, "second", digests, "popularity", wide).promoted
     flip_a_bit(home.published / file)
     [alarm] = alarms_of_a_run(home)
     assert f"{file}: is damaged" in alarm and "run first is published again instead" in alarm
-    assert home.published.resolve().name == "first" and contents(home) == before
+    assert home.published.resolve().name == "first" and read_contents(home) == before
     with warehouse.open_warehouse(home, read_only=True) as connection:
         path = home.published / "recommendations.parquet"
         as_published = f"select * exclude (title, because_titles) from read_parquet('{path}')"
@@ -302,7 +307,7 @@ def test_a_damaged_publication_gives_way_to_the_one_before(home, digests, file):
 
 def test_a_lost_link_is_set_again_to_what_was_published(home, digests):
     wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
-    assert night(home, "second", digests, "popularity", wide).promoted
+    assert run_night(home, "second", digests, "popularity", wide).promoted
     manual.roll_back(home, "by hand")
     home.published.unlink()
     [alarm] = alarms_of_a_run(home)
@@ -310,7 +315,7 @@ def test_a_lost_link_is_set_again_to_what_was_published(home, digests):
     assert home.published.resolve().name == "first"
 
 
-def contents(home):
+def read_contents(home):
     files = (file for file in sorted(home.published.resolve().rglob("*")) if file.is_file())
     return {
         str(file.relative_to(home.published.resolve())): hashlib.sha256(file.read_bytes()).hexdigest() for file in files
@@ -321,15 +326,15 @@ LISTS = "recommendations", "lists"
 
 
 def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_them(home, digests):
-    before = contents(home)
-    lists = [rows(home, f"from published.{one} order by all") for one in LISTS]
+    before = read_contents(home)
+    lists = [query_rows(home, f"from published.{one} order by all") for one in LISTS]
     wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0, list_length=1)
-    assert night(home, "second", digests, "popularity", wide).promoted
+    assert run_night(home, "second", digests, "popularity", wide).promoted
     assert manual.roll_back(home, "by hand") == "first"
-    assert contents(home) == before
-    assert [rows(home, f"from published.{one} order by all") for one in LISTS] == lists
+    assert read_contents(home) == before
+    assert [query_rows(home, f"from published.{one} order by all") for one in LISTS] == lists
     assert "rolled back from run second to run first" in manual.format_status(home)
-    assert night(home, "third", digests).champion == "mrf_dense/score"
+    assert run_night(home, "third", digests).champion == "mrf_dense/score"
     assert publications.load_current(home)["before"] == "first"  # to which a rollback would go, not to `second`
     with pytest.raises(
         InputError, match="--rollback gone: that publication is not kept. Kept are: third, second, first"
@@ -338,7 +343,7 @@ def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_t
 
 
 def test_a_damaged_publication_is_not_rolled_back_to(home, digests):
-    assert night(home, "second", digests).promoted
+    assert run_night(home, "second", digests).promoted
     (home.publications / "first" / "recommendations.parquet").write_bytes(b"?")
     with pytest.raises(checksums.DamagedFile):
         manual.roll_back(home, "by hand")
