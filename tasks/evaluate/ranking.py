@@ -285,7 +285,9 @@ def _explain(model: Model, score: str, user: int, error: CannotRank) -> Oneclass
 
 
 def users_with_targets(part: Part) -> np.ndarray:
-    """Return the positions in the part of the users that have a target."""
+    """Return the positions in the part of the users that have a target; nobody of cold_items without a new item."""
+    if part.new_items is not None and not len(part.new_items):
+        return np.empty(0, dtype=np.int64)
     return np.flatnonzero(np.diff(part.targets.indptr))
 
 

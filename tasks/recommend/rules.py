@@ -135,7 +135,7 @@ class PublishedRules:
             return excluded[rows]
         # A view, because scipy's indexing takes longer than the rest of a request's rules.
         start, stop = excluded.indptr[rows[0] : rows[0] + 2]
-        indptr, width = np.array([0, stop - start]), len(self._published.items)
+        indptr, width = np.array([0, stop - start], dtype=excluded.indices.dtype), len(self._published.items)
         return csr_view(excluded.data[start:stop], excluded.indices[start:stop], indptr, width)
 
     def _evaluate_filter(self, where: str) -> np.ndarray:

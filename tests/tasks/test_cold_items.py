@@ -167,3 +167,19 @@ def test_without_attributes_the_protocol_says_what_to_write(home, log_events):
     binarize(home, BinarizeSettings(), "run")
     with pytest.raises(InputError, match=r"protocol cold_items: needs attributes of items.*under \[items\]"):
         make_split(home)
+
+
+def test_without_a_new_item_nothing_is_evaluated(home, tmp_path, caplog):
+    items = [f"i{item}" for item in range(ITEMS) if not draw_number(f"{SEED}:cold_item:i{item}")][:5]
+    log, table = tmp_path / "log.csv", tmp_path / "items.csv"
+    log.write_text("user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(20) for item in items))
+    table.write_text("item_id,genre\n" + "".join(f"{item},g\n" for item in items))
+    attributes = AttributeTable(file=str(table), category=("genre",))
+    ingest(home, Dataset(name=home.dataset, items=attributes), [log], "run")
+    binarize(home, BinarizeSettings(), "run")
+    digest = make_split(home)["cold_items"]
+    assert matrices.load_split(home, digest).parts["test"].targets.nnz
+    fit = train_model(home, digest, "popularity", protocol="cold_items").digest
+    assert evaluate(home, "run", "cold_items", digest, {"popularity": fit}).users == 0
+    assert "cold_items: no test user has anything to be found" in caplog.text
+    assert not query_rows(home, "select * from evaluation.metrics")

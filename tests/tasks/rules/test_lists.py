@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from scipy.sparse import csr_matrix
 
 from benchmarks.reliability import rule_oracle
 from benchmarks.reliability.rule_oracle import RuleCase, Shop
@@ -227,6 +228,16 @@ def test_an_empty_history_gets_popular_items_that_the_rules_allow(ruled):
     for placement, case in CASES.items():
         listed = recommender.recommend([], n=case.n, placement=placement)["item_id"].to_list()
         assert listed == shop.expect(case, shop.user_ids[0], asking) and listed
+
+
+def test_a_request_excludes_what_the_published_lists_exclude(ruled):
+    shop, recommender = ruled
+    users, items = recommender.users["user_id"].to_list(), recommender.items["item_id"].to_list()
+    assert any(shop.shop.excluded)
+    for user_id, excluded in zip(shop.user_ids, shop.shop.excluded, strict=True):
+        history = csr_matrix((1, len(items)), dtype=np.float32)
+        selection = recommender.rules.select(history, TOP_N, rows=np.array([users.index(user_id)]))
+        assert {items[column] for column in selection.excluded.nonzero()[1]} == {shop.item_ids[one] for one in excluded}
 
 
 def test_a_wrong_placement_or_filter_is_refused(ruled):
