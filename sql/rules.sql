@@ -24,7 +24,7 @@ select
     item_index
 from raw.events
 join indexed.users using (user_id)
-join indexed.items using (item_id)
+join (from indexed.items union all from indexed.new_items) using (item_id)
 where list_contains($kinds::varchar[], event)
 union
 select

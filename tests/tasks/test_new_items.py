@@ -22,6 +22,7 @@ from oneclass.tasks.publish.promotion.manual import roll_back
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
+from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
@@ -103,14 +104,14 @@ def test_a_changed_table_makes_other_splits(shop, tmp_path):
     assert matrices.load_split(home, split_all(home)[ALL_EDGES]).item_features is None
 
 
-def publish_lists(home, model="mrf_dense", run_id="run", **settings):
+def publish_lists(home, model="mrf_dense", run_id="run", declared=NO_RULES, **settings):
     """Publish lists of ten items and return them, best first, with the taste of user and item."""
     digest = split_all(home)[ALL_EDGES]
     estimator = MODELS[model]
     fit = train_model(home, digest, model, run_id=run_id)
     choice = ChosenModel(model, estimator.score_names[0])
     given = PublishSettings(top_n=10, **settings)
-    publish(home, run_id, given, choice=choice, model_digest=fit.digest, matrices_digest=digest)
+    publish(home, run_id, given, choice=choice, model_digest=fit.digest, matrices_digest=digest, declared=declared)
     lists = pl.read_parquet(home.published / "recommendations.parquet")
     item, user = pl.col("item_id"), pl.col("user_id")
     number = item.str.slice(1).cast(pl.Int64)
@@ -151,6 +152,20 @@ def test_requests_have_the_new_items_of_the_published_lists(shop, tmp_path):
     many = recommender.recommend_many(pl.DataFrame({"user_id": ["u0", "u3"]}), n=10)
     wanted = lists.filter(pl.col("user_id").is_in(["u0", "u3"]))
     assert many["item_id"].to_list() == wanted["item_id"].to_list()
+
+
+def test_a_new_item_with_an_event_that_rules_exclude_is_not_listed(shop, tmp_path):
+    home, rows = shop
+    describe_items(home, tmp_path, rows)
+    listed = set(publish_lists(home).filter(item_id="n1")["user_id"])
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute("insert into raw.events values ('u0', 'n1', 1, null, 1, 10000, 'return')")
+    lists = publish_lists(home, run_id="next", declared=DeclaredRules(rules=Rules(not_event=["return"])))
+    assert "u0" in listed and set(lists.filter(item_id="n1")["user_id"]) == listed - {"u0"}
+    recommender = load(home.root, home.dataset)
+    for user_id in ("u0", "u2"):
+        asked = recommender.recommend_for(user_id, n=10)["item_id"].to_list()
+        assert asked == lists.filter(user_id=user_id)["item_id"].to_list()
 
 
 def test_lists_with_new_items_are_returned_to(shop, tmp_path):
