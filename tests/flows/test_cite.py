@@ -152,20 +152,20 @@ def read_answers(folder):
 
 
 @contextlib.contextmanager
-def changed(home, statement, *values):
+def change_warehouse(home, statement, *values):
     """Change the warehouse of a home for the block, and yield what the checklist answers then."""
     file = home / "ml-latest-small" / "warehouse.duckdb"
     before = file.read_bytes()
     with duckdb.connect(str(file)) as connection:
         connection.execute(statement, values)
     try:
-        yield judge(home)
+        yield answer_checklist(home)
     finally:
         file.write_bytes(before)
 
 
-def judge(root):
-    """What the checklist answers about the last run of a home, as `read_answers` reads it."""
+def answer_checklist(root):
+    """Return what the checklist answers about the last run of a home, as `read_answers` reads it."""
     home = Home(root, "ml-latest-small")
     record = load_run(home, load_dataset(home.dataset, root), None)
     hashes = {protocol: load_split_hashes(home, digest) for protocol, digest in record.splits.items()}
@@ -175,14 +175,14 @@ def judge(root):
 
 def test_the_written_checklist_has_all_answers(searched):
     folder, home = searched
-    assert read_answers(folder) == judge(home)
+    assert read_answers(folder) == answer_checklist(home)
 
 
 @pytest.mark.parametrize(
     ("joules", "answer"), [(None, ("no", "is null: RAPL was not readable")), (12.5, ("yes", "= 12, by RAPL"))]
 )
 def test_energy_is_stated_if_the_run_measured_it(searched, joules, answer):
-    with changed(searched[1], "update operations.run_machines set energy_joules = ?", joules) as found:
+    with change_warehouse(searched[1], "update operations.run_machines set energy_joules = ?", joules) as found:
         assert found["Is the energy stated?"] == (answer[0], f"run.json, machine.energy_joules {answer[1]}")
 
 
@@ -247,7 +247,7 @@ def test_each_answer_is_read_from_the_record(searched, question):
     folder, home = searched
     assert read_answers(folder)[question][0] == "yes"
     statement, evidence = CHANGES[question]
-    with changed(home, statement) as found:
+    with change_warehouse(home, statement) as found:
         answer, reason = found[question]
     assert answer == "no" and evidence in reason
 
@@ -257,13 +257,13 @@ def test_budgets_are_equal_if_every_model_had_as_many_trials(searched):
     question = "Do all tuned models have equal budgets?"
     answer, evidence = read_answers(folder)[question]  # the better half of the models gets more trials
     assert answer == "no" and re.search(r"rows\.json, search\.trials: .*item_knn \d+", evidence)
-    with changed(home, "update operations.model_settings set trials = 9 where trials > 0") as found:
+    with change_warehouse(home, "update operations.model_settings set trials = 9 where trials > 0") as found:
         assert found[question][0] == "yes"
 
 
 @pytest.mark.parametrize(("version", "answer"), [("0.2+abc", "yes"), ("0.2+abc-dirty", "no")])
 def test_a_commit_with_changes_does_not_identify_the_code(searched, version, answer):
-    with changed(searched[1], "update operations.runs set code_version = ?", version) as found:
+    with change_warehouse(searched[1], "update operations.runs set code_version = ?", version) as found:
         assert found["Is the code that ran identified?"][0] == answer
 
 
@@ -273,7 +273,7 @@ def test_what_the_home_lacks_is_neither_public_nor_identified_nor_stated(searche
     (home / "datasets" / "ml-latest-small.toml").write_text('title = "Mine"\n')
     shutil.rmtree(home / "ml-latest-small" / "matrices")
     shutil.rmtree(home / "ml-latest-small" / "models" / "rp3beta")
-    found = judge(home)
+    found = answer_checklist(home)
     for question, evidence in {
         "Is the data set named, with its licence?": r"run\.json, dataset\..*",
         "Can a reader get the raw data?": r"run\.json, dataset\..*",
@@ -332,7 +332,7 @@ def test_a_log_that_has_changed_cannot_be_cited_as_repeatable(first, ratings):
     text = ratings.read_text()
     try:
         ratings.write_text(text + "121,1,5,1000000121\n")
-        answer, evidence = judge(first[0])["Does one command make the table again?"]
+        answer, evidence = answer_checklist(first[0])["Does one command make the table again?"]
     finally:
         ratings.write_text(text)
     assert answer == "no" and str(ratings) in evidence
