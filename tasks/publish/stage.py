@@ -14,10 +14,11 @@ import logging
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
+from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.tasks import leaderboard
 from oneclass.tasks.attributes import Attributes, load_all_attributes
 from oneclass.tasks.cluster import LOCAL, Executor
@@ -32,11 +33,11 @@ from oneclass.tasks.recommend.companion import has_like
 from oneclass.tasks.recommend.exploration import Exploration
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.rules.breaches import find_breaches
-from oneclass.tasks.rules.lists import has_new_items, load_selections
+from oneclass.tasks.rules.lists import ListSelections, has_new_items, load_selections
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
 from oneclass.tasks.stores import checksums, matrices, publication_records, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.stage_cache import stage_output_digest
+from oneclass.tasks.stores.stage_cache import StageCache, stage_output_digest
 
 logger = logging.getLogger(__name__)
 
@@ -87,15 +88,11 @@ def publish(
         seen_items: whether users are recommended items that they have already (`Splits.seen_items`).
         declared: the rules that lists obey, and the placements that have lists of their own.
         seed: of the draws of lists that explore.
-        executor: computes the users' recommendations.
     """
     run_ids = {"run_id": run_id, "evaluated": evaluated or run_id}
     folder = publications.create_publication(home, run_id)
-    parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
-    parameters |= {"list_length": settings.list_length}
     declared = declared.model_copy(update={"cold_share": settings.cold_share})
-    decision = spec = cache = selections = truth = None
-    unchanged = False
+    spec = truth = None
     if choice is not None and not (assessment and assessment.keeps_champion):
         assert model_digest is not None and matrices_digest is not None
         digests = model_digest, matrices_digest
@@ -103,56 +100,122 @@ def publish(
         spec = spec._replace(calibrations=calibrations or UNCALIBRATED)
         if spec.exploration and home.truth.exists():
             truth = load_truth(home, matrices.load_split(home, matrices_digest))
+    parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
+    parameters |= {"list_length": settings.list_length, "pinned": list(declared.rules.pinned)}
+    made, facts = _Recommendations(assessment), {}
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
-        has_rules = not declared.are_empty or has_new_items(connection)
+        has_rules = parameters["has_rules"] = not declared.are_empty or has_new_items(connection)
         attributes = load_all_attributes(connection)
-        parameters |= {"has_rules": has_rules, "pinned": list(declared.rules.pinned)}
         publication_records.forget_publication(connection, run_id)
-        if spec is not None:
-            if has_rules:
-                selections = load_selections(
-                    connection, declared, attributes, settings.top_n, exclude_seen=spec.exclude_seen
-                )
-            cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
-            assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
         if choice is not None:
-            decision = assessment and promotion.record_promotion(connection, run_id, assessment)
-            parameters["recommendations_made"] = decision is None or decision.promoted
-            has_likes = companion is not None or has_like(choice.model)
-            parameters["likes_given"] = has_likes and parameters["recommendations_made"]
-            if spec and cache and parameters["recommendations_made"] and not unchanged:
-                recommend_all.store_lists(connection, spec.exploration, truth, home.limits.threads)
-                cache.store({})
+            rules = (declared, attributes) if has_rules else None
+            made = _recommend(connection, home, run_id, settings, spec, rules, assessment, truth, executor)
+            parameters["recommendations_made"] = made.are_promoted
+            parameters["likes_given"] = made.are_promoted and (companion is not None or has_like(choice.model))
         checked = declared if has_rules and parameters["recommendations_made"] else None
         find_breaches(connection, checked, attributes, settings.top_n, seen_items=seen_items)
-        recommendations = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
+        count = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
         table = leaderboard.load_leaderboard(connection, run_ids["evaluated"])
-        sources = {"lists": cache and cache.made_from, "logs": stage_output_digest(connection, "binarize", "published")}
-        parameters["lists_made"] = decision is None or decision.promoted
-        if parameters["lists_made"]:
-            lists.store_lists(connection, settings, declared, attributes)
-            titles = files.read_titles(home, settings.titles)
-            sources["titles"] = hashlib.sha256(json.dumps(titles).encode()).hexdigest()
-            reusable = publications.find_reusable_publication(home, **sources)
-            files.write_publication_tables(connection, home, run_ids, table, folder, reusable, titles)
-            _write_model(connection, home, folder, spec, titles, attributes)
-            if calibrations and spec:
-                published_model.write_like_calibrations(folder, calibrations.dump())
-            if selections:
-                rules = declared.with_sizes(settings.top_n).model_dump(mode="json")
-                published_model.write_rules(folder, rules, selections[None].excluded)
-        fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
-    if parameters["lists_made"]:
-        facts = {"run_id": run_id, "fits": fits, "max_age": settings.max_age} | sources
-        facts |= _describe_recommendations(home, assessment, seen_items, unchanged=choice is None)
-        publications.activate_publication(home, folder, facts, settings.keep)
-        with warehouse.open_warehouse(home) as connection:
-            publication_records.record_current(connection, home)
+        parameters["lists_made"] = made.are_promoted
+        if made.are_promoted:
+            facts = _write_files(connection, home, run_ids, folder, settings, spec, made, declared, attributes, table)
+    if made.are_promoted:
+        facts |= _describe_recommendations(home, made.assessment, seen_items, unchanged=choice is None)
+        _activate(home, folder, facts, settings.keep)
         by = f" by {choice.model}" if choice else ""
-        logger.info("%s recommendations%s, tables in %s", f"{recommendations:,}", by, home.published)
+        logger.info("%s recommendations%s, tables in %s", f"{count:,}", by, home.published)
     else:
         checksums.remove_path(folder)
-    return Published(home.published, home.report / "index.html", recommendations, table, decision)
+    return Published(home.published, home.report / "index.html", count, table, made.decision)
+
+
+class _Recommendations(NamedTuple):
+    """The recommendations of a run.
+
+    Attributes:
+        assessment: with what a check of the recommendations objected to.
+        cache: the cache entry of the lists; None if the run made none.
+        selections: how users get their lists; None without rules.
+    """
+
+    assessment: promotion.Assessment | None
+    decision: Decision | None = None
+    cache: StageCache | None = None
+    selections: ListSelections | None = None
+
+    @property
+    def are_promoted(self) -> bool:
+        return self.decision is None or self.decision.promoted
+
+
+def _recommend(
+    connection: duckdb.DuckDBPyConnection,
+    home: Home,
+    run_id: str,
+    settings: PublishSettings,
+    spec: RecommendationSpec | None,
+    rules: tuple[DeclaredRules, Attributes] | None,
+    assessment: promotion.Assessment | None,
+    truth: GroundTruth | None,
+    executor: Executor,
+) -> _Recommendations:
+    """Compute the recommendations, record whether they are promoted, and if so publish them in the warehouse.
+
+    Args:
+        spec: None if the assessment keeps the champion, which is recorded all the same.
+    """
+    cache = selections = None
+    unchanged = False
+    if spec is not None:
+        if rules is not None:
+            selections = load_selections(connection, *rules, spec.top_n, exclude_seen=spec.exclude_seen)
+        cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
+        assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
+    decision = assessment and promotion.record_promotion(connection, run_id, assessment)
+    made = _Recommendations(assessment, decision, cache, selections)
+    if spec and cache and made.are_promoted and not unchanged:
+        recommend_all.store_lists(connection, spec.exploration, truth, home.limits.threads)
+        cache.store({})
+    return made
+
+
+def _write_files(
+    connection: duckdb.DuckDBPyConnection,
+    home: Home,
+    run_ids: dict[str, str],
+    folder: Path,
+    settings: PublishSettings,
+    spec: RecommendationSpec | None,
+    made: _Recommendations,
+    declared: DeclaredRules,
+    attributes: Attributes,
+    table: list[leaderboard.LeaderboardRow],
+) -> dict[str, Any]:
+    """Write the tables and the model of a publication into its folder; returns facts for its manifest."""
+    lists.store_lists(connection, settings, declared, attributes)
+    titles = files.read_titles(home, settings.titles)
+    sources = {
+        "lists": made.cache and made.cache.made_from,
+        "logs": stage_output_digest(connection, "binarize", "published"),
+        "titles": hashlib.sha256(json.dumps(titles).encode()).hexdigest(),
+    }
+    reusable = publications.find_reusable_publication(home, **sources)
+    files.write_publication_tables(connection, home, run_ids, table, folder, reusable, titles)
+    _write_model(connection, home, folder, spec, titles, attributes)
+    if spec and spec.calibrations is not UNCALIBRATED:
+        published_model.write_like_calibrations(folder, spec.calibrations.dump())
+    if made.selections:
+        sizes = declared.with_sizes(settings.top_n).model_dump(mode="json")
+        published_model.write_rules(folder, sizes, made.selections[None].excluded)
+    fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
+    return {"run_id": run_ids["run_id"], "fits": fits, "max_age": settings.max_age} | sources
+
+
+def _activate(home: Home, folder: Path, facts: dict[str, Any], keep: int) -> None:
+    """Make a publication the current one, and record it."""
+    publications.activate_publication(home, folder, facts, keep)
+    with warehouse.open_warehouse(home) as connection:
+        publication_records.record_current(connection, home)
 
 
 def _specify_recommendations(
