@@ -90,7 +90,10 @@ class LikeCalibration(NamedTuple):
         NaN stays NaN.
         """
         mean = self.map_means(like[0]).astype(np.float32)
-        deviation = np.minimum(np.float32(self.spread) * like[1], np.sqrt(mean * (1 - mean)))
+        of_coin = np.sqrt(mean * (1 - mean.astype(np.float64)))
+        # Rounded down: contracts compare with the coin, and a Beta distribution needs less than its deviation.
+        bound = np.nextafter(of_coin.astype(np.float32), np.float32(0))
+        deviation = np.minimum(np.float32(self.spread) * like[1], bound)
         return mean, np.maximum(deviation, np.float32(MIN_LIKE_SD))
 
 

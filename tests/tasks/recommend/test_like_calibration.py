@@ -59,3 +59,11 @@ def test_a_deviation_is_at_most_that_of_a_coin():
     means, deviations = IDENTITY.apply((mean, deviation))
     np.testing.assert_array_equal(means, mean)
     np.testing.assert_allclose(deviations, [np.sqrt(0.0099), 0.2, np.nan, 1e-6], rtol=1e-5)
+
+
+def test_no_mean_has_more_than_the_deviation_of_its_coin():
+    mean = np.random.default_rng(3).random(100_000, dtype=np.float32)
+    mean, deviation = (values.astype(np.float64) for values in IDENTITY.apply((mean, np.ones_like(mean))))
+    inside = deviation > 1e-6
+    assert inside.mean() > 0.99
+    assert (deviation**2 < mean * (1 - mean))[inside].all()
