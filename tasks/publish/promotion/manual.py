@@ -80,12 +80,11 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     """
     current = publications.load_current(home)
     stored = {facts["run_id"]: facts for facts in publications.list_publications(home)}
-    to = to or current.get("before")
+    named, to = to, to or current.get("before")
     if to is None or to not in stored:
-        which = (
-            f"--rollback {to}: that publication is not kept" if to else "--rollback: there is no earlier publication"
-        )
-        raise InputError(f"{which}. Kept are: {', '.join(stored) or 'none'}.")
+        before = f": the publication before the current one, {to}," if to else ": an earlier publication"
+        which = f" {to}: that publication" if named else before
+        raise InputError(f"--rollback{which} is not kept. Kept are: {', '.join(stored) or 'none'}.")
     if to == current.get("run_id"):
         raise InputError(f"--rollback {to}: is already published.")
     folder = home.publications / to

@@ -340,6 +340,10 @@ def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_t
         InputError, match="--rollback gone: that publication is not kept. Kept are: third, second, first"
     ):
         manual.roll_back(home, "by hand", "gone")
+    shutil.rmtree(home.publications / "first")
+    message = "--rollback: the publication before the current one, first, is not kept. Kept are: third, second."
+    with pytest.raises(InputError, match=message):
+        manual.roll_back(home, "by hand")
 
 
 def test_a_damaged_publication_is_not_rolled_back_to(home, digests):
