@@ -4,7 +4,7 @@ Import it only when a check runs, since Great Expectations takes seconds to load
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -34,7 +34,7 @@ class TransactionExecutionEngine(SqlAlchemyExecutionEngine):
     """An engine with one connection, since Great Expectations reads rows after returning the connection to the pool."""
 
     @contextmanager
-    def get_connection(self) -> Iterator[sqlalchemy.Connection]:
+    def get_connection(self) -> Generator[sqlalchemy.Connection]:
         """Yield the one connection."""
         connection = self._connection
         if connection is None:
@@ -63,10 +63,10 @@ class FirstUnexpectedRows(UnexpectedRowsQueryTable):
     def _sqlalchemy(  # pyright: ignore[reportIncompatibleMethodOverride]  (the decorator makes a class method of it)
         cls,  # noqa: N805
         execution_engine: TransactionExecutionEngine,
-        metric_domain_kwargs: dict,
-        metric_value_kwargs: dict,
+        metric_domain_kwargs: dict[str, Any],
+        metric_value_kwargs: dict[str, Any],
         metrics: dict[str, Any],
-        runtime_configuration: dict,
+        runtime_configuration: dict[str, Any],
     ) -> list[dict[str, Any]]:
         if metrics["row_count"] == 0:
             return []
@@ -85,8 +85,8 @@ class FirstUnexpectedRows(UnexpectedRowsQueryTable):
         cls,
         metric: MetricConfiguration,
         configuration: ExpectationConfiguration | None = None,
-        execution_engine: ExecutionEngine | None = None,
-        runtime_configuration: dict | None = None,
+        execution_engine: ExecutionEngine[Any] | None = None,
+        runtime_configuration: dict[str, Any] | None = None,
     ) -> dict[str, MetricConfiguration]:
         count = MetricConfiguration(
             "unexpected_rows_query.row_count", metric.metric_domain_kwargs, metric.metric_value_kwargs
@@ -113,12 +113,13 @@ class UnstoredCheckpoint(Checkpoint):
 _build_configuration: Any = Expectation.configuration.fget
 _build_expectation: Any = ExpectationConfiguration.to_domain_obj
 _compute_id: Any = IDDict.to_id
-_build_graphs: Any = Validator._generate_metric_dependency_subgraphs_for_each_expectation_configuration
+_Validator: Any = Validator  # a method of it is replaced, which is private
+_build_graphs = _Validator._generate_metric_dependency_subgraphs_for_each_expectation_configuration
 _of_thread = threading.local()
 
 
 @contextmanager
-def share_configurations(shared: dict[Any, Any]) -> Iterator[None]:
+def share_configurations(shared: dict[Any, Any]) -> Generator[None]:
     """Build the configuration of each expectation once in the block, in this thread; it must not change meanwhile.
 
     Great Expectations builds it and its expectation again for every argument that it looks up, about twenty times per

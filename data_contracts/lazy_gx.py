@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 # Plots in Data Docs; the Kullback-Leibler and Kolmogorov-Smirnov expectations.
@@ -22,7 +22,7 @@ def load_great_expectations() -> types.ModuleType:
     with _defer_imports(DEFERRED_MODULES), _pause_garbage_collection():
         import great_expectations
 
-        from oneclass.data_contracts import execution_engine  # noqa: F401 - defining its classes makes add_duckdb
+        from oneclass.data_contracts import execution_engine as _  # noqa: F401 - defining its classes makes add_duckdb
     return great_expectations
 
 
@@ -36,7 +36,7 @@ class _LazyModule(types.ModuleType):
 
 
 @contextmanager
-def _defer_imports(names: Sequence[str]) -> Iterator[None]:
+def _defer_imports(names: Sequence[str]) -> Generator[None]:
     """Give importers in the block placeholders for these modules, unless they are already loaded."""
     placeholders = {name: _LazyModule(name) for name in names if name not in sys.modules}
     sys.modules.update(placeholders)
@@ -49,7 +49,7 @@ def _defer_imports(names: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _pause_garbage_collection() -> Iterator[None]:
+def _pause_garbage_collection() -> Generator[None]:
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,7 @@ class Session:
 
 
 @contextmanager
-def session(connection: duckdb.DuckDBPyConnection, *, private: bool = False) -> Iterator[Session]:
+def session(connection: duckdb.DuckDBPyConnection, *, private: bool = False) -> Generator[Session]:
     """Lend the connection to a session for the block. Sessions are reused, since creating one takes 0.4 s.
 
     Great Expectations uses no network, shows no progress and logs nothing; a rule's failure is in its result.
@@ -132,7 +132,7 @@ def _new_session() -> Session:
 
 
 @contextmanager
-def _silence(logger: logging.Logger) -> Iterator[None]:
+def _silence(logger: logging.Logger) -> Generator[None]:
     """Discard the records of the logger and its children, some of which set their own level."""
     handler, propagate = logging.NullHandler(), logger.propagate
     logger.addHandler(handler)

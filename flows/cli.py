@@ -66,7 +66,7 @@ def _add_flag(parser: argparse.ArgumentParser, name: str, field: FieldInfo) -> N
         return
     one_of = parser.add_mutually_exclusive_group()
     one_of.add_argument(flag, dest=name, **options)
-    hidden = {**options, "help": argparse.SUPPRESS}
+    hidden: dict[str, Any] = {**options, "help": argparse.SUPPRESS}
     if options.get("action") == "extend":
         hidden = {"type": _split_names, "default": [], "help": argparse.SUPPRESS}
     one_of.add_argument(old_name, dest=name, action=_DeprecatedFlag, replacement=flag, **hidden)
@@ -221,7 +221,7 @@ def run_command(command: Callable[[], str], *, debug: bool) -> int:
     """
     try:
         prefect_server.find_prefect_home()
-        import prefect.main  # noqa: F401  (sets up Prefect's logging, with its console handler)
+        import prefect.main as _  # noqa: F401  (sets up Prefect's logging, with its console handler)
         from rich.console import Console
     except RuntimeError as error:
         return _report_error(error, debug)
@@ -276,7 +276,8 @@ def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared]
 
     def run() -> str:
         # Loading the flows takes seconds, in which the server starts.
-        from oneclass.flows import pipeline, server_access  # noqa: F401
+        from oneclass.flows import pipeline as _  # noqa: F401
+        from oneclass.flows import server_access
 
         with server_access.ensure_server():
             return command(prepared)

@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -241,12 +242,12 @@ def _recommend(given: RecommendParameters) -> str:
         return text.format_list(shop, found, given.list_, as_json=given.json_)
     within = cli.split_lists(shop.unknown, "--within", given.within)
     without = cli.split_lists(shop.unknown, "--without", given.without)
-    filters = {"within": within or None, "without": without} | given.model_dump(include={"seen", "placement", "where"})
     unknown = shop.unknown([*given.history, *within])
-    if given.user is not None:
-        found = shop.recommend_for(given.user, given.n, **filters)
-    else:
-        found = shop.recommend(given.history, given.n, **filters)
+    user, history = given.user, given.history
+    recommend = partial(shop.recommend, history) if user is None else partial(shop.recommend_for, user)
+    found = recommend(
+        given.n, within=within or None, without=without, seen=given.seen, placement=given.placement, where=given.where
+    )
     return text.format_json(shop, found, unknown) if given.json_ else text.format_table(shop, found, unknown)
 
 

@@ -96,7 +96,7 @@ def install_automations(given: DeployParameters, name: str, deployment: UUID, we
 
 def _build_triggers(deployment: UUID) -> dict[str, EventTrigger]:
     """Return the trigger of each of `NOTIFICATIONS`."""
-    reactive = {"posture": Posture.Reactive, "within": timedelta(0)}
+    reactive: dict[str, Any] = {"posture": Posture.Reactive, "within": timedelta(0)}
     started = {EVENT_NAME.format(state) for state in STARTED_STATES}
     failed, crashed = ({EVENT_NAME.format(state)} for state in ("Failed", "Crashed"))
     return {
@@ -108,7 +108,7 @@ def _build_triggers(deployment: UUID) -> dict[str, EventTrigger]:
     }
 
 
-def _build_trigger(deployment: UUID, messages: Sequence[str] = (), **more) -> EventTrigger:
+def _build_trigger(deployment: UUID, messages: Sequence[str] = (), **more: Any) -> EventTrigger:
     """Build a trigger for each run of one deployment; with `messages`, for states with one of them only."""
     state_match = {"prefect.state-message": list(messages)} if messages else {}
     return EventTrigger(

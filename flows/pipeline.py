@@ -4,7 +4,7 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -284,7 +284,7 @@ def _partial_failure_message(failed: dict[str, str], published: Published) -> st
 
 
 @contextlib.contextmanager
-def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Iterator[None]:
+def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> Generator[None]:
     """Lock the data set for this run and record it. Runs whose process died are reconciled, in Prefect too.
 
     Args:

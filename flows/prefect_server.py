@@ -11,10 +11,10 @@ import socket
 import subprocess
 import sys
 import tomllib
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from oneclass.tasks.errors import OneclassError
 
@@ -54,7 +54,7 @@ _SERVER_SETTINGS = {
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
 }  # as Prefect does
-_servers: list[subprocess.Popen] = []
+_servers: list[subprocess.Popen[bytes]] = []
 
 
 def start_server() -> None:
@@ -67,7 +67,7 @@ def start_server() -> None:
     atexit.register(stop_server)  # registered before Prefect's handlers, so it runs after them
 
 
-def launch_server(environment: Mapping[str, str]) -> tuple[subprocess.Popen, str]:
+def launch_server(environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], str]:
     """Launch a server in the environment; returns its process, which ends with this one, and its API's address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:  # early clients wait in its queue
         server = subprocess.Popen(
@@ -141,7 +141,7 @@ def has_configured_server() -> bool:
     )
 
 
-def _read_setting(file: Path) -> dict:
+def _read_setting(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # Prefect reports what is wrong

@@ -4,7 +4,7 @@ The logs come first, as scanning them needs neither Prefect nor the models, whos
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ def prepare_run(given: BackfillParameters) -> "RunSettings":
 
 
 @contextlib.contextmanager
-def notify_startup_failure(given: RunParameters, run_id: str = "") -> Iterator[None]:
+def notify_startup_failure(given: RunParameters, run_id: str = "") -> Generator[None]:
     """Notify of an error in the block, before a run knows its settings, if its parameters name a readable target.
 
     Raises:
@@ -152,7 +152,7 @@ def _warehouse_has_events(run: "RunSettings") -> bool:
 
 
 @contextlib.contextmanager
-def hand_over(run: "RunSettings") -> Iterator[None]:
+def hand_over(run: "RunSettings") -> Generator[None]:
     """Pass a prepared run to the flow that is called in the block, beside the parameters that Prefect shows."""
     token = _prepared.set(run)
     try:

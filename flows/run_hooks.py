@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -24,7 +24,7 @@ MAX_DELAY = timedelta(hours=1)
 
 
 @contextlib.contextmanager
-def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Iterator[None]:
+def notify_on_end(run: RunSettings, run_id: str, flow_name: str) -> Generator[None]:
     """Publish the run's summary in Prefect and send notifications, whatever the outcome.
 
     A completed run that found something damaged in the home has the state `alarm`; one that leaves published

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -19,7 +19,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def ensure_server() -> Iterator[None]:
+def ensure_server() -> Generator[None]:
     """Use the server that `PREFECT_API_URL` names or, if it does not answer, a temporary one."""
     if is_started():
         wait_until_ready()

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -90,7 +90,7 @@ class Terminated(BaseException):
 
 
 @contextlib.contextmanager
-def register_run(home: Home, run_id: str) -> Iterator[None]:
+def register_run(home: Home, run_id: str) -> Generator[None]:
     """Register a run as active, so that its state is recorded if the process must exit at once."""
     _active_runs.append((home, run_id))
     try:
@@ -105,7 +105,7 @@ def register_run(home: Home, run_id: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def handle_signals() -> Iterator[None]:
+def handle_signals() -> Generator[None]:
     """Watch for SIGINT and SIGTERM. Call it in the main thread."""
     _received_signals.clear()
     read_end, write_end = os.pipe()

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from functools import partial
 
 from prefect import flow
 from prefect.runtime import flow_run
@@ -70,11 +71,10 @@ def _run_sweep(
             f"{name}: {settings_sweep.protocol} has no edge to train on; the log is too small to sweep over."
         )
     chosen = sweeps.refit_settings(settings_sweep, run.models[settings_sweep.model])
-    log = {"matrices_digest": digests[settings_sweep.protocol], "seed": run.seed}
-    pending = [
-        sweeps.submit_refit(executor, run.home, name=name, place=number, settings=settings, **log)
-        for number, settings in enumerate(chosen)
-    ]
+    submit = partial(
+        sweeps.submit_refit, executor, run.home, matrices_digest=digests[settings_sweep.protocol], seed=run.seed
+    )
+    pending = [submit(name=name, place=number, settings=settings) for number, settings in enumerate(chosen)]
     results: list[SweepResult] = []
     for number, refit in enumerate(pending):
         logger.info("%s: refit %d of %d, %s", name, number + 1, len(chosen), sweeps.refit_label(name, number))

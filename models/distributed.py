@@ -10,7 +10,7 @@ wherever they were computed.
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -56,7 +56,7 @@ class LocalScratch:
 
 
 @contextmanager
-def open_scratch(scratch: Path | None, name: str) -> Iterator[LocalScratch]:
+def open_scratch(scratch: Path | None, name: str) -> Generator[LocalScratch]:
     """Create a folder for one fit of the model with this name, in `scratch` or among the temporary files."""
     if scratch:
         scratch = scratch.resolve()
@@ -147,7 +147,7 @@ class UserBlocks(Sequence[UserBlock]):
 
     def map_blocks(
         self, function: Callable[..., Any], *arguments: Any, of: Sequence[UserBlock] | None = None, writes: bool = False
-    ) -> list:
+    ) -> list[Any]:
         """Return `function(block, state, *arguments)` of all blocks, or of some, in their order.
 
         Args:
@@ -175,7 +175,7 @@ class UserBlocks(Sequence[UserBlock]):
 @contextmanager
 def partition_users(
     interactions: csr_matrix, count: int, config: Any, options: FitOptions, name: str
-) -> Iterator[UserBlocks]:
+) -> Generator[UserBlocks]:
     """Cut the users of a fit into blocks, whose initial arrays the caller writes (`UserBlocks.write_users`).
 
     The scratch store, in `options.scratch`, is deleted on exit, also after an error.

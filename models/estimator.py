@@ -3,14 +3,16 @@
 import contextlib
 import difflib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
+
+from typing_extensions import TypeVar  # of Python 3.13, with a default
 
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.settings import ModelSettings
 
-SettingsT = TypeVar("SettingsT", bound=ModelSettings)
+SettingsT = TypeVar("SettingsT", bound=ModelSettings, default=Any)
 RUN_PARAMETERS = {"seed": 0, "threads": 1}  # beside the settings, with their defaults
 
 
@@ -139,7 +141,7 @@ def _fields(model: type[Estimator]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def show_progress(label: str, options: FitOptions) -> Iterator[FitOptions]:
+def show_progress(label: str, options: FitOptions) -> Generator[FitOptions]:
     """Yield the options of a fit with a bar on the error stream, or in the notebook, that moves after every epoch."""
     from rich.console import Console  # a nightly run draws its own bar
     from rich.progress import Progress, TextColumn

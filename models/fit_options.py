@@ -156,7 +156,7 @@ ScratchFactory = Callable[[str], AbstractContextManager[ScratchStore]]
 class BlockExecutor(Protocol):
     """Executes the calls of a fit by blocks; a call is repeated if its process dies."""
 
-    def map(self, function: Callable[..., Any], calls: Sequence[tuple]) -> list:
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return `function(*call)` of every call, in the order of the calls.
 
         `function` is a module-level function; arguments and results are picklable. Later calls, in any process, can
@@ -168,7 +168,7 @@ class BlockExecutor(Protocol):
 class SerialExecutor:
     """Executes calls in this process, one after another."""
 
-    def map(self, function: Callable[..., Any], calls: Sequence[tuple]) -> list:
+    def map(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return `function(*call)` of every call."""
         return [function(*call) for call in calls]
 

@@ -21,7 +21,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import IO, Any, Self, TextIO
 
@@ -53,7 +53,7 @@ def install() -> None:
     _Dispatcher.compile, _CodeLibrary._finalize_final_module = _compile_once, _finalize_with_own_copies
     if not os.environ.get("NUMBA_CACHE_LOCATOR_CLASSES"):
         locators = f"{__name__}.{ModelsLocator.__name__},{FALLBACKS}"
-        numba.config.CACHE_LOCATOR_CLASSES = locators  # pyright: ignore[reportAttributeAccessIssue, reportPrivateImportUsage]
+        numba.config.CACHE_LOCATOR_CLASSES = locators  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @functools.cache
@@ -79,7 +79,7 @@ class ModelsLocator:
         self._disambiguator = f"{module}.{line}"
 
     @classmethod
-    def from_function(cls, function: Callable, py_file: str) -> Self | None:
+    def from_function(cls, function: Callable[..., Any], py_file: str) -> Self | None:
         """Return the locator of a kernel if its file lies in `models/`, else None."""
         inside = os.path.exists(py_file) and Path(py_file).resolve().is_relative_to(PACKAGE)
         return cls(py_file, function.__code__.co_firstlineno) if inside else None
@@ -145,7 +145,7 @@ def _delete_unused(root: Path) -> None:
                 shutil.rmtree(cache, ignore_errors=True)
 
 
-def _save_locked(cache: caching.IndexDataCacheFile, key: object, data: object) -> None:
+def _save_locked(cache: Any, key: object, data: object) -> None:
     """Save one compiled signature, one process at a time, the data before the index that names its file.
 
     In numba's order, index first, a kill in between leaves an index that may name a file of another signature: one that
@@ -161,7 +161,7 @@ def _save_locked(cache: caching.IndexDataCacheFile, key: object, data: object) -
 
 
 @contextlib.contextmanager
-def _open_with_checksum(cache: caching.IndexDataCacheFile, path: str) -> Iterator[IO[bytes]]:
+def _open_with_checksum(cache: Any, path: str) -> Generator[IO[bytes]]:
     """Open a file of the cache for writing and append the checksum of its content, where numba's unpickling ignores
     it.
     """
@@ -176,7 +176,7 @@ def _is_whole(path: str) -> bool:
     return hashlib.sha256(content[:-CHECKSUM]).digest() == content[-CHECKSUM:]
 
 
-def _load_whole_index(cache: caching.IndexDataCacheFile) -> dict[Any, str]:
+def _load_whole_index(cache: Any) -> dict[Any, str]:
     """Load the index; empty if it is absent or damaged, so that its kernels are compiled and saved anew."""
     with contextlib.suppress(FileNotFoundError):
         if _is_whole(cache._index_path):
@@ -184,7 +184,7 @@ def _load_whole_index(cache: caching.IndexDataCacheFile) -> dict[Any, str]:
     return {}
 
 
-def _load_whole_data(cache: caching.IndexDataCacheFile, name: str) -> Any:
+def _load_whole_data(cache: Any, name: str) -> Any:
     """Load a compiled kernel; numba compiles it on an OSError."""
     if not _is_whole(cache._data_path(name)):
         raise OSError(f"{name} is damaged")
@@ -209,7 +209,7 @@ def _compile_once(dispatcher: Any, signature: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _signature_lock(dispatcher: Any, signature: Any) -> Iterator[None]:
+def _signature_lock(dispatcher: Any, signature: Any) -> Generator[None]:
     """Hold the lock of a signature between processes; go on without it after MAX_WAIT_SECONDS, or if locks fail."""
     cache, code = dispatcher._cache, dispatcher.py_func.__code__
     identity = f"{cache._impl.filename_base} {code.co_qualname} {signature}"
@@ -230,7 +230,7 @@ def _acquire_lock(lock: TextIO) -> None:
         time.sleep(0.02)
 
 
-def _finalize_with_own_copies(library: CPUCodeLibrary) -> None:
+def _finalize_with_own_copies(library: Any) -> None:
     """Make a kernel call its own copies of its helpers, so that it runs the same machine code compiled and cached.
 
     numba compiles the body of a parallel loop, and every helper that is not inlined, twice: once by itself, and once

@@ -263,7 +263,7 @@ def tune(
     return Tuning(type(model)(settings, seed=model.seed, threads=model.threads), pl.DataFrame(rows, strict=False))
 
 
-def _name_models(models: Mapping[str, Model] | Sequence[Model] | Model) -> dict[str, Model]:
+def _name_models(models: Any) -> dict[str, Model]:
     if isinstance(models, Model):
         models = [models]
     named = dict(models) if isinstance(models, Mapping) else {model.name: model for model in models}

@@ -77,7 +77,7 @@ class Interactions:
 
     @classmethod
     def from_matrix(
-        cls, matrix: Any, user_ids: Iterable | None = None, item_ids: Iterable | None = None, **tables: Any
+        cls, matrix: Any, user_ids: Iterable[Any] | None = None, item_ids: Iterable[Any] | None = None, **tables: Any
     ) -> Self:
         """Name the rows and columns of a users x items matrix, whose entries are weights.
 
@@ -140,7 +140,7 @@ class Interactions:
         """The items' attributes as `FitOptions` takes them, float32 (items, F); None without attributes."""
         return _encode(self.items, self.item_ids, "item_id")
 
-    def rows(self, users: Iterable) -> np.ndarray:
+    def rows(self, users: Iterable[Any]) -> np.ndarray:
         """Return the rows of users, int64.
 
         Raises:
@@ -148,7 +148,7 @@ class Interactions:
         """
         return _find_all(users, self._row_of_user, "user", "give their likes as histories instead")
 
-    def columns(self, items: Iterable) -> np.ndarray:
+    def columns(self, items: Iterable[Any]) -> np.ndarray:
         """Return the columns of items, int64.
 
         Raises:
@@ -303,12 +303,12 @@ def attribute_kinds(table: pl.DataFrame, id_column: str) -> dict[str, str]:
 def _kind_of(dtype: pl.DataType) -> str | None:
     if isinstance(dtype, pl.List):
         return "categories" if dtype.inner == pl.String else None
-    if dtype in (pl.String, pl.Categorical, pl.Enum, pl.Boolean):
+    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Boolean):
         return "category"
     return "number" if dtype.is_numeric() else None
 
 
-def _of_lists(lists: Mapping[Any, Iterable]) -> pl.DataFrame:
+def _of_lists(lists: Mapping[Any, Iterable[Any]]) -> pl.DataFrame:
     """Return the events of users whose items are lists, a null item for a user without any."""
     pairs = [(user, item) for user, items in lists.items() for item in (list(items) or [None])]
     users, items = zip(*pairs, strict=True) if pairs else ((), ())
@@ -324,7 +324,7 @@ def _time_column(events: pl.DataFrame, first: datetime, last: datetime) -> pl.Ex
     return pl.col("time").fill_null(first) if "time" in events.columns else pl.lit(last).alias("time")
 
 
-def _find_all(ids: Iterable, index_of_id: Mapping[Any, int], side: str, advice: str) -> np.ndarray:
+def _find_all(ids: Iterable[Any], index_of_id: Mapping[Any, int], side: str, advice: str) -> np.ndarray:
     if isinstance(ids, str | int | np.integer):
         ids = [ids]
     ids = [one.item() if isinstance(one, np.generic) else one for one in ids]

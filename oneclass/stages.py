@@ -6,7 +6,7 @@ events with the same settings and seed.
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def split_log(
     seed: int,
     threads: int | None,
     split_settings: Mapping[str, Any] | None,
-) -> Iterator[tuple[Home, Mapping[str, str]]]:
+) -> Generator[tuple[Home, Mapping[str, str]]]:
     """Yield a home with the split interactions and the digests of its splits; the models are in the registry.
 
     Args:
@@ -78,7 +78,7 @@ def split_log(
         sums = {"sum_values": True, "threshold": SMALLEST_WEIGHT} if "weight" in tables[0].events.columns else {}
         likes = BinarizeSettings.model_validate(sums)
         binarize(home, likes, RUN)
-        settings = SplitSettings(**options)
+        settings = SplitSettings.model_validate(options)
         given = (of_logs[0], of_logs[1]) if isinstance(data, Split) else None
         digests = split(home, settings, RUN, protocols=[protocol], seed=seed, given_files=given, likes=likes).digests
         if not list_splits(protocol, digests):
@@ -87,7 +87,7 @@ def split_log(
 
 
 @contextmanager
-def _warnings_only() -> Iterator[None]:
+def _warnings_only() -> Generator[None]:
     """Leave out the log lines of the stages, which Prefect prints, for the duration of the block."""
     level = log_of_stages.level
     log_of_stages.setLevel(max(level, logging.WARNING))
@@ -98,7 +98,7 @@ def _warnings_only() -> Iterator[None]:
 
 
 @contextmanager
-def _as_value_errors() -> Iterator[None]:
+def _as_value_errors() -> Generator[None]:
     """Raise a stage's `InputError`, whose advice is of settings of a run, as the `ValueError` of wrong arguments."""
     try:
         yield
@@ -135,7 +135,7 @@ def _write_attributes(frame: pl.DataFrame, side: str, folder: Path) -> dict[str,
 
 
 @contextmanager
-def _register_models(models: Mapping[str, Model]) -> Iterator[None]:
+def _register_models(models: Mapping[str, Model]) -> Generator[None]:
     """Enter models under their names in the registry, by which the stages load fits, for the duration of the block."""
     added = {}
     for name, model in models.items():
@@ -155,7 +155,7 @@ def _register_models(models: Mapping[str, Model]) -> Iterator[None]:
 
 
 @contextmanager
-def show_steps(label: str, *, is_shown: bool) -> Iterator[Callable[[int, int, str], None]]:
+def show_steps(label: str, *, is_shown: bool) -> Generator[Callable[[int, int, str], None]]:
     """Yield a function of the steps done, their number and the present one, which moves a bar."""
     if not is_shown:
         yield lambda done, of, step: None

@@ -12,7 +12,7 @@ import polars as pl
 
 POSITIONS = ("user_id", "item_id", "weight", "time")  # of the values of a tuple
 WEIGHT_NAMES = ("weight", "count")  # a rating is no weight: who gave one star does not like the item a little
-INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+INTEGERS = pl.Int8 | pl.Int16 | pl.Int32 | pl.Int64 | pl.UInt8 | pl.UInt16 | pl.UInt32 | pl.UInt64
 
 
 def read_events(data: Any, columns: Mapping[str, str | None]) -> pl.DataFrame:
@@ -63,9 +63,9 @@ def check_ids(ids: pl.Series, side: str) -> pl.Series:
     Raises:
         ValueError: an id is missing, or ids are of another type.
     """
-    if ids.dtype in (pl.Categorical, pl.Enum):
+    if isinstance(ids.dtype, pl.Categorical | pl.Enum):
         ids = ids.cast(pl.String)
-    if ids.dtype != pl.String and ids.dtype not in INTEGERS:
+    if ids.dtype != pl.String and not isinstance(ids.dtype, INTEGERS):
         hint = "pandas makes floats of numbers of which some are missing" if ids.dtype.is_float() else "such as str(id)"
         raise ValueError(f"ids of {side}: of type {ids.dtype}; give texts or whole numbers ({hint})")
     if missing := ids.null_count():

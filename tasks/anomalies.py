@@ -7,6 +7,7 @@ its usual range.
 
 import logging
 from datetime import date, datetime
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -85,7 +86,7 @@ def log_anomalies(connection: duckdb.DuckDBPyConnection, run_id: str, stage: str
     return alarms
 
 
-def _describe_anomaly(row: dict) -> str:
+def _describe_anomaly(row: dict[str, Any]) -> str:
     bounds = [(word, row[name]) for word, name in (("from", "usual_from"), ("to", "usual_to")) if row[name] is not None]
     usually = " ".join(f"{word} {_format_number(value)}" for word, value in bounds)
     return f"{row['figure']} {_format_number(row['value'])}" + (f", usually {usually}" if usually else "")

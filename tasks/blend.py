@@ -203,7 +203,9 @@ def _rank_single_models(
     return [(models, score) for _, models, score in ranked]
 
 
-def _score_blocks(lists: list[tuple[Candidate, str]], parts: Sequence[Part]) -> Iterator[tuple]:
+def _score_blocks(
+    lists: list[tuple[Candidate, str]], parts: Sequence[Part]
+) -> Iterator[tuple[np.ndarray, csr_matrix, csr_matrix]]:
     """Yield the normalised scores of every list, excluded items and targets of blocks of users, part after part."""
     for number, part in enumerate(parts):
         count, items = part.histories.shape

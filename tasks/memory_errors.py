@@ -9,7 +9,7 @@ import re
 import resource
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,7 @@ MODEL_MEMORY_HINT = "Give the run more memory, or leave the model out (--models)
 
 
 @contextlib.contextmanager
-def guard_model_memory(what: str, needed: int = 0) -> Iterator[None]:
+def guard_model_memory(what: str, needed: int = 0) -> Generator[None]:
     """Turn a lack of memory into an error of one model; fails at once if it needs more than is free.
 
     Args:
@@ -55,7 +55,7 @@ def guard_model_memory(what: str, needed: int = 0) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def memory_errors(what: str) -> Iterator[None]:
+def memory_errors(what: str) -> Generator[None]:
     """Replace errors of exhausted memory or disk by errors with advice.
 
     Reserve 64 MB, released on error, so that shutdown itself cannot run out of memory: Prefect starts threads at a

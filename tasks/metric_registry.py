@@ -41,7 +41,7 @@ class UserRanks:
     """
 
     user_id: Any
-    targets: list
+    targets: list[Any]
     places: np.ndarray
     candidates: int
 

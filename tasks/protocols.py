@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from oneclass.tasks.errors import InputError
 
@@ -131,7 +132,7 @@ def choose_publish_protocol(setting: str, splits: Collection[str]) -> str | None
     return setting
 
 
-def main_metric_parameters() -> dict[str, list]:
+def main_metric_parameters() -> dict[str, list[Any]]:
     """Return the parameters `$protocols`, `$metrics` and `$places` of a query over main metrics.
 
     They are three parallel lists; a place counts from 0, the metric that ranks the models.

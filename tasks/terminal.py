@@ -12,8 +12,8 @@ from typing import TextIO
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 # The marks of the program's own tables, for encodings without them.
-ASCII_MARKS = {"…": "...", "±": "+-", "═": "="} | dict.fromkeys("─╌", "-") | dict.fromkeys("│┆", "|")
-ASCII_MARKS |= dict.fromkeys("┌┬┐╞╪╡├┼┤└┴┘", "+")
+_LINES = dict.fromkeys("─╌", "-") | dict.fromkeys("│┆", "|") | dict.fromkeys("┌┬┐╞╪╡├┼┤└┴┘", "+")
+ASCII_MARKS = {"…": "...", "±": "+-", "═": "="} | _LINES
 
 
 def escape_controls(text: str) -> str:

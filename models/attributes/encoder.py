@@ -143,7 +143,7 @@ def _encode_column(cells: pl.Series, column: Column) -> csr_matrix:
 
 def _read_numbers(cells: pl.Series) -> np.ndarray:
     """Return the numbers of a column, float64 (rows,); NaN for a missing or infinite one."""
-    if not (cells.dtype.is_numeric() or cells.dtype in (pl.Boolean, pl.Null)):
+    if not (cells.dtype.is_numeric() or isinstance(cells.dtype, pl.Boolean | pl.Null)):
         raise ValueError(f"column {cells.name}: of the type {cells.dtype}, which is no number; declare another kind")
     numbers = cells.cast(pl.Float64).fill_null(np.nan).to_numpy()
     return np.where(np.isfinite(numbers), numbers, np.nan)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.attributes.nearest_items import find_nearest
 
 
-def check_features(features: csr_matrix, rows: int, side: str) -> None:
+def check_features(features: object, rows: int, side: str) -> None:
     """Refuse features that do not go with a side of the matrix.
 
     Args:

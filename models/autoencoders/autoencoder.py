@@ -12,11 +12,12 @@ epochs at most, and ends after a quarter of the patience.
 from abc import abstractmethod
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
+from typing_extensions import TypeVar
 
 from oneclass.models.autoencoders import checkpoints
 from oneclass.models.autoencoders.draws import choose_held_out
@@ -69,7 +70,7 @@ class AutoencoderSettings(ModelSettings):
     )
 
 
-AutoencoderT = TypeVar("AutoencoderT", bound=AutoencoderSettings)
+AutoencoderT = TypeVar("AutoencoderT", bound=AutoencoderSettings, default=Any)
 
 
 class Autoencoder(Model[AutoencoderT]):

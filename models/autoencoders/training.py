@@ -5,7 +5,7 @@ It is imported when a fit begins; a fitted autoencoder needs no PyTorch for its 
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -183,7 +183,7 @@ class Training:
 
 
 @contextlib.contextmanager
-def torch_threads(count: int) -> Iterator[None]:
+def torch_threads(count: int) -> Generator[None]:
     """Run the block with PyTorch on `count` CPU threads; one block at a time, since the process has one such number."""
     with _torch_lock:
         before = torch.get_num_threads()

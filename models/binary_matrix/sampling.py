@@ -6,7 +6,7 @@ S-Biased    p(i, j) = r_i c_j / (2 Z_x), where r_i and c_j count the zeros in th
             ones in those of a zero, and Z_x is the sum of r_i c_j over the entries equal to x_ij
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numba import njit, prange
@@ -19,6 +19,7 @@ from oneclass.models.numerics.top_k import contains, first_above
 Strategy = Literal["uniform", "balanced", "biased"]
 STRATEGIES: tuple[Strategy, ...] = ("uniform", "balanced", "biased")
 UNIFORM, BALANCED, BIASED = range(3)
+Arrays = tuple[np.ndarray, ...]
 PURPOSE = purpose("binary matrix entries")
 MIN_ACCEPTANCE = 0.01  # S-Biased is refused if less than this share of the entries that it proposes as zeros are zeros
 
@@ -62,29 +63,26 @@ class EntrySampler(NamedTuple):
         indptr, indices = copy_pattern(matrix)
         row_ones, column_ones = np.diff(indptr), np.bincount(indices, minlength=M)
         rows = np.repeat(np.arange(L, dtype=np.int32), row_ones)
-        zeros = L * M - len(indices)
+        share = 0.5 if L * M > len(indices) else 1.0
         running = np.zeros(0)
         if strategy == "biased":
             running, scales = _prepare_biased_draws(rows, indices, row_ones, column_ones)
             row_p, column_p = _biased_margins(rows, indices, row_ones, column_ones, scales)
-            drawn = {
-                "strategy": BIASED,
-                "share_of_ones": 0.5 if zeros else 1.0,
-                "scales": scales,
-                "row_p": row_p,
-                "column_p": column_p,
-            }
         else:
-            drawn = _margins(strategy, row_ones, column_ones)
+            scales, row_p, column_p = _margins(strategy, row_ones, column_ones, share)
         return cls(
+            strategy=STRATEGIES.index(strategy),
             indptr=indptr,
             indices=indices,
             rows=rows,
             zeros_before=np.concatenate([[0], np.cumsum(M - row_ones)]),
             ones_scale=running,
+            share_of_ones=share,
+            scales=scales,
             row_ones=row_ones,
             column_ones=column_ones,
-            **drawn,
+            row_p=row_p,
+            column_p=column_p,
         )
 
     def draw(self, seed: int, batch: int, size: int) -> tuple[np.ndarray, ...]:
@@ -102,23 +100,19 @@ class EntrySampler(NamedTuple):
         return rows, columns, ones, weights
 
 
-def _margins(strategy: Strategy, row_ones: np.ndarray, column_ones: np.ndarray) -> dict[str, Any]:
-    """How S-Uniform and S-Balanced draw, as arguments of an `EntrySampler`."""
+def _margins(strategy: Strategy, row_ones: np.ndarray, column_ones: np.ndarray, share_of_ones: float) -> Arrays:
+    """p(i, j) of a zero and of a one, p(i) and p(j) under S-Uniform and S-Balanced."""
     L, M, ones = len(row_ones), len(column_ones), int(row_ones.sum())
-    zeros = L * M - ones
-    share = 0.5 if zeros else 1.0
     if strategy == "uniform":
-        scales = np.full(2, 1 / (L * M))
-        row_p, column_p = np.full(L, 1 / L), np.full(M, 1 / M)
-    else:
-        scales = np.array([(1 - share) / max(zeros, 1), share / ones])
-        row_p = (M - row_ones) * scales[0] + row_ones * scales[1]
-        column_p = (L - column_ones) * scales[0] + column_ones * scales[1]
-    drawn = {"strategy": STRATEGIES.index(strategy), "share_of_ones": share, "scales": scales}
-    return {**drawn, "row_p": row_p, "column_p": column_p}
+        return np.full(2, 1 / (L * M)), np.full(L, 1 / L), np.full(M, 1 / M)
+    scales = np.array([(1 - share_of_ones) / max(L * M - ones, 1), share_of_ones / ones])
+    row_p = (M - row_ones) * scales[0] + row_ones * scales[1]
+    return scales, row_p, (L - column_ones) * scales[0] + column_ones * scales[1]
 
 
-def _prepare_biased_draws(rows, columns, row_ones, column_ones) -> tuple[np.ndarray, np.ndarray]:
+def _prepare_biased_draws(
+    rows: np.ndarray, columns: np.ndarray, row_ones: np.ndarray, column_ones: np.ndarray
+) -> Arrays:
     """Running sum of r_i c_j over the ones, and 1 / (2 Z_0), 1 / (2 Z_1)."""
     L, M, ones = len(row_ones), len(column_ones), len(rows)
     running = np.cumsum((M - row_ones[rows]) * (L - column_ones[columns]).astype(np.float64))
@@ -129,11 +123,15 @@ def _prepare_biased_draws(rows, columns, row_ones, column_ones) -> tuple[np.ndar
     return running, np.array([0.5 / zeros, 0.5 / running[-1]])
 
 
-def _biased_margins(rows, columns, row_ones, column_ones, scales) -> tuple[np.ndarray, np.ndarray]:
+def _biased_margins(
+    rows: np.ndarray, columns: np.ndarray, row_ones: np.ndarray, column_ones: np.ndarray, scales: np.ndarray
+) -> Arrays:
     """p(i) and p(j) under S-Biased."""
     L, M, ones = len(row_ones), len(column_ones), len(rows)
 
-    def margin(own, other_of_ones, own_ones, own_size, other_size):
+    def margin(
+        own: np.ndarray, other_of_ones: np.ndarray, own_ones: np.ndarray, own_size: int, other_size: int
+    ) -> np.ndarray:
         beside = np.bincount(own, weights=other_of_ones, minlength=len(own_ones))  # c_j over the row's ones
         zeros_beside = own_ones * float(own_size) - beside
         return scales[1] * (other_size - own_ones) * zeros_beside + scales[0] * own_ones * (ones - beside)

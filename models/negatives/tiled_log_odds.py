@@ -7,7 +7,7 @@ factors, and s, whose terms are not negative, by the least and the largest numbe
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class LogitBounds:
     ) -> Self:
         """Find those of all tiles; the arguments are those of `LogOddsScores`."""
 
-        def bound_tile(items: np.ndarray) -> tuple:
+        def bound_tile(items: np.ndarray) -> tuple[Any, ...]:
             of = columns_of(items)
             biases = of.bias.max(), np.abs(of.bias).max()
             variances = of.variances.min(axis=1), of.variances.max(axis=1)

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from oneclass.models.numerics.logistic_bound import FAST as LOOSE
+from oneclass.models.numerics.logistic_bound import PLAIN
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
     F64_WIDTH,
@@ -27,7 +28,6 @@ from oneclass.models.numerics.simd import (
 from oneclass.models.numerics.simd_tiles import add_outer, add_product
 
 STRICT = {"contract", "nsz"}
-DOUBLE = {"cache": True, "fastmath": {"contract"}, "error_model": "numpy", "nogil": True}
 
 
 @njit(cache=True, fastmath=LOOSE, inline="always")
@@ -155,7 +155,7 @@ def solve_factorized(matrix, size, vector, half):
         vector[row] = (half[row] - known) / matrix[row * size + row]
 
 
-@njit(**DOUBLE, forceinline=True)
+@njit(**PLAIN, forceinline=True)
 def _eliminate(lanes, matrix, k, inverse):
     """matrix[i] -= inverse matrix[k, i] matrix[k] for k < i < n - 1: one step of a symmetric elimination.
 
@@ -170,7 +170,7 @@ def _eliminate(lanes, matrix, k, inverse):
                 store(matrix, at, load(matrix, at) + factor * load(matrix, k * width + column))
 
 
-@njit(**DOUBLE)
+@njit(**PLAIN)
 def solve_with_pivot_floor(lanes, system, least, solution):
     """solution = P^-1 z by Gaussian elimination; no eigenvalue of P may lie below `least`.
 

@@ -16,7 +16,14 @@ ROTATIONS = (
 WORD_ORDER = np.concatenate([(step * np.arange(16) + first) % 16 for step, first in ((1, 0), (5, 1), (3, 5), (7, 0))])
 
 
-def select_lowest_md5(starts, members, stems, stem_ends, names, name_ends):
+def select_lowest_md5(
+    starts: np.ndarray,
+    members: np.ndarray,
+    stems: np.ndarray,
+    stem_ends: np.ndarray,
+    names: np.ndarray,
+    name_ends: np.ndarray,
+) -> np.ndarray:
     """Of each list the member for which the MD5 of the list's stem and the member's name is lowest.
 
     Args:

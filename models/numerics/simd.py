@@ -50,7 +50,7 @@ class Vector(types.Type):
 
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
-    def __init__(self, manager, lanes):
+    def __init__(self, manager: Any, lanes: Vector) -> None:
         element = manager.lookup(lanes.element).get_value_type()
         super().__init__(manager, lanes, ir.VectorType(element, lanes.count))
 
@@ -60,17 +60,19 @@ def vector_type(element: types.Float) -> Vector:
     return Vector(element, VECTOR_BYTES * 8 // element.bitwidth)
 
 
-def splat(builder, number, count):
+def splat(builder: Any, number: Any, count: int) -> Any:
     """LLVM vector whose `count` lanes are all the number."""
     empty = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
     first = builder.insert_element(empty, number, INDEX(0))
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(INDEX, count), [0] * count))
 
 
-def _arithmetic(operation, name):
-    @infer_global(operation)  # pyright: ignore[reportOptionalCall]  (a decorator, or registers a given value)
+def _arithmetic(operation: Callable[[Any, Any], Any], name: str) -> None:
+    infer: Any = infer_global(operation)  # numba declares what it returns for other arguments only
+
+    @infer
     class _Rule(AbstractTemplate):
-        def generic(self, arguments, keywords):
+        def generic(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
             left, right = arguments
             scaled = operation is operator.mul and isinstance(right, Vector) and left == right.element
             if isinstance(right, Vector) and left == right or scaled:
@@ -78,7 +80,7 @@ def _arithmetic(operation, name):
 
     @lower_builtin(operation, Vector, Vector)
     @lower_builtin(operation, types.Float, Vector)
-    def _lower(context, builder, call, arguments):
+    def _lower(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
         left, right = arguments
         if call.args[0] != call.args[1]:
             left = splat(builder, left, call.args[1].count)
@@ -90,16 +92,16 @@ _arithmetic(operator.sub, "fsub")
 _arithmetic(operator.mul, "fmul")
 
 
-def element_pointer(context, builder, array_type, array, at, kind):
+def element_pointer(context: Any, builder: Any, array_type: Any, array: Any, at: Any, kind: Any) -> Any:
     """LLVM pointer to a place in an array, at which a value of the LLVM type `kind` lies."""
     data = context.make_array(array_type)(context, builder, value=array).data
     return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
 
 
-def _loads(kind):
+def _loads(kind: Any) -> Callable[..., Any]:
     """Code that loads a value of the numba type `kind` from its last two arguments, an array and a place."""
 
-    def generate(context, builder, call, arguments):
+    def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
         array, at = arguments[-2:]
         place = element_pointer(context, builder, call.args[-2], array, at, context.get_value_type(kind))
         return builder.load(place, align=call.args[-2].dtype.bitwidth // 8)
@@ -126,7 +128,7 @@ def element(typing, array, at):
     return array.dtype(array, types.intp), _loads(array.dtype)
 
 
-def _stores(context, builder, call, arguments):
+def _stores(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
     """Code that stores its last argument in an array at a place."""
     array, at, value = arguments
     place = element_pointer(context, builder, call.args[0], array, at, value.type)
@@ -260,7 +262,7 @@ def aligned_zeros(size):
 ROWS = 8  # rows that are worked on side by side
 UNROLLED = 4  # running sums in `add_weighted`
 ZERO = np.float32(0)
-IN_ORDER = {"cache": True, "fastmath": {"contract"}, "forceinline": True}
+IN_ORDER: dict[str, Any] = {"cache": True, "fastmath": {"contract"}, "forceinline": True}
 
 
 @njit(**IN_ORDER)

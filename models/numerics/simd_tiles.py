@@ -3,6 +3,9 @@
 As in `models.numerics.simd`, positions are element numbers and bounds are not checked.
 """
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 from llvmlite import ir
 from numba import njit, types
 
@@ -34,8 +37,8 @@ def plus_squared_rows(typing, totals, array, places, at, lanes):
     return totals(totals, array, places, types.intp, lanes), _row_sums(squared=True)
 
 
-def _row_sums(squared):
-    def generate(context, builder, call, arguments):
+def _row_sums(squared: bool) -> Callable[..., Any]:
+    def generate(context: Any, builder: Any, call: Any, arguments: Any) -> Any:
         totals, array, places, at, factor = arguments
         sums = []
         for row in range(len(call.args[0])):
@@ -51,7 +54,9 @@ def _row_sums(squared):
     return generate
 
 
-def _places(context, builder, array_type, array, at, stride, tile):
+def _places(
+    context: Any, builder: Any, array_type: Any, array: Any, at: Any, stride: Any, tile: types.UniTuple
+) -> Iterator[Any]:
     """LLVM pointers to the rows of a tile in an array."""
     for row in range(len(tile)):
         place = builder.add(at, builder.mul(stride, stride.type(row)))

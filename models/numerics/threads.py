@@ -10,7 +10,7 @@ import importlib
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -49,7 +49,7 @@ _thread_state = threading.local()  # `threads`, of the block that a thread is in
 
 
 @contextlib.contextmanager
-def kernel_threads(count: int) -> Iterator[None]:
+def kernel_threads(count: int) -> Generator[None]:
     """Run the block's numba kernels on `count` threads, or on as many as numba was started with, or `limit_threads`
     left.
     """
@@ -109,7 +109,7 @@ def map_row_blocks(work: Callable[..., object], threads: int, *arrays: np.ndarra
 
 
 @contextlib.contextmanager
-def single_threaded_blas() -> Iterator[None]:
+def single_threaded_blas() -> Generator[None]:
     """Run the block with BLAS on one thread, so that its sums do not depend on the machine's cores.
 
     The number of threads belongs to the whole process, and threadpoolctl silently ignores a second Python thread that

@@ -1,6 +1,7 @@
 """What models take: users x items matrices of counts, checked before anything is computed from them."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -64,7 +65,7 @@ def check_matrix(matrix: csr_matrix, name: str) -> None:
     check_entries(matrix, name)
 
 
-def check_matrix_type(matrix: csr_matrix, name: str) -> None:
+def check_matrix_type(matrix: Any, name: str) -> None:
     """The part of `check_matrix` that reads no entry.
 
     Raises:

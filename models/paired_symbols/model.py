@@ -20,6 +20,7 @@ eq. 10 have a misprint: u_i should be u_i', over which the sum in their denomina
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
@@ -220,7 +221,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         variance += c_variance
         return mean, variance
 
-    def _products_and_biases(self, rows: np.ndarray, items: np.ndarray | None) -> tuple:
+    def _products_and_biases(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[Any, ...]:
         """Return the arguments of `put_log_odds`: the moments without biases, and the moments of both sides' biases."""
         users, columns = self._logit_rows(rows), self._logit_columns(items)
         mean, variance = dense_times(users.means, columns.means), dense_times(users.variances, columns.variances)

@@ -13,7 +13,7 @@ the whole pass keeps 1 - epsilon_t of the old, as one update would. The first it
 then has a message.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -37,7 +37,7 @@ from oneclass.models.random_graph.worker import BlockConfig
 @contextmanager
 def start_distributed_fit(
     config: BlockConfig, q: RandomGraphPosterior, weights: np.ndarray, interactions: csr_matrix, options: FitOptions
-) -> Iterator["DistributedGraphPosterior"]:
+) -> Generator["DistributedGraphPosterior"]:
     """Start a fit by blocks at the posterior `q`; its scratch store is deleted on exit.
 
     Args:

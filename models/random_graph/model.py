@@ -6,7 +6,7 @@ apart how popular an item is (pi_n: how often it is considered) and how well it 
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -134,7 +134,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         self._finish_priors(interactions, options)
 
     @contextmanager
-    def _run_iterations(self, interactions: csr_matrix, options: FitOptions) -> Iterator[IterationStep]:
+    def _run_iterations(self, interactions: csr_matrix, options: FitOptions) -> Generator[IterationStep]:
         """Initialise the posterior, and yield the function of an iteration: of all users at once, or by blocks."""
         self._negative_weights(interactions, options.item_windows)
         q = self.posterior = self._initial_posterior(interactions.shape, options.start)
@@ -373,7 +373,7 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         q = self.posterior
-        arrays = {"histogram": self.histogram, "weights": self.weights, "gamma": np.float64(self.gamma)}
+        arrays = {"histogram": self.histogram, "weights": self.weights, "gamma": np.array(self.gamma)}
         arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
         for name, side in (("user", q.users), ("item", q.items)):
             arrays |= {f"{name}_{part}": array for part, array in vars(side).items()}

@@ -5,6 +5,7 @@ draws its part of the graph of a fit in one process.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -72,5 +73,5 @@ def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:
     return GraphSampler(copy_pattern(block.matrix(items)), weights, block.config.seed, units).draw(t)
 
 
-def _group_by_item(graph: HiddenGraph) -> tuple:
+def _group_by_item(graph: HiddenGraph) -> tuple[Any, ...]:
     return graph.likes_by_item, graph.negatives_by_item, partition_shards(graph.likes_by_item[0])

@@ -278,7 +278,9 @@ class FactorSide:
         return vectors, coefficients
 
 
-def _make_graph(indptr: np.ndarray, indices: np.ndarray, squares: np.ndarray, pulls: np.ndarray) -> tuple:
+def _make_graph(
+    indptr: np.ndarray, indices: np.ndarray, squares: np.ndarray, pulls: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """The edges as the kernels take them: indptr, indices, a_e and y_e."""
     edges = as_read_only(indptr, np.int64), as_read_only(indices, np.int32)
     return *edges, as_read_only(squares, np.float32), as_read_only(pulls, np.float32)

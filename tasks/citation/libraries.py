@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,7 @@ from oneclass.tasks.stores.matrices import Part
 
 TOLERANCE = 1e-6  # relative, of a metric that is computed again from a stored fit
 FIT = ["protocol", "model", "digest"]
+ListName = tuple[str, str]  # model and score
 KEY = ["protocol", "model", "score", "metric"]  # of recorded metrics, in their order
 MAIN_TABLE = {
     "protocol": pl.String,
@@ -203,7 +205,7 @@ def _mark_rows(
     return add_weaknesses(marked, against_popularity)
 
 
-def _index_comparisons(compared: pl.DataFrame) -> dict[tuple[str, tuple, tuple], tuple]:
+def _index_comparisons(compared: pl.DataFrame) -> dict[tuple[str, ListName, ListName], tuple[Any, ...]]:
     """Return (difference, error, plain p-value) by metric, list and other list, in both directions."""
     found = {}
     for row in compared.iter_rows(named=True):

@@ -18,7 +18,7 @@ import time
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -98,12 +98,19 @@ class DaskExecutor:
         addresses = self._client.scheduler_info(n_workers=-1)["workers"]
         return [address for address in addresses if address not in self._incompatible]
 
-    def send(self, label: str, pickled: bytes, memory: int, priority: int) -> distributed.Future:
+    def send(self, label: str, pickled: bytes, memory: int, priority: int) -> "distributed.Future[Any]":
         """Submit a pickled call to the compatible workers."""
-        placement = {"workers": self.compatible_workers(), "allow_other_workers": True} if self._incompatible else {}
-        resources = {MEMORY: memory} if memory and self.worker_memory is not None else None
-        options = {"key": f"{label}-{uuid.uuid4().hex}", "pure": False, "resources": resources, "priority": priority}
-        return self._client.submit(worker.run_call, self._context, pickled, **options, **placement)
+        return self._client.submit(
+            worker.run_call,
+            self._context,
+            pickled,
+            key=f"{label}-{uuid.uuid4().hex}",
+            workers=self.compatible_workers() if self._incompatible else None,
+            resources={MEMORY: memory} if memory and self.worker_memory is not None else None,
+            priority=priority,
+            allow_other_workers=bool(self._incompatible),
+            pure=False,
+        )
 
     def exclude(self, error: worker.IncompatibleWorker) -> None:
         """Send no further calls to an incompatible worker.
@@ -163,7 +170,7 @@ def open_cluster(
     workers: int | None = None,
     address: str | None = None,
     unencrypted: bool = False,
-) -> Iterator[DaskExecutor]:
+) -> Generator[DaskExecutor]:
     """Start a number of workers, or connect to the scheduler at an address, and open an executor over them.
 
     Args:
@@ -194,7 +201,7 @@ def open_cluster(
 
 
 @contextlib.contextmanager
-def _sentinel(home: Home) -> Iterator[str]:
+def _sentinel(home: Home) -> Generator[str]:
     """Create a file in the home and at its URL, and yield its name; workers check by it that the store is the same."""
     home.spill.mkdir(parents=True, exist_ok=True)
     name = f"cluster-{uuid.uuid4().hex}"
@@ -210,7 +217,7 @@ def _sentinel(home: Home) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _start_workers(home: Home, workers: int, threads: int) -> Iterator[distributed.Client]:
+def _start_workers(home: Home, workers: int, threads: int) -> Generator[distributed.Client]:
     """Start a cluster on the loopback interface that only this process and its workers can talk to.
 
     Dask's ports take code from anyone who reaches them, so each connection needs the run's temporary certificate. Its
@@ -239,7 +246,7 @@ def _start_workers(home: Home, workers: int, threads: int) -> Iterator[distribut
 
 
 @contextlib.contextmanager
-def _connect(address: str, unencrypted: bool) -> Iterator[distributed.Client]:
+def _connect(address: str, unencrypted: bool) -> Generator[distributed.Client]:
     """Connect to a scheduler, with the certificates of Dask's configuration.
 
     Raises:

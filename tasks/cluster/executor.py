@@ -4,7 +4,7 @@ import contextlib
 import functools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -114,7 +114,7 @@ def imap(
 
 def _run_in_threads(pending: list[PendingCall], count: int, threads: int) -> Iterator[Any]:
     """Run `count` calls at a time with `threads` each; yield their results in order."""
-    running: deque[Future] = deque()
+    running: deque[Future[Any]] = deque()
     pool = ThreadPoolExecutor(count, initializer=limit_threads, initargs=(threads,))
     try:
         for call in pending:
@@ -174,7 +174,7 @@ class ClusterSettings:
 
 
 @contextlib.contextmanager
-def open_executor(settings: ClusterSettings, home: Home, run_id: str | None = None) -> Iterator[Executor]:
+def open_executor(settings: ClusterSettings, home: Home, run_id: str | None = None) -> Generator[Executor]:
     """Open the executor of a run; closing it ends workers that it started.
 
     Args:
@@ -190,6 +190,8 @@ def open_executor(settings: ClusterSettings, home: Home, run_id: str | None = No
         from oneclass.tasks.cluster import dask
     except ModuleNotFoundError as error:
         raise InputError(f"--workers and --dask need Dask, which is not installed: {INSTALL_DASK}") from error
-    cluster = {"workers": settings.workers, "address": settings.address, "unencrypted": settings.unencrypted}
-    with dask.open_cluster(home, run_id, LOCAL.submit, **cluster) as executor:
+    workers, address, unencrypted = settings.workers, settings.address, settings.unencrypted
+    with dask.open_cluster(
+        home, run_id, LOCAL.submit, workers=workers, address=address, unencrypted=unencrypted
+    ) as executor:
         yield executor

@@ -309,7 +309,7 @@ def _read_dataset(path: Path, name: str) -> Dataset:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: is not TOML: {error}.") from error
     try:
-        dataset = Dataset(**{"name": name, **declared})
+        dataset = Dataset.model_validate({"name": name, **declared})
     except ValidationError as error:
         raise InputError(f"{path}: {_first_error(error)}") from error
     for section in ("titles", "items", "users"):

@@ -1,7 +1,7 @@
 """Metrics of one's own: a function of `UserRanks` is called for each user of each ranked list."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import duckdb
@@ -34,7 +34,9 @@ def load_ids(connection: duckdb.DuckDBPyConnection) -> IdsByIndex:
     )
 
 
-def compute_own_metric(name: str, metric: OwnMetric, targets: RankedTargets, ids: IdsByIndex) -> np.ndarray:
+def compute_own_metric(
+    name: str, metric: Callable[[UserRanks], Any], targets: RankedTargets, ids: IdsByIndex
+) -> np.ndarray:
     """Call a function for each user, float64 (users,).
 
     Args:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -16,6 +17,7 @@ from oneclass.tasks.evaluate.explicit_negatives import ExplicitFeedbackResult
 from oneclass.tasks.evaluate.strata import StratumRow
 from oneclass.tasks.stores import warehouse
 
+Rows = list[tuple[Any, ...]]
 PROTOCOL_TABLES = ("metrics", "comparisons", "beyond_accuracy", "considered", "strata")
 LEAVE_ONE_OUT_TABLES = (
     "ranks_by_degree",
@@ -78,7 +80,7 @@ def delete_evaluation(connection: duckdb.DuckDBPyConnection, run_id: str, protoc
             connection.execute(f"delete from evaluation.{table} where run_id = ?", [run_id])
 
 
-def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str) -> list[tuple]:
+def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str) -> Rows:
     return [
         (run_id, protocol, one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
         for one in ranked
@@ -86,7 +88,7 @@ def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str
     ]
 
 
-def _stratum_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> list[tuple]:
+def _stratum_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> Rows:
     return [
         (run_id, protocol, one.model, one.score, row.metric, strata, *row[1:])
         for one in ranked
@@ -94,7 +96,7 @@ def _stratum_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> list[
     ]
 
 
-def compare_lists(ranked: list[RankedList]) -> list[tuple]:
+def compare_lists(ranked: list[RankedList]) -> Rows:
     """Return a row for each metric and pair of ranked lists, in their order.
 
     Its values are those of the columns of `evaluation.comparisons` from `metric` on.
@@ -121,7 +123,7 @@ def _have_common_users(one: np.ndarray, other: np.ndarray) -> bool:
     return not (np.isnan(one) | np.isnan(other)).all()
 
 
-def _degree_bin_rows(run_id: str, ranked: list[RankedList]) -> list[tuple]:
+def _degree_bin_rows(run_id: str, ranked: list[RankedList]) -> Rows:
     return [
         (run_id, one.model, one.score, side, cell.low, cell.high, cell.edges, cell.mean, *cell.percentiles)
         for one in ranked
@@ -129,7 +131,7 @@ def _degree_bin_rows(run_id: str, ranked: list[RankedList]) -> list[tuple]:
     ]
 
 
-def _degree_cell_rows(run_id: str, ranked: list[RankedList]) -> list[tuple]:
+def _degree_cell_rows(run_id: str, ranked: list[RankedList]) -> Rows:
     return [
         (run_id, one.model, one.score, *cell.user, *cell.item, cell.edges, cell.mean)
         for one in ranked
@@ -137,7 +139,7 @@ def _degree_cell_rows(run_id: str, ranked: list[RankedList]) -> list[tuple]:
     ]
 
 
-def _like_bin_rows(run_id: str, bins: list[tuple[str, list[LikeBin]]]) -> list[tuple]:
+def _like_bin_rows(run_id: str, bins: list[tuple[str, list[LikeBin]]]) -> Rows:
     return [
         (run_id, model, one.low, one.high, one.edges, one.error, list(one.histogram))
         for model, of_model in bins
@@ -145,7 +147,7 @@ def _like_bin_rows(run_id: str, bins: list[tuple[str, list[LikeBin]]]) -> list[t
     ]
 
 
-def _explicit_feedback_rows(run_id: str, protocol: str, considered: list[ExplicitFeedbackResult]) -> list[tuple]:
+def _explicit_feedback_rows(run_id: str, protocol: str, considered: list[ExplicitFeedbackResult]) -> Rows:
     return [
         (run_id, protocol, one.model, metric, figure.value, figure.standard_error, one.likes, one.dislikes)
         for one in considered
@@ -153,7 +155,7 @@ def _explicit_feedback_rows(run_id: str, protocol: str, considered: list[Explici
     ]
 
 
-def _calibration_rows(run_id: str, bins: list[tuple[str, str, CalibrationBin]]) -> list[tuple]:
+def _calibration_rows(run_id: str, bins: list[tuple[str, str, CalibrationBin]]) -> Rows:
     return [
         (
             run_id,
@@ -170,7 +172,7 @@ def _calibration_rows(run_id: str, bins: list[tuple[str, str, CalibrationBin]]) 
     ]
 
 
-def _append_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: list[tuple]) -> None:
+def _append_rows(connection: duckdb.DuckDBPyConnection, table: str, rows: Rows) -> None:
     """Append rows with values in the order of the table's columns."""
     columns = connection.table(f"evaluation.{table}").columns
     frame = pl.DataFrame(rows, schema=columns, orient="row", infer_schema_length=None)

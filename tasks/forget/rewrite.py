@@ -11,7 +11,7 @@ import lzma
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -103,7 +103,7 @@ class _HashingWriter:
 
 
 @contextmanager
-def _open_packed(source: Path, target: Path, container: str) -> Iterator[IO[bytes]]:
+def _open_packed(source: Path, target: Path, container: str) -> Generator[IO[bytes]]:
     """Open `target` to write text into it, compressed as `container` says; equal texts give equal bytes."""
     compression = container.rpartition(" ")[2]
     with open(target, "wb") as raw:
@@ -140,7 +140,7 @@ def _rewrite_archive(source: Path, target: Path, container: str, lines: Mapping[
             if number != last[name]:
                 continue
             with tempfile.TemporaryFile(dir=target.parent) as copy:
-                hashed = _HashingWriter(copy)  # pyright: ignore[reportArgumentType]
+                hashed = _HashingWriter(copy)
                 copy_without_lines(member, hashed, lines.get(name, np.empty(0, np.int64)))
                 info = tarfile.TarInfo(name)
                 info.size = hashed.size

@@ -7,7 +7,7 @@ read, and a file of another form, has a user if it has the id as a word.
 import itertools
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,7 +161,7 @@ def _scan_files(home: Home, dataset: Dataset, known: Mapping[str, int]) -> tuple
 
 
 @contextmanager
-def _load_logs(home: Home, dataset: Dataset, logs: Sequence[LogFile]) -> Iterator[duckdb.DuckDBPyConnection]:
+def _load_logs(home: Home, dataset: Dataset, logs: Sequence[LogFile]) -> Generator[duckdb.DuckDBPyConnection]:
     """Load logs into a database in memory, numbered from 1."""
     home.spill.mkdir(exist_ok=True)
     with (

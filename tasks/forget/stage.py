@@ -104,7 +104,7 @@ def remove_users(
             elsewhere += warehouses.select(connection, "forget/described_users", users=query.users)["path"].to_list()
             named_in = _list_naming_runs(connection, query.users)
         # A second try finds only what the first left, which noted the rest.
-        pending = {
+        pending: dict[str, Any] = {
             **pending,
             "users": query.users,
             "rows": {**rows, **pending["rows"]},

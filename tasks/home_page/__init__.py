@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,7 +111,7 @@ def write_home_page(home: Home) -> None:
 
 
 @contextlib.contextmanager
-def _log_errors(home: Home) -> Iterator[None]:
+def _log_errors(home: Home) -> Generator[None]:
     """Log an error instead of raising it, since the page must fail neither a run nor a promotion."""
     try:
         yield

@@ -62,7 +62,7 @@ def load_template(package: str, name: str) -> jinja2.Template:
             ]
         ),
     )
-    environment.globals |= {
+    environment.globals |= {  # pyright: ignore[reportAttributeAccessIssue]  (Jinja takes any values)
         "style": Markup(_read_template("oneclass.tasks.html", "style.css")),
         "light": Markup(css_variables(LIGHT_COLOURS)),
         "dark": Markup(css_variables(DARK_COLOURS)),

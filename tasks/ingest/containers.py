@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -165,7 +165,7 @@ def _read_json(path: Path, kind: str, compression: str) -> Iterator[bytes]:
 
 
 @contextmanager
-def _unpack(path: Path, compression: str) -> Iterator[Path]:
+def _unpack(path: Path, compression: str) -> Generator[Path]:
     """Yield the path of a file without compression: the file itself, or a temporary copy."""
     if not compression:
         yield path

@@ -7,7 +7,7 @@ password.
 import contextlib
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -27,7 +27,7 @@ Cursor: TypeAlias = Any  # of adbc_driver_manager, an optional package
 
 
 @contextlib.contextmanager
-def open_cursor(source: Source) -> Iterator[Cursor]:
+def open_cursor(source: Source) -> Generator[Cursor]:
     """Connect to the database of a source. Errors of the database in the body are explained too.
 
     Raises:

@@ -47,9 +47,9 @@ def check_reject_limit(
     Raises:
         RejectLimitExceeded: some files exceed it.
     """
-    ids = [file_id for file_id, log in files]
+    ids = [file_id for file_id, _ in files]
     counts = {row[0]: row[1:] for row in connection.execute(sql.statement("ingest/reject_shares"), [ids]).fetchall()}
-    by_location: dict[Path, list[tuple]] = defaultdict(list)
+    by_location: dict[Path, list[tuple[LogFile, int, int, int, str]]] = defaultdict(list)
     for file_id, log in files:
         by_location[log.location].append((log, *counts[file_id]))
     rejected = []

@@ -66,7 +66,7 @@ def _guess_dataset(dataset: Dataset, refusal: InputError) -> Dataset | None:
     if not is_certain:
         return None
     columns = {role: (chosen[role].strip(),) if role in chosen else () for role in ("user", "item", "value", "time")}
-    return Dataset(**{**dataset.model_dump(exclude={"columns"}), "columns": columns})
+    return Dataset.model_validate({**dataset.model_dump(exclude={"columns"}), "columns": columns})
 
 
 def _draft_toml(dataset: Dataset, refusal: InputError) -> str:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -112,7 +113,7 @@ def _iterate_batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tupl
     yield from [batch] if batch else []
 
 
-def _batch_key(log: LogFile) -> tuple:
+def _batch_key(log: LogFile) -> tuple[Any, ...]:
     damaged = log.text is not None and not log.text_scan.utf8
     return log.layout, log.part, damaged, log.container, log.encoding, log.location if log.member else None
 

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -116,7 +116,7 @@ def _explain_losses(connection: duckdb.DuckDBPyConnection, dataset: Dataset, log
 @contextmanager
 def _loaded_sample(
     dataset: Dataset, paths: Sequence[str | Path]
-) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[tuple[LogFile, bool]]]]:
+) -> Generator[tuple[duckdb.DuckDBPyConnection, list[tuple[LogFile, bool]]]]:
     """Load the beginning of each log; yields the database, and (log, whether only its beginning was read) of each."""
     with tempfile.TemporaryDirectory(prefix="oneclass-inspect-") as folder, duckdb.connect() as connection:
         connection.execute("set TimeZone = 'UTC'")
@@ -131,7 +131,7 @@ def _loaded_sample(
 
 
 def _with_events(dataset: Dataset, weights: dict[str, float]) -> Dataset:
-    return Dataset(**{**dataset.model_dump(), "events": weights})
+    return Dataset.model_validate({**dataset.model_dump(), "events": weights})
 
 
 def _propose_weights(dataset: Dataset, paths: Sequence[str | Path]) -> dict[str, float]:

@@ -9,7 +9,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -229,7 +229,7 @@ def choose_part(path: Path, dataset: Dataset) -> Dataset:
 
 
 @contextmanager
-def check_readable(path: Path) -> Iterator[None]:
+def check_readable(path: Path) -> Generator[None]:
     """Raise an `InputError` that names the file if it cannot be read in the block."""
     try:
         yield

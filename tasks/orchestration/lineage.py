@@ -11,7 +11,7 @@ import logging
 import os
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -99,7 +99,7 @@ class _Emitter:
     @contextlib.contextmanager
     def follow(
         self, job: str, run_id: str, inputs: list[dict[str, str]], outputs: list[dict[str, str]]
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Emit START, run the block, and emit how it ended."""
         producer = f"urn:oneclass:{version('oneclass')}"
         facets: Event = {}
@@ -139,7 +139,7 @@ _emitters: dict[str, _Emitter] = {}  # of the runs in this process, by run_id
 
 
 @contextlib.contextmanager
-def emit_run(settings: LineageSettings, home: Home, run_id: str, flow: str) -> Iterator[None]:
+def emit_run(settings: LineageSettings, home: Home, run_id: str, flow: str) -> Generator[None]:
     """Emit the events of a run around the block, and let `emit_stage` emit those of its stages.
 
     Args:
@@ -168,7 +168,7 @@ def _find_parent_id(run_id: str) -> str:
 
 
 @contextlib.contextmanager
-def emit_stage(stage: str, name: str, arguments: Mapping[str, Any]) -> Iterator[None]:
+def emit_stage(stage: str, name: str, arguments: Mapping[str, Any]) -> Generator[None]:
     """Emit the events of a stage around the block, if its run emits some.
 
     Args:
@@ -211,7 +211,8 @@ def _list_inputs(stage: str, arguments: Mapping[str, Any]) -> list[str]:
             return [_find_split_table(arguments["protocol"]), "operations.model_fits"]
         case "publish":
             return ["indexed.interactions", "operations.model_fits", "evaluation.metrics"]
-    return []
+        case _:
+            return []
 
 
 def _find_split_table(split: str) -> str:

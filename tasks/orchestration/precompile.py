@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import llvmlite.binding
@@ -34,7 +34,7 @@ USERS, ITEMS, HELD_OUT, FEW = 96, 40, 32, 4  # products of many rows and of few 
 
 
 @contextlib.contextmanager
-def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Iterator[None]:
+def compiling(models: Mapping[str, BaseModel], limits: Limits) -> Generator[None]:
     """Run the block while another process compiles what these models need; nothing where that was done before.
 
     It ends with the block, or with this process however that ends; if it fails, the run goes on.

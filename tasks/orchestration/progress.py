@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from prefect.logging.handlers import PrefectConsoleHandler
@@ -35,7 +35,7 @@ class ProgressCallback(Protocol):
 
 
 @contextlib.contextmanager
-def report_progress(label: str, *, artifact_key: str | None = None) -> Iterator[ProgressCallback]:
+def report_progress(label: str, *, artifact_key: str | None = None) -> Generator[ProgressCallback]:
     """Yield a callback that reports the progress of one long piece of work.
 
     Args:
@@ -99,7 +99,7 @@ def _format_time_left(seconds: float, done: float, left: float) -> str:
 
 
 @contextlib.contextmanager
-def _progress_bar(label: str) -> Iterator[ProgressCallback]:
+def _progress_bar(label: str) -> Generator[ProgressCallback]:
     """Draw a bar on the terminal of the log, if it has one."""
     handler = _find_terminal_handler()
     if handler is None or not _TERMINAL_LOCK.acquire(blocking=False):

@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -116,7 +116,7 @@ def read_titles(home: Home, file: str | None) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _register_titles(connection: duckdb.DuckDBPyConnection, titles: dict[str, str]) -> Iterator[None]:
+def _register_titles(connection: duckdb.DuckDBPyConnection, titles: dict[str, str]) -> Generator[None]:
     """Make the titles the table `item_titles`."""
     pairs = {"item_id": list(titles), "title": list(titles.values())}
     connection.complete()

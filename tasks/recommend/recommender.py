@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -369,7 +370,7 @@ class Recommender:
             self.names.warn_unknown(within, "within", above=2)
             columns = self.names.column_indices(within, "within")
         excluded = None if without is None else self.names.column_indices(without, "without")
-        choice = {"within": columns, "without": excluded, "exclude_seen": self._excludes_seen(seen)}
+        choice: dict[str, Any] = {"within": columns, "without": excluded, "exclude_seen": self._excludes_seen(seen)}
         selection = self.rules.select(history, n, rows=row, placement=placement, where=where, **choice)
         ranked = ranking.rank_items(
             self.fitted,

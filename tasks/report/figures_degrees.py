@@ -1,5 +1,7 @@
 """Figures of the graph: degrees with fitted distributions, and the ratios of a sampled hidden graph."""
 
+from typing import Any
+
 import numpy as np
 
 from oneclass.models.degrees.distributions import Distribution, support
@@ -14,7 +16,7 @@ FAMILY_NAMES = {
     "log_normal": "log-normal",
     "exponential": "exponential",
 }
-FAMILY_LINES = {
+FAMILY_LINES: dict[str, dict[str, Any]] = {
     "power_law": {"color": LIGHT_COLOURS["orange"], "linestyle": "-"},
     "power_law_cutoff": {"color": LIGHT_COLOURS["green"], "linestyle": (0, (5, 1.6))},
     "log_normal": {"color": LIGHT_COLOURS["pink"], "linestyle": (0, (6, 1.6, 1.4, 1.6))},

@@ -74,7 +74,7 @@ def _draw_overview_side(side: str, rows: list[Row], scores: dict[str, str]) -> P
     axes, by_model = panel.axes, group_rows(rows, "model")
     muted = _grey_models(scores)
     for model in reversed([model for model in scores if model in by_model]):
-        looks = FAINT if model in muted else model_style(model).line | {"label": model}
+        looks: dict[str, Any] = FAINT if model in muted else model_style(model).line | {"label": model}
         axes.plot(bin_centres(by_model[model]), column_values(by_model[model], "mean_rank"), **looks)
     set_rank_axes(panel, rows, side)
     label_lines(panel)

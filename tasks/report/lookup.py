@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 from importlib.resources import files
+from typing import Any
 
 from markupsafe import Markup
 
@@ -37,7 +38,7 @@ def build_comparison_page(tables: RunTables, home: Home) -> str:
     figures = group_rows(tables.as_rows("compared_figures"), "run_id")
     runs = []
     for run in tables.as_rows("compared_runs"):
-        lists: dict[str, dict[str, list]] = {}
+        lists: dict[str, dict[str, list[float | None]]] = {}
         for row in figures.get(run["run_id"], []):
             score = "" if row["score"] == "score" else f" ({row['score']})"
             name = f"{row['model']}{score}, {row['metric']}"
@@ -47,7 +48,7 @@ def build_comparison_page(tables: RunTables, home: Home) -> str:
     return _render(home, "compare", {"runs": runs})
 
 
-def _render(home: Home, name: str, data: dict, **more: object) -> str:
+def _render(home: Home, name: str, data: dict[str, Any], **more: object) -> str:
     script = files("oneclass.tasks.report").joinpath(f"{name}.js").read_text(encoding="utf-8")
     return load_template("oneclass.tasks.report", f"{name}.html").render(
         dataset=home.dataset,

@@ -6,7 +6,7 @@ page, or the style of a separate file, redefines in the dark theme.
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
@@ -94,10 +94,10 @@ class ModelStyle:
 
     colour: str
     marker: str
-    dash: str | tuple
+    dash: str | tuple[int, tuple[float, ...]]
 
     @property
-    def line(self) -> dict:
+    def line(self) -> dict[str, Any]:
         """Keyword arguments of `Axes.plot`."""
         return {"color": self.colour, "marker": self.marker, "linestyle": self.dash}
 
@@ -112,7 +112,7 @@ def model_style(model: str) -> ModelStyle:
 
 
 @contextmanager
-def plot_style() -> Iterator[None]:
+def plot_style() -> Generator[None]:
     """Set matplotlib's parameters for new panels and everything drawn on them."""
     with matplotlib.rc_context(PLOT_STYLE):
         yield

@@ -106,7 +106,7 @@ def column_kinds(frame: pl.DataFrame | None, prefix: str = "") -> dict[str, Kind
             kinds[prefix + name] = "number"
         elif dtype == pl.String:
             kinds[prefix + name] = "text"
-        elif dtype in (pl.Date, pl.Datetime):
+        elif isinstance(dtype, pl.Date | pl.Datetime):
             kinds[prefix + name] = "time"
         elif dtype == pl.List(pl.String):
             kinds[prefix + name] = "texts"

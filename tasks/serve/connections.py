@@ -70,7 +70,7 @@ class ConnectionLimits:
             self._deadline = None
 
 
-class LimitedH11(ConnectionLimits, H11Protocol):  # pyright: ignore[reportIncompatibleMethodOverride]
+class LimitedH11(ConnectionLimits, H11Protocol):
     """Connections read by h11, in Python."""
 
     def handle_events(self) -> None:
@@ -80,11 +80,9 @@ class LimitedH11(ConnectionLimits, H11Protocol):  # pyright: ignore[reportIncomp
             self._clear_deadline()
 
 
-if HttpToolsProtocol is None:
-    LimitedHttpTools = None  # pyright: ignore[reportAssignmentType]
-else:
+if HttpToolsProtocol is not None:
 
-    class LimitedHttpTools(ConnectionLimits, HttpToolsProtocol):  # pyright: ignore
+    class LimitedHttpTools(ConnectionLimits, HttpToolsProtocol):
         """Connections read by httptools, in C."""
 
         _header_bytes = 0  # received of a request whose headers are not complete
@@ -114,4 +112,4 @@ else:
 
 def choose_protocol() -> type[ConnectionLimits]:
     """Return the protocol of new connections: httptools' if it is installed, which takes a third of h11's time."""
-    return LimitedH11 if LimitedHttpTools is None else LimitedHttpTools
+    return LimitedH11 if HttpToolsProtocol is None else LimitedHttpTools

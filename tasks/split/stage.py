@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -255,11 +256,11 @@ def _store_next_events(
             "protocol next_events: needs the times of events, and these logs have none; leave it out of --protocols."
         )
     selection, seed = arguments.selection, arguments.seed
-    options = {"seen_items": seen_items, "settings": settings, "seed": seed}
+    make = partial(protocols.make_next_events, connection, seen_items=seen_items, settings=settings, seed=seed)
     by_time, message = None, "drawn at random, as split.validation says"
     earlier = day and protocols.find_validation_cut_day(connection, settings, day)
     if earlier and settings.validation != "random":
-        by_time = protocols.make_next_events(connection, earlier, selection, **options, before=day)
+        by_time = make(earlier, selection, before=day)
         users = by_time.parts["validation"].targets.shape[0]
         message = f"the edges from {earlier} on, of {users:,} users"
         if users < MIN_USERS and settings.validation == "auto":
@@ -272,7 +273,7 @@ def _store_next_events(
     if by_time:
         by_time = explicit_negatives.add_explicit_negatives(connection, by_time, seed, earlier)
         matrix_writer.store(by_time, before=earlier)
-    split_matrices = protocols.make_next_events(connection, day, selection, **options)
+    split_matrices = make(day, selection)
     store_roles(connection, "next_events", "next_events_roles")
     split_matrices = explicit_negatives.add_explicit_negatives(connection, split_matrices, seed, day)
     matrix_writer.store(split_matrices, before=day)

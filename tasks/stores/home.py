@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -88,7 +88,7 @@ class Home:
         return replace(self, root=self.root.absolute())
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> Generator[None]:
         """Restrict who can read the files that this process creates, as `files.readable_by` says."""
         before = os.umask(0o077)  # the umask can be read only by setting it
         os.umask(before | UMASKS[self.files.readable_by])

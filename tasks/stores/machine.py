@@ -9,7 +9,7 @@ import functools
 import platform
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
 
@@ -109,7 +109,7 @@ def _read_number(file: Path) -> int:
 
 
 @contextlib.contextmanager
-def measure_energy() -> Iterator[EnergyMeter]:
+def measure_energy() -> Generator[EnergyMeter]:
     """Measure energy while a block of code runs, with a thread that samples before a counter wraps around twice."""
     meter, ended = EnergyMeter(POWERCAP), threading.Event()
 

@@ -9,7 +9,7 @@ the fit, the histories and the ids, for recommendations outside a run.
 import contextlib
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,7 @@ def list_used_fits(home: Home) -> set[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def open_published_tables(home: Home) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_published_tables(home: Home) -> Generator[duckdb.DuckDBPyConnection]:
     """Open the tables of the current publication for reading; later publications do not change them.
 
     Raises:

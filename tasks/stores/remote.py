@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -58,7 +58,7 @@ def url_of(home: Home, path: Path | str) -> str:
 
 
 @contextlib.contextmanager
-def open_store(home: Home) -> Iterator[tuple[FileSystem, str]]:
+def open_store(home: Home) -> Generator[tuple[FileSystem, str]]:
     """The file system of the home's URL, and the path of the data set there.
 
     Raises:

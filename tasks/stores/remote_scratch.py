@@ -7,7 +7,7 @@ import io
 import logging
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,7 +70,7 @@ class RemoteScratch:
 
 
 @contextlib.contextmanager
-def open_scratch(home: Home, name: str) -> Iterator[RemoteScratch]:
+def open_scratch(home: Home, name: str) -> Generator[RemoteScratch]:
     """Scratch storage for one fit of the model of that name, deleted at the end
     (`models.fit_options.ScratchFactory`).
     """

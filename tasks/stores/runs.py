@@ -11,7 +11,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -83,7 +83,7 @@ class DataSetLocked(InputError):
 
 
 @contextlib.contextmanager
-def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Iterator[dict[str, str]]:
+def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> Generator[dict[str, str]]:
     """Lock the data set for one run and record it in `operations.runs`: running, then completed, partly_failed, failed
     or cancelled.
 
@@ -141,7 +141,7 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
 
 
 @contextlib.contextmanager
-def lock_data_set(home: Home) -> Iterator[None]:
+def lock_data_set(home: Home) -> Generator[None]:
     """Hold the lock file of a data set; the system releases it when the process ends for any reason.
 
     Files written meanwhile are readable as the setting `files.readable_by` says.

@@ -10,7 +10,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -254,7 +254,7 @@ def _damaged_database_error(home: Home, text: str) -> InputError:
 
 
 @contextlib.contextmanager
-def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_warehouse(home: Home, *, read_only: bool = False) -> Generator[duckdb.DuckDBPyConnection]:
     """Open the warehouse, create its tables if absent, and close it at the end.
 
     Waits while another program has it open. Closing writes a checkpoint, so that DuckDB's log never holds more than the
@@ -289,7 +289,7 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Iterator[duckdb.Du
 @contextlib.contextmanager
 def run_stage(
     home: Home, run_id: str, name: str, parameters: dict[str, Any] | None = None
-) -> Iterator[duckdb.DuckDBPyConnection]:
+) -> Generator[duckdb.DuckDBPyConnection]:
     """Run the stage `name` in one transaction, committed if the stage's contracts hold at the end of the block.
 
     Every contract result is recorded in `operations.contract_results`, also when a breach rolls the stage back.
@@ -362,7 +362,9 @@ def drop_temporary(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"drop table temp.{table}")
 
 
-def _record_contract(connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list) -> None:
+def _record_contract(
+    connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list[data_contracts.RuleResult]
+) -> None:
     rows = [
         {
             "run_id": run_id,

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from prefect import Task
@@ -77,22 +78,17 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
             needed = model.fit_bytes(chosen, LogSize.of(data.train))
             with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
                 model.fit(data.train, options)
-        ended = {"seconds": time.perf_counter() - started}
+        ended: dict[str, Any] = {"seconds": time.perf_counter() - started}
         mean, score = evaluate_model(models, [data.part for data in folds], search.metric)
         ended |= {"state": "done", "value": mean.value, "standard_error": mean.standard_error, "score": score}
     except _TrialPruned as pruned:
         ended = {"state": "pruned", "value": pruned.value, "note": str(pruned)}
     except (ValueError, ArithmeticError, MemoryError, OneclassError) as error:
         ended = {"state": "failed", "note": " ".join(f"{error or type(error).__name__}".split())}
-    common = {
-        "settings": settings,
-        "values": trial.values,
-        "seconds": time.perf_counter() - started,
-        "checkpoint_seconds": checkpoints.seconds if checkpoints else 0.0,
-    }
-    return TrialResult(
-        trial, TrialOutcome(trial.number, **{**common, **ended}), checkpoints.values if checkpoints else {}
-    )
+    ended.setdefault("seconds", time.perf_counter() - started)
+    spent, reached = (checkpoints.seconds, checkpoints.values) if checkpoints else (0.0, {})
+    outcome = TrialOutcome(trial.number, settings=settings, values=trial.values, checkpoint_seconds=spent, **ended)
+    return TrialResult(trial, outcome, reached)
 
 
 def record_pending_trial(home: Home, search: Search, number: int, pending: PendingCall) -> TrialResult:

@@ -269,7 +269,7 @@ def test_tls_by_a_certificate(copied, tmp_path):
 def protocol(request, monkeypatch):
     """Each of the two protocols in turn."""
     if request.param == "h11":
-        monkeypatch.setattr(connections, "LimitedHttpTools", None)
+        monkeypatch.setattr(connections, "HttpToolsProtocol", None)
     assert connections.choose_protocol().__mro__[2].__module__.startswith(f"uvicorn.protocols.http.{request.param}")
 
 
