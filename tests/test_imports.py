@@ -274,3 +274,24 @@ def test_every_folder_of_modules_is_a_package_that_a_wheel_has():
         for path in (ROOT / room).rglob("*.py")
     }
     assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def find_bare_parameters(tree: ast.AST) -> Iterator[str]:
+    """The parameters without a type in functions that numba does not compile."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            if any(re.match("njit|intrinsic|overload", ast.unparse(one)) for one in node.decorator_list):
+                continue
+            for one in node.args.posonlyargs + node.args.args + node.args.kwonlyargs:
+                if one.annotation is None and one.arg not in ("self", "cls"):
+                    yield f"{node.name}, line {one.lineno}: {one.arg}"
+        yield from find_bare_parameters(node)
+
+
+def test_functions_that_numba_does_not_compile_have_types():
+    """`.ci/types` cannot tell them from kernels, and so asks for no types in `models/`."""
+    files = sorted((ROOT / "models").rglob("*.py"))
+    bare = [(file.name, *find_bare_parameters(ast.parse(file.read_text(encoding="utf-8")))) for file in files]
+    assert [one for one in bare if len(one) > 1] == []
+    (found,) = find_bare_parameters(ast.parse("@njit\ndef f(x): ...\nclass A:\n    def g(self, x, y: int): ..."))
+    assert found == "g, line 4: x"
