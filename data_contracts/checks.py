@@ -21,6 +21,7 @@ def check(
     stage: str,
     parameters: Mapping[str, Any] | None = None,
     known: Mapping[str, list[RuleResult]] | None = None,
+    columns: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[RuleResult]:
     """Check every contract that closes `stage` and leave the connection's transaction open as it was.
 
@@ -32,6 +33,7 @@ def check(
     Args:
         parameters: values that the contracts' rules refer to by name; others are ignored.
         known: results to return for these tables instead of checking them.
+        columns: the result of `read_columns`, if it was read in the same transaction.
 
     Returns:
         One result per rule, and one named `columns` per table, in the order of the files.
@@ -41,17 +43,20 @@ def check(
     """
     contracts, of_tables = for_stage(stage), dict(known or {})
     unknown = [contract for contract in contracts if contract.table not in of_tables]
-    for result in check_contracts(connection, unknown, parameters or {}) if unknown else []:
+    for result in check_contracts(connection, unknown, parameters or {}, columns) if unknown else []:
         of_tables.setdefault(result.contract, []).append(result)
     return [result for contract in contracts for result in of_tables.get(contract.table, [])]
 
 
 def check_contracts(
-    connection: duckdb.DuckDBPyConnection, contracts: Sequence[Contract], parameters: Mapping[str, Any]
+    connection: duckdb.DuckDBPyConnection,
+    contracts: Sequence[Contract],
+    parameters: Mapping[str, Any],
+    columns: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[RuleResult]:
     """Check any contracts, as `check` does for a stage."""
     values = {contract.table: contract.values(parameters) for contract in contracts}
-    columns = read_columns(connection)
+    columns = columns or read_columns(connection)
     results = _compare_columns(columns, contracts)
     for contract in contracts:
         ordered = list(columns.get(contract.table, {})) == list(contract.columns)
@@ -95,7 +100,7 @@ def _holds_without_rows(connection: duckdb.DuckDBPyConnection, contract: Contrac
 
 
 def _compare_columns(
-    existing: Mapping[str, dict[str, str]], contracts: Sequence[Contract]
+    existing: Mapping[str, Mapping[str, str]], contracts: Sequence[Contract]
 ) -> dict[str, list[RuleResult]]:
     """Report the tables whose columns differ from those declared, since a query of an absent column would fail."""
     results = {}
@@ -104,7 +109,7 @@ def _compare_columns(
         columns = existing.get(contract.table, {})
         rows = [
             {"column_name": name, "declared": declared.get(name), "found": columns.get(name)}
-            for name in declared | columns
+            for name in {**declared, **columns}
             if declared.get(name) != columns.get(name)
         ]
         if rows:
@@ -117,12 +122,8 @@ def _run_checkpoint(
     gx_session: Session, contracts: Sequence[Contract], values: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[RuleResult]]:
     """Run the Checkpoint of the contracts, then validate broken rules again for counts and sample rows."""
-    from oneclass.data_contracts.execution_engine import share_configurations
-
-    cached = gx_session.checkpoint(contracts, values)
-    checkpoint = cached.checkpoint
-    with share_configurations(cached.shared):
-        outcome = checkpoint.run()
+    checkpoint = gx_session.checkpoint(contracts, values)
+    outcome = checkpoint.run()
     validations = {
         key.expectation_suite_identifier.name: {rule_name(rule.expectation_config): rule for rule in table.results}
         for key, table in outcome.run_results.items()

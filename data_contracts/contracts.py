@@ -100,7 +100,7 @@ class Contract(_Declared):
         return text
 
     def values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the contract's parameters, defaults included.
+        """Return the values of the parameters that the contract uses, defaults included.
 
         Raises:
             ValueError: a parameter has neither a value nor a default.
@@ -112,7 +112,7 @@ class Contract(_Declared):
         values = {**self.defaults, **parameters}
         if missing := sorted(names - set(values)):
             raise ValueError(f"data_contracts/{self.table}.yaml: stage {self.stage} must give values of {missing}")
-        return values
+        return {name: values[name] for name in sorted(names)}
 
 
 def placeholders(text: str) -> set[str]:

@@ -50,7 +50,7 @@ def build(connection: duckdb.DuckDBPyConnection, parameters: Mapping[str, Mappin
     folder.mkdir(parents=True, exist_ok=True)
     rows = []
     with session(connection, private=True) as gx_session:
-        definitions = gx_session.checkpoint(contracts, values).checkpoint.validation_definitions
+        definitions = gx_session.checkpoint(contracts, values).validation_definitions
         for contract, definition in zip(contracts, definitions, strict=True):
             results = _validate(contract, definition)
             page = f"{contract.table}.html"

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import sqlalchemy
 from great_expectations import Checkpoint, ValidationDefinition
+from great_expectations.compatibility.pydantic import PrivateAttr
+from great_expectations.core import ExpectationSuiteValidationResult
 from great_expectations.core.freshness_diagnostics import (
     CheckpointFreshnessDiagnostics,
     ValidationDefinitionFreshnessDiagnostics,
@@ -95,11 +97,21 @@ class FirstUnexpectedRows(UnexpectedRowsQueryTable):
 
 
 class UnstoredValidation(ValidationDefinition):
-    """A ValidationDefinition that runs without being stored; Great Expectations would compare it with a stored copy."""
+    """A ValidationDefinition that runs without being stored; Great Expectations would compare it with a stored copy.
+
+    Its expectations must not change between runs, since they share what Great Expectations builds from them.
+    """
+
+    _shared: dict[Any, Any] = PrivateAttr(default_factory=dict)
 
     def is_fresh(self) -> ValidationDefinitionFreshnessDiagnostics:
         """Return that nothing has changed, as there is no stored copy."""
         return ValidationDefinitionFreshnessDiagnostics(errors=[])
+
+    def run(self, **arguments: Any) -> ExpectationSuiteValidationResult:
+        """Run the suite as Great Expectations does."""
+        with share_configurations(self._shared):
+            return super().run(**arguments)
 
 
 class UnstoredCheckpoint(Checkpoint):

@@ -17,21 +17,7 @@ if TYPE_CHECKING:
     import great_expectations as gx
 
 
-MAX_CHECKPOINTS = 24  # of a session; a run has about twelve
-
-
-@dataclass
-class CachedCheckpoint:
-    """A Checkpoint with its contracts and the values of their parameters.
-
-    Attributes:
-        shared: what `execution_engine.share_configurations` keeps from one run of the Checkpoint to the next.
-    """
-
-    contracts: list[Contract]
-    values: list[dict[str, Any]]
-    checkpoint: "gx.Checkpoint"
-    shared: dict[Any, Any] = field(default_factory=dict)
+MAX_DEFINITIONS = 96  # of a session; a run has about forty
 
 
 @dataclass
@@ -39,16 +25,16 @@ class Session:
     """A context in memory and its data source, which reads through the borrowed connection.
 
     Attributes:
-        checkpoints: the Checkpoints that were used last, the last one at the end. A run checks some stages once per
-            model with the same values.
+        definitions: the ValidationDefinitions that were used last, the last one at the end, each with its contract. A
+            run checks some tables once per model with the same values, and most contracts use none of the run's.
     """
 
     context: "gx.data_context.EphemeralDataContext"
     datasource: Any
     connection: Any
-    checkpoints: list[CachedCheckpoint] = field(default_factory=list)
+    definitions: dict[tuple[int, str], tuple[Contract, "gx.ValidationDefinition"]] = field(default_factory=dict)
 
-    def checkpoint(self, contracts: Sequence[Contract], values: Sequence[Mapping[str, Any]]) -> CachedCheckpoint:
+    def checkpoint(self, contracts: Sequence[Contract], values: Sequence[Mapping[str, Any]]) -> "gx.Checkpoint":
         """Build the Checkpoint of a stage's contracts: one ValidationDefinition per table.
 
         Args:
@@ -57,33 +43,32 @@ class Session:
         Raises:
             ValueError: a rule has an unknown expectation type, or arguments that its type does not take.
         """
-        from oneclass.data_contracts.execution_engine import UnstoredCheckpoint, UnstoredValidation
+        from oneclass.data_contracts.execution_engine import UnstoredCheckpoint
 
-        contracts, values = list(contracts), [dict(parameters) for parameters in values]
-        for place, cached in enumerate(self.checkpoints):
-            if (cached.contracts, cached.values) == (contracts, values):
-                self.checkpoints.append(self.checkpoints.pop(place))
-                return cached
-        suites = list(map(build_suite, contracts, values))
-        if len(self.checkpoints) >= MAX_CHECKPOINTS:
-            for definition in self.checkpoints.pop(0).checkpoint.validation_definitions:
-                self.datasource.delete_asset(definition.asset.name)
-        number = next(_numbers)
-        definitions: list[gx.ValidationDefinition] = [
-            UnstoredValidation(
-                name=contract.table,
-                data=self.datasource.add_query_asset(
-                    name=f"{contract.table} {number}", query=rows_query(contract, parameters)
-                ).add_batch_definition("rows"),
-                suite=suite,
-            )
-            for contract, parameters, suite in zip(contracts, values, suites, strict=True)
-        ]
-        checkpoint = UnstoredCheckpoint(
+        definitions = list(map(self._definition, contracts, values))
+        return UnstoredCheckpoint(
             name=contracts[0].stage, validation_definitions=definitions, result_format="BOOLEAN_ONLY"
         )
-        self.checkpoints.append(CachedCheckpoint(contracts, values, checkpoint))
-        return self.checkpoints[-1]
+
+    def _definition(self, contract: Contract, values: Mapping[str, Any]) -> "gx.ValidationDefinition":
+        """Build the ValidationDefinition of a contract with these values, or return the one built before."""
+        from oneclass.data_contracts.execution_engine import UnstoredValidation
+
+        key = id(contract), repr(values)
+        cached = self.definitions.pop(key, None)
+        if cached is None:
+            suite = build_suite(contract, values)
+            if len(self.definitions) >= MAX_DEFINITIONS:
+                _, oldest = self.definitions.pop(next(iter(self.definitions)))
+                self.datasource.delete_asset(oldest.asset.name)
+            asset = self.datasource.add_query_asset(
+                name=f"{contract.table} {next(_numbers)}", query=rows_query(contract, values)
+            )
+            batch = asset.add_batch_definition("rows")
+            # The contract is held, so that no other gets its id.
+            cached = contract, UnstoredValidation(name=contract.table, data=batch, suite=suite)
+        self.definitions[key] = cached
+        return cached[1]
 
 
 @contextmanager
@@ -112,7 +97,7 @@ def session(connection: duckdb.DuckDBPyConnection, *, private: bool = False) -> 
 
 # Concurrent checks take one each.
 _idle_sessions: list[Session] = []
-_numbers = itertools.count(1)  # of sessions and Checkpoints
+_numbers = itertools.count(1)  # of sessions and assets
 
 
 def _new_session() -> Session:

@@ -71,7 +71,7 @@ class TransactionDialect(PGDialect):
 
     name = "duckdb"
     driver = "transaction"
-    supports_statement_cache = False
+    supports_statement_cache = True
 
     @classmethod
     def import_dbapi(cls) -> Any:

@@ -36,8 +36,7 @@ def check(
     """
     columns = read_columns(connection)
     contracts = {contract.table: contract for contract in data_contracts.for_stage(stage)}
-    keys = {table: _digest_input(connection, one, one.values(parameters), columns) for table, one in contracts.items()}
-    new = {table: key for table, key in keys.items() if key is not None}
+    new = _compute_keys(connection, list(contracts.values()), parameters, columns)
     query = "select stage, result from operations.stage_results where made_from in (select unnest(?))"
     stored = dict(connection.execute(query, [list(new.values())]).fetchall())
     known = {}
@@ -47,7 +46,7 @@ def check(
         if results and (all(result.success for result in results) or not _reads_clock(contracts[table])):
             known[table] = results
             del new[table]
-    return data_contracts.check(connection, stage, parameters, known), new
+    return data_contracts.check(connection, stage, parameters, known, columns), new
 
 
 def store(connection: duckdb.DuckDBPyConnection, results: Sequence[RuleResult], new: Mapping[str, str]) -> None:
@@ -71,33 +70,59 @@ def _name(table: str) -> str:
     return f"contract of {table}"
 
 
-def _digest_input(
+def _compute_keys(
     connection: duckdb.DuckDBPyConnection,
-    contract: Contract,
-    values: Mapping[str, Any],
+    contracts: Sequence[Contract],
+    parameters: Mapping[str, Any],
     columns: Mapping[str, Mapping[str, str]],
-) -> str | None:
-    """Return the digest of all that a check depends on; None if a table is absent, or the rows are too many."""
+) -> dict[str, str]:
+    """Digest all that the check of each contract depends on, by table; not if a table is absent, or has too many rows.
+
+    Two statements read the tables of all contracts: planning one takes longer than reading a small table.
+    """
+    run_id = parameters.get("run_id")
+    inputs = [(contract, _find_rows(contract, columns)) for contract in contracts]
+    counts = _aggregate(connection, [(rows, "count(*)") for _, read in inputs for rows, _ in read.values()], run_id)
+    sizes = {rows: count for (rows, _), count in counts.items()}
+    inputs = [
+        (contract, read)
+        for contract, read in inputs
+        if read and sum(sizes[rows] for rows, _ in read.values()) <= MAX_ROWS
+    ]
+    nonempty = [source for _, read in inputs for source in read.values() if sizes[source[0]]]
+    digests = _aggregate(connection, nonempty, run_id)
+    versions = [machine.library_version(name) for name in LIBRARIES]
+    keys = {}
+    for contract, read in inputs:
+        given = {name: value for name, value in contract.values(parameters).items() if name != "run_id"}
+        parts = [(table, columns[table], sizes[source[0]], digests.get(source)) for table, source in read.items()]
+        record = [contract.model_dump(), sorted(given.items()), parts, versions]
+        keys[contract.table] = hashlib.sha256(json.dumps(record, default=str).encode()).hexdigest()
+    return keys
+
+
+def _find_rows(contract: Contract, columns: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, str]]:
+    """Return by table the rows that a check reads and the aggregate that digests them; nothing if a table is absent."""
     texts = [contract.only or "", str(contract.may_be_empty), *map(contract.rule_sql, contract.rules)]
     text = " ".join([*texts, *(json.dumps(rule.kwargs) for rule in contract.rules)])
-    words, kinds_of, counts, digests, run = set(re.findall(r"\w+", text)), {}, [], [], {}
+    words, read = set(re.findall(r"\w+", text)), {}
     for table in dict.fromkeys([contract.table, *sorted(set(_TABLE.findall(text)) & columns.keys())]):
         kinds = columns.get(table, {})
-        of_run = "run_id" in kinds and "{run_id}" in text
         if not kinds:
-            return None
-        relation = f"{table} where run_id = $run_id" if of_run else table
-        run |= {"run_id": values["run_id"]} if of_run else {}
+            return {}
+        of_run = "run_id" in kinds and "{run_id}" in text
         named = ", ".join(f'"{name}"' for name in kinds if name in words and not (of_run and name == "run_id"))
-        kinds_of[table] = dict(kinds)
-        counts.append(f"(select count(*) from {relation})")
         hashes = f"hash({named or 0})"
-        digests.append(f"(select (bit_xor({hashes}), sum({hashes} & 1099511627775)) from {relation})")
-    [rows] = connection.execute(f"select {', '.join(counts)}", run).fetchall()
-    if sum(rows) > MAX_ROWS:
-        return None
-    [parts] = connection.execute(f"select {', '.join(digests)}", run).fetchall()
-    given = {name: value for name, value in values.items() if name != "run_id"}
-    versions = [machine.library_version(name) for name in LIBRARIES]
-    record = [contract.model_dump(), sorted(given.items()), kinds_of, rows, parts, versions]
-    return hashlib.sha256(json.dumps(record, default=str).encode()).hexdigest()
+        rows = f"{table} where run_id = $run_id" if of_run else table
+        read[table] = rows, f"(bit_xor({hashes}), sum({hashes} & 1099511627775))"
+    return read
+
+
+def _aggregate(
+    connection: duckdb.DuckDBPyConnection, aggregates: Sequence[tuple[str, str]], run_id: str | None
+) -> dict[tuple[str, str], Any]:
+    """Compute aggregates of rows, each given as (rows, aggregate), in one statement."""
+    distinct = list(dict.fromkeys(aggregates))
+    text = " union all ".join(f"select {n}, {value} from {rows}" for n, (rows, value) in enumerate(distinct))
+    values = {"run_id": run_id} if "$run_id" in text else {}
+    return {distinct[n]: value for n, value in connection.execute(text, values).fetchall()} if distinct else {}

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from oneclass.data_contracts import ContractBroken, RuleResult, check, docs, lazy_gx, raise_if_broken
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import STAGES, Column, Contract, Rule, load
-from oneclass.data_contracts.session import MAX_CHECKPOINTS, session
+from oneclass.data_contracts.session import MAX_DEFINITIONS, session
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
@@ -322,16 +322,24 @@ def test_a_configuration_is_built_once_in_a_check_and_anew_after_a_change():
     assert expectation.configuration.kwargs["column"] == configuration.to_domain_obj().column == "other"
 
 
-def test_a_session_keeps_the_checkpoints_that_were_used_last(numbers):
-    contracts = [contract_of(build_rule(query=f"select * from {{batch}} where number > {n}")) for n in range(40)]
+def test_a_session_keeps_the_definitions_that_were_used_last(numbers):
+    contracts = [
+        contract_of(build_rule(query=f"select * from {{batch}} where number > {n}")) for n in range(MAX_DEFINITIONS + 1)
+    ]
     with session(numbers, private=True) as private:
-        kept = {n: private.checkpoint([contracts[n]], [{}]) for n in range(MAX_CHECKPOINTS)}
-        assert private.checkpoint([contracts[0]], [{}]) is kept[0]
-        private.checkpoint([contracts[-1]], [{}])
-        assert len(private.checkpoints) == len(private.datasource.assets) == MAX_CHECKPOINTS
-        assert private.checkpoint([contracts[0]], [{}]) is kept[0]
-        assert private.checkpoint([contracts[1]], [{}]) is not kept[1]
-    for n, contract in enumerate(contracts):
+
+        def definitions(*places):
+            chosen = [contracts[place] for place in places]
+            return private.checkpoint(chosen, [{} for _ in chosen]).validation_definitions
+
+        kept = definitions(*range(MAX_DEFINITIONS))
+        assert definitions(2, 0) == [kept[2], kept[0]]
+        assert definitions(0)[0] is kept[0]
+        definitions(-1)
+        assert len(private.definitions) == len(private.datasource.assets) == MAX_DEFINITIONS
+        assert definitions(0)[0] is kept[0]
+        assert definitions(1)[0] is not kept[1]
+    for n, contract in enumerate(contracts[:40]):
         assert only_result(check_contracts(numbers, [contract], {})).success == (n >= 30)
 
 

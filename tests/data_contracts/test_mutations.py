@@ -81,9 +81,9 @@ def fingerprint_tables(connection) -> list:
 def record_values(values: dict[str, dict[str, Any]]) -> Iterator[None]:
     """What the stages in the block give to their checks goes into `values` too."""
 
-    def noting(connection, stage, parameters, known):
+    def noting(connection, stage, parameters, *more):
         values[stage] = parameters
-        return check(connection, stage, parameters, known)
+        return check(connection, stage, parameters, *more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_contracts, "check", noting)
