@@ -225,13 +225,12 @@ semi join known_users using (user_index)
 semi join known_items using (item_index)
 where last_at >= $next_from
 
--- name: next_events
--- One row per curated edge with its role; `confidence` is of events before the cut, as no later one may be learned from.
--- With $before, edges that first appear that day or later have the role `dropped`; with $seen_items, an edge that trains and
--- has an event from the cut on (and before $before) has the role `again`.
--- `position` is where the first of these was in the logs; null where that is the edge's own first line.
-create or replace temp table next_events_roles as
-with astride as (  -- edges with events on both sides of the cut
+-- name: edges_astride
+-- One row per edge with events on both sides of the cut, with those before it and whether some came from then on (and before
+-- $before). `position` is where the first of these was in the logs; null where that is the edge's own first line. A table
+-- of its own: it is mostly empty, and a plan that cannot know this builds a hash table of all edges.
+create or replace temp table edges_astride as
+with astride as (
     select
         user_index,
         item_index,
@@ -239,20 +238,26 @@ with astride as (  -- edges with events on both sides of the cut
         item_id
     from curated.interactions
     where first_at < $next_from and last_at >= $next_from
-), counted as (  -- their events before the cut, and whether some came from then on
-    select
-        user_index,
-        item_index,
-        count(*) filter (is_earlier) as events,
-        (sum(weight) filter (is_earlier))::double as sum_before,
-        min(position) filter (is_earlier and weight is null) as position,
-        bool_or(occurred_at >= $next_from and ($before is null or occurred_at < $before)) as came_again
-    from (
-        select *, occurred_at < $next_from or (occurred_at is null and weight is not null) as is_earlier from {events}
-    ) as events
-    join astride using (user_id, item_id)
-    group by user_index, item_index
-), known_users as (
+)
+select
+    user_index,
+    item_index,
+    count(*) filter (is_earlier) as events,
+    (sum(weight) filter (is_earlier))::double as sum_before,
+    min(position) filter (is_earlier and weight is null) as position,
+    bool_or(occurred_at >= $next_from and ($before is null or occurred_at < $before)) as came_again
+from (
+    select *, occurred_at < $next_from or (occurred_at is null and weight is not null) as is_earlier from {events}
+) as events
+join astride using (user_id, item_id)
+group by user_index, item_index
+
+-- name: next_events
+-- One row per curated edge with its role; `confidence` is of events before the cut, as no later one may be learned from.
+-- With $before, edges that first appear that day or later have the role `dropped`; with $seen_items, an edge that trains and
+-- has an event from the cut on (and before $before) has the role `again`.
+create or replace temp table next_events_roles as
+with known_users as (
     select distinct user_index, true as user_known from indexed.interactions where first_at < $next_from
 ), known_items as (
     select
@@ -275,7 +280,7 @@ select
         else 'dropped'
     end as role
 from indexed.interactions as edges
-left join counted using (user_index, item_index)
+left join edges_astride using (user_index, item_index)
 left join known_users using (user_index)
 left join known_items using (item_index)
 

@@ -67,8 +67,9 @@ def make_next_events(
         before: leave out edges of this day or later: the split is that of the validation edges.
     """
     events, values = select_like_events(connection, selection)
-    values = {**values, "next_from": next_from, "before": before, "seen_items": seen_items}
-    connection.execute(sql.statement("split/next_events", events=events), values)
+    cut = {"next_from": next_from, "before": before}
+    connection.execute(sql.statement("split/edges_astride", events=events), {**values, **cut})
+    connection.execute(sql.statement("split/next_events"), {**cut, "seen_items": seen_items})
     items = select(connection, "split/next_items")["item_index"].to_numpy()
     everyone, train = load_csr(connection, TRAINING_RELATION["next_events"], len(items))
     users, targets = load_csr(connection, "next_events_roles where role in ('next', 'again')", len(items))
