@@ -6,9 +6,12 @@ from datetime import date, datetime
 import numpy as np
 import pytest
 
+from oneclass.data_contracts.checks import check_contracts
+from oneclass.data_contracts.contracts import load
 from oneclass.tasks.binarize import aggregate
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.binarize.weights import contract_parameters
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import resources, warehouse
 
@@ -34,6 +37,27 @@ def test_repeats_fold_into_one_edge_with_its_count_and_times(home, log_events):
     binarize(home, BinarizeSettings(), "run")
     found = load_interactions(home, "event_count, first_at, last_at, first_file_id, first_line")
     assert found == [(3, days[1], days[2], 1, 1)]
+
+
+@pytest.mark.parametrize("repeated", [1, 3], ids=["few repeat", "most repeat"])
+@pytest.mark.parametrize("user", ["a", "b"], ids=["of a repeated pair", "of a single one"])
+@pytest.mark.parametrize("column", ["event_count = 7", "last_at = first_at - interval 1 day", "first_line = 99"])
+def test_the_recount_finds_the_one_false_edge(home, log_events, repeated, user, column):
+    pairs = [("a", "x"), ("b", "x"), ("c", "x"), ("c", "y")]
+    repeats = [pair for pair in pairs if pair[0] != "b"][:repeated]
+    log_events([(*pair, 1, datetime(2026, 1, day)) for day, pair in enumerate([*pairs, *repeats, *repeats], 1)])
+    binarize(home, BinarizeSettings(), "run")
+    parameters = BinarizeSettings().model_dump() | contract_parameters(BinarizeSettings())
+    parameters |= {"since": None, "until": None, "explicit_negatives": False, "run_id": "run"}
+    contract = next(contract for contract in load() if contract.table == "indexed.interactions")
+    with warehouse.open_warehouse(home) as connection:
+        assert all(result.success for result in check_contracts(connection, [contract], parameters))
+        connection.execute(
+            f"update indexed.interactions set {column} from indexed.users as users "
+            f"where users.user_index = interactions.user_index and user_id = '{user}'"
+        )
+        results = {result.rule: result for result in check_contracts(connection, [contract], parameters)}
+    assert [row["user_id"] for row in results["events_folded"].samples] == [user]
 
 
 def test_indices_follow_the_order_of_first_appearance(home, log_events):
