@@ -5,6 +5,8 @@ A run opens its warehouse dozens of times and closes it in between, so that othe
 
 import os
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,11 @@ from typing import Any
 import duckdb
 
 CATALOG = "warehouse"
+SCRATCH = "scratch"
 TEMPORARY_FILES = "duckdb_temp_*"
 IDLE_MEMORY = "1MB"  # a limit that makes an instance give back what it keeps for its next statements
+MAX_IDLE = 2  # logs are looked at in one database while their beginnings are loaded into another
+SCRATCH_MEMORY = "80%"  # DuckDB's default
 
 
 @dataclass
@@ -29,7 +34,7 @@ class _OpenFile:
 
 _lock = threading.Lock()
 _open_files: dict[Path, _OpenFile] = {}
-_idle: list[tuple[int, dict[str, Any], duckdb.DuckDBPyConnection]] = []  # one at most: process id, settings, instance
+_idle: list[tuple[int, dict[str, Any], duckdb.DuckDBPyConnection]] = []  # process id, settings, instance
 _inherited: list[duckdb.DuckDBPyConnection] = []  # of a process that forked: to close one waits for threads left behind
 
 
@@ -47,7 +52,7 @@ def open_file(file: Path, config: dict[str, Any], *, read_only: bool) -> duckdb.
     with _lock:
         opened = _open_files.get(file)
         if opened is None:
-            opened = _OpenFile(_take_instance(config), config, read_only)
+            opened = _OpenFile(*_take_instance(config), read_only)
             path, mode = str(file).replace("'", "''"), ", read_only" if read_only else ""
             opened.instance.execute(f"attach '{path}' as {CATALOG} (type duckdb{mode})")
             _open_files[file] = opened
@@ -76,22 +81,54 @@ def close_file(file: Path, connection: duckdb.DuckDBPyConnection, *, reusable: b
         del _open_files[file]
         spilled = any(Path(opened.config["temp_directory"]).glob(TEMPORARY_FILES))
         if opened.reusable and not spilled:
-            opened.instance.execute(f"detach {CATALOG}")
-            opened.instance.execute(f"set memory_limit = '{IDLE_MEMORY}'")
-            _idle[:] = [(os.getpid(), opened.config | {"memory_limit": IDLE_MEMORY}, opened.instance)]
+            _keep_instance(opened.instance, opened.config, CATALOG)
         else:
             opened.instance.close()
 
 
-def _take_instance(config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
-    """Return the idle instance with these settings, unless a fork has left its threads behind, or a new one."""
+@contextmanager
+def open_scratch() -> Generator[duckdb.DuckDBPyConnection]:
+    """Open an empty database in memory for the block, in an idle instance if there is one.
+
+    An instance that met an error is not kept for the next opening.
+    """
+    with _lock:
+        instance, config = _take_instance({"memory_limit": SCRATCH_MEMORY})
+    completed = False
+    try:
+        with instance.cursor() as connection:
+            connection.execute(f"attach ':memory:' as {SCRATCH}")
+            connection.execute(f"use {SCRATCH}")
+            yield connection
+        completed = True
+    finally:
+        if completed:
+            with _lock:
+                _keep_instance(instance, config, SCRATCH)
+        else:
+            instance.close()
+
+
+def _keep_instance(instance: duckdb.DuckDBPyConnection, config: dict[str, Any], catalog: str) -> None:
+    """Detach the catalog and keep the instance for the next opening."""
+    instance.execute(f"detach {catalog}")
+    instance.execute(f"set memory_limit = '{IDLE_MEMORY}'")
+    _idle.append((os.getpid(), config | {"memory_limit": IDLE_MEMORY}, instance))
+    del _idle[:-MAX_IDLE]
+
+
+def _take_instance(config: dict[str, Any]) -> tuple[duckdb.DuckDBPyConnection, dict[str, Any]]:
+    """Return an idle instance with these settings, unless a fork has left its threads behind, or a new one.
+
+    The second value has all settings of the instance.
+    """
     while _idle:
         process, settings, instance = _idle.pop()
         if process != os.getpid():
             _inherited.append(instance)
         else:
             for name, value in config.items():
-                if settings[name] != value:
+                if settings.get(name) != value:
                     instance.execute(f"set {name} = $value", {"value": value})
-            return instance
-    return duckdb.connect(":memory:", config=config)
+            return instance, settings | config
+    return duckdb.connect(":memory:", config=config), config

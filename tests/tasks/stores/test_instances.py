@@ -53,6 +53,24 @@ def test_a_closed_warehouse_is_free_and_its_instance_opens_the_next(home, tmp_pa
         assert connection.execute(COUNT).fetchone() == (0,)
 
 
+def test_an_empty_database_in_memory_takes_an_idle_instance_and_leaves_it_after_an_error(home):
+    with warehouse.open_warehouse(home):
+        first = instance_of(home)
+    for _ in range(2):
+        with instances.open_scratch() as connection:
+            connection.execute("create schema raw; create table raw.rejects as select 1; set TimeZone = 'Asia/Tokyo'")
+            assert connection.execute("select current_setting('memory_limit')").fetchone() != ("976.5 KiB",)
+            with instances.open_scratch() as other:
+                assert other.execute("from duckdb_tables()").fetchall() == []
+                assert other.execute("select current_setting('TimeZone')").fetchone() != ("Asia/Tokyo",)
+        assert instances._idle[-1][2] is first
+    with pytest.raises(duckdb.CatalogException), instances.open_scratch() as connection:
+        connection.execute("from raw.rejects")
+    with warehouse.open_warehouse(home) as connection:
+        assert instance_of(home) is not first
+        assert connection.execute(COUNT).fetchone() == (0,)
+
+
 def test_openings_of_a_process_share_the_warehouse_and_the_last_one_closes_it(home):
     with warehouse.open_warehouse(home) as outer:
         reject_line(outer)
