@@ -4,7 +4,6 @@ So a night with nothing new costs one query per table. Contracts are checked all
 or removed since are not copied.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from oneclass import sql
 from oneclass.models import fingerprint
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES, delete_evaluation
 from oneclass.tasks.stores import machine, warehouse
+from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import LIBRARIES, table_digest
 
@@ -36,16 +36,8 @@ def evaluation_digest(
     versions = [machine.library_version(name) for name in LIBRARIES]
     record = home.truth / "settings.json"  # which has the sha256 of every file of the truth
     truth = record.read_text(encoding="utf-8") if record.is_file() else ""
-    parts = [
-        protocol,
-        [(digest, list(fits.items())) for digest, fits in judged],
-        list(chosen),
-        source,
-        sql.stage_digest("evaluate"),
-        versions,
-        truth,
-    ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    splits = [(digest, list(fits.items())) for digest, fits in judged]
+    return compute_key(protocol, splits, list(chosen), source, sql.stage_digest("evaluate"), versions, truth)
 
 
 class CachedEvaluation(NamedTuple):

@@ -8,8 +8,6 @@ A publication also has `published.duckdb`, the same tables and the data of expla
 If the champion is kept (`tasks/publish/promotion/`), neither the link nor the recommendations change.
 """
 
-import hashlib
-import json
 import logging
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
@@ -197,7 +195,7 @@ def _write_files(
     sources = {
         "lists": made.cache and made.cache.made_from,
         "logs": stage_output_digest(connection, "binarize", "published"),
-        "titles": hashlib.sha256(json.dumps(titles).encode()).hexdigest(),
+        "titles": checksums.compute_key(titles),
     }
     reusable = publications.find_reusable_publication(home, **sources)
     files.write_publication_tables(connection, home, run_ids, table, folder, reusable, titles)

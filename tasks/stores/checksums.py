@@ -146,6 +146,11 @@ def parse_record(text: str, where: str) -> tuple[dict[str, Any], dict[str, str]]
     raise DamagedFile(f"{where}: is damaged, or of an earlier version of this program")
 
 
+def compute_key(*parts: Any) -> str:
+    """Compute the sha256 of values as JSON, by which stored results are found again; others are written by `str`."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
 def _is_inside(file: str) -> bool:
     """Whether a path stays in the folder; a download by manifest must not write elsewhere."""
     return not file.startswith("/") and ".." not in file.split("/")

@@ -5,7 +5,6 @@ its parameters, and the rows of every table that the contract names, in the colu
 the rows does not matter. So rows that were damaged by hand are checked.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from oneclass.data_contracts import RuleResult
 from oneclass.data_contracts.checks import read_columns
 from oneclass.data_contracts.contracts import Contract
 from oneclass.tasks.stores import machine
+from oneclass.tasks.stores.checksums import compute_key
 
 LIBRARIES = ("duckdb", "great_expectations")
 MAX_ROWS = 1_000_000  # of all tables of a contract, above which digests may take longer than they save
@@ -96,8 +96,7 @@ def _compute_keys(
     for contract, read in inputs:
         given = {name: value for name, value in contract.values(parameters).items() if name != "run_id"}
         parts = [(table, columns[table], sizes[source[0]], digests.get(source)) for table, source in read.items()]
-        record = [contract.model_dump(), sorted(given.items()), parts, versions]
-        keys[contract.table] = hashlib.sha256(json.dumps(record, default=str).encode()).hexdigest()
+        keys[contract.table] = compute_key(contract.model_dump(), given, parts, versions)
     return keys
 
 

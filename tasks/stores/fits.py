@@ -6,7 +6,6 @@ fitted, its cost, and the sha256 of each file.
 """
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -26,6 +25,7 @@ from oneclass.models.base import Model
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import SharedStoreUnavailable
 from oneclass.tasks.stores import checksums, durable, machine, remote, warehouse
+from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -72,8 +72,7 @@ def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: in
     libraries = ["numpy", "scipy", "numba"] + ["torch"] * any(one.extra == "neural" for one in kinds)
     versions = {name: machine.library_version(name) for name in libraries}
     source = " ".join(map(fingerprint.fingerprint_model, kinds))
-    parts = [matrices, model, settings.model_dump(mode="json"), seed, source, versions]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    return compute_key(matrices, model, settings.model_dump(mode="json"), seed, source, versions)[:16]
 
 
 def warm_fit_digest(key: str, previous: Fit | None) -> str:

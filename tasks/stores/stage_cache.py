@@ -17,6 +17,7 @@ import duckdb
 from oneclass import sql
 from oneclass.models import fingerprint
 from oneclass.tasks.stores import machine, warehouse
+from oneclass.tasks.stores.checksums import compute_key
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +55,7 @@ class StageCache:
         if tables:
             digests.append(sql.stage_digest(stage))
         versions = [machine.library_version(name) for name in LIBRARIES]
-        parts = [stage, reads, dict(parameters), digests, versions]
-        self.made_from = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+        self.made_from = compute_key(stage, reads, dict(parameters), digests, versions)
 
     def lookup(self) -> dict[str, Any] | None:
         """Return the stage's stored result, or None if its inputs or tables have changed."""

@@ -7,7 +7,6 @@ Settings given by the user and `manual_only` ones are not searched. A result is 
 the log has grown or shrunk by more than MAX_GROWTH.
 """
 
-import hashlib
 import json
 import logging
 import math
@@ -26,6 +25,7 @@ from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import describe_folds
 from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.halving import (
     MAX_CHECK_EDGES,
@@ -328,4 +328,4 @@ def _search_key(log: SearchData, search: Search) -> str:
     parts += [MAX_CHECK_EDGES, MAX_CHECK_ITEMS, *(["latest"] if log.uses_latest else [])]
     parts += ["recency"] if search.weighs_recency else []
     parts += [f"{search.folds} folds"] if search.further_folds else []
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    return compute_key(*parts)[:16]

@@ -1,8 +1,6 @@
 """Searches and their trials: what is tuned and on which data, the suggested trials and their outcomes."""
 
 import functools
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from oneclass.models.settings import ModelSettings, SearchSpace
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.stores import matrices, resources
+from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
@@ -237,8 +236,7 @@ class Search:
             *([] if self.batch_size == 1 else [f"{self.batch_size} together"]),
             *self.further_folds,
         ]
-        digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-        return f"{self.model} {self.protocol} {digest}"
+        return f"{self.model} {self.protocol} {compute_key(*parts)[:16]}"
 
 
 @dataclass(frozen=True)
