@@ -75,7 +75,7 @@ class Candidates:
         of_targets: float32 (models, targets), scores of each user's targets.
         bounds: int64 (users + 1,), where the targets of a user begin.
         cut: of nDCG.
-        tried: float64 (users,), nDCG of each weighting so far.
+        ndcg_cache: float64 (users,), nDCG of each weighting so far.
     """
 
     scores: np.ndarray
@@ -84,7 +84,7 @@ class Candidates:
     of_targets: np.ndarray
     bounds: np.ndarray
     cut: int = NDCG_CUTOFF
-    tried: dict[Weights, np.ndarray] = field(default_factory=dict)
+    ndcg_cache: dict[Weights, np.ndarray] = field(default_factory=dict)
     _mean_rank: dict[Weights, np.ndarray] = field(default_factory=dict)
 
     @classmethod
@@ -126,11 +126,11 @@ class Candidates:
 
     def ndcg(self, weights: Weights) -> np.ndarray:
         """Return the nDCG of the weighted sums, float64 (users,); of equal sums the lower item comes first."""
-        if weights not in self.tried:
-            self.tried[weights] = ndcg = np.empty(len(self.gains))
+        if weights not in self.ndcg_cache:
+            self.ndcg_cache[weights] = ndcg = np.empty(len(self.gains))
             discounts = 1 / np.log2(np.arange(self.cut) + 2)
             _find_ndcg(np.array(weights, dtype=np.float32), self.scores, self.gains, self.bounds, discounts, ndcg)
-        return self.tried[weights]
+        return self.ndcg_cache[weights]
 
     def mean_rank(self, weights: Weights) -> np.ndarray:
         """Return S of the weighted sums, float64 (users,), among the items of the sample."""
@@ -166,7 +166,7 @@ def search_weights(candidates: Candidates, seed: int) -> WeightSearchResult:
         alone,
         cross_validated_mean_rank,
         candidates.mean_rank(unit[int(alone.mean(axis=1).argmax())]),
-        len(candidates.tried),
+        len(candidates.ndcg_cache),
     )
 
 

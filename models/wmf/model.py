@@ -166,7 +166,7 @@ class WMFSettings(ModelSettings):
     initial_trials: ClassVar = (
         {"factors": 256, "regularization": 1.6, "unobserved_weight": 1.6, "user_weight_exponent": 0.2},
         {"factors": 256, "regularization": 3.2, "unobserved_weight": 4.2, "user_weight_exponent": 0.35},
-        {"factors": 512, "regularization": 0.7},  # worth its time on wide catalogues: .317 -> .331 on citeulike-a
+        {"factors": 512, "regularization": 0.7},  # for wide catalogues: +.014 of nDCG@100 on citeulike-a
     )
 
     @property
