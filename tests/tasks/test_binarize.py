@@ -45,7 +45,7 @@ def test_repeats_fold_into_one_edge_with_its_count_and_times(home, log_events):
 def test_the_recount_finds_the_one_false_edge(home, log_events, repeated, user, column):
     pairs = [("a", "x"), ("b", "x"), ("c", "x"), ("c", "y")]
     repeats = [pair for pair in pairs if pair[0] != "b"][:repeated]
-    log_events([(*pair, 1, datetime(2026, 1, day)) for day, pair in enumerate([*pairs, *repeats, *repeats], 1)])
+    log_events([(*pair, 1, datetime(2026, 1, day)) for day, pair in enumerate([*pairs, *repeats], 1)])
     binarize(home, BinarizeSettings(), "run")
     parameters = BinarizeSettings().model_dump() | contract_parameters(BinarizeSettings())
     parameters |= {"since": None, "until": None, "explicit_negatives": False, "run_id": "run"}
