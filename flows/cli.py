@@ -178,7 +178,7 @@ def to_command_line(module: str, given: BaseModel) -> str:
 
 def run_main(main: Callable[[], int]) -> NoReturn:
     """Run a command as the program of this process, and end the process with its exit status."""
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    gc.disable()  # until the modules are loaded, which leave next to no garbage
     open_closed_streams()
     escape_unencodable()
     # Registered before Prefect's handlers, so that it runs after them.
@@ -192,6 +192,13 @@ def run_main(main: Callable[[], int]) -> NoReturn:
 def _exit_before_start(number: int, frame: types.FrameType | None) -> NoReturn:
     print(f"\nInterrupted by {signal.Signals(number).name}; nothing was begun.", file=sys.stderr, flush=True)
     os._exit(128 + number)
+
+
+def _start_garbage_collection() -> None:
+    """Collect garbage from now on, seldom, and never look at the objects of the modules that are loaded."""
+    gc.freeze()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    gc.enable()
 
 
 def _restore_signals() -> None:
@@ -279,6 +286,7 @@ def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared]
         from oneclass.flows import pipeline as _  # noqa: F401
         from oneclass.flows import server_access
 
+        _start_garbage_collection()
         with server_access.ensure_server():
             return command(prepared)
 
@@ -287,6 +295,7 @@ def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared]
 
 def run_without_prefect(command: Callable[[], str], *, debug: bool) -> int:
     """Run a command that has no flow, as `run_command` does, without loading Prefect or changing signals."""
+    _start_garbage_collection()
     _restore_signals()
     try:
         with warnings.catch_warnings():

@@ -26,7 +26,7 @@ STOP_TIMEOUT_SECONDS = 5.0  # for the server to write its pending records
 _PROGRAM = """
 import fcntl, gc, os, socket, sys, threading
 
-gc.set_threshold(100_000)  # as the command's own
+gc.disable()  # as the command does, until the modules are loaded
 
 def end_with_the_run():
     sys.stdin.buffer.read()
@@ -36,6 +36,10 @@ threading.Thread(target=end_with_the_run, daemon=True).start()
 import uvicorn
 from prefect.server.api.server import create_app  # its plugins want no event loop at work yet
 from prefect.settings import get_current_settings
+
+gc.freeze()
+gc.set_threshold(100_000)
+gc.enable()
 
 class Server(uvicorn.Server):
     async def startup(self, sockets=None):
