@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.numerics.adjacency import put_edges
-from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
+from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages
 from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
 from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION, find_protocol
 from oneclass.tasks.stores.matrices import SplitMatrices
@@ -81,30 +81,6 @@ TRAINING_RELATION = {  # the training edges of each protocol while it is split
     "given": "given_roles where role = 'train'",
     ALL_EDGES: "all_edges where true",
 }
-# The column with the position of the edge in the logs, if it is not that of its first event.
-POSITION_COLUMN = {"next_events": "position", NEXT_EVENTS_VALIDATION: "position"}
-
-
-def add_recency_ranks(connection: duckdb.DuckDBPyConnection, split: SplitMatrices) -> SplitMatrices:
-    """Add recency ranks of the training edges, and of the histories of users not seen in training."""
-    position = POSITION_COLUMN.get(split.protocol, "null")
-
-    def load_ranks(relation: str, of: csr_matrix, users: np.ndarray) -> np.ndarray:
-        """int32, in the order of the entries of the matrix of the relation's edges."""
-        connection.execute(sql.statement("split/places", edges=relation, position=position))
-        _, matrix = load_csr(connection, "placed_edges", of.shape[1], users, value="place")
-        return matrix.data.astype(np.int32)
-
-    parts = dict(split.parts)
-    for name, part in split.parts.items():
-        if part.rows is None:
-            ranks = load_ranks(f"roles where part = '{name}' and role = 'fold_in'", part.histories, part.users)
-            parts[name] = replace(part, stored_histories=with_recency_ranks(part.histories, ranks))
-    return replace(
-        split,
-        recency_ranks=load_ranks(TRAINING_RELATION[find_protocol(split.protocol)], split.train, split.users),
-        parts=parts,
-    )
 
 
 def add_event_ages(

@@ -11,7 +11,8 @@ from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import is_fold
 from oneclass.tasks.split.features import Features
-from oneclass.tasks.split.matrix import add_event_ages, add_recency_ranks
+from oneclass.tasks.split.matrix import add_event_ages
+from oneclass.tasks.split.order import EdgeOrder
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
@@ -37,7 +38,8 @@ class MatrixWriter:
         order: bool,
         timed: LikeSelection | None,
     ) -> None:
-        self._home, self._connection, self._order, self._timed = home, connection, order, timed
+        self._home, self._connection, self._timed = home, connection, timed
+        self._order = EdgeOrder(connection) if order else None
         self._writer, self._written = writer, {}
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
@@ -58,7 +60,7 @@ class MatrixWriter:
                 split.protocol,
             )
         else:
-            split = add_recency_ranks(self._connection, split) if self._order else split
+            split = self._order.add_to(split) if self._order else split
             split = add_event_ages(self._connection, split, self._timed, before) if self._timed else split
             has_ages = split.event_ages is not None
             last_day = query(self._connection, "select day from last_day").item() if has_ages else None

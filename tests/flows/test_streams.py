@@ -104,3 +104,19 @@ def test_a_user_without_a_home_folder_is_told_to_set_home(after_first, tmp_path,
     ended = run_program([*as_stranger, *program, *more], "")
     assert ended.returncode == 2, ended.stderr
     assert re.fullmatch(r"\s*HOME: is not set, and user 12345 has no home folder here.*\n", ended.stderr)
+
+
+@pytest.mark.parametrize(
+    "run", ["run_without_prefect(collects", pytest.param("run_flow(dict, collects", marks=pytest.mark.slow)]
+)
+def test_a_command_collects_garbage_once_its_modules_are_loaded(run):
+    program = f"""
+import gc
+from oneclass.flows import cli
+
+def collects(prepared=None):
+    return f"collects: {{gc.isenabled() and gc.get_freeze_count() > 1000}}"
+
+cli.run_main(lambda: cli.{run}, debug=False))
+"""
+    assert "collects: True" in run_program([sys.executable, "-c", program], "").stdout
