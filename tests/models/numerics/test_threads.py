@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 from threadpoolctl import ThreadpoolController, threadpool_info
 
-from oneclass.models.numerics import matmul
+from oneclass.models.graph_filter import model
+from oneclass.models.graph_filter.graph import DenseSquare
+from oneclass.models.numerics import matmul, spd_inverse
 from oneclass.models.numerics.partition import partition_by_budget, partition_evenly, partition_rows, partition_shards
 from oneclass.models.numerics.threads import kernel_threads, limit_threads, map_row_blocks, single_threaded_blas
 
@@ -81,6 +84,28 @@ def test_two_threads_that_want_single_threaded_blas_take_turns(two_blas_threads)
     thread.join(5)
     assert seen == [{1}]
     assert blas_threads() == before
+
+
+def test_fits_call_blas_on_one_thread(two_blas_threads, monkeypatch):
+    seen = {}
+
+    def watch(module, name):
+        function = getattr(module, name)
+
+        def watched(*arguments):
+            seen[name] = blas_threads()
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, watched)
+
+    watch(spd_inverse, "_inverse")
+    spd_inverse.invert_lower(np.eye(3, dtype=np.float32), threads=2)
+    watch(model, "top_eigenvectors")
+    likes = csr_matrix(np.random.default_rng(0).random((20, 10)) < 0.4, dtype=np.float32)
+    model.GraphFilter(model.GraphFilter.Settings(low_pass=0.5, vectors=2)).fit(likes)
+    square = DenseSquare.of(likes, 0.5, 0.5, threads=2)
+    square._map_rows(lambda start: seen.update(DenseSquare=blas_threads()))
+    assert seen == {"_inverse": {1}, "top_eigenvectors": {1}, "DenseSquare": {1}}
 
 
 def test_kernels_run_on_the_layer_that_was_chosen():
