@@ -158,8 +158,7 @@ def tune_own(options: argparse.Namespace, log: SplitLog) -> Iterator[LibraryRow]
     [validation] = log.validations
     for name in options.models:
         kind = MODELS[name]
-        ranges = {key: of for key, of in kind.Settings.search_space.items() if not of.manual_only}
-        space = {key: to_distribution(of) for key, of in ranges.items()}
+        space = {key: to_distribution(of) for key, of in kind.Settings.search_space.items()}
 
         def build_settings(values: dict[str, Any], kind: Any = kind) -> ModelSettings:
             return kind.Settings().with_trial_values(values, validation.train) if values else kind.Settings()

@@ -152,7 +152,7 @@ class WMFSettings(ModelSettings):
         0.1, gt=0, le=10, description="sqrt(K) times the standard deviation of the factors before the first pass."
     )
     search_space: ClassVar[SearchSpace] = {
-        "factors": Choice((64, 128, 256), manual_only=True),
+        "factors": Choice((64, 128, 256, 512), manual_only=True),
         "iterations": NumericRange(4, 24, manual_only=True),
         "unobserved_weight": RelativeRange(16),
         "regularization": RelativeRange(8),
