@@ -36,6 +36,8 @@ def build_named_shapes() -> dict[str, list[tuple[int, int]]]:
         "three items": [(user, item % 3) for user, item in pairs.tolist()],
         "two worlds": [(user, user // 10 * 5 + item) for user in range(20) for item in range(5)],
         "a whale": [(0, item) for item in range(1000)] + [(1 + user % 40, item) for user, item in pairs[:80].tolist()],
+        "a collector": [(0, 100 + item) for item in range(5000)]
+        + [(1 + user % 200, item) for user, item in pairs.tolist()],
         "the same events again": [(user % 20, item % 4) for user, item in pairs.tolist()],
     }
 

@@ -65,14 +65,17 @@ class ColumnWeights:
         return cls(rows, weights, counts, sum(part.unconverged for part in parts))
 
 
-def iterate_batches(gram: Gram, regression: RegressionSettings) -> list[tuple[int, np.ndarray]]:
+def iterate_batches(gram: Gram, sizes: np.ndarray, regression: RegressionSettings) -> list[tuple[int, np.ndarray]]:
     """Cut all columns into batches.
+
+    Args:
+        sizes: as in `models.slim.kernels.solve_columns`.
 
     Returns:
         For each batch, its first column and int64 (columns,) upper bounds on the numbers of weights.
     """
     bounds = np.zeros(len(gram.starts) - 1, dtype=np.int64)
-    count_candidates(gram, np.float32(regression.l1), bounds)
+    count_candidates(gram, sizes, np.float32(regression.l1), bounds)
     if regression.neighbours:
         bounds = np.minimum(bounds, regression.neighbours)
     number = np.cumsum(bounds) // BATCH_ENTRIES
@@ -81,7 +84,13 @@ def iterate_batches(gram: Gram, regression: RegressionSettings) -> list[tuple[in
 
 
 def solve_columns_from(
-    first: int, bounds: np.ndarray, gram: Gram, diagonal: np.ndarray, regression: RegressionSettings, threads: int
+    first: int,
+    bounds: np.ndarray,
+    gram: Gram,
+    diagonal: np.ndarray,
+    sizes: np.ndarray,
+    regression: RegressionSettings,
+    threads: int,
 ) -> ColumnWeights:
     """Solve the columns of a batch; a column's bits depend only on its number and the Gram matrix."""
     starts = np.concatenate([[0], np.cumsum(bounds)])
@@ -90,7 +99,7 @@ def solve_columns_from(
     penalties = np.float32(regression.l1), np.float32(regression.l2)
     limits = np.float32(regression.tolerance), regression.max_sweeps, regression.neighbours
     filled = SolvedColumns(starts, rows, weights, found)
-    solve_columns(first, first + len(bounds), gram, diagonal, penalties, limits, max(1, threads), filled)
+    solve_columns(first, first + len(bounds), gram, diagonal, sizes, penalties, limits, max(1, threads), filled)
     lengths = np.stack([found[:, 0], bounds - found[:, 0]], axis=1)
     held = np.repeat(np.tile([True, False], len(bounds)), lengths.ravel())  # a byte for each candidate
     return ColumnWeights(rows[held], weights[held], found[:, 0], int(found[:, 1].sum()))

@@ -89,7 +89,7 @@ def fill_pairs(rows, workers, gram):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def count_candidates(gram, l1, out):
+def count_candidates(gram, sizes, l1, out):
     """Fill `out`, int64, with the number of candidates of each column, an upper bound on its weights."""
     starts, columns, values = gram
     for place in prange(len(out)):
@@ -98,7 +98,7 @@ def count_candidates(gram, l1, out):
         count = 0
         for at in range(starts[column], starts[column + 1]):
             item = np.int64(at - starts[column] if whole else columns[at])
-            count += values[at] > l1 and item != column
+            count += values[at] > l1 and (item != column or sizes[item] > 1)
         out[place] = count
 
 
@@ -112,11 +112,13 @@ def rescale_weights(indptr, indices, scale, values):
 
 
 @njit(parallel=True, nogil=True, cache=True)
-def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solved):
+def solve_columns(first, last, gram, diagonal, sizes, penalties, limits, workers, solved):
     """Fill the `SolvedColumns` weights of the columns first .. last - 1.
 
     Args:
         gram: (starts, columns, values), symmetric, read-only. diagonal: float32 (items,), of the Gram matrix.
+        sizes: int64 (items,), of how many equal items each is one; l2 of a weight is divided by the number of these but
+            the column's own, and only a column of several has a weight of its own item.
         penalties: (l1, l2), float32.
         limits: (tolerance float32, max_sweeps, neighbours), as in the settings.
     """
@@ -125,12 +127,12 @@ def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solve
         place = np.zeros(len(diagonal), dtype=np.uint32)  # the place of a candidate; 0 for any other item
         buffer = np.empty(1 << 16, dtype=np.float32)
         for column in range(first + worker, last, workers):
-            items, target = _find_candidates(column, gram, penalties[0])
+            items, target = _find_candidates(column, gram, sizes, penalties[0])
             if 0 < limits[2] < len(items) - 1:
                 items, target = _nearest_candidates(items, target, diagonal, limits[2])
             for at in range(1, len(items)):
                 place[items[at]] = at
-            solution, buffer, settled = _descend(items, target, place, gram, diagonal, penalties, limits, buffer)
+            solution, buffer, settled = _descend(items, target, place, gram, diagonal, sizes, penalties, limits, buffer)
             to = starts[column - first]
             for at in range(1, len(items)):
                 place[items[at]] = 0
@@ -142,7 +144,7 @@ def solve_columns(first, last, gram, diagonal, penalties, limits, workers, solve
 
 
 @njit(cache=True)
-def _find_candidates(column, gram, l1):
+def _find_candidates(column, gram, sizes, l1):
     """(items, target): from place 1 on the candidates of a column and their g_ij; place 0 is for all other items.
 
     They ascend, whatever order the row of the Gram matrix has its columns in.
@@ -156,7 +158,7 @@ def _find_candidates(column, gram, l1):
     last = 0
     for at in range(count):
         item = np.int64(at if whole else columns[first + at])
-        if values[first + at] > l1 and item != column:
+        if values[first + at] > l1 and (item != column or sizes[item] > 1):
             last += 1
             items[last], target[last] = item, values[first + at]
     if whole:
@@ -186,8 +188,8 @@ def _reorder(items, target, order):
 
 
 @njit(cache=True, fastmath={"contract"})
-def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
-    """Coordinate descent on w'G w / 2 - g_j'w + l2 / 2 |w|^2 + l1 sum w over w >= 0.
+def _descend(items, target, place, gram, diagonal, sizes, penalties, limits, buffer):
+    """Coordinate descent on w'G w / 2 - g_j'w + sum ridge_i w_i^2 / 2 + l1 sum w over w >= 0; ridge_i = l2 / sizes_i.
 
     `items` and `target`, and with them `place`, are reordered so that the active items come first.
 
@@ -198,12 +200,17 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
     width = len(items)
     weights = np.zeros(width, dtype=np.float32)
     gradient, curvature = np.empty(width, dtype=np.float32), np.empty(width, dtype=np.float32)
+    ridge = np.full(width, penalties[1], dtype=np.float32)
     for at in range(width):
-        gradient[at], curvature[at] = target[at], diagonal[items[at]] + penalties[1]
+        others = sizes[items[at]] - (items[at] == items[0])
+        if others > 1:
+            ridge[at] = penalties[1] / np.float32(others)
+        gradient[at], curvature[at] = target[at], diagonal[items[at]] + ridge[at]
+    state = target, gradient, curvature, ridge
     active, passes = np.int64(0), limits[1]  # with a bare 0, numba would compile `_admit` for a second type
     while True:
         before = active
-        active = _admit((target, gradient, curvature), items, place, before, penalties[0], limits[0], buffer)
+        active = _admit(state, items, place, before, penalties[0], limits[0], buffer)
         if active == before or passes == 0:
             return weights, buffer, active == before
         if active * width > len(buffer):
@@ -212,7 +219,7 @@ def _descend(items, target, place, gram, diagonal, penalties, limits, buffer):
                 larger[at] = buffer[at]
             buffer = larger
         _load_gram_rows(items, place, gram, before, active, buffer)
-        passes = _repeat_passes(weights, (target, gradient, curvature), active, buffer, penalties, limits[0], passes)
+        passes = _repeat_passes(weights, state, active, buffer, penalties[0], limits[0], passes)
         for at in range(width):
             gradient[at] = target[at]
         for at in range(active):
@@ -228,7 +235,7 @@ def _admit(state, items, place, active, l1, tolerance, buffer):
     """Move the candidates that would gain most to the places after the active items; returns the new number of
     these.
     """
-    _, gradient, curvature = state
+    _, gradient, curvature, _ = state
     width = len(items)
     gains = np.empty(width, dtype=np.float32)
     count = 0
@@ -272,21 +279,21 @@ def _load_gram_rows(items, place, gram, first, last, buffer):
 
 
 @njit(cache=True, fastmath={"contract"})
-def _repeat_passes(weights, state, active, buffer, penalties, tolerance, passes):
+def _repeat_passes(weights, state, active, buffer, l1, tolerance, passes):
     """Pass over the active items until none moves by more than the tolerance; returns how many passes are left.
 
     After each pass the weights are multiplied by the factor that lowers the loss most: where items share their users,
     their common size is what passes alone find slowly. Where that is not enough, as among the items of a single user,
     the positive weights are moved together after every `PASSES`.
     """
-    (target, gradient, curvature), width, (l1, l2) = state, len(weights), penalties
+    (target, gradient, curvature, ridge), width = state, len(weights)
     first = passes
     while passes > 0:
         passes -= 1
         largest = np.float32(0.0)
         for at in range(1, active + 1):
             before = weights[at]
-            after = max(np.float32(0.0), before + (gradient[at] - l1 - l2 * before) / curvature[at])
+            after = max(np.float32(0.0), before + (gradient[at] - l1 - ridge[at] * before) / curvature[at])
             step = after - before
             if step != 0:
                 weights[at] = after
@@ -299,30 +306,30 @@ def _repeat_passes(weights, state, active, buffer, penalties, tolerance, passes)
         gain, square = np.float32(0.0), np.float32(0.0)
         for at in range(1, active + 1):
             gain += weights[at] * (target[at] - l1)
-            square += weights[at] * (target[at] - gradient[at] + l2 * weights[at])
+            square += weights[at] * (target[at] - gradient[at] + ridge[at] * weights[at])
         if square > 0:
             factor = gain / square
             for at in range(active + 1):
                 weights[at] *= factor
                 gradient[at] = target[at] - factor * (target[at] - gradient[at])
         if (first - passes) % PASSES == 0:
-            _move_positive(weights, gradient, active, buffer, penalties)
+            _move_positive(weights, gradient, ridge, active, buffer, l1)
     return passes
 
 
 @njit(cache=True, fastmath={"contract"})
-def _move_positive(weights, gradient, active, buffer, penalties):
+def _move_positive(weights, gradient, ridge, active, buffer, l1):
     """Move the positive weights towards the minimum over these alone, as far as none becomes negative.
 
     By conjugate gradients, which need as many steps as the Gram matrix has groups of eigenvalues: a few where all items
     share one user.
     """
-    width, (l1, l2) = len(weights), penalties
+    width = len(weights)
     step, moved, product, residual, direction = np.zeros((5, active + 1), dtype=np.float32)
     square = np.float32(0.0)
     for at in range(1, active + 1):
         if weights[at] > 0:
-            residual[at] = direction[at] = gradient[at] - l1 - l2 * weights[at]
+            residual[at] = direction[at] = gradient[at] - l1 - ridge[at] * weights[at]
             square += residual[at] * residual[at]
     for _ in range(STEPS):
         product[:] = 0.0
@@ -333,7 +340,7 @@ def _move_positive(weights, gradient, active, buffer, penalties):
                     product[other] += direction[at] * row[other]
         bend = np.float32(0.0)
         for at in range(active + 1):
-            bend += direction[at] * (product[at] + l2 * direction[at])
+            bend += direction[at] * (product[at] + ridge[at] * direction[at])
         if not min(square, bend) > 0:  # a square of what is left may vanish in float32
             break
         length, before, square = square / bend, square, np.float32(0.0)
@@ -341,7 +348,7 @@ def _move_positive(weights, gradient, active, buffer, penalties):
             step[at] += length * direction[at]
             moved[at] += length * product[at]
             if weights[at] > 0:
-                residual[at] -= length * (product[at] + l2 * direction[at])
+                residual[at] -= length * (product[at] + ridge[at] * direction[at])
                 square += residual[at] * residual[at]
         for at in range(active + 1):
             if weights[at] > 0:

@@ -31,6 +31,7 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
 from oneclass.models.slim.columns import ColumnWeights, Gram, RegressionSettings, iterate_batches, solve_columns_from
+from oneclass.models.slim.equal_items import EqualItems
 from oneclass.models.slim.kernels import count_pairs, fill_pairs, rescale_weights
 
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
@@ -144,39 +145,44 @@ class SLIM(Model[SLIMSettings]):
         moments = column_moments(interactions, self.params.user_weight_exponent)
         norms = np.sqrt(moments.users * moments.mean)
         scale = np.where(norms > 0, norms, 1.0) ** self.params.alpha
-        scaled = np.sqrt(moments.unit) / scale, as_read_only((norms / scale) ** 2, np.float32)
-        solved = self._solve(interactions, moments, scaled, options)
+        scaled = np.sqrt(moments.unit) / scale, (norms / scale) ** 2
+        apart = self.params.neighbours > 0  # they are counted item by item
+        equal = EqualItems.leave_apart(self.item_count) if apart else EqualItems.find(interactions)
+        solved = self._solve(interactions, moments, scaled, equal, options)
         if solved.unconverged:
             warnings.warn(
-                f"slim: {solved.unconverged} of {len(scale)} columns were still moving after "
+                f"slim: {solved.unconverged} of {len(solved.counts)} columns were still moving after "
                 f"{self.params.max_sweeps} passes; raise max_sweeps or tolerance",
                 stacklevel=3,
             )
         indptr = np.concatenate([[0], np.cumsum(solved.counts)])
-        weights = csc_matrix((solved.weights, solved.rows, indptr), shape=(len(scale), len(scale))).tocsr()
-        rescale_weights(as_read_only(weights.indptr, np.int64), weights.indices, scale, weights.data)
-        self.weights = weights
+        groups = len(equal.first)
+        weights = csc_matrix((solved.weights, solved.rows, indptr), shape=(groups, groups)).tocsr()
+        rescale_weights(as_read_only(weights.indptr, np.int64), weights.indices, scale[equal.first], weights.data)
+        self.weights = equal.expand(weights)
 
     def _solve(
         self,
         interactions: csr_matrix,
         moments: ColumnMoments,
         scaled: tuple[np.ndarray, np.ndarray],
+        equal: EqualItems,
         options: FitOptions,
     ) -> ColumnWeights:
-        """Solve for the weights of all columns.
+        """Solve for the weights of a column of each group of equal items.
 
         Args:
-            scaled: the factor of each row and column of the Gram matrix, float64 (items,), and its diagonal, float32.
+            scaled: the factor of each row and column of the Gram matrix, and its diagonal, float64 (items,).
         """
-        factor, diagonal = scaled
-        rows = gram_rows(interactions, moments.weights, np.zeros(len(factor)), factor)
+        factor, diagonal = (of_items[equal.first] for of_items in scaled)
+        diagonal, sizes = as_read_only(diagonal, np.float32), as_read_only(equal.sizes, np.int64)
+        rows = gram_rows(interactions[:, equal.first], moments.weights, np.zeros(len(factor)), factor)
         with kernel_threads(self.threads):
             gram, regression, parts = _compute_gram(rows, self.threads), self._regression(), []
-            batches = iterate_batches(gram, regression)
+            batches = iterate_batches(gram, sizes, regression)
             for number, batch in enumerate(batches, 1):
                 started = perf_counter()
-                parts.append(solve_columns_from(*batch, gram, diagonal, regression, self.threads))
+                parts.append(solve_columns_from(*batch, gram, diagonal, sizes, regression, self.threads))
                 values = {"weights": len(parts[-1].rows)}
                 options.on_epoch(Epoch(number, len(batches), perf_counter() - started, values))
         return ColumnWeights.concatenate(parts)

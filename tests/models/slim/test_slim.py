@@ -11,6 +11,7 @@ from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.slim import columns
 from oneclass.models.slim import kernels as slim_kernels
+from oneclass.models.slim.equal_items import EqualItems
 from oneclass.models.slim.model import SLIM, SLIMSettings
 
 VARIANTS = {
@@ -111,6 +112,31 @@ def test_scores_are_the_histories_times_the_weights(long_tailed):
 def test_a_descent_that_was_cut_short_says_so(long_tailed):
     with pytest.warns(UserWarning, match="raise max_sweeps"):
         fit_model(long_tailed, l1=0.1, l2=1.0, max_sweeps=1)
+
+
+@pytest.mark.parametrize("name", ["elastic net", "hardly any penalty", "rescaled, users weighted"])
+def test_items_that_the_same_users_like_are_solved_as_if_apart(name, long_tailed):
+    likes = long_tailed.toarray()[:, :30].astype(float)
+    likes = np.concatenate([likes, likes[:, :6], likes[:, 2:4], np.zeros((len(likes), 3))], axis=1)
+    likes[5, -3:] = 1
+    weights = fit_model(csr_matrix(likes), **VARIANTS[name]).weights
+    np.testing.assert_allclose(weights.toarray(), descend_naively(likes, **VARIANTS[name]), atol=2e-5)
+    assert weights.has_sorted_indices and (weights.diagonal() == 0).all() and weights[30, 0] > 0
+
+
+def test_neighbours_are_counted_item_by_item():
+    weights = fit_model(csr_matrix(np.ones((9, 20))), l1=0.1, l2=1.0, neighbours=3).weights
+    assert np.diff(weights.tocsc().indptr).tolist() == [3] * 20
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 6), st.integers(1, 12))
+def test_items_are_grouped_by_their_users(seed, users, items):
+    likes = np.random.default_rng(seed).random((users, items)) < 0.5
+    equal = EqualItems.find(csr_matrix(likes))
+    columns = [column.tobytes() for column in likes.T]
+    assert [columns.index(column) for column in columns] == equal.first[equal.group].tolist()
+    assert equal.sizes.tolist() == [columns.count(columns[item]) for item in equal.first]
+    assert (np.diff(equal.first) > 0).all()
 
 
 @pytest.mark.filterwarnings("error")
