@@ -194,7 +194,7 @@ def _exit_before_start(number: int, frame: types.FrameType | None) -> NoReturn:
     os._exit(128 + number)
 
 
-def _start_garbage_collection() -> None:
+def start_garbage_collection() -> None:
     """Collect garbage from now on, seldom, and never look at the objects of the modules that are loaded."""
     gc.freeze()
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
@@ -286,7 +286,7 @@ def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared]
         from oneclass.flows import pipeline as _  # noqa: F401
         from oneclass.flows import server_access
 
-        _start_garbage_collection()
+        start_garbage_collection()
         with server_access.ensure_server():
             return command(prepared)
 
@@ -295,7 +295,7 @@ def run_flow(prepare: Callable[[], Prepared | str], command: Callable[[Prepared]
 
 def run_without_prefect(command: Callable[[], str], *, debug: bool) -> int:
     """Run a command that has no flow, as `run_command` does, without loading Prefect or changing signals."""
-    _start_garbage_collection()
+    start_garbage_collection()
     _restore_signals()
     try:
         with warnings.catch_warnings():

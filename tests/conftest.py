@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from oneclass.flows.cli import OBJECTS_BETWEEN_COLLECTIONS
+from oneclass.flows.cli import start_garbage_collection
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
@@ -95,9 +95,7 @@ def pytest_collection() -> None:
 
 def pytest_collection_finish() -> None:
     """Leave what was imported out of all later garbage collections, and make these as rare as in a command."""
-    gc.freeze()
-    gc.enable()
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    start_garbage_collection()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

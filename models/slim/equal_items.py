@@ -16,6 +16,8 @@ import numpy as np
 from numba import njit
 from scipy.sparse import csr_matrix
 
+from oneclass.models.numerics.matmul import as_read_only
+
 
 @dataclass(frozen=True)
 class EqualItems:
@@ -34,7 +36,8 @@ class EqualItems:
     @classmethod
     def find(cls, interactions: csr_matrix) -> Self:
         """Group the items of a (users, items) matrix by the users of their entries."""
-        labels = _label_columns(interactions.indptr, interactions.indices, interactions.shape[1])
+        starts, items = as_read_only(interactions.indptr, np.int64), as_read_only(interactions.indices, np.int32)
+        labels = _label_columns(starts, items, interactions.shape[1])
         _, first, group, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
         order = np.argsort(first)
         return cls(first[order], np.argsort(order)[group], sizes[order])

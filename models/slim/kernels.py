@@ -189,7 +189,7 @@ def _reorder(items, target, order):
 
 @njit(cache=True, fastmath={"contract"})
 def _descend(items, target, place, gram, diagonal, sizes, penalties, limits, buffer):
-    """Coordinate descent on w'G w / 2 - g_j'w + sum ridge_i w_i^2 / 2 + l1 sum w over w >= 0; ridge_i = l2 / sizes_i.
+    """Coordinate descent on w'G w / 2 - g_j'w + sum ridge_i w_i^2 / 2 + l1 sum w over w >= 0; for ridge see `sizes`.
 
     `items` and `target`, and with them `place`, are reordered so that the active items come first.
 
@@ -200,11 +200,10 @@ def _descend(items, target, place, gram, diagonal, sizes, penalties, limits, buf
     width = len(items)
     weights = np.zeros(width, dtype=np.float32)
     gradient, curvature = np.empty(width, dtype=np.float32), np.empty(width, dtype=np.float32)
-    ridge = np.full(width, penalties[1], dtype=np.float32)
+    ridge = np.empty(width, dtype=np.float32)
     for at in range(width):
         others = sizes[items[at]] - (items[at] == items[0])
-        if others > 1:
-            ridge[at] = penalties[1] / np.float32(others)
+        ridge[at] = penalties[1] / np.float32(max(others, 1))
         gradient[at], curvature[at] = target[at], diagonal[items[at]] + ridge[at]
     state = target, gradient, curvature, ridge
     active, passes = np.int64(0), limits[1]  # with a bare 0, numba would compile `_admit` for a second type

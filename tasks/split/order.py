@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass import sql
+from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.recency_ranks import select_ranks
 from oneclass.models.numerics.sequential_histories import with_recency_ranks
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
@@ -47,11 +48,12 @@ class EdgeOrder:
     def _rank_entries(self, histories: csr_matrix, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """int32, in the order of the entries."""
         rows = np.searchsorted(self._users, users)
-        order = self._ranks.indptr, self._ranks.indices, self._ranks.data
-        return select_ranks(*order, rows, histories.indptr, histories.indices, items, self._ranks.shape[1])
+        order = as_read_only(self._ranks.indptr, np.int64), self._ranks.indices, self._ranks.data
+        entries = as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)
+        return select_ranks(*order, rows, *entries, as_read_only(items, np.int32), self._ranks.shape[1])
 
     def _rank_moved_edges(self, ranks: np.ndarray, split: SplitMatrices) -> None:
-        """Rank the edges of users of whom one has events on both sides of the cut and its own line after the cut."""
+        """Rank again, in place, the edges of users who have one that the cut gives a later line."""
         # one row per user
         moved = "select distinct user_index from edges_astride where position is not null"
         edges = f"{TRAINING_RELATION[split.protocol]} and user_index in ({moved})"
