@@ -28,7 +28,7 @@ from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError
 from oneclass.tasks.evaluate.stage import evaluate_task
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.stage import ingest_task
-from oneclass.tasks.orchestration import artifacts, lineage, reconcile
+from oneclass.tasks.orchestration import artifacts, reconcile
 from oneclass.tasks.orchestration.notifications import send_notifications
 from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_splits, list_splits
@@ -158,7 +158,6 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         if run is not prepared_run():
             check_run(run)
         stack.enter_context(run_context(run, run_id, flow_name))
-        stack.enter_context(lineage.emit_run(run.lineage, run.home, run_id, flow_name))
         executor = stack.enter_context(cluster.open_executor(run.cluster, run.home, flow_run.id))
         splits = build_splits(run, run_id)
         logs = capacity.measure_logs(run.home, splits.digests.values())

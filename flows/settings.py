@@ -21,7 +21,6 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.metric_registry import choose_metrics
-from oneclass.tasks.orchestration.lineage import LineageSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like
@@ -86,7 +85,6 @@ class RunSettings:
     publish: PublishSettings
     files: FileSettings
     notify: NotifySettings
-    lineage: LineageSettings
     cluster: ClusterSettings
     seed: int = 0
     since: date | None = None
@@ -102,7 +100,7 @@ class RunSettings:
         stages = {
             name: getattr(self, name).model_dump(mode="json")
             for name in STAGE_SETTINGS
-            if name not in ("notify", "lineage") and (name != "demo" or self.is_demo)
+            if name != "notify" and (name != "demo" or self.is_demo)
         }
         fitted = {name: settings.model_dump(mode="json") for name, settings in self.models.items()}
         return {

@@ -16,7 +16,6 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.settings import IngestSettings
-from oneclass.tasks.orchestration.lineage import LineageSettings
 from oneclass.tasks.orchestration.notifications import NotifySettings
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.publish.settings import PublishSettings
@@ -83,7 +82,6 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
     "publish": PublishSettings,
     "files": FileSettings,
     "notify": NotifySettings,
-    "lineage": LineageSettings,
 }
 REQUIRED_EXTRAS = {"neural": "torch"}  # the module that each optional extra installs
 

@@ -15,7 +15,7 @@ from prefect.states import get_state_exception
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.orchestration import artifacts, lineage
+from oneclass.tasks.orchestration import artifacts
 from oneclass.tasks.orchestration.progress import format_duration
 
 logger = logging.getLogger(__name__)
@@ -28,9 +28,8 @@ def stage_task(
 ) -> Task[..., Any]:
     """Create a task with the stage's name.
 
-    Each of its runs publishes the contract results as an artifact, and emits OpenLineage events if the run does. Stages
-    cache their results by digest themselves, so Prefect's cache is off. A failed run is retried once, unless it would
-    fail in the same way.
+    Each of its runs publishes the contract results as an artifact. Stages cache their results by digest themselves, so
+    Prefect's cache is off. A failed run is retried once, unless it would fail in the same way.
 
     Args:
         function: a stage; takes `home` and `run_id`.
@@ -49,7 +48,7 @@ def stage_task(
         started = time.monotonic()
         name = (run_name or stage).format(**arguments)
         try:
-            with lineage.emit_stage(stage, name, arguments), memory_errors.memory_errors(name):
+            with memory_errors.memory_errors(name):
                 result = function(*args, **kwargs)
         finally:
             artifacts.publish_contract_results(arguments["home"], arguments["run_id"], stage, name)
