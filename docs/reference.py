@@ -1,6 +1,6 @@
-"""Generate `docs/reference.md` from the declared commands, settings, metrics and tables.
+"""Write the reference from the declared commands, settings, metrics and tables.
 
-python -m docs.reference
+`mkdocs build` adds it to the site as reference.md; `python -m docs.reference` prints it.
 """
 
 import inspect
@@ -8,7 +8,6 @@ import json
 import re
 import types
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
@@ -26,25 +25,30 @@ from oneclass.tasks.protocols import PROTOCOLS, VALIDATION_METRIC
 from oneclass.tasks.publish import files
 from oneclass.tasks.settings import STAGE_SETTINGS
 
-PAGE = Path(__file__).with_name("reference.md")
 BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-CREATED = (
-    re.compile(  # a table or view of the schema: its comment, its name, and all until the next comment of that kind
-        r"((?:--.*\n)+)(?:create schema .*\n)?create .*?([a-z]+\.\w+) ([\s\S]*?)(?=\n-- [a-z]+\.\w+: one row|\Z)"
-    )
+# A table or view of the schema: its comment, its name, and all until the next comment of that kind.
+CREATED = re.compile(
+    r"((?:--.*\n)+)(?:create schema .*\n)?create .*?([a-z]+\.\w+) ([\s\S]*?)(?=\n-- [a-z]+\.\w+: one row|\Z)"
 )
-COLUMN = re.compile(r"^    (\w+) (\w+)([^,\n-]*),? -- (.*)$", flags=re.MULTILINE)  # with a comment of its own
+# A column with a comment of its own.
+COLUMN = re.compile(r"^    (\w+) (\w+)([^,\n-]*),? -- (.*)$", flags=re.MULTILINE)
 
 
-def page() -> str:
-    """The whole page."""
+def on_files(files: Any, config: Any) -> None:
+    """Add the page to those of the site, as a hook of MkDocs."""
+    from mkdocs.structure.files import File  # which only the extra `docs` installs
+
+    files.append(File.generated(config, "reference.md", content=write_page()))
+
+
+def write_page() -> str:
+    """Return the whole page in Markdown."""
     return "\n".join([_head(), *_commands(), *_settings(), *_metrics(), *_tables()]) + "\n"
 
 
 def _head() -> str:
     return (
-        "# Reference\n\nGenerated from the code by `python -m docs.reference`. Do not edit.\n\n"
-        "- [Commands](#commands) and their [exit statuses](#exit-statuses)\n"
+        "# Reference\n\n- [Commands](#commands) and their [exit statuses](#exit-statuses)\n"
         "- [Settings](#settings) of the [stages](#settings-of-the-stages) and of the "
         "[models](#settings-of-the-models)\n"
         "- [Protocols](#protocols) and [metrics](#metrics)\n- [Tables](#tables)\n"
@@ -55,10 +59,9 @@ def _commands() -> Iterator[str]:
     yield "## Commands\n\nEach is `python -m flows.NAME` in a checkout and `oneclass NAME` after installation.\n"
     for name, command in commands.COMMANDS.items():
         yield f"### {name}\n\n{_sentence(command.summary)}\n"
-        yield _table(
-            ("flag", "default", "meaning"),
-            ((_flag(name, field), _default(field), field.description) for name, field in _fields(command.parameters)),
-        )
+        fields = command.parameters.model_fields.items()
+        rows = ((_flag(flag, field), _default(field), field.description) for flag, field in fields)
+        yield _table(("flag", "default", "meaning"), rows)
     yield "Each also takes `--debug`, which shows tracebacks, and `--version`.\n\n### Exit statuses\n"
     yield _table(("status", "when"), ((str(status), when) for status, when in cli.EXIT_STATUSES.items()))
 
@@ -89,17 +92,14 @@ def _section(name: str, kind: type[BaseModel]) -> str:
 
 
 def _fields_table(kind: type[BaseModel]) -> str:
-    rows = ((f"`{name}`", _type(field), _default(field), field.description) for name, field in _fields(kind))
+    fields = kind.model_fields.items()
+    rows = ((_code(name), _type(field), _default(field), field.description) for name, field in fields)
     return _table(("name", "type", "default", "meaning"), rows)
-
-
-def _fields(kind: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
-    return kind.model_fields.items()
 
 
 def _inner(kind: type[BaseModel]) -> list[type[BaseModel]]:
     """The models that the fields of a model are lists of."""
-    parts = (part for _, field in _fields(kind) for part in get_args(field.annotation))
+    parts = (part for field in kind.model_fields.values() for part in get_args(field.annotation))
     return [part for part in parts if inspect.isclass(part) and issubclass(part, BaseModel)]
 
 
@@ -210,4 +210,4 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    print(write_page(), end="")

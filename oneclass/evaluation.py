@@ -88,7 +88,7 @@ def evaluate(
         protocol: `strong_generalization`, the default, `leave_one_out`, `next_events` or `cold_items`; none of a
             `Split`, whose test pairs are ranked among all items outside the user's training pairs.
         metrics: the metrics to return, in this order, by default those of a run's tables. Names with any k, such as
-            `precision@7`, are in `docs/reference.md` with their formulas. A function gets the
+            `precision@7`, are in the reference with their formulas. A function gets the
             `UserRanks` of one user and returns a number, or NaN to leave the user out; its rows have its name.
         strata: `activity`, thirds of the test users by the length of their histories, `popularity`, thirds of the items
             by their training likes, or a column of `Interactions(users=...)`, thirds of its numbers or each of its
