@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import os
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from oneclass.data_contracts import lazy_gx
 from oneclass.data_contracts.contracts import Contract
 from oneclass.data_contracts.suites import build_suite, rows_query
 
 if TYPE_CHECKING:
     import great_expectations as gx
 
+# Great Expectations reads it when it is loaded.
+os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 MAX_DEFINITIONS = 96  # of a session; a run has about forty
 
@@ -101,9 +103,11 @@ _numbers = itertools.count(1)  # of sessions and assets
 
 
 def _new_session() -> Session:
-    gx = lazy_gx.load_great_expectations()
+    # Loaded here, since it takes about as long as all checks of a small run. The engine's classes define `add_duckdb`.
+    import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
+    import oneclass.data_contracts.execution_engine  # noqa: F401
     from oneclass.data_contracts.transaction_dialect import URL, TransactionConnection, engine_options
 
     context = gx.get_context(mode="ephemeral")

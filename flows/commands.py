@@ -67,9 +67,8 @@ def _backfill(given: ReplayParameters, run: "RunSettings") -> str:
         return replay(given, run)
     from oneclass.flows.pipeline import backfill, format_result
     from oneclass.flows.prepare import hand_over
-    from oneclass.tasks.orchestration import precompile
 
-    with precompile.compiling(run.models, run.home.limits), hand_over(run):
+    with hand_over(run):
         return format_result(backfill(**given.to_backfill().mask_secrets().model_dump()))
 
 

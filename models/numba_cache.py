@@ -120,11 +120,6 @@ def folder() -> Path:
     return cache
 
 
-def is_persistent() -> bool:
-    """Whether other processes can load the kernels that this one compiles."""
-    return _is_writable(root())
-
-
 def _is_writable(folder: Path) -> bool:
     """Whether files can be written into a folder; creates it if absent, and marks it as used today."""
     try:

@@ -162,6 +162,29 @@ select
     (select coalesce(sum(hash(user_index, part::varchar)::hugeint), 0)::varchar from user_parts) as drawn_parts,
     (select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from targets) as drawn_targets
 
+-- name: left_out
+-- One row per user with two or more edges: the edge to hold out, the one with the lowest MD5 of
+-- `<seed>:leave_one_out:<user_id>:<item_id>`. Of more than $max_users such users, those with the lowest MD5 of
+-- `<seed>:leave_one_out:<user_id>`.
+create or replace temp table left_out as
+with drawn as (
+    select
+        user_index,
+        arg_min(item_index, md5_number($seed || ':leave_one_out:' || user_id || ':' || item_id)) as item_index
+    from indexed.interactions
+    join indexed.users using (user_index)
+    join indexed.items using (item_index)
+    group by user_index
+    having count(*) >= 2
+)
+select
+    user_index,
+    item_index
+from drawn
+join indexed.users using (user_index)
+order by md5_number($seed || ':leave_one_out:' || user_id)
+limit $max_users
+
 -- name: leave_one_out
 -- One row per edge with its role: that of `left_out` is held out, the others train.
 create or replace temp view leave_one_out_roles as

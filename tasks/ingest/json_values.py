@@ -12,7 +12,6 @@ from typing import IO, Any
 import duckdb
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.stores import instances
 
 MAX_JSON_BYTES = 1 << 26
 HEAD_BYTES = 1 << 16
@@ -78,7 +77,7 @@ def _read_values(path: Path, plain: Path) -> Iterator[bytes]:
 def _fetch_values(path: Path, plain: Path, form: str) -> Iterator[list[str]]:
     query = "select json(json)::varchar from read_json_objects(?, format = ?, maximum_object_size = ?)"
     try:
-        with instances.open_scratch() as connection:
+        with duckdb.connect() as connection:
             cursor = connection.execute(query, [str(plain), form, MAX_JSON_BYTES])
             while rows := cursor.fetchmany(1000):
                 yield [value for (value,) in rows]

@@ -12,7 +12,6 @@ from oneclass.tasks.ingest.column_names import UnknownColumns, find_unread_times
 from oneclass.tasks.ingest.log_format import LogFormat, find_doubts, find_padded_ids
 from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.ingest.times import detect_time_formats, join_clocks
-from oneclass.tasks.stores import instances
 
 SAMPLE_ROWS = 1000
 NUMBERS_AND_TEXT = (
@@ -38,7 +37,7 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
         InputError: it is cut short, damaged or empty, or lacks columns.
     """
     try:
-        with instances.open_scratch() as connection:
+        with duckdb.connect() as connection:
             scan = connection.read_parquet(escape_path(path), hive_partitioning=False)
             columns, types, empty = scan.columns, [str(one) for one in scan.types], not scan.limit(1).fetchall()
             places, lacking = match_columns(columns, dataset.columns)

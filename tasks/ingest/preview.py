@@ -25,7 +25,7 @@ from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.log_format import LogFormat, split_line
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, choose_part, expand_path
 from oneclass.tasks.ingest.statements import escape_path
-from oneclass.tasks.stores import instances, warehouse
+from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.warehouse import fetch_row
 
 SAMPLE_BYTES = 1 << 24
@@ -118,7 +118,7 @@ def _loaded_sample(
     dataset: Dataset, paths: Sequence[str | Path]
 ) -> Generator[tuple[duckdb.DuckDBPyConnection, list[tuple[LogFile, bool]]]]:
     """Load the beginning of each log; yields the database, and (log, whether only its beginning was read) of each."""
-    with tempfile.TemporaryDirectory(prefix="oneclass-inspect-") as folder, instances.open_scratch() as connection:
+    with tempfile.TemporaryDirectory(prefix="oneclass-inspect-") as folder, duckdb.connect() as connection:
         connection.execute("set TimeZone = 'UTC'")
         connection.execute(sql.schema()[0])  # the tables of `raw`
         logs = list(_sample_logs(dataset, paths, Path(folder)))
@@ -285,7 +285,7 @@ def _write_sample(path: Path, sample: Path) -> bool:
         return False
     container = containers.detect_container(path)
     if container == "parquet":
-        with instances.open_scratch() as connection:
+        with duckdb.connect() as connection:
             rows = connection.read_parquet(escape_path(path), hive_partitioning=False).limit(SAMPLE_ROWS)
             rows.write_parquet(str(sample))
         return True

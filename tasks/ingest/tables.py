@@ -15,7 +15,6 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.sources import check_readable
 from oneclass.tasks.ingest.statements import escape_path
-from oneclass.tasks.stores import instances
 
 ID_COLUMNS = {
     "item": ("item_id", "itemid", "movieid", "movie_id", "item", "id"),
@@ -92,7 +91,7 @@ def _decode(data: bytes, encoding: str) -> str:
 
 def _read_parquet(path: Path, what: str) -> Table:
     try:
-        with instances.open_scratch() as connection:
+        with duckdb.connect() as connection:
             table = connection.read_parquet(escape_path(path), hive_partitioning=False)
             rows = table.fetchall()
             return Table(table.columns, rows, range(1, len(rows) + 1))

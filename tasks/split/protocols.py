@@ -1,13 +1,6 @@
-"""What is specific to a protocol or scheme: next_events, liang2018, leave_one_out and cold_items.
-
-Leave one out holds out one edge of every user with two or more: the one with the lowest MD5 of
-`<seed>:leave_one_out:<user_id>:<item_id>`, as DuckDB's `md5_number`, by which the contract repeats the draw. The kernel
-hashes every edge in a seventh of DuckDB's time. Of more than `split.max_evaluated_users` such users, those with the
-lowest MD5 of `<seed>:leave_one_out:<user_id>` are taken.
-"""
+"""What is specific to a protocol or scheme: next_events, liang2018, leave_one_out and cold_items."""
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
 import duckdb
@@ -16,8 +9,6 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass import sql
-from oneclass.models.distributed import partition_by_edges
-from oneclass.models.numerics.md5 import select_lowest_md5
 from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
@@ -162,7 +153,7 @@ def _order_clause(ids_are_numbers: bool) -> str:
 
 
 def make_leave_one_out(
-    connection: duckdb.DuckDBPyConnection, everything: SplitMatrices, seed: int, max_users: int, threads: int
+    connection: duckdb.DuckDBPyConnection, everything: SplitMatrices, seed: int, max_users: int
 ) -> SplitMatrices:
     """Fill `indexed.leave_one_out` and return its matrices; test users are training users.
 
@@ -171,10 +162,12 @@ def make_leave_one_out(
         max_users: number of test users at most.
     """
     edges, users = everything.train, everything.users
-    drawn = draw_held_out_items(connection, edges, seed, threads)
-    draw_test_users(connection, drawn, seed, max_users)
-    rows = np.flatnonzero(drawn >= 0).astype(np.int32)
-    insert_table(connection, "left_out", pl.DataFrame({"user_index": users[rows], "item_index": drawn[rows]}))
+    connection.execute(sql.statement("split/left_out"), {"seed": str(seed), "max_users": max_users})
+    # one row per held-out edge, in the order of the users' indices
+    left_out = query(connection, "select user_index, item_index from left_out order by user_index")
+    rows = np.searchsorted(users, left_out["user_index"].to_numpy()).astype(np.int32)
+    drawn = np.full(len(users), -1, dtype=np.int32)
+    drawn[rows] = left_out["item_index"].to_numpy()
     connection.execute(sql.statement("split/leave_one_out"))
     store_roles(connection, "leave_one_out", "leave_one_out_roles")
 
@@ -207,56 +200,3 @@ def make_cold_items(connection: duckdb.DuckDBPyConnection, everything: SplitMatr
     logger.info("cold_items, %s new items, %s edges held out", f"{len(columns):,}", f"{targets.nnz:,}")
     part = Part(stored_histories=None, targets=targets, users=users, rows=rows, new_items=columns.astype(np.int32))
     return SplitMatrices("cold_items", train, everyone, everything.items, {"test": part})
-
-
-def draw_test_users(connection: duckdb.DuckDBPyConnection, drawn: np.ndarray, seed: int, max_users: int) -> None:
-    """Set the held-out item to -1 of all but `max_users` users, in place; `drawn` is of `draw_held_out_items`."""
-    rows = np.flatnonzero(drawn >= 0)
-    if len(rows) > max_users:
-        # one row per user, in the order of their indices: the place of the user in a random order
-        places = (
-            "select row_number() over (order by md5_number($seed || ':leave_one_out:' || user_id)) as place "
-            "from indexed.users order by user_index"
-        )
-        order = query(connection, places, seed=str(seed))["place"].to_numpy()
-        drawn[rows[np.argsort(order[rows])[max_users:]]] = -1
-
-
-def draw_held_out_items(
-    connection: duckdb.DuckDBPyConnection, edges: csr_matrix, seed: int, threads: int
-) -> np.ndarray:
-    """Return the item to hold out of each user, int32 (users,), -1 for users with one edge.
-
-    Args:
-        edges: one row per user of `indexed.users` and one column per item, in the order of their indices.
-    """
-    # one row per user, in the order of their indices: the text before an item's id, for a draw of the edge by hash
-    stem = "select $seed || ':leave_one_out:' || user_id || ':' as stem from indexed.users order by user_index"
-    stems = query(connection, stem, seed=str(seed))["stem"]
-    # one row per item, in the order of their indices
-    items = query(connection, "select item_index, item_id from indexed.items order by item_index")
-    sizes = np.zeros(edges.shape[1], dtype=np.int64)
-    sizes[items["item_index"].to_numpy()] = items["item_id"].str.len_bytes().to_numpy()
-    names = _concatenate_bytes(items["item_id"]), _cumulative_ends(sizes)
-    starts = edges.indptr.astype(np.int64)
-
-    def of_block(bounds: tuple[int, int]) -> np.ndarray:
-        first, end = bounds
-        own, texts = starts[first : end + 1] - starts[first], stems[first:end]
-        members = edges.indices[starts[first] : starts[end]]
-        return select_lowest_md5(
-            own, members, _concatenate_bytes(texts), _cumulative_ends(texts.str.len_bytes().to_numpy()), *names
-        )
-
-    with ThreadPoolExecutor(threads) as workers:
-        drawn = np.concatenate(list(workers.map(of_block, partition_by_edges(starts, threads))))
-    drawn[np.diff(starts) < 2] = -1
-    return drawn
-
-
-def _concatenate_bytes(texts: pl.Series) -> np.ndarray:
-    return np.frombuffer("".join(texts).encode(), dtype=np.uint8)
-
-
-def _cumulative_ends(sizes: np.ndarray) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])

@@ -203,7 +203,7 @@ def _rewrite_splits(
         assert everything is not None  # only a run of `given` alone leaves it out
         drawn["max_evaluated_users"] = protocols.limit_users(settings, everything.train.shape[1])
         split_matrices = protocols.make_leave_one_out(
-            connection, everything, arguments.seed, drawn["max_evaluated_users"], home.limits.threads
+            connection, everything, arguments.seed, drawn["max_evaluated_users"]
         )
         # one row: a digest of the edges that were drawn to be left out
         digest = "select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from left_out"

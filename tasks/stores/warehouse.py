@@ -20,7 +20,7 @@ import polars as pl
 
 from oneclass import data_contracts, sql
 from oneclass.tasks.errors import InputError, OneclassError, ResourceExhausted
-from oneclass.tasks.stores import contract_cache, durable, instances, resources
+from oneclass.tasks.stores import contract_cache, durable, resources
 from oneclass.tasks.stores.home import Home
 
 
@@ -98,10 +98,11 @@ def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     Raises:
         InputError: it is locked for longer than `home.limits.patience`, not writable, or damaged.
     """
-    file = _file_of(home)
+    # A relative path such as `md:x` would be a service's address.
+    file = Path(os.path.abspath(home.warehouse))
 
     def once() -> duckdb.DuckDBPyConnection:
-        connection = instances.open_file(file, database_config(home), read_only=read_only)
+        connection = duckdb.connect(str(file), read_only=read_only, config=database_config(home))
         connection.execute("set TimeZone = 'UTC'")
         return connection
 
@@ -117,10 +118,6 @@ def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     except duckdb.Error as error:
         raise _explain_open_error(home, error) from error
     return connection
-
-
-def _file_of(home: Home) -> Path:
-    return Path(os.path.abspath(home.warehouse))  # a relative path such as `md:x` would be a service's address
 
 
 def explain_database_error(home: Home, error: duckdb.Error) -> OneclassError | None:
@@ -208,7 +205,7 @@ def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyCo
     if left and not replayed and log.exists():
         _quarantine_wal(log, "its beginning is damaged")
     elif not left and file.stat().st_size < HEADER_BYTES + block * blocks:
-        instances.close_file(file, connection, reusable=False)
+        connection.close()
         raise duckdb.IOException(f"The file holds {file.stat().st_size} bytes of {HEADER_BYTES + block * blocks}")
     return connection
 
@@ -264,7 +261,7 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Generator[duckdb.D
         InputError: another program holds it for too long, the folder is not writable, the file is damaged or of a newer
             version, or it lacks a table when opened for reading.
     """
-    connection, completed = open_database(home, read_only=read_only), False
+    connection = open_database(home, read_only=read_only)
     try:
         if read_only:
             check_version(connection, home)
@@ -273,7 +270,6 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Generator[duckdb.D
         yield connection
         if not read_only:
             connection.execute("checkpoint")
-        completed = True
     except duckdb.CatalogException as error:
         if not read_only:
             raise
@@ -283,7 +279,7 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Generator[duckdb.D
             raise
         raise explained from error
     finally:
-        instances.close_file(_file_of(home), connection, reusable=completed)
+        connection.close()
 
 
 @contextlib.contextmanager

@@ -21,7 +21,6 @@ from oneclass.tasks.ingest.query_source import land_query
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import is_log_name
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.stores import instances
 from oneclass.tasks.stores.home import Home
 from tests import postgres_server
 from tests.conftest import LIMITS
@@ -58,7 +57,7 @@ class Shop:
         files = [str(path) for path in self.home.landing.rglob("source-*.parquet")]
         if not files:
             return []
-        with instances.open_scratch() as connection:
+        with duckdb.connect() as connection:
             connection.execute("set TimeZone = 'UTC'")
             rows = connection.read_parquet(files, union_by_name=True)
             return rows.select(columns).fetchall()

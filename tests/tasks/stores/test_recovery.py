@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.stores import instances, publications, runs, warehouse
+from oneclass.tasks.stores import publications, runs, warehouse
 
 KILLED = """
 import os, signal, sys
@@ -108,7 +108,7 @@ def test_every_opening_ends_with_a_checkpoint(home):
         assert log.exists()
         other = warehouse.open_database(home, read_only=False)  # or closing would make one
     assert not log.exists() or log.stat().st_size == 0
-    instances.close_file(home.warehouse, other, reusable=True)
+    other.close()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.5])

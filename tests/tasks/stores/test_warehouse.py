@@ -175,3 +175,47 @@ def test_runs_are_recorded_from_begin_to_end(home):
             "select run_id, state, ended_at is null from operations.runs order by run_id"
         ).fetchall()
     assert found == [("first", "completed", False), ("second", "crashed", False), ("third", "running", True)]
+
+
+STRANGER = """
+import duckdb, sys
+duckdb.connect(sys.argv[1]).execute("insert into raw.rejects values (2, 1, 'line', 'reason')")
+"""
+
+
+def other_program_writes(home):
+    program = [sys.executable, "-c", STRANGER, str(home.warehouse)]
+    return subprocess.run(program, check=False, capture_output=True).returncode == 0
+
+
+def test_openings_of_a_process_share_the_warehouse_and_the_last_one_closes_it(home):
+    with warehouse.open_warehouse(home) as outer:
+        reject_line(outer)
+        with warehouse.open_warehouse(home) as inner:
+            reject_line(inner)
+            for connection in (outer, inner):
+                assert connection.execute("select count(*) from raw.rejects").fetchone() == (2,)
+        reject_line(outer)
+        assert not other_program_writes(home)
+    assert other_program_writes(home)
+
+
+def test_a_warehouse_open_for_writing_is_not_opened_otherwise(home):
+    hasty = replace(home, limits=replace(home.limits, patience=0.05))
+    with (
+        warehouse.open_warehouse(home),
+        pytest.raises(InputError, match="holds the warehouse"),
+        warehouse.open_warehouse(hasty, read_only=True),
+    ):
+        pass
+
+
+def test_the_limits_hold_and_a_spill_leaves_no_file(home, tmp_path):
+    small = replace(home, root=tmp_path / "it's small", limits=replace(home.limits, threads=1, memory=30_000_000))
+    with warehouse.open_warehouse(small) as connection:
+        names = "threads", "memory_limit", "temp_directory"
+        settings = [connection.execute(f"select current_setting('{name}')").fetchone()[0] for name in names]
+        assert settings == [1, "28.6 MiB", str(small.spill)]
+        connection.execute("create temp table much as select hash(range) as a from range(5_000_000)")
+        assert list(small.spill.glob("*"))
+    assert not list(small.spill.glob("*"))
