@@ -23,7 +23,7 @@ def adjust_against_best(p_values: np.ndarray) -> np.ndarray:
 
     Hsu's own intervals do not: they allow for ties, so that of several lists which are all the best they may call all
     but one no better. Nor does Holm's procedure over the m - 1 comparisons alone, as if the best had been named
-    beforehand. `benchmarks.accuracy.null_marks` measures all of these.
+    beforehand.
 
     Args:
         p_values: float64 (lists - 1,), two-sided, of each other list against the best.

@@ -25,7 +25,7 @@ def default_vectors(items: int, likes: float) -> int:
 
 
 class GraphFilterSettings(RecencySettings):
-    """The defaults are chosen on validation users of seven logs; `benchmarks.accuracy.graph_filter` has the papers'."""
+    """The defaults are chosen on validation users of seven logs."""
 
     search_space: ClassVar[SearchSpace] = {
         "polynomial": Choice(("linear", "plateau"), manual_only=True),

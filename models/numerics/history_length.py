@@ -1,7 +1,6 @@
 """Default settings that depend on how much is known of a user, and on how many items there are.
 
-Learned on validation users of 22 logs, cut from five real ones to 300 to 17,000 items and 3 to 90 likes of a mean user
-(`benchmarks.accuracy.default_rules`).
+Learned on validation users of 22 logs, cut from five real ones to 300 to 17,000 items and 3 to 90 likes of a mean user.
 """
 
 import numpy as np

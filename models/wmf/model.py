@@ -21,7 +21,7 @@ A good alpha0 and lambda depend on the density of the log; their ratios do not. 
     lambda (1 + alpha0 users items / |S|) = SHRINKAGE max(1, LONG / d)^GROWTH
 
 for users with d edges on average: the penalty of a mean user's row is a share of these edges, which is larger for short
-histories, most of all over many items. UNOBSERVED is half as large for these (`benchmarks.accuracy.default_rules`).
+histories, most of all over many items. UNOBSERVED is half as large for these.
 With nu = 1 a row's penalty is lambda (d + alpha0 others), on average lambda d (1 + alpha0 users items / |S|).
 
 With attributes, the f of a user and the g of an item (`models.attributes.encoder`), the rows have prior means,

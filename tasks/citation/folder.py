@@ -31,7 +31,7 @@ def write_citation(home: Home, run_id: str | None, target: Path | None, librarie
 
     Args:
         target: by default `<home>/<dataset>/citations/<run>`; files of the same names are replaced.
-        libraries: files of `benchmarks.accuracy.libraries`, whose rows are added to the tables.
+        libraries: files of benchmarks.libraries, whose rows are added to the tables.
 
     Raises:
         InputError: there is no such run, or the rows of libraries are not of its split and test users.

@@ -1,4 +1,4 @@
-"""Add other libraries' rows, which `benchmarks.accuracy.libraries` wrote, to a run's tables."""
+"""Add other libraries' rows, which benchmarks.libraries wrote, to a run's tables."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Read the files in which `benchmarks.accuracy.libraries` writes other libraries' rows."""
+"""Read the files in which benchmarks.libraries writes other libraries' rows."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -6,8 +6,8 @@ Let x be `like` and s its standard deviation, y whether a pair is a like, and w 
   between the bins' means and to (0, 0) and (1, 1).
 - Since E(y - x)^2 - E(y - m)^2 = E(p - x)^2 - E(p - m)^2 for the unknown probabilities p, the left side says how much
   nearer to p the map brings the mean. The posterior claims E(p - x)^2 = E s^2, so s is scaled by one factor to
-  E s^2 less that gain, and by POSTERIOR_WIDTH, by which the intervals cover p best in simulated logs, where p is known
-  (`benchmarks.accuracy.like_intervals`).
+  E s^2 less that gain, and by POSTERIOR_WIDTH, by which the intervals cover p best in simulated logs, where p is
+  known.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks.reliability.year import FAULTS, FIRST_DAY, Shop, compute_run_time, double_file, shift_clock
 from oneclass import sql
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import load
@@ -20,6 +19,7 @@ from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.stores import runs, warehouse
 from tests.conftest import query_rows
 from tests.tasks.ingest.test_ingest_stage import write_csv
+from tests.tasks.simulated_shop import FAULTS, FIRST_DAY, Shop, compute_run_time, double_file, shift_clock
 
 NIGHTS = 20
 CONTRACT = next(one for one in load() if one.table == "operations.nights")

@@ -43,7 +43,7 @@ def test_a_model_that_takes_longer_than_all_others_together_is_left_out(log, is_
     assert all("CPU minutes, and those of all other models together" in reason for reason in reasons.values())
 
 
-MEASURED = {  # CPU seconds of a fit with the default settings, on ml-1m and on a log of benchmarks.scale.catalogues
+MEASURED = {  # CPU seconds of a fit with the default settings, on ml-1m and on a log of benchmarks.many_items
     "hpf": (3.9, 45.0),
     "bpr_uniform": (14.0, 62.6),
     "random_graph": (2.0, 20.6),

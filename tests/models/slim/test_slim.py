@@ -201,7 +201,7 @@ def test_twice_as_many_users_double_the_penalties_without_rescaling(long_tailed)
         (LogSize(6_038, 3_533, 575_281, 6_772_246), 0.6),  # ml-1m
         (LogSize(29_858, 40_981, 810_128, 54_505_188), 12.5),  # Gowalla
         (LogSize(31_668, 38_048, 1_237_259, 89_033_997), 7.8),  # Yelp 2018
-        (LogSize(37_905, 41_668, 472_460, 13_584_254), 28.5),  # of benchmarks.scale.catalogues
+        (LogSize(37_905, 41_668, 472_460, 13_584_254), 28.5),  # of benchmarks.many_items
         (LogSize(148_609, 163_110, 1_848_709, 54_057_727), 151.0),
     ],
 )

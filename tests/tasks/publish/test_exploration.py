@@ -6,7 +6,6 @@ import polars as pl
 import pytest
 
 import oneclass
-from benchmarks.accuracy.exploration import build_policies, draw_shop
 from oneclass.data_contracts import ContractBroken
 from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.random_graph.model import RandomGraph
@@ -24,14 +23,6 @@ from tests.conftest import home_in, log_into
 from tests.tasks.conftest import train_model
 
 N = 10
-
-
-def test_draws_find_more_likes_of_new_items_and_lose_no_clicks_in_a_simulated_shop():
-    shop, policies = draw_shop(25, seed=9), build_policies(0.5, seed=9)
-    greedy, explores = (live(shop, policies[name], 25, seed=9, threads=2) for name in ("greedy", "thompson"))
-    assert explores.new_likes.sum() > 2 * greedy.new_likes.sum()
-    assert explores.regret[-10:].mean() < greedy.regret[-10:].mean()
-    assert explores.clicks[:7].sum() > 0.95 * greedy.clicks[:7].sum()
 
 
 def test_nights_are_simulated_from_a_known_truth(monkeypatch):
