@@ -1,15 +1,8 @@
 -- name: lines
--- forgotten_lines: one row per line of a log that is of a forgotten user: an event, an order or a line of it, or a line that
--- could not be read and has an id in it as a word. $keys are orders of theirs that are in other logs.
+-- forgotten_lines: one row per line of a log that is of a forgotten user: an event, or a line that could not be read and
+-- has an id in it as a word.
 create or replace temp table forgotten_lines as
-with orders as (
-    select unnest($keys::varchar[]) as key
-    union
-    select key from raw.parts where part = 'orders' and id in $users
-)
 select file_id, line_number from raw.events where user_id in $users
-union
-select file_id, line_number from raw.parts where key in (from orders)
 union
 select file_id, line_number from raw.rejects where regexp_matches(line, $pattern)
 
@@ -17,28 +10,18 @@ select file_id, line_number from raw.rejects where regexp_matches(line, $pattern
 -- One row per user of $users that the logs have, if only in a line that could not be read.
 select distinct user_id from raw.events where user_id in $users
 union
-select distinct id from raw.parts where part = 'orders' and id in $users
-union
 select user_id
 from (select unnest($users) as user_id) as users
 where exists (
     from raw.rejects where regexp_matches(line, format('(^|[^{0}]){1}($|[^{0}])', $word, regexp_escape(user_id)))
 )
 
--- name: orders
--- One row per order of a forgotten user.
-select distinct key from raw.parts where part = 'orders' and id in $users
-
 -- name: remaining
 -- One row per log: how many lines remain of it that could be read.
 select file_id, count(*) as lines
-from (select file_id, line_number from raw.events union all select file_id, line_number from raw.parts) as lines
+from raw.events
 anti join forgotten_lines using (file_id, line_number)
 group by file_id
-
--- name: parts
--- raw.parts: one row per line that stays.
-from raw.parts anti join forgotten_lines using (file_id, line_number)
 
 -- name: places
 -- raw.places: one row per item of a line that stays.

@@ -39,21 +39,6 @@ select files.file_id, position, position - files.first_position + 1 as line_numb
 from numbered
 join ingest_files as files using (file_index)
 
--- name: others
--- ingest_others: one row per line of a batch that the parser of plain lines left, in the order of `ingest_text`: its log and its
--- number in it.
-create or replace temp table ingest_others as
-from other_numbers
-
--- name: other_lines
--- ingest_lines: one row per line of a batch that the parser of plain lines left, with its place in the batch (from 0) and in its
--- file (from 1).
-create or replace temp view ingest_lines as
-select files.file_id, files.first_position + line_number - 1 as position, line_number, line
-from ingest_text
-positional join ingest_others as others
-join ingest_files as files on files.file_id = others.file_id
-
 -- name: unpaired
 -- ingest_unpaired: one row per line of a batch with an odd number of quotes: the last of them may begin a field that
 -- goes on in the next line, or the first end one that began in a line above.
@@ -318,26 +303,6 @@ select user_id, item_id, value, occurred_at, file_id, line_number{kind}
 from ({parsed}) as parsed
 where reason is null
 
--- name: plain_events
--- raw.events: one row per plain line of a text log.
-insert into raw.events by name
-select user_id, item_id, value, occurred_at, file_id, line_number
-from plain_events
-
--- name: orders
--- raw.parts: one row per line of an orders file that could be read.
-insert into raw.parts
-select 'orders', item_id, user_id, value, occurred_at, file_id, line_number, {event}
-from ({parsed}) as parsed
-where reason is null
-
--- name: order_lines
--- raw.parts: one row per line of an order that could be read.
-insert into raw.parts
-select 'lines', user_id, item_id, value, occurred_at, file_id, line_number, {event}
-from ({parsed}) as parsed
-where reason is null
-
 -- name: places
 -- raw.places: one row per item of a line that could be read, with its place in the line.
 insert into raw.places
@@ -349,7 +314,7 @@ where reason is null
 -- raw.rejects: one row per line that is no event; of a long one its beginning. (`coalesce` keeps DuckDB from pushing the
 -- condition into the parsing, which fails over its lambdas.)
 insert into raw.rejects
-select file_id, line_number, left(line, 1000), {reason}
+select file_id, line_number, left(line, 1000), reason
 from ({parsed}) as parsed
 where coalesce(reason, 'blank') <> 'blank'
 
@@ -408,23 +373,16 @@ firsts as (
     from raw.rejects
     where file_id in $1
     group by file_id
-),
-parts as (
-    select file_id, count(distinct line_number) as parts
-    from raw.parts
-    where file_id in $1
-    group by file_id
 )
 select
     file_id,
     rejects,
-    rejects + greatest(least(events, coalesce(last_line, events)), coalesce(parts, 0)) as lines,
+    rejects + least(events, coalesce(last_line, events)) as lines,
     first_line,
     first_reason
 from operations.log_files
 left join ends using (file_id)
 left join firsts using (file_id)
-left join parts using (file_id)
 where file_id in $1
 
 -- name: stale_events

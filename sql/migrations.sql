@@ -121,3 +121,7 @@ alter table if exists published.placements add column if not exists explicit_lik
 -- name: kinds_of_parts
 -- raw.parts: one row per line as before; the kind of event that it names, of data sets with [join] and [events].
 alter table if exists raw.parts add column if not exists event varchar;
+
+-- name: without_parts
+-- raw.parts: it held the orders and lines of data sets in two kinds of files.
+drop table if exists raw.parts;

@@ -29,29 +29,13 @@ from operations.arrivals
 where run_id in (from runs) and outcome in ('new', 'changed') and file_id in (select file_id from operations.log_files)
 group by file_id
 
--- name: late_lines
--- late_lines: one row per line of an earlier log that became an event on the night, as its order came with a new log.
-create or replace temp table late_lines as
-select file_id, line_number
-from raw.parts as lines
-where part = 'lines'
-    and file_id not in (select file_id from night_files)
-    and key in (
-        select key
-        from raw.parts
-        where part = 'orders'
-        group by key
-        having bool_and(file_id in (select file_id from night_files where is_new))
-    )
-
 -- name: counts
 -- night_figures: one row per figure of a night computed without its events. `in_ratio`: nights are compared by
 -- ratios.
 create or replace temp table night_figures as
 with brought as (
     select
-        greatest(0, coalesce(sum(log_files.events - events_before), 0))::double
-            + (select count(*) from late_lines) as events,
+        greatest(0, coalesce(sum(log_files.events - events_before), 0))::double as events,
         greatest(0, coalesce(sum(log_files.rejects - rejects_before), 0))::double as rejects
     from night_files
     join operations.log_files using (file_id)
@@ -99,14 +83,6 @@ select
 from raw.events
 join night_files using (file_id)
 where line_number > lines_before
-union all
-select
-    user_id,
-    item_id,
-    value,
-    occurred_at
-from raw.events
-join late_lines using (file_id, line_number)
 
 -- name: earlier_events
 -- earlier_events: one row per event of the last complete nights.
@@ -118,7 +94,6 @@ select
     occurred_at
 from raw.events
 left join night_files using (file_id)
-anti join late_lines using (file_id, line_number)
 where file_id in (from earlier_files) and coalesce(line_number <= lines_before, true)
 
 -- name: figures

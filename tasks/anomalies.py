@@ -33,7 +33,6 @@ def record_batch_stats(connection: duckdb.DuckDBPyConnection, run_id: str) -> No
     started_at, before = _run_start(connection, run_id)
     values = {"run_id": run_id, "night": started_at.date()}
     connection.execute(sql.statement("nights/files"), values)
-    connection.execute(sql.statement("nights/late_lines"))
     connection.execute(sql.statement("nights/counts"), {"started_at": started_at})
     if before and warehouse.fetch_row(connection, "select count(*) from night_files") > (0,):
         connection.execute(

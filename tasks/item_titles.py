@@ -19,9 +19,9 @@ def read_titles(path: Path, dataset: Dataset) -> dict[str, str]:
     """
     item_columns = ID_COLUMNS["item"]
     table = read_table(path, "titles", dataset.encoding, (item_columns[0], TITLE_COLUMNS[0]))
-    declared, log_columns = dataset.titles, dataset.join.lines.columns if dataset.join else dataset.columns
+    declared = dataset.titles
     accepted = {
-        "item": (declared.item,) if declared.item else (*log_columns.item, *item_columns),
+        "item": (declared.item,) if declared.item else (*dataset.columns.item, *item_columns),
         "title": (declared.title,) if declared.title else TITLE_COLUMNS,
     }
     item, title = (

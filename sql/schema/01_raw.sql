@@ -25,17 +25,6 @@ create table if not exists raw.places (
     place integer not null,
     item_id varchar not null
 );
--- raw.parts: one row per line of an orders file or of a file of their lines, in a data set with `[join]`.
-create table if not exists raw.parts (
-    part varchar not null,
-    key varchar not null,
-    id varchar not null,
-    value double not null,
-    occurred_at timestamp,
-    file_id bigint not null,
-    line_number bigint not null,
-    event varchar
-);
 -- raw.attributes: one row per cell of the current tables of attributes of items and users, as text.
 create table if not exists raw.attributes (
     side varchar not null, -- item or user

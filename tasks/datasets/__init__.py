@@ -2,7 +2,6 @@
 
 import codecs
 import difflib
-import functools
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from oneclass.tasks.datasets import names
 from oneclass.tasks.datasets.attributes import AttributeTable
-from oneclass.tasks.datasets.columns import EVENT_COLUMNS, Columns, Join, LineFiles, OrderFiles
+from oneclass.tasks.datasets.columns import EVENT_COLUMNS, Columns
 from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.settings import Boost, DeclaredRules, Placement, Rules
@@ -61,8 +60,6 @@ class Dataset(BaseModel):
     """The table of items' attributes."""
     users: AttributeTable | None = None
     """The table of users' attributes."""
-    join: Join | None = None
-    """For logs in two kinds of files that belong together, instead of `files` and `columns`."""
     delimiter: str | None = Field(default=None, min_length=1)
     """Field separator; by default detected in the header."""
     fields: tuple[Role, ...] = ()
@@ -132,13 +129,7 @@ class Dataset(BaseModel):
         roles = [role for role in self.fields if role != "-"]
         if len(roles) != len(set(roles)):
             raise ValueError("fields place a column twice")
-        if self.join and (self.model_fields_set & {"files", "columns", "fields"} or self.layout != "recognised"):
-            raise ValueError("join: its files have columns of their own; leave out files, columns, fields and layout")
-        if self.join and self.source and self.source.query:
-            raise ValueError("join: is of files; join the tables in the query of [source]")
-        if self.join:
-            object.__setattr__(self, "files", (*self.join.orders.files, *self.join.lines.files))
-        if self.source and self.source.query and LANDED_FILES not in self.files:
+        if self.source and LANDED_FILES not in self.files:
             object.__setattr__(self, "files", (*self.files, LANDED_FILES))
         if not self.title:
             object.__setattr__(self, "title", self.name)
@@ -164,14 +155,9 @@ class Dataset(BaseModel):
     def _events_have_a_column(self) -> Self:
         if (self.columns.event or "event" in self.fields) and not self.events:
             raise ValueError("columns.event names the kind of event: state what each kind adds under [events]")
-        if self.join and bool(self.events) != (len(self._kind_columns) == 1):
-            raise ValueError(
-                "[events] and [join]: name the column with the kind of event in orders.columns.event or in "
-                "lines.columns.event, and state what each kind adds under [events]"
-            )
         if self.events and (self.layout != "recognised" or (self.fields and "event" not in self.fields)):
             raise ValueError("[events] needs a column with the kind of event: place `event` among the fields")
-        if self.events and not self.columns.event and not self.join:
+        if self.events and not self.columns.event:
             object.__setattr__(self, "columns", self.columns.model_copy(update={"event": EVENT_COLUMNS}))
         return self
 
@@ -194,36 +180,6 @@ class Dataset(BaseModel):
         if self.half_life_days is not None:
             declared["half_life_days"] = self.half_life_days
         return {**self.binarize, **declared}
-
-    @property
-    def _kind_columns(self) -> list[str]:
-        """The parts of `join` that name a column with the kind of event."""
-        return [part for part in ("orders", "lines") if self.join and getattr(self.join, part).columns.event]
-
-    @functools.cached_property
-    def parts(self) -> "dict[str, Part]":
-        """How the files of each part of `join` are read: an order names a user and a key, a line a key and an item."""
-        if not self.join:
-            return {}
-        orders, lines, key = self.join.orders, self.join.lines, self.join.key
-        order_columns = {**dict(orders.columns), "item": key, **({"time": ()} if lines.columns.time else {})}
-        line_columns = {**dict(lines.columns), "user": key, **({"value": ()} if orders.columns.value else {})}
-        given = {"orders": (orders.files, order_columns), "lines": (lines.files, line_columns)}
-        rest = {
-            name: value
-            for name, value in self
-            if name not in ("join", "files", "columns", "events", "rules", "placements")
-        }
-        return {
-            part: Part(
-                **rest,
-                part=part,
-                files=part_files,
-                columns=Columns(**columns),
-                events=self.events if columns["event"] else {},
-            )
-            for part, (part_files, columns) in given.items()
-        }
 
     @field_validator("timezone")
     @classmethod
@@ -249,12 +205,6 @@ class Dataset(BaseModel):
             if text not in TIME_UNITS and "%" not in text:
                 raise ValueError(f"{text!r} is none of {', '.join(TIME_UNITS)}, and no format of strptime")
         return formats
-
-
-class Part(Dataset):
-    """One of the two kinds of files of a data set with `[join]`."""
-
-    part: str
 
 
 def list_datasets(root: Path) -> list[str]:
@@ -327,9 +277,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "items": AttributeTable,
     "users": AttributeTable,
     "source": Source,
-    "join": Join,
-    "orders": OrderFiles,
-    "lines": LineFiles,
     "rules": Rules,
     "boosts": Boost,
     "placements": Placement,

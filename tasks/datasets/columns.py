@@ -1,6 +1,6 @@
-"""The columns of a data set's logs, and of logs in two kinds of files."""
+"""The columns of a data set's logs."""
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, field_validator
 
 EVENT_COLUMNS = (
     "event",
@@ -35,53 +35,6 @@ class Columns(BaseModel):
     """Of the kind of event, with `[events]`; by default one of `EVENT_COLUMNS`."""
 
     @field_validator("*", mode="before")
-    @classmethod
-    def _one_name_is_a_list(cls, names: object) -> object:
-        return (names,) if isinstance(names, str) else names
-
-
-class OrderColumns(Columns):
-    """The columns of an orders file; a value is read only if it is named."""
-
-    item: tuple[str, ...] = Field(default=(), max_length=0)
-    value: tuple[str, ...] = ()
-
-
-class LineColumns(Columns):
-    """The columns of a file of lines; a time is read only if it is named, and the value is the order's if that is."""
-
-    user: tuple[str, ...] = Field(default=(), max_length=0)
-    time: tuple[str, ...] = ()
-
-
-class OrderFiles(BaseModel):
-    """Files with a line for each order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    files: tuple[str, ...] = Field(min_length=1)
-    columns: OrderColumns = OrderColumns()
-
-
-class LineFiles(BaseModel):
-    """Files with a line for each item of an order."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    files: tuple[str, ...] = Field(min_length=1)
-    columns: LineColumns = LineColumns()
-
-
-class Join(BaseModel):
-    """Orders and their lines, in files of their own, with the accepted names of the column that both have."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    key: tuple[str, ...] = Field(min_length=1)
-    orders: OrderFiles
-    lines: LineFiles
-
-    @field_validator("key", mode="before")
     @classmethod
     def _one_name_is_a_list(cls, names: object) -> object:
         return (names,) if isinstance(names, str) else names

@@ -1,8 +1,7 @@
-"""The section `[source]` of a data set's file: a query or an object store from which a run lands new logs."""
+"""The section `[source]` of a data set's file: a query from which a run lands new logs."""
 
 import re
 from typing import Self
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -13,7 +12,7 @@ DURATION = re.compile(r"(\d{1,6})([smhd])")
 
 
 class Source(BaseModel):
-    """Where a run without `--source` takes new logs before it reads the landing folder: a SQL query, or a URL."""
+    """The SQL query from which a run without `--source` takes new logs before it reads the landing folder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,26 +33,17 @@ class Source(BaseModel):
     a difference of numbers."""
     key: tuple[str, ...] = ()
     """The columns that identify a row, by which one that was taken is known again; by default all."""
-    url: str = ""
-    """Of objects, such as `s3://BUCKET/PREFIX`, with credentials in the environment."""
 
     @model_validator(mode="after")
-    def _names_one_source(self) -> Self:
-        if bool(self.query.strip()) == bool(self.url):
-            raise ValueError("give either `query`, of a database, or `url`, of objects")
+    def _names_one_database(self) -> Self:
+        if not self.query.strip() or not self.high_water_mark:
+            raise ValueError("give `query` and `high_water_mark`, a column of it that grows with every new row")
         places = [place for place in (self.url_env, self.url_file, self.url_block) if place]
-        if self.url and any((*places, self.driver, self.high_water_mark, self.overlap, self.key)):
-            raise ValueError("`url` stands alone; the other keys belong to `query`")
-        parts = urlsplit(self.url)
-        if self.url and (not parts.scheme or parts.password is not None or parts.query):
-            raise ValueError("write `url` as s3://BUCKET/PREFIX, and give credentials by the environment")
-        if self.query and len(places) != 1:
+        if len(places) != 1:
             raise ValueError(
                 "name the environment variable with the database's URL as `url_env`, or the file with it as "
                 "`url_file`, or the Prefect Secret block with it as `url_block`"
             )
-        if self.query and not self.high_water_mark:
-            raise ValueError("`query` needs `high_water_mark`: a column that grows with every new row")
         if isinstance(self.overlap, str) and not DURATION.fullmatch(self.overlap):
             raise ValueError("write `overlap` as 30m, 2h or 1d, or as a number if the mark is one")
         if isinstance(self.overlap, float) and self.overlap < 0:

@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -25,7 +25,6 @@ from oneclass.tasks.forget.rewrite import find_line_ends
 from oneclass.tasks.ingest import containers, query_source
 from oneclass.tasks.ingest.column_names import match_columns
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.object_source import JOURNAL
 from oneclass.tasks.ingest.scan import CHUNK_BYTES, ByteStream, FileStillChanging
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable
 from oneclass.tasks.stores import warehouse
@@ -47,22 +46,14 @@ class Query:
         """A regular expression that matches an id as a word."""
         return f"(^|[^{WORD}])(?:{'|'.join(map(re.escape, self.users))})($|[^{WORD}])"
 
-    def select_lines(self, connection: duckdb.DuckDBPyConnection, orders: Sequence[str]) -> None:
-        """Create the table `forgotten_lines`, with the lines of these orders too."""
-        values = {"users": self.users, "pattern": self.pattern, "keys": list(orders)}
-        connection.execute(sql.statement("forget/lines"), values)
-
-    def fetch_orders(self, connection: duckdb.DuckDBPyConnection) -> set[str]:
-        """Return the keys of the users' orders, in a data set with `[join]`."""
-        return _fetch_texts(connection, "forget/orders", users=self.users)
+    def select_lines(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Create the table `forgotten_lines`."""
+        connection.execute(sql.statement("forget/lines"), {"users": self.users, "pattern": self.pattern})
 
     def fetch_users(self, connection: duckdb.DuckDBPyConnection) -> set[str]:
         """Return those of the users that the logs of a database have."""
-        return _fetch_texts(connection, "forget/users", users=self.users, word=WORD)
-
-
-def _fetch_texts(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> set[str]:
-    return {text for (text,) in connection.execute(sql.statement(name), values).fetchall()}
+        values = {"users": self.users, "word": WORD}
+        return {user for (user,) in connection.execute(sql.statement("forget/users"), values).fetchall()}
 
 
 @dataclass(frozen=True)
@@ -117,9 +108,8 @@ def find_users(
     file_ids = {log.path: ids.get(log.sha256, ids.get(log.content_sha256)) for log in logs}
     unread = [log for log in logs if file_ids[log.path] is None]
     with _load_logs(home, dataset, unread) as loaded:
-        orders = sorted(query.fetch_orders(connection) | query.fetch_orders(loaded))
         users = query.fetch_users(connection) | query.fetch_users(loaded)
-        in_warehouse, in_unread = (_select_lines(database, query, orders) for database in (connection, loaded))
+        in_warehouse, in_unread = (_select_lines(database, query) for database in (connection, loaded))
     unread_ids = {log.path: number for number, log in enumerate(unread, 1)}
     found = []
     for logs in readable:
@@ -146,7 +136,7 @@ def _scan_files(home: Home, dataset: Dataset, known: Mapping[str, int]) -> tuple
     """Return the logs of each file that is read as the data set says, and the other files."""
     scanner, readable, others = SourceScanner(dataset), [], []
     for location in sorted(home.landing.rglob("*")):
-        if not location.is_file() or location.name == JOURNAL:
+        if not location.is_file():
             continue
         if query_source.TAKEN.fullmatch(location.name):
             others.append(location)
@@ -174,8 +164,8 @@ def _load_logs(home: Home, dataset: Dataset, logs: Sequence[LogFile]) -> Generat
         yield connection
 
 
-def _select_lines(connection: duckdb.DuckDBPyConnection, query: Query, orders: Sequence[str]) -> _Lines:
-    query.select_lines(connection, orders)
+def _select_lines(connection: duckdb.DuckDBPyConnection, query: Query) -> _Lines:
+    query.select_lines(connection)
     rows = connection.execute("from forgotten_lines order by file_id, line_number").fetchnumpy()
     numbers, first = np.unique(rows["file_id"], return_index=True)
     forgotten = dict(zip(numbers.tolist(), np.split(np.asarray(rows["line_number"]), first[1:]), strict=False))

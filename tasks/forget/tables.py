@@ -13,7 +13,6 @@ from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.rewrite import Digests
-from oneclass.tasks.ingest import join
 from oneclass.tasks.stores import publications, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -24,7 +23,6 @@ OWN_ROWS = ("operations.schema_version",)
 
 
 COPIES = {
-    "raw.parts": "forget/parts",
     "raw.places": "forget/places",
     "raw.rejects": "forget/rejects",
     "raw.attributes": "forget/attributes",
@@ -102,9 +100,6 @@ def copy_remaining_rows(
     _update_registry(connection, rewritten)
     connection.execute("checkpoint clean")
     connection.execute("detach clean")
-    if dataset.join:
-        with duckdb.connect(str(target.absolute()), config=warehouse.database_config(home)) as new:
-            join.count_rows(new)
     return removed
 
 

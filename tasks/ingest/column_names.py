@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from oneclass.tasks.datasets import Columns, Dataset, Part
+from oneclass.tasks.datasets import Columns, Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.log_format import ROLES
 from oneclass.tasks.ingest.times import are_clocks, are_dates, are_times
@@ -92,14 +92,6 @@ def _explain_lacking(
 ) -> str:
     """Return the refusal of a log whose columns lack roles, with the lines of a data set's file that help."""
     shown = ", ".join(name.strip() for name in names if name.strip())[:300]
-    if isinstance(dataset, Part):
-        key = "item" if dataset.part == "orders" else "user"
-        roles = ["key" if role == key else f"{dataset.part}.columns.{role}" for role in lacking]
-        return (
-            f"{source}: has the columns {shown}, and none of them is known as {' or '.join(roles)}. State "
-            f"{' and '.join(roles)} under [join] in the data set's file, datasets/{dataset.name}.toml in the home"
-            + ("; `value = []` where every line counts 1." if "value" in lacking else ".")
-        )
     return (
         f"{source}: has the columns {shown}, and none of them is known as {' or '.join(lacking)}. State which is which "
         f"in the data set's file, datasets/{dataset.name}.toml in the home:\n\n"

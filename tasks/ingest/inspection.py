@@ -27,11 +27,11 @@ def inspect_logs(root: Path, dataset: Dataset, sources: Sequence[str], *, write:
         InputError: the logs are refused, or the file is to be written and exists.
     """
     path = root / "datasets" / f"{dataset.name}.toml"
-    if write and path.exists() and not dataset.join:
+    if write and path.exists():
         raise InputError(f"{path}: exists already. Edit it, or choose another --dataset.")
     paths = sources or [str(Home(root, dataset.name).landing)]
     try:
-        if dataset.source and dataset.source.query and not sources:
+        if dataset.source and not sources:
             shown = preview.preview_query(dataset, dataset.source)
         else:
             shown = preview.preview_logs(dataset, paths)
@@ -44,8 +44,6 @@ def inspect_logs(root: Path, dataset: Dataset, sources: Sequence[str], *, write:
             raise
         shown = preview.preview_logs(guessed, paths)
     text = preview.format_preview(shown)
-    if dataset.join:
-        return text
     toml = preview.format_toml(shown)
     if not write:
         return f"{text}\n\nThe data set's file, {path} (--write writes it):\n\n{toml}"
@@ -60,7 +58,7 @@ def _write_file(path: Path, toml: str) -> None:
 
 def _guess_dataset(dataset: Dataset, refusal: InputError) -> Dataset | None:
     """Return the data set with the columns that the names in refused logs leave no doubt of; None if they do."""
-    if not isinstance(refusal, UnknownColumns) or dataset.join:
+    if not isinstance(refusal, UnknownColumns):
         return None
     chosen, is_certain = guess_columns(refusal.names, dataset)
     if not is_certain:

@@ -1,8 +1,7 @@
 """Load logs into `raw.events`, `raw.places` and `raw.rejects` in batches, by DuckDB in set-based SQL.
 
 A batch is first read as text, one row per line, which keeps every line, damaged or blank, and its number. Then one
-statement per format parses lines into events and rejects, in parallel. The plain lines of a large batch, of the common
-layouts, are parsed by compiled code instead, and only the others are read so.
+statement per format parses lines into events and rejects, in parallel.
 """
 
 import os
@@ -15,10 +14,9 @@ from typing import Any
 import duckdb
 
 from oneclass import sql
-from oneclass.models.log_lines import LineFormat, Texts
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.ingest import archives, containers, plain_lines, statements
+from oneclass.tasks.ingest import archives, containers, statements
 from oneclass.tasks.ingest.log_format import LogFormat
 from oneclass.tasks.ingest.scan import changed_file_message, normalize_text
 from oneclass.tasks.ingest.sources import LogFile
@@ -65,7 +63,7 @@ def load_logs(
     for batch in report_progress(batches, description, _batch_bytes) if report_progress else batches:
         prepared = _prepare_batch(batch, scratch)
         try:
-            _load_batch(connection, prepared, dataset, scratch)
+            _load_batch(connection, prepared, dataset)
         except duckdb.OutOfMemoryException as error:
             raise OneclassError(_explain_load_memory(batch, error)) from error
         for file in prepared:
@@ -74,20 +72,17 @@ def load_logs(
         _check_unchanged(batch)
 
 
-def _load_batch(
-    connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile], dataset: Dataset, scratch: Path
-) -> None:
-    layout, part = prepared[0].log.layout, prepared[0].log.part
+def _load_batch(connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile], dataset: Dataset) -> None:
+    layout = prepared[0].log.layout
     assert layout is not None  # a log that is loaded was scanned
-    dataset = dataset.parts.get(part, dataset)
     bounds = statements.event_bounds(dataset)
     if layout.statement != "parquet":
-        _load_text(connection, layout, prepared, dataset, bounds, scratch)
+        _load_text(connection, layout, prepared, dataset, bounds)
         return
     for file in prepared:
         parsed = statements.parse_parquet(file.path, file.file_id, layout, dataset, bounds)
-        _insert_events(connection, parsed, dataset, part)
-        _insert_rejects(connection, parsed, part)
+        _insert_events(connection, parsed, dataset)
+        _insert_rejects(connection, parsed)
 
 
 def _check_unchanged(batch: Sequence[tuple[int, LogFile]]) -> None:
@@ -115,7 +110,7 @@ def _iterate_batches(files: Sequence[tuple[int, LogFile]]) -> Iterator[list[tupl
 
 def _batch_key(log: LogFile) -> tuple[Any, ...]:
     damaged = log.text is not None and not log.text_scan.utf8
-    return log.layout, log.part, damaged, log.container, log.encoding, log.location if log.member else None
+    return log.layout, damaged, log.container, log.encoding, log.location if log.member else None
 
 
 def _prepare_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[PreparedFile]:
@@ -175,14 +170,8 @@ def _load_text(
     prepared: Sequence[PreparedFile],
     dataset: Dataset,
     bounds: Mapping[str, str],
-    scratch: Path,
 ) -> None:
-    if plain := _find_plain_lines(layout, prepared, dataset):
-        if not _load_plain_lines(connection, prepared, *plain, scratch):
-            return
-        filled = sum(file.log.text_scan.lines for file in prepared)
-    else:
-        filled = _create_line_view(connection, prepared)
+    filled = _create_line_view(connection, prepared)
     is_utf8 = prepared[0].log.text_scan.utf8
     damaged = "false" if is_utf8 else "contains(line, chr(65533))"
     without_event = layout.header_lines * len(prepared)
@@ -197,108 +186,49 @@ def _load_text(
     else:
         parsed = statements.parse_adjacency(layout, is_utf8, bounds)
         connection.execute(sql.statement("ingest/places", parsed=parsed))
-    part = prepared[0].log.part
-    events = _insert_events(connection, parsed, dataset, part)
+    events = _insert_events(connection, parsed, dataset)
     one_each = layout.statement in ("netflix", "delimited") and not layout.item_lists
-    # Of the lines that the parser of plain lines left, few are events.
-    if plain or not one_each or events < filled - without_event:
-        _insert_rejects(connection, parsed, part)
+    if not one_each or events < filled - without_event:
+        _insert_rejects(connection, parsed)
     connection.execute("drop table ingest_text")
 
 
-def _find_plain_lines(
-    layout: LogFormat, prepared: Sequence[PreparedFile], dataset: Dataset
-) -> tuple[LineFormat, Texts] | None:
-    """Return the form of a batch's plain lines, None if SQL is to read the whole batch."""
-    scans = [file.log.text_scan for file in prepared]
-    is_quoted = layout.statement == "delimited" and layout.is_quoted
-    is_suited = not prepared[0].log.part and not prepared[0].gzipped and all(one.utf8 for one in scans)
-    if sum(one.size for one in scans) < plain_lines.MIN_BYTES or not is_suited:
-        return None
-    if any(one.max_line_bytes > plain_lines.MAX_LINE_BYTES or (is_quoted and one.quotes) for one in scans):
-        return None
-    form = plain_lines.make_line_format(layout, dataset)
-    return form if form and plain_lines.are_mostly_plain(prepared[0].path, *form) else None
+def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, dataset: Dataset) -> int:
+    """Insert the lines that could be read, and return their number."""
+    kind = ", event" if dataset.events else ""
+    return fetch_row(connection, sql.statement("ingest/events", parsed=parsed, kind=kind))[0]
 
 
-def _load_plain_lines(
-    connection: duckdb.DuckDBPyConnection,
-    prepared: Sequence[PreparedFile],
-    form: LineFormat,
-    texts: Texts,
-    scratch: Path,
-) -> int:
-    """Insert the events of plain lines, create the view ingest_lines of all others, and return their number."""
-    others = plain_lines.insert_plain_lines(
-        connection, [(file.file_id, file.path) for file in prepared], form, texts, scratch
-    )
-    for file in prepared:
-        if others.lines.get(file.file_id) != file.log.text_scan.lines:
-            raise OneclassError(_explain_lines(prepared, sum(others.lines.values())))
-    if others.events:
-        _read_lines(connection, prepared, [others.path], "none")
-        connection.register("other_numbers", others.table)
-        connection.execute(sql.statement("ingest/others"))
-        connection.unregister("other_numbers")
-        connection.execute(sql.statement("ingest/other_lines"))
-    others.path.unlink()
-    return others.events
-
-
-def _insert_events(connection: duckdb.DuckDBPyConnection, parsed: str, dataset: Dataset, part: str) -> int:
-    """Insert the lines that could be read, into `raw.parts` if they are parts of events, and return their number."""
-    statement = {"orders": "ingest/orders", "lines": "ingest/order_lines"}.get(part, "ingest/events")
-    kind = "event" if dataset.events else "null"
-    values = {"event": kind} if part else {"kind": ", event" if dataset.events else ""}
-    return fetch_row(connection, sql.statement(statement, parsed=parsed, **values))[0]
-
-
-def _insert_rejects(connection: duckdb.DuckDBPyConnection, parsed: str, part: str) -> None:
-    # A line names its order where other logs name the user, and an order itself where they name the item.
-    role = {"lines": "user", "orders": "item"}.get(part, "")
-    reason = f"regexp_replace(reason, '^(names no|the) {role}', '\\1 order')" if role else "reason"
-    connection.execute(sql.statement("ingest/rejects", parsed=parsed, reason=reason))
+def _insert_rejects(connection: duckdb.DuckDBPyConnection, parsed: str) -> None:
+    connection.execute(sql.statement("ingest/rejects", parsed=parsed))
 
 
 def _create_line_view(connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile]) -> int:
     """Create the temporary view ingest_lines of a batch, and return the number of its nonblank lines."""
-    _read_lines(connection, prepared, [file.path for file in prepared], "gzip" if prepared[0].gzipped else "none")
-    rows, filled, first, last = fetch_row(
-        connection, "select count(*), count(line), min(rowid), max(rowid) from ingest_text"
-    )
-    if not sum(file.log.text_scan.lines for file in prepared) == rows == last - first + 1:
-        raise OneclassError(_explain_lines(prepared, rows))
-    connection.execute(sql.statement("ingest/lines", first_row=str(first)))
-    return filled
-
-
-def _read_lines(
-    connection: duckdb.DuckDBPyConnection, prepared: Sequence[PreparedFile], paths: Sequence[Path], compression: str
-) -> None:
-    """Create the tables ingest_text, of the lines of these paths, and ingest_files, of the batch."""
-    longest = max(MAX_LINE_BYTES, *(file.log.text_scan.max_line_bytes + 2 for file in prepared))
+    scans = [file.log.text_scan for file in prepared]
+    longest = max(MAX_LINE_BYTES, *(scan.max_line_bytes + 2 for scan in scans))
     connection.execute(
         sql.statement("ingest/text"),
         {
-            "paths": [statements.escape_path(path) for path in paths],
-            "compression": compression,
+            "paths": [statements.escape_path(file.path) for file in prepared],
+            "compression": "gzip" if prepared[0].gzipped else "none",
             "longest": longest,
             "buffer": max(READ_BUFFER_BYTES, 2 * longest),
         },
     )
-    values = {
-        "file_ids": [file.file_id for file in prepared],
-        "lines": [file.log.text_scan.lines for file in prepared],
-    }
-    connection.execute(sql.statement("ingest/files"), values)
-
-
-def _explain_lines(prepared: Sequence[PreparedFile], lines: int) -> str:
-    return (
-        f"{prepared[0].log.path} and {len(prepared) - 1} more: DuckDB read {lines} lines, but the files hold "
-        f"{sum(file.log.text_scan.lines for file in prepared)}. They may have been written to while they were read: "
-        "run again when they are complete."
+    files = {"file_ids": [file.file_id for file in prepared], "lines": [scan.lines for scan in scans]}
+    connection.execute(sql.statement("ingest/files"), files)
+    rows, filled, first, last = fetch_row(
+        connection, "select count(*), count(line), min(rowid), max(rowid) from ingest_text"
     )
+    if not sum(files["lines"]) == rows == last - first + 1:
+        raise OneclassError(
+            f"{prepared[0].log.path} and {len(prepared) - 1} more: DuckDB read {rows} lines, but the files hold "
+            f"{sum(files['lines'])}. They may have been written to while they were read: run again when they are "
+            "complete."
+        )
+    connection.execute(sql.statement("ingest/lines", first_row=str(first)))
+    return filled
 
 
 def _quoted_field_condition(connection: duckdb.DuckDBPyConnection, layout: LogFormat) -> str:

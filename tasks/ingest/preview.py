@@ -17,13 +17,13 @@ from oneclass.tasks.binarize import funnel
 from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.weights import create_weighted_events
-from oneclass.tasks.datasets import Dataset, Part
+from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.source import Source
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers, database, join, reject_advice
+from oneclass.tasks.ingest import containers, database, reject_advice
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.log_format import LogFormat, split_line
-from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, choose_part, expand_path
+from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, expand_path
 from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.warehouse import fetch_row
@@ -101,7 +101,7 @@ def _explain_losses(connection: duckdb.DuckDBPyConnection, dataset: Dataset, log
         "select file_id, count(distinct line_number), min(line_number), arg_min(reason, line_number) from raw.rejects "
         "group by file_id order by 2 desc, 1 limit 1"
     ).fetchone()
-    if most is None or dataset.join:
+    if most is None:
         return ""
     file_id, rejects, line, reason = most
     log = logs[file_id - 1]
@@ -124,9 +124,6 @@ def _loaded_sample(
         logs = list(_sample_logs(dataset, paths, Path(folder)))
         (scratch := Path(folder) / "scratch").mkdir()
         load_logs(connection, [(number, log) for number, (log, _) in enumerate(logs, 1)], scratch, dataset)
-        if dataset.join:
-            join.join_parts(connection, dataset.join, range(1, len(logs) + 1), every_file=True)
-            join.reject_unmatched(connection)
         yield connection, logs
 
 
@@ -136,7 +133,7 @@ def _with_events(dataset: Dataset, weights: dict[str, float]) -> Dataset:
 
 def _propose_weights(dataset: Dataset, paths: Sequence[str | Path]) -> dict[str, float]:
     """Return a weight for each kind in a column with a usual name for kinds; none if there is no such column."""
-    if dataset.layout != "recognised" or dataset.fields or dataset.join:
+    if dataset.layout != "recognised" or dataset.fields:
         return {}
     try:
         # No line is of this kind, so that the reasons of the rejects list all kinds.
@@ -270,7 +267,7 @@ def _sample_logs(dataset: Dataset, paths: Iterable[str | Path], folder: Path) ->
         with check_readable(location):
             is_cut = _write_sample(location, sample)
         try:
-            scanner = SourceScanner(choose_part(location, dataset))
+            scanner = SourceScanner(dataset)
             logs = scanner.scan([sample if is_cut else location])
         except InputError as error:
             error.args = (str(error).replace(str(sample), str(location)),)
@@ -297,8 +294,6 @@ def _write_sample(path: Path, sample: Path) -> bool:
 
 
 def _describe_layout(dataset: Dataset, path: str, layout: LogFormat, is_cut: bool) -> str:
-    part = choose_part(Path(path), dataset)
-    key = {"orders": "item", "lines": "user"}[part.part] if isinstance(part, Part) else ""
     kinds = {
         "netflix": "Netflix Prize: ratings under MOVIE: headers",
         "json": "JSON lines",
@@ -310,7 +305,7 @@ def _describe_layout(dataset: Dataset, path: str, layout: LogFormat, is_cut: boo
     lines = [f"{path}: {kinds[layout.statement]}" + ("; the beginning of it is read here" if is_cut else "")]
     names = column_names(layout)
     for role, position in layout.columns:
-        lines.append(f"    {'key' if role == key else role:<6} <- {names.get(role, f'field {position}')}")
+        lines.append(f"    {role:<6} <- {names.get(role, f'field {position}')}")
     lines += [f"    left out: {line.strip()[:80]}" for line in layout.skipped]
     lines += [f"    {doubt}" for doubt in layout.doubts]
     lines += [f"    the blanks around most ids of the {role} are dropped" for role in layout.padded_ids]

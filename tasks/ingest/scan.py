@@ -95,7 +95,6 @@ class FileScan:
         nul_line: the position of the first NUL byte, if any: text has none.
         utf8: whether all bytes are UTF-8.
         uniform_line_ends: whether all lines end in LF, or all in CRLF, as DuckDB requires.
-        quotes: whether a double quote is among them.
     """
 
     sha256: str
@@ -108,7 +107,6 @@ class FileScan:
     nul_line: int | None
     utf8: bool
     uniform_line_ends: bool
-    quotes: bool
 
 
 class ByteStream(Protocol):
@@ -152,7 +150,7 @@ def scan_stream(stream: ByteStream) -> FileScan:
     lf = cr = crlf = size = since_end = longest = longest_line = 0
     nul_position: int | None = None
     digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
-    utf8, quotes, head, tail = True, False, b"", b""
+    utf8, head, tail = True, b"", b""
     while chunk := stream.read(CHUNK_BYTES):
         if chunk.endswith(b"\r"):
             chunk += stream.read(1)  # CRLF in one piece
@@ -169,7 +167,6 @@ def scan_stream(stream: ByteStream) -> FileScan:
         if b"\r" in chunk:
             cr += chunk.count(b"\r")
             crlf += chunk.count(b"\r\n")
-        quotes = quotes or b'"' in chunk
         utf8 = utf8 and _is_valid_utf8(decoder, chunk)
         size += len(chunk)
         tail = (tail + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
@@ -184,7 +181,6 @@ def scan_stream(stream: ByteStream) -> FileScan:
         nul_line=nul_position,
         utf8=utf8 and not decoder.getstate()[0],
         uniform_line_ends=cr == 0 or lf == cr == crlf,
-        quotes=quotes,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from backports import zstd
 
-from oneclass.tasks.datasets import Dataset, Part
+from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import containers, conversions, parquet
 from oneclass.tasks.ingest.archives import TAR_HEADER_BYTES, is_tar, iterate_logs, list_files
@@ -60,7 +60,6 @@ class LogFile:
         signature: of `location` when its bytes were read.
         container: of `containers.detect_container`.
         encoding: of its text, if it is not UTF-8.
-        part: of a data set with `[join]`: `orders` or `lines`.
         layout: None if the digest is known, so that the rest was not scanned.
         text: the scan of its bytes, without the head; None for Parquet.
     """
@@ -73,7 +72,6 @@ class LogFile:
     signature: FileSignature
     container: str = ""
     encoding: str = ""
-    part: str = ""
     layout: LogFormat | None = None
     text: FileScan | None = None
 
@@ -159,7 +157,7 @@ class SourceScanner:
             signature = FileSignature.of(location)
             logs = scans.get(location) or self._scans.get(location) or []
             if not logs or logs[0].signature != signature:
-                logs = _scan_file(location, signature, choose_part(location, self.dataset), known)
+                logs = _scan_file(location, signature, self.dataset, known)
             if not signature.matches(location):
                 raise FileStillChanging(changed_file_message(location))
         return logs
@@ -210,24 +208,6 @@ def is_log_name(name: str, dataset: Dataset) -> bool:
     return any(fnmatch.fnmatch(name, pattern + more) for pattern in dataset.files for more in PACKED_SUFFIXES)
 
 
-def choose_part(path: Path, dataset: Dataset) -> Dataset:
-    """Return how a file is read: as the data set says, or as one of the parts of its `[join]`, by the file's name.
-
-    Raises:
-        InputError: the name is of neither part.
-    """
-    if not dataset.join:
-        return dataset
-    for part in dataset.parts.values():
-        if is_log_name(path.name, part):
-            return part
-    patterns = {name: " or ".join(part.files) for name, part in dataset.parts.items()}
-    raise InputError(
-        f"{path}: is called neither {patterns['orders']}, as orders are, nor {patterns['lines']}, as their lines are. "
-        f"Rename it, or change `files` under [join] in the data set's file, datasets/{dataset.name}.toml in the home."
-    )
-
-
 @contextmanager
 def check_readable(path: Path) -> Generator[None]:
     """Raise an `InputError` that names the file if it cannot be read in the block."""
@@ -247,8 +227,7 @@ def _scan_file(path: Path, stamp: FileSignature, dataset: Dataset, known: Mappin
     if not stamp.size:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
     container = containers.detect_container(path)
-    part = dataset.part if isinstance(dataset, Part) else ""
-    log = LogFile(str(path), path, "", "", stamp.size, stamp, container, part=part)
+    log = LogFile(str(path), path, "", "", stamp.size, stamp, container)
     if container == "parquet":
         log = replace(log, sha256=hash_file(str(path)))
         return [log if log.sha256 in known else replace(log, layout=parquet.detect_parquet_format(path, dataset))]

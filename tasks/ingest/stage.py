@@ -15,7 +15,7 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import anomalies
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest import file_registry, join, landing, object_source, query_source, reject_advice
+from oneclass.tasks.ingest import file_registry, landing, query_source, reject_advice
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.ingest.file_registry import IngestPlan
 from oneclass.tasks.ingest.landing import RejectedFile
@@ -86,8 +86,7 @@ def ingest(
     """
     settings, named = settings or IngestSettings(), list(sources)
     if dataset.source and not named:
-        land_new_logs = query_source.land_query if dataset.source.query else object_source.land_objects
-        land_new_logs(home, dataset, dataset.source)
+        query_source.land_query(home, dataset, dataset.source)
     known_files = file_registry.load_known_files(home)
     waiting = landing.list_landing_files(home.landing) if home.landing.is_dir() and not named else []
     unmatched = [] if any(is_log_name(path.name, dataset) for path in waiting) else waiting
@@ -168,17 +167,13 @@ def _write_events(
         "max_top_users_share": settings.max_top_users_share,
     }
     with warehouse.run_stage(home, run_id, "ingest", parameters) as connection:
-        for table in ("raw.events", "raw.parts", "raw.places", "raw.rejects", "operations.log_files"):
+        for table in ("raw.events", "raw.places", "raw.rejects", "operations.log_files"):
             if replace:
                 connection.execute(f"delete from {table}")
             elif plan.before:
                 connection.execute(f"delete from {table} where file_id in ?", [[one.file_id for one in plan.before]])
         if plan.new:
             _load_files(connection, home.spill, dataset, plan.new)
-        if dataset.join and (plan.new or plan.before):
-            file_ids = [file_id for file_id, _ in plan.new]
-            join.join_parts(connection, dataset.join, file_ids, every_file=bool(plan.before))
-            join.count_rows(connection)
         if rejected is not None:
             file_registry.check_reject_limit(connection, plan.new, dataset.max_reject_share)
         reason = f"its name matches none of the patterns {', '.join(dataset.files)}"

@@ -21,7 +21,8 @@ def event_bounds(dataset: Dataset) -> dict[str, str]:
     DuckDB parses `204-01-01`, from a damaged line, as a date in the year 204.
     """
     low, high = dataset.value_min, dataset.value_max
-    latest = latest_time(dataset)
+    # In UTC.
+    latest = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=dataset.max_future_days)
     return {
         "below": "false" if low is None else f"value < '{low!r}'::double",
         "above": "false" if high is None else f"value > '{high!r}'::double",
@@ -32,11 +33,6 @@ def event_bounds(dataset: Dataset) -> dict[str, str]:
         "latest": f"timestamp '{latest}'",
         "future_days": f"{dataset.max_future_days:g}",
     }
-
-
-def latest_time(dataset: Dataset) -> datetime:
-    """Return the time in UTC after which an event is still to come."""
-    return datetime.now(UTC).replace(tzinfo=None) + timedelta(days=dataset.max_future_days)
 
 
 def find_multiline_quotes(layout: LogFormat) -> str:

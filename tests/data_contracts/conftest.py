@@ -23,9 +23,6 @@ insert into raw.events values
 insert into raw.events
     select 'u' || u, 'i' || i, 5, null, 1, 10 * u + i, null from range(1, 4) as users(u), range(4, 7) as items(i);
 insert into raw.places values (2, 1, 1, 'i3'), (2, 2, 1, 'i2');
-insert into raw.parts values
-    ('orders', 'k', 'u3', 1, null, 2, 99, null), ('lines', 'k', 'i3', 5, null, 2, 1, null),
-    ('lines', 'k', 'i2', 5, null, 2, 2, null), ('lines', 'not yet', 'i1', 5, null, 2, 3, null);
 insert into raw.rejects values (1, 3, 'u1,i9', 'too few columns');
 insert into raw.attributes values
     ('item', 'i1', 'genre', 'a'), ('item', 'i2', 'genre', null), ('item', 'i1', 'stock', '3'),

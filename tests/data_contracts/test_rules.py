@@ -77,12 +77,6 @@ BREACHES = {
         ("types_known", "update TABLE set types = ['genre'] where side = 'user'"),
         ("types_known", "update TABLE set types = [] where side = 'user'"),
     ],
-    "raw.parts": [
-        ("events_agree", "update TABLE set id = 'i1' where line_number = 1"),
-        ("events_agree", "update TABLE set id = 'u1' where part = 'orders'"),
-        ("events_agree", "update TABLE set key = 'k' where key = 'not yet'"),
-        ("events_agree", "delete from TABLE where line_number = 2"),
-    ],
     "raw.places": [
         ("places_counted", "update TABLE set place = 2 where line_number = 1"),
         ("events_agree", "update TABLE set item_id = 'i1' where line_number = 1"),

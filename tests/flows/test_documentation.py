@@ -75,16 +75,6 @@ def test_the_documented_data_set_is_taken(tmp_path):
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop.toml").write_text("\n".join(line[4:] for line in shown.splitlines()))
     assert datasets.load_dataset("shop", tmp_path).columns.item == ("sku",)
-    (tmp_path / "datasets" / "orders.toml").write_text(documented_join())
-    assert list(datasets.load_dataset("orders", tmp_path).parts) == ["orders", "lines"]
-
-
-def documented_join() -> str:
-    """The data set of orders and their lines, as the page declares it."""
-    page = (ROOT / "docs" / "how-to" / "datasets.md").read_text(encoding="utf-8")
-    shown = re.search(r"^    \[join\]\n(?:    .*\n)+", page, flags=re.MULTILINE)
-    assert shown
-    return "\n".join(line[4:] for line in shown[0].splitlines())
 
 
 def test_the_documented_kinds_of_events_are_taken(tmp_path):
@@ -253,13 +243,7 @@ def write_logs() -> None:
     orders = "customer,sku,quantity\n" + "".join(f"C-{user},sku-{film},1\n" for user, film in pairs)
     with gzip.open("orders/orders-1.csv.gz", "wt") as file:
         file.write(orders)
-    for name, lines in (
-        ("orders.csv", ["order_id,customer,date", *(f"{n},C-{user},2024-05-01" for n, (user, _) in enumerate(liked))]),
-        ("lines.csv", ["order_id,sku,qty", *(f"{n},{film},1" for n, (_, seen) in enumerate(liked) for film in seen)]),
-    ):
-        Path(name).write_text("\n".join([*lines, ""]))
     Path("var/datasets").mkdir(parents=True)
-    Path("var/datasets/orders.toml").write_text(documented_join())
     Path("movies.csv").write_text("movieId,title\n" + "".join(f"{film},Film no. {film}\n" for film in films))
     for name, chosen in (("train.txt", slice(0, 12)), ("test.txt", slice(12, 15))):
         Path(name).write_text("".join(f"{user} {' '.join(map(str, of_user[chosen]))}\n" for user, of_user in liked))
@@ -299,7 +283,7 @@ def test_the_commands_of_the_readme_and_the_guides_run(after_the_pages):
     folder, printed = after_the_pages
     data_sets = {named[1] for line in printed if (named := re.search(r"--dataset (\S+)", line))}
     assert {path.name for path in (folder / "var").iterdir()} >= data_sets == {
-        "demo", "mine", "ml-1m", "ml-100k", "ml-latest-small", "lastfm", "netflix", "gowalla", "shop", "orders",
+        "demo", "mine", "ml-1m", "ml-100k", "ml-latest-small", "lastfm", "netflix", "gowalla", "shop",
     }  # fmt: skip
     for line, text in printed.items():
         if "flows.backfill" in line and "--every" not in line:

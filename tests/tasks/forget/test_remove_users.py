@@ -170,31 +170,6 @@ def test_the_lines_of_an_archive_and_of_a_numbered_list_go_and_no_user_is_renumb
     assert load_events(numbered) == load_events(anew) == [("1", "4"), ("1", "5"), ("3", "4"), ("3", "5"), ("3", "6")]
 
 
-def test_the_lines_of_orders_go_with_the_orders(home):
-    join = {
-        "key": ["order"],
-        "orders": {"files": ["orders*"], "columns": {"user": ["customer"], "value": [], "time": []}},
-        "lines": {"files": ["lines*"], "columns": {"item": ["sku"], "value": []}},
-    }
-    dataset = Dataset(name="small", title="small", join=join)
-    home.landing.mkdir(parents=True)
-    (home.landing / "orders1.csv").write_text(f"order,customer\n1,a\n2,{GONE}\n")
-    (home.landing / "lines1.csv").write_text("order,sku\n1,x\n2,y\n2,z\n3,x\n")
-    ingest(home, dataset, [], "first")
-    (home.landing / "orders2.csv").write_text(f"order,customer\n3,{GONE}\n4,b\n")
-    (home.landing / "lines2.csv").write_text("order,sku\n4,x\n3,z\n")
-    remove_users(home, dataset, [GONE])
-    erasures.certify_publication(home, None)
-    texts = {path.name: path.read_text() for path in home.landing.iterdir()}
-    assert texts == {
-        "orders1.csv": "order,customer\n1,a\n", "lines1.csv": "order,sku\n1,x\n",
-        "orders2.csv": "order,customer\n4,b\n", "lines2.csv": "order,sku\n4,x\n",
-    }  # fmt: skip
-    assert load_events(home) == [("a", "x")] and len(query_rows(home, "from raw.parts")) == 2
-    assert len(ingest(home, dataset, [], "next").new) == 2
-    assert load_events(home) == [("a", "x"), ("b", "x")]
-
-
 def test_what_was_taken_from_a_database_and_uploaded_goes_too(home, tmp_path):
     home.landing.mkdir(parents=True)
     taken = home.landing / ".source-taken-000001.parquet"

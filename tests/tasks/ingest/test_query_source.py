@@ -246,11 +246,10 @@ def test_a_missing_driver_names_the_extra(shop, monkeypatch):
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ("query = 'select 1'\nurl_env = 'X'", "source: Value error, `query` needs `high_water_mark`"),
+        ("query = 'select 1'\nurl_env = 'X'", "source: Value error, give `query` and `high_water_mark`"),
         ("query = 'select 1'\nhigh_water_mark = 'id'", "url_env"),
-        ("url_env = 'X'", "give either `query`, of a database, or `url`, of objects"),
-        ("url = 's3://key:secret@bucket'", "credentials by the environment"),
-        ("url = 's3://bucket'\nkey = ['id']", "`url` stands alone"),
+        ("url_env = 'X'", "give `query` and `high_water_mark`"),
+        ("url = 's3://bucket'", "unknown key source.url"),
         ("quary = 'select 1'", "unknown key source.quary. Did you mean query?"),
         ("query = 'x'\nurl_env = 'X'\nhigh_water_mark = 'id'\noverlap = 'long'", "30m, 2h or 1d"),
     ],

@@ -73,7 +73,7 @@ def test_a_contract_is_checked_again_where_rows_values_or_libraries_changed(fill
 def test_large_tables_are_checked_each_time(filled, checked, monkeypatch):
     monkeypatch.setattr(contract_cache, "MAX_ROWS", 1)
     ingest_log(filled, "second")
-    assert "raw.events" in checked and "raw.parts" not in checked
+    assert "raw.events" in checked and "raw.places" not in checked
 
 
 def test_rows_that_were_damaged_by_hand_break_the_contract(filled):
