@@ -411,18 +411,6 @@ select
 from diagnostics.power_law_fits
 order by side desc, aic
 
--- name: leakage
--- One row per protocol with targets of known times: the share of its training edges and items that are of later days.
-select
-    protocol,
-    targets,
-    future_edges,
-    future_edges / nullif(edges, 0) as future_edge_share,
-    future_items,
-    future_items / nullif(items, 0) as future_item_share
-from diagnostics.leakage
-order by future_edges desc, protocol
-
 -- name: list_hits
 -- One row per run of the last 30 whose lists were published and whose users came back, the newest first.
 select
@@ -689,40 +677,3 @@ from liked
 full join listed using (item_id)
 order by likes desc, item_id
 limit $most
-
--- name: compared_runs
--- One row per run, this one and the 29 evaluated before it, the newest first, with the list that stood as published after
--- it.
-select
-    run_id,
-    started_at,
-    flow,
-    code_version,
-    case when promoted then challenger else champion end as published
-from operations.runs
-left join operations.promotions using (run_id)
-where run_id = $run_id
-    or runs.rowid < (select rowid from operations.runs where run_id = $run_id)
-    and run_id in (select run_id from operations.evaluated_runs)
-order by runs.rowid desc
-limit 30
-
--- name: compared_figures
--- One row per run of `compared_runs` at least, protocol, model, score and main metric.
-select
-    run_id,
-    protocol,
-    model,
-    score,
-    metric,
-    value,
-    standard_error
-from evaluation.metrics
-join (
-    select
-        unnest($protocols) as protocol,
-        unnest($metrics) as metric,
-        unnest($places) as place
-) as main using (protocol, metric)
-where run_id = $run_id or run_id in (select run_id from operations.evaluated_runs order by place desc limit 31)
-order by run_id, protocol, model, score, main.place

@@ -38,7 +38,7 @@ PROTOCOLS = {
     "leave_one_out": Protocol(
         "One like held out",
         "Every user has been seen. One like of each, or of each of a sample where there are many, is to be found.",
-        main_metrics=("mean_rank", "mean_rank_midtie", "median_rank", "ndcg@100"),
+        main_metrics=("mean_rank", "median_rank", "ndcg@100"),
         tuned_by="mean_rank",
     ),
     "next_events": Protocol(

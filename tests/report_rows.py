@@ -20,7 +20,7 @@ LISTS = [
 ]
 MAIN = {
     "strong_generalization": ("ndcg@100", "recall@20", "recall@50", "mean_rank", "validation_ndcg@100"),
-    "leave_one_out": ("mean_rank", "mean_rank_midtie", "median_rank", "ndcg@100"),
+    "leave_one_out": ("mean_rank", "median_rank", "ndcg@100"),
 }
 BINS = [(1, 1), (2, 3), (4, 7), (8, 15), (16, 31)]
 USERS = 40

@@ -15,8 +15,6 @@ ITEM_COLUMNS = {
     "like_mean": pl.Float64,
     "like_sd": pl.Float64,
     "because": pl.List(pl.String),
-    "explicit_like_mean": pl.Float64,
-    "explicit_like_sd": pl.Float64,
 }
 LIKE_COLUMNS = ("like_mean", "like_sd")
 
@@ -24,6 +22,7 @@ LIKE_COLUMNS = ("like_mean", "like_sd")
 def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     """Return one row per item with `ITEM_COLUMNS`, users one after the other, best first.
 
+    The log's explicit negatives, if it has enough, add `explicit_like_mean` and `explicit_like_sd`.
     Most frames are of one user, for whom creating a series takes longer than filling it. So the text columns are slices
     of one series, and the numbers of another, which halves the time.
     """
@@ -46,16 +45,15 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     else:
         lists = text.slice(2 * rows).reshape(because.shape).cast(ITEM_COLUMNS["because"]).alias("because")
         series.append(lists if because.min() >= 0 else lists.list.drop_nulls())
-    for position, name in enumerate(LIKE_COLUMNS, 3):  # a calibration of `like`, which is there too
-        own = f"explicit_{name}"
-        is_given = ranked.explicit_like is not None
-        series.append(number.slice(position * rows, rows).alias(own) if is_given else _null_column(own, rows))
+    if ranked.explicit_like is not None:  # a calibration of `like`, which is there too
+        explicit = enumerate((f"explicit_{name}" for name in LIKE_COLUMNS), 3)
+        series += [number.slice(position * rows, rows).alias(name) for position, name in explicit]
     return text.slice(0, rows).to_frame().hstack(series)
 
 
 @functools.lru_cache(maxsize=16)
 def _null_column(name: str, rows: int) -> pl.Series:
-    """Return a null column. Cached, since a frame has up to five of them and creating one is slow."""
+    """Return a null column. Cached, since a frame has up to three of them and creating one is slow."""
     return pl.Series(name, [[] if name == "because" else None] * rows, dtype=ITEM_COLUMNS[name])
 
 

@@ -29,7 +29,7 @@ LIKE_MEANING = (
 
 EXPLICIT_LIKE_MEANING = (
     "share of likes among held-out likes and explicit negatives, of pairs like this one; calibrated on validation "
-    "users; null where the log has too few explicit negatives"
+    "users; only if the log has enough explicit negatives"
 )
 
 Like = tuple[np.ndarray, np.ndarray]

@@ -46,8 +46,8 @@ class Recommender:
 
     Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null without a
     companion) and because: the ids of up to three items of the history that speak
-    for the item (`tasks.recommend.companion`), and explicit_like_mean and explicit_like_sd, the same probability among
-    likes and explicit negatives (null where the log has too few).
+    for the item (`tasks.recommend.companion`). If the log has enough explicit negatives, explicit_like_mean and
+    explicit_like_sd are the same probability among likes and these.
 
     Attributes:
         publication: the id of the run that published it.

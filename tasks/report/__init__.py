@@ -1,6 +1,5 @@
 """The report: one page that opens offline, rewritten after every run."""
 
-import re
 from pathlib import Path
 
 from prefect import task
@@ -15,7 +14,7 @@ MAX_EARLIER = 30  # pages of runs that are kept
 
 def report(home: Home, run_id: str) -> None:
     """Write `<home>/<dataset>/report/` from the warehouse: `index.html`, `figures/<name>.svg` and `runs/<time>.html`,
-    `search.html` of users and items, and `compare.html` of two runs.
+    and `search.html` of users and items.
 
     The page contains its style, script and figures. A copy in `runs/` stays when later runs replace `index.html`; the
     last `MAX_EARLIER` are kept. Figures of earlier runs that this one lacks are deleted.
@@ -27,16 +26,12 @@ def report(home: Home, run_id: str) -> None:
     with warehouse.open_warehouse(home, read_only=True) as connection:
         tables = RunTables(connection, run_id)
         page = build_page(tables, home, list_earlier_runs(home))
-        beside = {
-            "search": lookup.build_search_page(tables, home),
-            "compare": lookup.build_comparison_page(tables, home),
-        }
+        search = lookup.build_search_page(tables, home)
     figures = home.report / "figures"
     durable.make_folder(figures)
     for name, element in page.panels.items():
         _write(figures / f"{name}.svg", drawn.render_svg_file(element))
-    for name, text in beside.items():
-        _write(home.report / f"{name}.html", text)
+    _write(home.report / "search.html", search)
     _write(home.report / "index.html", page.text)
     durable.make_folder(home.report / "runs")
     _write(home.report / "runs" / f"{page.name}.html", _link_from_runs(page.text))
@@ -55,7 +50,7 @@ def list_earlier_runs(home: Home) -> list[str]:
 
 def _link_from_runs(text: str) -> str:
     """Return the page with links that hold in `runs/`."""
-    return re.sub(r'href="(search|compare)\.html', r'href="../\1.html', text.replace('href="runs/', 'href="'))
+    return text.replace('href="runs/', 'href="').replace('href="search.html', 'href="../search.html')
 
 
 def _write(path: Path, text: str) -> None:

@@ -87,19 +87,6 @@ def build_distribution_table(laws: pl.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def build_leakage_table(rows: pl.DataFrame) -> Table | None:
-    """Build the table of what models could learn from days after a target's; None for logs without times."""
-    return None if rows.is_empty() else Table(
-        "leakage", "What models knew of the future, on average over the items to be found", "diagnostics.leakage",
-        [Column("protocol", "protocol"), Column("targets", "to be found", "count"),
-         Column("future_edges", "later edges", "number", "training edges of days after that of the item to be found"),
-         Column("future_edge_share", "of all", "metric"),
-         Column("future_items", "later items", "number", "items whose first training edge is of such a day"),
-         Column("future_item_share", "of all", "metric")],
-        rows, cards=False,
-    )  # fmt: skip
-
-
 def build_predictability_table(rows: pl.DataFrame) -> Table | None:
     """Build the table of fifths of the users by how good their lists are likely to be; None without lists."""
     return None if rows.is_empty() else Table(

@@ -1,4 +1,4 @@
-"""Two pages beside the report, with their data and script inside: a search, and two runs compared."""
+"""The page beside the report that finds users and items, with its data and script inside."""
 
 import base64
 import hashlib
@@ -9,7 +9,6 @@ from typing import Any
 from markupsafe import Markup
 
 from oneclass.tasks.html.templates import load_template
-from oneclass.tasks.report.rows import group_rows
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.stores import published_model
 from oneclass.tasks.stores.home import Home
@@ -31,21 +30,6 @@ def build_search_page(tables: RunTables, home: Home) -> str:
         "users": [[row["user_id"], row["likes"], [position[item] for item in row["items"]]] for row in users],
     }
     return _render(home, "search", data, complete=max(len(users), len(items)) < MOST_SEARCHED)
-
-
-def build_comparison_page(tables: RunTables, home: Home) -> str:
-    """Build the page that shows two of the last runs side by side."""
-    figures = group_rows(tables.as_rows("compared_figures"), "run_id")
-    runs = []
-    for run in tables.as_rows("compared_runs"):
-        lists: dict[str, dict[str, list[float | None]]] = {}
-        for row in figures.get(run["run_id"], []):
-            score = "" if row["score"] == "score" else f" ({row['score']})"
-            name = f"{row['model']}{score}, {row['metric']}"
-            lists.setdefault(row["protocol"], {})[name] = [row["value"], row["standard_error"]]
-        facts = {"code": run["code_version"], "flow": run["flow"], "published": run["published"] or "nothing"}
-        runs.append({"name": f"{run['started_at']:%Y-%m-%d %H:%M} UTC", "facts": facts, "lists": lists})
-    return _render(home, "compare", {"runs": runs})
 
 
 def _render(home: Home, name: str, data: dict[str, Any], **more: object) -> str:

@@ -72,28 +72,25 @@ def _significance_label(row: LeaderboardRow) -> str:
     return " ".join(filter(None, [SIGNIFICANCE_LABELS[row.standing], "weak" if row.weaknesses else ""]))
 
 
-def build_lead_tables(tables: dict[str, list[LeaderboardRow]]) -> dict[str, Table]:
-    """Build the tables of the best list's paired lead over every other, by protocol."""
+def build_lead_table(rows: list[LeaderboardRow]) -> Table | None:
+    """Build the table of the best list's paired lead over every other of one protocol; None without others."""
     columns = [
         *MODEL_AND_SCORE,
         Column("lead", "lead of the best", "change", "the best list's mean minus this one's", error="standard_error"),
         Column("p_value", "p", "p_value", "corrected by Holm's procedure, since the best was picked by the same users"),
         Column("users", "users", "count"),
     ]
-    tables_by_protocol = {}
-    for protocol, rows in tables.items():
-        leads = [
-            {"model": row.model, "score": row.score, "lead": -row.against_best.difference,
-             "standard_error": row.against_best.standard_error, "p_value": row.against_best.p_value, "users": row.users}
-            for row in rows if row.against_best
-        ]  # fmt: skip
-        if leads:
-            caption = f"Lead of the best list by {PROTOCOLS[protocol].main_metric} on {protocol}, over the same users"
-            frame = pl.DataFrame(leads, infer_schema_length=None)
-            tables_by_protocol[protocol] = Table(
-                f"leads-{protocol}", caption, "evaluation.comparisons", columns, frame, sorted_by=("lead", "ascending")
-            )
-    return tables_by_protocol
+    leads = [
+        {"model": row.model, "score": row.score, "lead": -row.against_best.difference,
+         "standard_error": row.against_best.standard_error, "p_value": row.against_best.p_value, "users": row.users}
+        for row in rows if row.against_best
+    ]  # fmt: skip
+    if not leads:
+        return None
+    protocol = rows[0].protocol
+    caption = f"Lead of the best list by {PROTOCOLS[protocol].main_metric} on {protocol}, over the same users"
+    frame = pl.DataFrame(leads, infer_schema_length=None)
+    return Table("leads", caption, "evaluation.comparisons", columns, frame, sorted_by=("lead", "ascending"))
 
 
 def build_settings_table(choices: pl.DataFrame) -> Table:

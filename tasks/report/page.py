@@ -31,7 +31,7 @@ from oneclass.tasks.report.headline import (
 )
 from oneclass.tasks.report.rows import Row, group_rows
 from oneclass.tasks.report.run_tables import RunTables
-from oneclass.tasks.report.tables import METRIC_LABELS, SCORE_LABELS, render_cell
+from oneclass.tasks.report.tables import render_cell
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import published_model, runs
 from oneclass.tasks.stores.home import Home
@@ -163,14 +163,13 @@ def _build_tables(
         "folded": [protocol for protocol, rows in main.items() if rows[0].folds > 1],
         "costs": model_tables.build_cost_table(fits),
         "settings": model_tables.build_settings_table(tables("model_settings")),
-        "leads": model_tables.build_lead_tables(main),
+        "leads": model_tables.build_lead_table(next(iter(main.values()), [])),
         "beyond": model_tables.build_pivot_tables(
             "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond, main
         ),
         "coverage_summary": model_tables.describe_coverage(beyond),
         "strata": strata_tables.build_strata_tables(strata, main, published),
         "strata_summary": strata_tables.describe_strata(strata, main, published),
-        "leakage": content.build_leakage_table(tables("leakage")),
         "list_hits": content.build_list_hits_table(list_hits := tables("list_hits")),
         "list_hits_summary": content.describe_list_hits(list_hits),
         "surest": content.build_certainty_table(surest := tables("surest_lists")),
@@ -212,8 +211,6 @@ def _template_constants() -> dict[str, Any]:
         "cell": render_cell,
         "protocols": PROTOCOLS,
         "folds_note": FOLDS_NOTE,
-        "scores": SCORE_LABELS,
-        "meanings": METRIC_LABELS,
         "script": Markup(script),
         "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }

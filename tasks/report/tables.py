@@ -38,12 +38,6 @@ METRIC_LABELS = {
     "popularity_lift@20": "how much more popular what is recommended is than what is in the history; 0 is the same",
     "gini@20": "how unevenly items are shown: 0 is all alike, 1 is one item for everybody",
 }
-SCORE_LABELS = {
-    "score": "what the model ranks by, where it has one score only",
-    "like": "how well an item pleases once it is met, its popularity set aside",
-    "popularity_x_like": "like times how often the item is met: the papers' own",
-    "popularity_x_odds": "the odds of a like times a power of how often the item is met",
-}
 SIGNIFICANCE_LABELS = {"best": "best", "level": "level", "": ""}
 
 

@@ -18,10 +18,10 @@ from oneclass.tasks.serve import description
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.stores.home import Home
 from tests.browser import CHROMIUM, open_chromium
-from tests.report_rows import BEFORE, RUN, query_rows
+from tests.report_rows import RUN, query_rows
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-PAGES = ("report", "explain", "overview", "docs", "search", "compare")
+PAGES = ("report", "explain", "overview", "docs", "search")
 WITHOUT_SCRIPTS = PAGES[:4]
 HEAVIEST = 1_500_000  # bytes
 
@@ -51,7 +51,6 @@ def pages(reported, tmp_path_factory):
     return {
         "report": home.report / "index.html",
         "search": home.report / "search.html",
-        "compare": home.report / "compare.html",
         "explain": explained,
         "overview": home.root / "index.html",
         "docs": docs,
@@ -161,25 +160,6 @@ def test_a_user_and_an_item_are_found_by_a_link(page, pages, reported):
     assert any(f"{likes.get(items[0], 0):,} like" in text and items[0] in text for text in found)
     page.js("query.value = 'no such thing'; search(); null")
     assert page.js("document.getElementById('found').innerText") == "Nothing has this id or title."
-
-
-def test_two_runs_stand_side_by_side(page, pages, reported):
-    values = dict(
-        query_rows(
-            reported,
-            "select run_id, value from evaluation.metrics where protocol = 'strong_generalization' "
-            "and model = 'popularity' and metric = 'ndcg@100'",
-        )
-    )
-    page.open(pages["compare"])
-    rows = "[...document.querySelectorAll('#compared tr')].map(row => [...row.cells].map(cell => cell.innerText))"
-    [shown] = [row for row in page.js(rows) if row[0] == "popularity, ndcg@100"][-1:]
-    now, before = values[RUN], values[BEFORE]
-    assert shown[1].startswith(f"{now:.3f}") and shown[2].startswith(f"{before:.3f}")
-    assert float(shown[3].replace("−", "-")) == pytest.approx(now - before, abs=1e-3)
-    page.js("[sides[0].value, sides[1].value] = [1, 0]; compare(); null")
-    [turned] = [row for row in page.js(rows) if row[0] == "popularity, ndcg@100"][-1:]
-    assert turned[1:3] == [shown[2], shown[1]]
 
 
 @pytest.mark.slow

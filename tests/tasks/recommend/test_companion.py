@@ -123,7 +123,7 @@ def test_requests_answer_as_the_files_say(published):
     home, _ = published
     shop, lists = load(home.root, home.dataset), read_lists(home, "calibrated")
     columns, lists = (
-        [*RANKED[::2], "like_mean", "like_sd", "because"],
+        [*RANKED[::2], "like_mean", "like_sd", "because", "explicit_like_mean", "explicit_like_sd"],
         lists.with_columns(pl.col("because").fill_null([])),
     )
     for user in ("u3", "u40"):

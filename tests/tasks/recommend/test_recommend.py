@@ -88,6 +88,7 @@ def test_a_model_with_a_like_says_how_sure_it_is_and_others_do_not(by_model):
         else:
             assert found["like_mean"].null_count() == found["like_sd"].null_count() == 5
         assert found["because"].list.len().sum() > 0 or model in ("popularity", "wmf", "random_graph")
+        assert not {"explicit_like_mean", "explicit_like_sd"} & set(found.columns)  # the log has no explicit negatives
 
 
 def test_filters_choose_among_items_and_leave_some_out(by_model):
