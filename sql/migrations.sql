@@ -125,3 +125,8 @@ alter table if exists raw.parts add column if not exists event varchar;
 -- name: without_parts
 -- raw.parts: it held the orders and lines of data sets in two kinds of files.
 drop table if exists raw.parts;
+
+-- name: lists_alone
+-- published.predictability, diagnostics.simulated_nights: one row per user, policy and night; both go.
+drop table if exists published.predictability;
+drop table if exists diagnostics.simulated_nights;

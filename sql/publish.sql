@@ -73,8 +73,7 @@ create or replace temp table ranked (
     is_new boolean,
     because integer[],
     explicit_like_mean double,
-    explicit_like_sd double,
-    predictability double
+    explicit_like_sd double
 )
 
 -- name: ranked_placements
@@ -135,23 +134,13 @@ join (from indexed.items union all from indexed.new_items) using (item_index)
 left join ({reasons}) as reasons using (placement, user_index, rank)
 order by placement, user_index, rank
 
--- name: predictability
--- One row per user with a list, in the ids of the logs.
-insert into published.predictability
-select distinct
-    user_id,
-    predictability
-from ranked
-join indexed.users using (user_index)
-order by user_id
-
 -- name: exploration
 -- One row per list that explores and rank, in the ids of the logs.
 insert into published.exploration
 select
     $night || '/' || user_id as list_id,
     user_id,
-    $policy as policy,
+    'thompson' as policy,
     item_id,
     rank,
     score,

@@ -50,11 +50,6 @@ order by user_id, rank
 from published.placements
 order by placement, user_id, rank
 
--- name: predictability
--- One row per user with a list.
-from published.predictability
-order by user_id
-
 -- name: exploration
 -- One row per list that explores and rank, by user and best first; only where such lists are published.
 from published.exploration

@@ -442,42 +442,6 @@ from published.exploration
 where list_id = (select list_id from published.exploration order by propensity, list_id limit 1)
 order by rank
 
--- name: predictability
--- One row per fifth of the users with a list, the most predictable first.
-with likes as (
-    select
-        user_id,
-        count(*) as likes
-    from curated.interactions
-    group by user_id
-), fifths as (
-    select
-        predictability,
-        likes,
-        ntile(5) over (order by predictability desc, user_id) as fifth
-    from published.predictability
-    join likes using (user_id)
-)
-select
-    fifth,
-    count(*) as users,
-    max(predictability) as most,
-    min(predictability) as least,
-    avg(likes) as likes
-from fifths
-group by fifth
-order by fifth
-
--- name: simulated_nights
--- One row per policy and night of the simulated shop, greedy first.
-select
-    policy,
-    night,
-    regret,
-    new_likes
-from diagnostics.simulated_nights
-order by policy <> 'greedy', night
-
 -- name: hidden_graph_ratios
 -- One row per rate r and item of a sampled hidden graph: its likes and the edges added to it.
 select

@@ -263,11 +263,6 @@ def _published_rows(edges: list[tuple]) -> dict[str, list[tuple]]:
             ("older", BEGAN - timedelta(days=2), 8, 20, 24, 2, 0.05, 0.02, 0.04, 0.015, 0.11, 0.1, 0.012),
         ],
         "published.recommendations": recommended,
-        "published.predictability": [(f"u{at}", 8.0 - at) for at in range(1, 9)],
-        "diagnostics.simulated_nights": [
-            (policy, night, 2.0 + gain * night, 6.0 - gain * night, night)
-            for policy, gain in (("thompson", 0.05), ("greedy", 0.02)) for night in range(1, 31)
-        ],
         "published.exploration": [
             (f"2026-11-20/{user}", user, "thompson", f"i{at}", at, -at, 1 if at < 3 else chance / at, 0.5 / at, 0.1)
             for user, chance in (("u1", 0.9), ("u2", 0.6))

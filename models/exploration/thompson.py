@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from oneclass.models.exploration.propensities import bounded_deviations
-from oneclass.models.numerics.random_numbers import normal, purpose, stream, uniform
+from oneclass.models.numerics.random_numbers import normal, purpose, stream
 
 PURPOSE = purpose("thompson list")
 
@@ -44,13 +44,4 @@ def _draw_rows(means, deviations, users, night, seed, purpose):
         spreads, key = bounded_deviations(deviations[row][items]), stream(seed, purpose, night, users[row])
         for place in range(len(items)):
             drawn[row, items[place]] = means[row, items[place]] + spreads[place] * normal(key, items[place])
-    return drawn
-
-
-@njit(cache=True, nogil=True)
-def draw_uniform(users, night, seed, purpose):
-    """Draw a uniform number for each user, float64."""
-    drawn = np.empty(len(users))
-    for row in range(len(users)):
-        drawn[row] = uniform(stream(seed, purpose, night, users[row]), 0)
     return drawn

@@ -36,14 +36,6 @@ create table if not exists diagnostics.leakage (
     future_edges double not null,
     future_items double not null
 );
--- diagnostics.simulated_nights: one row per policy and night of the demo's simulated shop, where lists explore.
-create table if not exists diagnostics.simulated_nights (
-    policy varchar not null, -- greedy, or how lists explore (publish.explore)
-    night integer not null,
-    clicks double not null, -- expected, per list
-    regret double not null, -- expected likes of the best lists by the hidden truth, minus clicks
-    new_likes bigint not null -- likes of items that came after the first night
-);
 -- diagnostics.list_hits: one row per run whose lists were published and whose users came back: what the lists found of the
 -- users' likes that came in after that run, until its lists were replaced.
 create table if not exists diagnostics.list_hits (

@@ -12,11 +12,6 @@ create table if not exists published.recommendations (
     explicit_like_mean double,
     explicit_like_sd double
 );
--- published.predictability: one row per user with a list.
-create table if not exists published.predictability (
-    user_id varchar not null,
-    predictability double not null
-);
 -- published.exploration: one row per list that explores and rank, best first.
 create table if not exists published.exploration (
     list_id varchar not null,

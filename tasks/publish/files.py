@@ -21,7 +21,6 @@ RUN_TABLES = ("published/metrics", "published/comparisons", "published/fits", "p
 PUBLISHED_TABLES = (
     "published/recommendations",
     "published/placements",
-    "published/predictability",
     *RUN_TABLES,
     "published/users",
     "published/items",

@@ -12,13 +12,10 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.base import Model
-from oneclass.models.evaluation.predictability import predictability, sample_items
-from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
-from oneclass.tasks.publish.simulated_shop import simulate_nights
 from oneclass.tasks.recommend import companion, exploration, like_calibration, new_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.exploration import Exploration, pick_items
@@ -101,7 +98,6 @@ def store_recommendations(
         tables=[
             "published.recommendations",
             *(["published.placements"] if selections else []),
-            "published.predictability",
             *(["published.exploration"] if spec.exploration else []),
         ],
     )
@@ -114,28 +110,18 @@ def store_recommendations(
     for batch in compute_recommendations(home, spec, executor, selections):
         of_all, explores = pl.col("placement").is_null(), pl.col("placement") == EXPLORATION
         warehouse.insert(connection, "ranked", batch.filter(of_all).drop("placement", "propensity"))
-        placements = batch.filter(~of_all, ~explores).drop("propensity", "predictability")
+        placements = batch.filter(~of_all, ~explores).drop("propensity")
         warehouse.insert(connection, "ranked_placements", placements)
         warehouse.insert(connection, "ranked_exploration", batch.filter(explores).select(EXPLORATION_COLUMNS))
     return cache, False
 
 
-def store_lists(
-    connection: duckdb.DuckDBPyConnection, explores: Exploration | None, truth: GroundTruth | None, threads: int
-) -> None:
-    """Publish the lists of the temporary tables `ranked`, `ranked_placements` and `ranked_exploration`.
-
-    Args:
-        truth: of the demo, in which nights with lists that explore are simulated; None of other data sets.
-    """
-    for table in ("published.exploration", "diagnostics.simulated_nights"):
-        connection.execute(f"delete from {table}")
-    if explores and truth:
-        nights = simulate_nights(truth, explores, threads)
-        warehouse.insert(connection, "diagnostics.simulated_nights", nights)
+def store_lists(connection: duckdb.DuckDBPyConnection, explores: Exploration | None) -> None:
+    """Publish the lists of the temporary tables `ranked`, `ranked_placements` and `ranked_exploration`."""
+    connection.execute("delete from published.exploration")
     if explores:
         night = (date(1970, 1, 1) + timedelta(days=explores.night)).isoformat()
-        connection.execute(sql.statement("publish/exploration"), {"night": night, "policy": explores.policy})
+        connection.execute(sql.statement("publish/exploration"), {"night": night})
     for table, statement, ranked, key in (
         ("published.recommendations", "publish/recommendations", "ranked", "user_index, rank"),
         ("published.placements", "publish/placements", "ranked_placements", "placement, user_index, rank"),
@@ -143,8 +129,6 @@ def store_lists(
         reasons = sql.statement("publish/reasons", key=key, lists=ranked)
         connection.execute(f"delete from {table}")
         connection.execute(sql.statement(statement, reasons=reasons))
-    connection.execute("delete from published.predictability")
-    connection.execute(sql.statement("publish/predictability"))
 
 
 def _describe_selections(selections: ListSelections) -> dict[str, dict[str, str]]:
@@ -239,15 +223,7 @@ def _find_lists(
             return None
     if None in found.values():
         return None
-    sampled = model.compute_once("sampled items", lambda: sample_items(model.item_degrees))
-    scored = np.union1d(sampled, histories.indices)
-    scores = model.scores(histories, users=rows, items=scored, score=spec.score)
-    with kernel_threads(model.threads):
-        predicted = predictability(scores, histories[:, scored], np.searchsorted(scored, sampled))
-    return [
-        (placement, _describe_lists(model, beside, histories, rows, *best) | {"predictability": predicted})
-        for placement, best in found.items()
-    ]
+    return [(placement, _describe_lists(model, beside, histories, rows, *best)) for placement, best in found.items()]
 
 
 def _recommend_rows(
@@ -257,18 +233,16 @@ def _recommend_rows(
     model, beside, split = _load_models_and_split(home, spec)
     histories = split.histories[rows]
     scores = model.scores(histories, users=rows, score=spec.score)
-    with kernel_threads(model.threads):
-        predicted = {"predictability": predictability(scores, histories)}
     if selections is None:
         ids, values = model.select_best(scores, histories, spec.top_n, exclude_seen=spec.exclude_seen)
-        yield None, _describe_lists(model, beside, histories, rows, ids, values) | predicted
+        yield None, _describe_lists(model, beside, histories, rows, ids, values)
         return
     for placement, selection in selections.items():
         with kernel_threads(model.threads):
             vectors = None if selection.diversity is None else _load_vectors(home, spec.matrices_digest)
             placed = new_items.raise_new_items(model, spec.score, histories, rows, scores, selection)
             ids, values = select_lists(placed, histories, selection, vectors)
-        yield placement, _describe_lists(model, beside, histories, rows, ids, values) | predicted
+        yield placement, _describe_lists(model, beside, histories, rows, ids, values)
 
 
 def _explore_rows(
@@ -334,10 +308,9 @@ def _build_frame(placement: str | None, blocks: list[Lists], items: np.ndarray, 
             "score": lists["score"][user, rank].astype(np.float64),
             "is_new": is_new[columns],
             "because": _build_reasons(items, lists["because"][user, rank]),
-            "predictability": lists["predictability"][user] if "predictability" in lists else None,
             **{name: lists[name][user, rank].astype(np.float64) if name in lists else None for name in optional},
         },
-        schema_overrides={"placement": pl.String, "predictability": pl.Float64, **dict.fromkeys(optional, pl.Float64)},
+        schema_overrides={"placement": pl.String, **dict.fromkeys(optional, pl.Float64)},
     )
 
 

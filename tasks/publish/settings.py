@@ -76,15 +76,12 @@ class PublishSettings(PromotionLimits):
         description="Largest share of a list that items which nobody likes may take; their attributes place them. 0 "
         "leaves them out.",
     )
-    explore: Literal["off", "thompson", "bonus", "mixture"] = Field(
+    explore: Literal["off", "thompson"] = Field(
         "off",
-        description="Lists that explore, published beside the others with propensities (published.exploration): some "
-        "places go to items by draws from the posterior of `like` (thompson), by its mean plus a bonus for its "
-        "deviation (bonus), or by draws in a part of the lists (mixture). off: no such lists.",
+        description="Lists that explore, published beside the others with propensities (published.exploration). "
+        "thompson: some places go to items by draws from the posterior of `like`.",
     )
     explore_share: float = Field(0.2, gt=0, le=1, description="Share of the places of such a list that explore.")
-    explore_bonus: float = Field(1.0, ge=0, description="Standard deviations that `bonus` adds to the mean.")
-    explore_rate: float = Field(0.5, gt=0, le=1, description="Share of the lists of `mixture` that explore.")
     titles: str | None = Field(
         None, description="The table of item ids and titles that --titles names; they are kept with what is published."
     )

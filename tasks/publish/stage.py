@@ -16,11 +16,9 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.tasks import leaderboard
 from oneclass.tasks.attributes import Attributes, load_all_attributes
 from oneclass.tasks.cluster import LOCAL, Executor
-from oneclass.tasks.evaluate.calibration import load_truth
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.publish import files, lists, promotion, recommend_all
@@ -33,7 +31,7 @@ from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.lists import ListSelections, has_new_items, load_selections
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
-from oneclass.tasks.stores import checksums, matrices, publication_records, publications, published_model, warehouse
+from oneclass.tasks.stores import checksums, publication_records, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache, stage_output_digest
 
@@ -90,14 +88,12 @@ def publish(
     run_ids = {"run_id": run_id, "evaluated": evaluated or run_id}
     folder = publications.create_publication(home, run_id)
     declared = declared.model_copy(update={"cold_share": settings.cold_share})
-    spec = truth = None
+    spec = None
     if choice is not None and not (assessment and assessment.keeps_champion):
         assert model_digest is not None and matrices_digest is not None
         digests = model_digest, matrices_digest
         spec = _specify_recommendations(settings, choice, digests, companion, seed, exclude_seen=not seen_items)
         spec = spec._replace(calibrations=calibrations or UNCALIBRATED)
-        if spec.exploration and home.truth.exists():
-            truth = load_truth(home, matrices.load_split(home, matrices_digest))
     parameters = {"recommendations_made": choice is not None, "top_n": settings.top_n, "seen_items": seen_items}
     parameters |= {"list_length": settings.list_length, "pinned": list(declared.rules.pinned)}
     made, facts = _Recommendations(assessment), {}
@@ -107,7 +103,7 @@ def publish(
         publication_records.forget_publication(connection, run_id)
         if choice is not None:
             rules = (declared, attributes) if has_rules else None
-            made = _recommend(connection, home, run_id, settings, spec, rules, assessment, truth, executor)
+            made = _recommend(connection, home, run_id, settings, spec, rules, assessment, executor)
             parameters["recommendations_made"] = made.are_promoted
             parameters["likes_given"] = made.are_promoted and (companion is not None or has_like(choice.model))
         checked = declared if has_rules and parameters["recommendations_made"] else None
@@ -154,7 +150,6 @@ def _recommend(
     spec: RecommendationSpec | None,
     rules: tuple[DeclaredRules, Attributes] | None,
     assessment: promotion.Assessment | None,
-    truth: GroundTruth | None,
     executor: Executor,
 ) -> _Recommendations:
     """Compute the recommendations, record whether they are promoted, and if so publish them in the warehouse.
@@ -172,7 +167,7 @@ def _recommend(
     decision = assessment and promotion.record_promotion(connection, run_id, assessment)
     made = _Recommendations(assessment, decision, cache, selections)
     if spec and cache and made.are_promoted and not unchanged:
-        recommend_all.store_lists(connection, spec.exploration, truth, home.limits.threads)
+        recommend_all.store_lists(connection, spec.exploration)
         cache.store({})
     return made
 
@@ -243,10 +238,7 @@ def _explore(settings: PublishSettings, seed: int, *, has_likes: bool) -> Explor
     if not has_likes:
         logger.warning("publish.explore = %s: no list explores, since no model of the run has a like", settings.explore)
         return None
-    night = (datetime.now(UTC).date() - date(1970, 1, 1)).days
-    return Exploration(
-        settings.explore, settings.explore_share, settings.explore_bonus, settings.explore_rate, night, seed
-    )
+    return Exploration(settings.explore_share, (datetime.now(UTC).date() - date(1970, 1, 1)).days, seed)
 
 
 def _write_model(

@@ -4,33 +4,24 @@ Of the best n items of a user, by the published model and the rules, the first n
 others compete for the last k places with further candidates, CANDIDATES_PER_PLACE * n in all: those that come next by
 the score, and in turn with them those of the largest m_i + OPTIMISM s_i, where m_i is the mean and s_i the standard
 deviation of the companion's calibrated `like`. By the score alone an item that few like yet would never compete. The
-places are given:
-
-- `thompson`: those with the largest draws a_i ~ N(m_i, s_i^2), one for each user, item and night;
-- `bonus`: those with the largest m_i + c s_i;
-- `mixture`: with probability `rate` a list of `thompson`, else the best items.
+places go to the largest draws a_i ~ N(m_i, s_i^2), one for each user, item and night.
 
 The propensity of an item is the probability that its list has it: 1 where nothing is drawn, and
 `models.exploration.place_probabilities` where it is.
 """
 
 import dataclasses
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.exploration import draw_scores, place_probabilities
-from oneclass.models.exploration.thompson import draw_uniform
-from oneclass.models.numerics.random_numbers import purpose
 from oneclass.tasks.recommend.like_calibration import Like
 from oneclass.tasks.rules.selection import Selection, select_lists
 
-Policy = Literal["thompson", "bonus", "mixture"]
-
 CANDIDATES_PER_PLACE = 5
 OPTIMISM = 2.0
-MIXTURE = purpose("mixture list")
 
 
 class Exploration(NamedTuple):
@@ -38,15 +29,10 @@ class Exploration(NamedTuple):
 
     Attributes:
         share: of the places that explore; at least one does.
-        bonus: c.
-        rate: share of the lists that explore by `mixture`.
         night: days since 1970, which the draws are keyed by, beside the seed and the user.
     """
 
-    policy: Policy
     share: float
-    bonus: float
-    rate: float
     night: int
     seed: int
 
@@ -100,20 +86,11 @@ def pick_items(
     competes = is_item & (np.arange(candidates.shape[1]) >= stay[:, None])
     means = np.where(competes, np.nan_to_num(like[0].astype(np.float64)), np.nan)
     deviations = np.where(competes, np.nan_to_num(like[1].astype(np.float64)), np.nan)
-    best = competes & (np.arange(candidates.shape[1]) < n)
-    if exploration.policy == "bonus":
-        chosen = _mark_largest(means + exploration.bonus * deviations, n - stay)
-        propensities = np.ones(candidates.shape)
-    else:
-        drawn = draw_scores(means, deviations, users=users, night=exploration.night, seed=exploration.seed)
-        chosen, propensities = _mark_largest(drawn, n - stay), np.zeros(candidates.shape)
-        for count in np.unique(n - stay):
-            rows = np.flatnonzero(n - stay == count)
-            propensities[rows] = place_probabilities(means[rows], deviations[rows], int(count))
-        if exploration.policy == "mixture":
-            explores = draw_uniform(users, exploration.night, exploration.seed, MIXTURE) < exploration.rate
-            chosen = np.where(explores[:, None], chosen, best)
-            propensities = exploration.rate * propensities + (1 - exploration.rate) * best
+    drawn = draw_scores(means, deviations, users=users, night=exploration.night, seed=exploration.seed)
+    chosen, propensities = _mark_largest(drawn, n - stay), np.zeros(candidates.shape)
+    for count in np.unique(n - stay):
+        rows = np.flatnonzero(n - stay == count)
+        propensities[rows] = place_probabilities(means[rows], deviations[rows], int(count))
     shown = chosen | (is_item & ~competes)
     positions = np.argsort(~shown, axis=1, kind="stable")[:, :n]
     is_shown = np.take_along_axis(shown, positions, axis=1)

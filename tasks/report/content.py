@@ -87,18 +87,6 @@ def build_distribution_table(laws: pl.DataFrame) -> Table:
     )  # fmt: skip
 
 
-def build_predictability_table(rows: pl.DataFrame) -> Table | None:
-    """Build the table of fifths of the users by how good their lists are likely to be; None without lists."""
-    return None if rows.is_empty() else Table(
-        "predictability", "Users by how good their lists are likely to be", "published.predictability",
-        [Column("fifth", "fifth", "count"), Column("users", "users", "count"),
-         Column("most", "from", "number", "by how many standard errors the model scores the user's own likes above its "
-                "scores of all items; the larger, the better the list is likely to be"),
-         Column("least", "to", "number"), Column("likes", "likes", "number", "of a user, on average")],
-        rows, cards=False,
-    )  # fmt: skip
-
-
 def build_exploration_table(rows: pl.DataFrame) -> Table | None:
     """Build the table of a list that explores; None if no such list is published."""
     return None if rows.is_empty() else Table(

@@ -23,7 +23,6 @@ QUERIES = (
     "like_by_degree",
     "dislike_by_degree",
     "calibration",
-    "simulated_nights",
     "degrees",
     "laws",
     "hidden_graph_ratios",

@@ -39,7 +39,6 @@ def draw_figures(rows: Mapping[str, list[Row]], scores: dict[str, str]) -> dict[
     """Draw every figure as `render_figures` does, without rendering; call it under `plotting.plot_style`."""
     ranks, likes, refits = rows["ranks_by_degree"], rows["like_by_degree"], rows["sweeps"]
     dislikes = rows["dislike_by_degree"]  # empty without explicit negatives
-    nights = rows["simulated_nights"]
     return {
         "for_whom": [
             figures_ranks.draw_rank_overview(ranks, scores),
@@ -54,7 +53,6 @@ def draw_figures(rows: Mapping[str, list[Row]], scores: dict[str, str]) -> dict[
             figures_likes.draw_histograms(likes),
             *([figures_likes.draw_histograms(dislikes, figures_likes.DISLIKE_CLASS)] if dislikes else []),
             figures_likes.draw_calibration(rows["calibration"]),
-            *([figures_likes.draw_simulated_nights(nights)] if nights else []),
         ],
         "degrees": [
             figures_degrees.draw_degree_distributions(rows["degrees"], rows["laws"]),

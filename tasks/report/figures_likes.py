@@ -16,7 +16,6 @@ from oneclass.tasks.report.plotting import (
     Panel,
     add_legend_below,
     draw_cells,
-    label_lines,
     limit_ticks,
     model_style,
     new_panel,
@@ -312,35 +311,3 @@ def _draw_calibration_curve(model: str, rows: list[Row]) -> Panel:
     limit_ticks(axes, "y")
     add_legend_below(panel, columns=2)
     return panel
-
-
-LAST_NIGHTS = 10
-
-
-def draw_simulated_nights(rows: list[Row]) -> Figure:
-    """Draw how far lists are from the best ones, by night, in the shop that is simulated from the demo's truth."""
-    by_policy = group_rows(rows, "policy")
-    panel = new_panel("simulated_nights-regret", "Likes that a list falls short of the best, by night")
-    lasting, found = [], []
-    for policy, nights in by_policy.items():
-        regret = column_values(nights, "regret")
-        ink = LIGHT_COLOURS["orange" if policy == "greedy" else "blue"]
-        panel.axes.plot(column_values(nights, "night"), regret, label=policy, color=ink)
-        lasting.append(f"{regret[-LAST_NIGHTS:].mean():.2f} with {policy}")
-        found.append(f"{int(column_values(nights, 'new_likes').sum()):,}")
-    panel.axes.set(xlabel="night", ylabel="likes per list below the best lists")
-    panel.axes.set(xlim=(0, max(row["night"] for row in rows)), ylim=(0, 1.05 * max(row["regret"] for row in rows)))
-    limit_ticks(panel.axes, "y")
-    label_lines(panel)
-    return Figure(
-        "simulated_nights",
-        "What exploring costs and finds, night by night",
-        see=f"In the last {LAST_NIGHTS} nights a list falls short of the best by {' and '.join(lasting)}; likes of new "
-        f"items: {' and '.join(found)}.",
-        how="A simulated shop lives with the users, items and hidden probabilities of the demo: every night new items "
-        "come, users like what they look at by the hidden probabilities, and the model is fitted again. greedy lists "
-        "the best by the score, the other lists as this run's exploring lists do. Lower is better.",
-        table="diagnostics.simulated_nights",
-        absent="",
-        panels=[panel],
-    )

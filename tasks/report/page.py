@@ -174,7 +174,6 @@ def _build_tables(
         "list_hits_summary": content.describe_list_hits(list_hits),
         "surest": content.build_certainty_table(surest := tables("surest_lists")),
         "certainty_summary": content.describe_certainty(surest, tables.as_rows("certainty_by_history")),
-        "predictability": content.build_predictability_table(tables("predictability")),
         "exploration": content.build_exploration_table(tables("exploring_list")),
         "considered": content.build_explicit_feedback_table(tables("considered")),
         "metrics": model_tables.build_pivot_tables(

@@ -67,8 +67,6 @@ insert into diagnostics.leakage values ('given', 2, 9, 4, 3.5, 1.5), ('next_even
 insert into diagnostics.list_hits values
     ('night 1', timestamp '2026-01-01 03:00', 20, 3, 5, 2, 0.4, 0.1, 0.3, 0.1, 0.2, 0.1, 0.05),
     ('night 2', timestamp '2026-01-02 03:00', 20, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0);
-insert into diagnostics.simulated_nights values
-    ('greedy', 1, 2.5, 5, 0), ('greedy', 2, 2.5, 4.5, 3), ('bonus', 1, 2.5, 5, 0), ('bonus', 2, 3, 4, 5);
 insert into diagnostics.power_law_fits
     select side, family, 1.4, null, d_min, d_max, log_likelihood, 2 * parameters - 2 * log_likelihood, ks, p_value
     from (values ('user', 5, 6, 0.5), ('item', 1, 3, null)) as sides (side, d_min, d_max, p_value)
@@ -186,8 +184,6 @@ insert into published.recommendations values
 insert into published.lists values
     ('popular', null, null, 1, 'i1', 3, 3, null, null), ('popular', null, null, 2, 'i2', 3, 3, null, null),
     ('popular', null, null, 3, 'i4', 3, 3, null, null), ('popular', 'a', null, 1, 'i1', 3, 3, null, null);
-insert into published.predictability
-    select distinct user_id, length(user_id)::double from published.recommendations;
 insert into published.placements select 'home', * from published.recommendations;
 insert into published.exploration
     select '2026-01-31/' || user_id, user_id, 'thompson', item_id, rank, score, 0.3, like_mean, like_sd

@@ -1,4 +1,4 @@
-"""Published lists that explore, what they are worth in a simulated shop, and the probabilities beside them."""
+"""Published lists that explore, and the probabilities beside them."""
 
 import duckdb
 import numpy as np
@@ -7,44 +7,18 @@ import pytest
 
 import oneclass
 from oneclass.data_contracts import ContractBroken
-from oneclass.models.generator.density_ratio import GroundTruth
 from oneclass.models.random_graph.model import RandomGraph
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.publish import simulated_shop
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.simulated_shop import Shop, live, simulate_nights
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.recommend.exploration import Exploration
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.split.stage import store_all_edges
 from tests.conftest import home_in, log_into
 from tests.tasks.conftest import train_model
 
 N = 10
-
-
-def test_nights_are_simulated_from_a_known_truth(monkeypatch):
-    monkeypatch.setattr(simulated_shop, "NIGHTS", 4)
-    random = np.random.default_rng(2)
-    traits = (random.normal(size=(count, 3)).astype(np.float32) for count in (60, 50))
-    truth = GroundTruth(*traits, np.full(50, -1, dtype=np.float32), random.random(60), random.random(50))
-    rows = simulate_nights(truth, Exploration("thompson", 0.5, 1.0, 0.5, 20_000, 3), threads=2)
-    assert rows.equals(simulate_nights(truth, Exploration("thompson", 0.5, 1.0, 0.5, 20_001, 3), threads=2))
-    assert rows["policy"].to_list() == ["greedy"] * 4 + ["thompson"] * 4
-    assert rows["night"].to_list() == [1, 2, 3, 4] * 2
-    best = rows["clicks"] + rows["regret"]  # of the best lists, in the same shop
-    assert best[0] == pytest.approx(best[4]) and best[3] != pytest.approx(best[7])
-    assert rows["regret"].min() >= 0 and rows["clicks"][0] != rows["clicks"][4]
-
-
-def test_visitors_like_what_they_look_at_beside_their_list(monkeypatch):
-    monkeypatch.setattr(simulated_shop, "FIRST_ITEMS", 30)
-    probability, popularity = np.zeros((40, 39)), np.full(39, 0.01)
-    probability[:, 20:], popularity[30:] = 1, 1  # items 30 to 38 are new
-    life = live(Shop(probability, popularity), lambda night: np.tile(np.arange(N), (len(night.visitors), 1)), 3, seed=1)
-    assert not life.clicks.any() and (life.new_likes > 5).all()
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +37,7 @@ def fitted(tmp_path_factory):
 def published(fitted):
     """The folder of a publication with lists that explore, under rules."""
     home, what = fitted
-    settings = PublishSettings(top_n=N, explore="mixture", explore_share=0.4)
+    settings = PublishSettings(top_n=N, explore="thompson", explore_share=0.4)
     publish(home, "run", settings, **what, declared=DeclaredRules(rules=Rules(banned=["i3", "i60"])))
     return home.published
 
@@ -71,7 +45,7 @@ def published(fitted):
 def test_published_lists_explore_and_their_value_can_be_estimated(published):
     explored = pl.read_parquet(published / "exploration.parquet")
     best = pl.read_parquet(published / "recommendations.parquet")
-    assert explored["policy"].unique().to_list() == ["mixture"]
+    assert explored["policy"].unique().to_list() == ["thompson"]
     assert not set(explored["item_id"]) & {"i3", "i60"}
     assert explored.group_by("list_id").len()["len"].to_list() == [N] * 300
     sure = explored.filter(pl.col("propensity") == 1).join(best, on=["user_id", "item_id", "rank"], how="semi")

@@ -10,7 +10,7 @@ from oneclass.tasks.rules.selection import Selection
 
 USERS, CANDIDATES, N = 4, 50, 10
 NOBODY = np.empty(0, dtype=np.int32)
-POLICY = Exploration("thompson", share=0.4, bonus=1.0, rate=0.5, night=0, seed=0)
+EXPLORES = Exploration(share=0.4, night=0, seed=0)
 
 
 def draw_orders(seed):
@@ -22,13 +22,12 @@ def draw_orders(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["thompson", "mixture"])
-def test_propensities_are_the_shares_of_nights_in_which_an_item_is_shown(policy):
+def test_propensities_are_the_shares_of_nights_in_which_an_item_is_shown():
     ids, like = draw_orders(1)
     rows, nights = np.arange(USERS), 3000
     shown, told = np.zeros(ids.shape), np.full(ids.shape, np.nan)
     for night in range(nights):
-        picks, propensities = pick_items(POLICY._replace(policy=policy, night=night), ids, like, rows, N, NOBODY)
+        picks, propensities = pick_items(EXPLORES._replace(night=night), ids, like, rows, N, NOBODY)
         assert (np.diff(picks, axis=1) > 0).all() and (picks[:, :6] == np.arange(6)).all()
         np.add.at(shown, (rows[:, None], picks), 1)
         told[rows[:, None], picks] = propensities
@@ -37,30 +36,15 @@ def test_propensities_are_the_shares_of_nights_in_which_an_item_is_shown(policy)
     assert np.nanmax(np.abs(share - told)) < 4.5 * error
     assert np.isnan(told[3, 30:]).all()
     assert (np.nan_to_num(told).sum(axis=1) <= N + 1e-6).all()
-    if policy == "mixture":  # the best items are shown in the lists that do not explore, at least
-        assert (told[:, :N] >= 0.5).all()
-
-
-def test_a_bonus_shows_the_largest_sums_of_mean_and_deviation():
-    ids, (means, deviations) = draw_orders(2)
-    picks, propensities = pick_items(
-        POLICY._replace(policy="bonus", bonus=2.0), ids, (means, deviations), np.arange(USERS), N, NOBODY
-    )
-    for user in range(USERS):
-        count = int((ids[user] >= 0).sum())
-        values = {place: means[user, place] + 2 * deviations[user, place] for place in range(6, count)}
-        best = sorted(values, key=values.get, reverse=True)[:4]
-        assert picks[user].tolist() == [*range(6), *sorted(best)]
-    assert (propensities == 1).all()
 
 
 def test_pinned_items_stay_and_short_lists_are_padded():
     ids, like = draw_orders(3)
     pinned = ids[0, :8]
-    picks, propensities = pick_items(POLICY, ids, like, np.arange(USERS), N, pinned)
+    picks, propensities = pick_items(EXPLORES, ids, like, np.arange(USERS), N, pinned)
     assert (picks[0, :8] == np.arange(8)).all() and (propensities[0, :8] == 1).all()
     assert (propensities[0, 8:] < 1).all()
-    picks, propensities = pick_items(POLICY, ids[:, :5], tuple(part[:, :5] for part in like), np.arange(4), N, NOBODY)
+    picks, propensities = pick_items(EXPLORES, ids[:, :5], tuple(part[:, :5] for part in like), np.arange(4), N, NOBODY)
     assert (picks[:, :5] == np.arange(5)).all() and (propensities[:, :5] == 1).all()
 
 

@@ -96,12 +96,6 @@ EXPECTED["surest"] = """
     select if(place <= 4, 'surest', 'least sure'), user_id, (select count(*) from curated.interactions as one
         where one.user_id = lists.user_id), items, mean, sd
     from lists where place not between 5 and (select count(*) - 4 from lists)"""
-EXPECTED["predictability"] = """
-    select if(place <= 6, (place + 1) // 2, place - 3) as fifth, count(*), max(value), min(value), avg(likes) from (
-        select predictability as value, row_number() over (order by predictability desc) as place,
-            (select count(*) from curated.interactions as one where one.user_id = users.user_id) as likes
-        from published.predictability as users
-    ) group by fifth order by fifth"""
 EXPECTED["exploration"] = """
     select rank, item_id, propensity, like_mean from published.exploration where list_id = '2026-11-20/u2'"""
 
@@ -367,12 +361,6 @@ def test_the_other_figures_are_drawn_as_they_are(home, figures):
         )
         np.testing.assert_array_equal(bars[reference.replace("_", " ")], rows)
     assert "the true coin is" in figures["calibration"].how.lower()
-    (panel,) = figures["simulated_nights"].panels
-    for policy, line in line_points(panel).items():
-        rows = query_rows(home, f"select night, regret from diagnostics.simulated_nights where policy = '{policy}'")
-        np.testing.assert_array_equal(line, rows)
-    assert list(line_points(panel)) == ["greedy", "thompson"]
-    assert "by 5.49 with greedy and 4.72 with thompson" in figures["simulated_nights"].see
     for panel, r in zip(figures["hidden_graph_ratios"].panels, (0.5, 1.0), strict=True):
         rows = query_rows(home, f"select positives, positives / negatives from diagnostics.hidden_graph_ratios "
                      f"where r = {r} and negatives > 0")  # fmt: skip
