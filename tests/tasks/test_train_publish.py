@@ -339,7 +339,7 @@ def test_where_nothing_is_new_lists_and_large_tables_are_taken(home, after_publi
     assert "published.recommendations stay as they are" in caplog.text
     after = home.published.resolve()
     assert after.name == "next" and query_rows(home, "select * from published.recommendations order by all") == lists
-    assert tables_of(after) == tables_of(before) and len(tables_of(after)) == 10
+    assert tables_of(after) == tables_of(before) and len(tables_of(after)) == 9
     for name in ("recommendations.parquet", "lists.parquet", "evaluation.parquet", "evaluation.csv", "evaluation.md"):
         assert (after / name).read_bytes() == (before / name).read_bytes()
 
@@ -385,7 +385,7 @@ def test_of_statements_that_have_changed_no_table_is_taken(home, after_publishin
     )
     monkeypatch.setattr("oneclass.tasks.publish.files.shutil.copyfile", lambda *files: copied.append(files))
     published_again(home, after_publishing, top_n=5)
-    assert not copied and len(tables_of(home.published.resolve())) == 10
+    assert not copied and len(tables_of(home.published.resolve())) == 9
 
 
 def tables_of(folder):
