@@ -268,7 +268,6 @@ def _evaluate_protocols(
                 of_split,
                 executor,
                 further=further,
-                attributes=run.evaluate.attributes,
                 metrics=run.evaluate.metrics,
             )
             failed |= evaluated.failed

@@ -128,11 +128,6 @@ def check_home(run: "RunSettings") -> None:
     attributes: Attributes = {
         side: read_attributes(side, table, run.dataset).frame for side, table in declared_tables.items() if table
     }
-    if run.evaluate.attributes:
-        from oneclass.tasks.evaluate.user_attributes import check_attributes
-
-        known = attributes["user"].columns if "user" in attributes else []
-        check_attributes(run.evaluate.attributes, [name for name in known if name != "user_id"])
     if not (declared := run.dataset.declared_rules).are_empty:
         from oneclass.tasks.rules.selection import check_rules, rule_columns
 

@@ -14,7 +14,6 @@ from oneclass.models.evaluation.list_metrics import find_list_metric
 from oneclass.models.settings import SearchSpace
 from oneclass.splits import Split, as_splits, read_interactions
 from oneclass.stages import RUN, fit_models, load_tables, show_steps, split_log
-from oneclass.strata import check_strata, evaluate_strata
 from oneclass.tasks.cluster import LOCAL
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate import stage as evaluate_stage
@@ -22,7 +21,15 @@ from oneclass.tasks.protocols import PROTOCOLS, find_validation_splits, list_spl
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning import Search, record_pending_trial, submit_trial
 from oneclass.tasks.tuning.study import Study
-from oneclass.user_metrics import OwnMetric, collect_ranks, compile_metric, evaluate_lists, name_metrics
+from oneclass.user_metrics import (
+    OwnMetric,
+    check_strata,
+    collect_ranks,
+    compile_metric,
+    evaluate_by_strata,
+    evaluate_lists,
+    name_metrics,
+)
 
 DEFAULT_PROTOCOL = "strong_generalization"
 
@@ -90,9 +97,8 @@ def evaluate(
         metrics: the metrics to return, in this order, by default those of a run's tables. Names with any k, such as
             `precision@7`, are in the reference with their formulas. A function gets the
             `UserRanks` of one user and returns a number, or NaN to leave the user out; its rows have its name.
-        strata: `activity`, thirds of the test users by the length of their histories, `popularity`, thirds of the items
-            by their training likes, or a column of `Interactions(users=...)`, thirds of its numbers or each of its
-            texts. The thirds are `low`, `middle` and `high`.
+        strata: `activity`, thirds of the test users by the length of their histories, or `popularity`, thirds of the
+            items by their training likes. The thirds are `low`, `middle` and `high`.
         folds: of strong_generalization: each user is a test user of the models fitted on the other folds; 1 for one
             split. By default 5 if fewer than 100 validation users have a like to be found, as in a run.
         seed: of the split, or several, each of which makes a split; each model draws by its own.
@@ -118,7 +124,7 @@ def evaluate(
     for _, data, _, _ in repeated:
         table = data.train if isinstance(data, Split) else data
         if strata is not None:
-            check_strata(strata, table, chosen)
+            check_strata(strata, chosen)
         check_attributes([found for name in chosen if (found := find_list_metric(name))], table.items)
     evaluations = {}
     with show_steps("evaluate", is_shown=progress) as show:
@@ -168,7 +174,7 @@ def _evaluate_split(
         lists = collect_ranks(home, splits, values["model"].unique(maintain_order=True).to_list(), heads)
         values, pairs = evaluate_lists(lists, added, values, pairs)
         if strata is not None:
-            by_stratum = evaluate_strata(lists, chosen, strata, table, ids, home=home, splits=splits)
+            by_stratum = evaluate_by_strata(lists, chosen, strata, ids, home, splits)
     order = {name: position for position, name in enumerate(models)}
     values = values.sort(pl.col("model").replace_strict(order, return_dtype=pl.Int64), maintain_order=True)
     on_step(steps, steps, "")

@@ -21,11 +21,18 @@ from oneclass.models.evaluation.metrics_at_k import WITHOUT_K, find_metric
 from oneclass.tasks.evaluate.jobs import clear_caches, collect_test_ranks
 from oneclass.tasks.evaluate.own_metrics import IdsByIndex, compute_own_metric
 from oneclass.tasks.evaluate.ranked_targets import ComputeMetric, RankedTargets, from_ranks
+from oneclass.tasks.evaluate.strata import STRATA, count_item_likes, evaluate_strata
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
 from oneclass.tasks.metric_registry import OwnMetric
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
+
+STRATA_SCHEMA = {
+    **dict.fromkeys(["model", "score", "metric", "stratum"], pl.String),
+    **dict.fromkeys(["least", "most", "value", "standard_error"], pl.Float64),
+    **dict.fromkeys(["users", "targets"], pl.Int64),
+}
 
 
 class ListRanks(NamedTuple):
@@ -132,3 +139,40 @@ def evaluate_lists(
         values.vstack(pl.DataFrame(rows, schema=values.schema, orient="row")),
         pairs.vstack(pl.DataFrame(of_pairs, schema=pairs.schema, orient="row")),
     )
+
+
+def check_strata(strata: str, metrics: Mapping[str, str | OwnMetric]) -> None:
+    """Refuse unknown strata, and metrics of which none can be computed for some targets alone.
+
+    Raises:
+        ValueError: it names the strata that there are.
+    """
+    if strata not in STRATA:
+        raise ValueError(f"strata {strata!r}: take one of {', '.join(STRATA)}")
+    if metrics and not any(callable(metric) or find_metric(metric) for metric in metrics.values()):
+        raise ValueError(f"strata: {', '.join(metrics)} are of whole lists; add a metric of users, such as ndcg@10")
+
+
+def evaluate_by_strata(
+    lists: Sequence[ListRanks],
+    metrics: Mapping[str, str | OwnMetric],
+    strata: str,
+    ids: IdsByIndex,
+    home: Home,
+    splits: Sequence[FittedSplit],
+) -> pl.DataFrame:
+    """Compute metrics by strata: a row per list, stratum and metric, with the columns `STRATA_SCHEMA`.
+
+    Args:
+        metrics: those of whole lists are left out; if empty, those of users of a run's tables.
+    """
+    names = metrics or {name: name for name in USER_METRICS}
+    computed = {name: found for name, metric in names.items() if (found := compile_metric(metric, ids)) is not None}
+    loaded = [matrices.load_split(home, digest) for digest, _ in splits]
+    likes = count_item_likes([split for split in loaded if "test" in split.parts])
+    rows = [
+        (one.model, one.score, row.metric, *row[2:])
+        for one in lists
+        for row in evaluate_strata(one.targets, likes, computed, [strata])
+    ]
+    return pl.DataFrame(rows, schema=STRATA_SCHEMA, orient="row")

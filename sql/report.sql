@@ -238,10 +238,8 @@ from evaluation.strata
 where run_id = $run_id
 order by
     protocol,
-    list_position(['popularity', 'activity'], strata) desc nulls last,
     strata,
-    list_position(['high', 'middle', 'low'], stratum) desc nulls last,
-    stratum nulls last
+    list_position(['high', 'middle', 'low'], stratum) desc
 
 -- name: considered
 -- One row per protocol and model of one run that held-out considered pairs were judged by, its metrics side by side.

@@ -12,7 +12,6 @@ from oneclass.tasks.stores import warehouse
 Side = Literal["item", "user"]
 Attributes = Mapping[str, pl.DataFrame]  # by side, as `load_attributes` returns them, of the sides that have any
 NO_ATTRIBUTES: Attributes = {}
-MAX_FEW_TEXTS = 20  # of an attribute that divides the users of an evaluation without being named
 TYPES: dict[str, pl.DataType] = {
     "category": pl.String(),
     "categories": pl.List(pl.String()),

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, RecencySettings, SearchSpace, Settings
-from oneclass.tasks.attributes import MAX_FEW_TEXTS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
@@ -60,11 +59,6 @@ class EvaluateSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    attributes: tuple[str, ...] | None = Field(
-        None,
-        description="Columns of the attributes of users that evaluation.strata divides users by, by default the "
-        f"features that are numbers or have at most {MAX_FEW_TEXTS} texts. [] for none.",
-    )
     metrics: tuple[str, ...] = Field(
         (),
         description="Further metrics of users: names at any k, such as precision@7, names of entry points of the group "

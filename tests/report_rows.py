@@ -134,7 +134,6 @@ def _evaluation_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
         ]
     parts = [
         ("activity", "low", 2, 5, 30, 40), ("activity", "high", 6, 90, 10, 80), ("popularity", "high", 1, 50, 40, 120),
-        ("country", "no", None, None, 25, 60), ("country", None, None, None, 15, 60),
     ]  # fmt: skip
     strata = [
         (RUN, protocol, *ranked, metric, *part[:4], 0.3 + 0.1 * random.random(), 0.02, *part[4:])

@@ -118,7 +118,7 @@ create table if not exists evaluation.beyond_accuracy (
     users bigint not null
 );
 -- evaluation.strata: one row per run, protocol, model, score, metric, division of users or items (`strata`) and part of it
--- (`stratum`; null for users without a value). `least` and `most` are the range of its values, if these are numbers.
+-- (`stratum`). `least` and `most` are the range of its values.
 create table if not exists evaluation.strata (
     run_id varchar not null,
     protocol varchar not null,

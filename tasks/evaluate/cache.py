@@ -23,21 +23,19 @@ from oneclass.tasks.stores.stage_cache import LIBRARIES, table_digest
 logger = logging.getLogger(__name__)
 
 
-def evaluation_digest(
-    home: Home, protocol: str, judged: Sequence[tuple[str, Mapping[str, str]]], chosen: Sequence[str]
-) -> str:
+def evaluation_digest(home: Home, protocol: str, judged: Sequence[tuple[str, Mapping[str, str]]], metrics: str) -> str:
     """Return the digest of all an evaluation depends on: the models in their order, and the demo's truth, too.
 
     Args:
         judged: the digests of the splits and of the fits on each.
-        chosen: the digests of the attributes that users are divided by, and of further metrics.
+        metrics: the digest of further metrics.
     """
     source = [fingerprint.fingerprint_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
     versions = [machine.library_version(name) for name in LIBRARIES]
     record = home.truth / "settings.json"  # which has the sha256 of every file of the truth
     truth = record.read_text(encoding="utf-8") if record.is_file() else ""
     splits = [(digest, list(fits.items())) for digest, fits in judged]
-    return compute_key(protocol, splits, list(chosen), source, sql.stage_digest("evaluate"), versions, truth)
+    return compute_key(protocol, splits, metrics, source, sql.stage_digest("evaluate"), versions, truth)
 
 
 class CachedEvaluation(NamedTuple):

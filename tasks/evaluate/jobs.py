@@ -4,7 +4,8 @@ Batches depend only on the number of users, each is made of whole blocks of scor
 order. So nothing depends on where batches are executed, or on how many at a time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from oneclass.models.base import Model
@@ -18,8 +19,6 @@ from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.evaluate import calibration, explicit_negatives
 from oneclass.tasks.evaluate.ranked_targets import RankedTargets
 from oneclass.tasks.evaluate.ranking import (
-    NO_EXTRAS,
-    Extras,
     TargetRankMetrics,
     collect_target_ranks,
     rank_targets_by_score,
@@ -38,7 +37,7 @@ class EvalBatch(NamedTuple):
     """The result for a batch of users of a part.
 
     Attributes:
-        ranks: by score.
+        ranks: by score; of the test part, with the targets' `items` as curated `item_index`.
         shown: exposure of their top recommendations, by score; only of the test part, as the fields below.
         sample: the sample to calibrate `like`; None without `like`, and on protocols other than leave_one_out.
         pairs: explicit feedback; None without `like` or without explicit negatives.
@@ -65,7 +64,7 @@ def submit_evaluation(
     name: str,
     digest: str,
     truth: GroundTruth | None,
-    extras: Extras,
+    further: Sequence[str],
 ) -> PendingEvaluation:
     """Submit one model's evaluation on the test part, and its ranking of the validation part if it has users with a
     target.
@@ -74,7 +73,7 @@ def submit_evaluation(
         split: the split with that digest; its parts may lack the histories.
         name, digest: of the fit.
         truth: of the rows of `train`, if known.
-        extras: further metrics, of the test part.
+        further: names of further metrics at any k, of the test part.
     """
     kind, saved = MODELS[name], fits.load_saved_bytes(home, name, digest)
     items, scores = split.train.shape[1], len(kind.score_names)
@@ -90,9 +89,7 @@ def submit_evaluation(
         for first in range(0, users, step):
             end = min(first + step, users)
             batch_truth = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
-            calls.append(
-                (matrices_digest, name, digest, part, first, end, batch_truth, extras if part == "test" else NO_EXTRAS)
-            )
+            calls.append((matrices_digest, name, digest, part, first, end, batch_truth, further))
             parts.append((part, end - first))
             memory.append(scoring_bytes(min(end - first, at_once), items, scores, saved))
     label = f"{name}: evaluate on {split.protocol}"
@@ -153,13 +150,13 @@ def evaluate_batch(
     first: int,
     end: int,
     truth: GroundTruth | None,
-    extras: Extras,
+    further: Sequence[str],
 ) -> EvalBatch:
     """Evaluate one stored model for the users [first, end) of a part.
 
     Args:
         truth: of these users, if known.
-        extras: further metrics, of the test part; ranks of targets are returned with `items` as curated `item_index`.
+        further: names of further metrics at any k, of the test part.
 
     Raises:
         OneclassError: a user's items cannot be ranked, or memory is short.
@@ -172,9 +169,8 @@ def evaluate_batch(
             return EvalBatch(rank_targets_by_score(model, users, on_progress=False), {}, None, None)
         empty = Exposure(model.item_degrees, split.train.shape[0])
         exposures = {score: empty.copy_empty() for score in model.score_names}
-        ranks = rank_targets_by_score(model, users, exposures, extras, on_progress=False)
-        if extras.keep_targets:
-            ranks = {score: _name_items(of_score, split) for score, of_score in ranks.items()}
+        ranks = rank_targets_by_score(model, users, exposures, further, on_progress=False)
+        ranks = {score: _name_items(of_score, split) for score, of_score in ranks.items()}
         sample = pairs = None
         if split.protocol == "leave_one_out":
             has_truth = calibration.select_truth_users(first, len(users.users), len(whole.users))
@@ -185,8 +181,10 @@ def evaluate_batch(
 
 
 def _name_items(ranks: TargetRankMetrics, split: SplitMatrices) -> TargetRankMetrics:
+    """Name targets by curated `item_index`, and leave out the heads of the lists, which are counted already."""
     targets = ranks.targets
-    return ranks if targets is None else ranks._replace(targets=targets._replace(items=split.items[targets.items]))
+    heads = replace(targets.ranks, first=targets.ranks.first[:, :0])
+    return ranks._replace(targets=targets._replace(items=split.items[targets.items], ranks=heads))
 
 
 @lru_cache_last

@@ -69,7 +69,7 @@ def compute_own_metric(
 def add_own_metrics(
     batches: Iterator[EvalBatch], metrics: Mapping[str, OwnMetric], ids: IdsByIndex
 ) -> Iterator[EvalBatch]:
-    """Replace the ranks of targets in batches by the metrics that functions compute from them.
+    """Add the metrics that functions compute from the ranks of targets in batches.
 
     Raises:
         InputError: a function fails or returns no number; it names the metric and the user.
@@ -79,8 +79,6 @@ def add_own_metrics(
 
 
 def _add(ranks: TargetRankMetrics, metrics: Mapping[str, OwnMetric], ids: IdsByIndex) -> TargetRankMetrics:
-    if ranks.targets is None:
-        return ranks
     of_users, is_ranked = dict(ranks.of_users), ~np.isnan(ranks.of_users["mean_rank"])
     for name, metric in metrics.items():
         of_users[name] = np.full(len(is_ranked), np.nan)
@@ -90,4 +88,4 @@ def _add(ranks: TargetRankMetrics, metrics: Mapping[str, OwnMetric], ids: IdsByI
             raise InputError(
                 "; ".join([f"metric {name} failed: {error!r}", *getattr(error, "__notes__", ())])
             ) from error
-    return ranks._replace(of_users=of_users, targets=None)
+    return ranks._replace(of_users=of_users)

@@ -21,28 +21,10 @@ from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranked_targets import RankedTargets
-from oneclass.tasks.evaluate.strata import StratumValues, evaluate_targets, join_values
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.stores.matrices import Part
 
 TILED_USERS = 256  # whose targets are ranked together, tile by tile
-
-
-class Extras(NamedTuple):
-    """What is computed from ranks beside the metrics of every run.
-
-    Attributes:
-        item_strata: int8 (items,), the stratum of each column, to compute metrics by.
-        metrics: names of metrics at any k (`models.evaluation.metrics_at_k`).
-        keep_targets: whether to return the ranks themselves, for metrics of one's own.
-    """
-
-    item_strata: np.ndarray | None = None
-    metrics: tuple[str, ...] = ()
-    keep_targets: bool = False
-
-
-NO_EXTRAS = Extras()
 
 
 class TargetRankMetrics(NamedTuple):
@@ -52,27 +34,19 @@ class TargetRankMetrics(NamedTuple):
         of_users: values of `metrics.compute_user_metrics`, of `rank_new_and_repeated` if seen items are ranked, and of
             `rank_new_items` if these are ranked apart, and of further metrics.
         edge_ranks: S of each of their targets.
-        of_strata: metrics over the targets in each stratum of items; empty unless strata were given.
-        targets: their ranks; None unless they are kept.
+        targets: their ranks; if new items are ranked apart, those of the known items.
     """
 
     of_users: dict[str, np.ndarray]
     edge_ranks: np.ndarray
-    of_strata: list[StratumValues]
-    targets: RankedTargets | None = None
+    targets: RankedTargets
 
     @classmethod
     def concatenate(cls, blocks: Sequence[Self]) -> Self:
         """Concatenate the blocks in their order."""
         of_users = {name: np.concatenate([block.of_users[name] for block in blocks]) for name in blocks[0].of_users}
         edge_ranks = np.concatenate([block.edge_ranks for block in blocks])
-        targets = [block.targets for block in blocks if block.targets is not None]
-        return cls(
-            of_users,
-            edge_ranks,
-            join_values([block.of_strata for block in blocks]),
-            RankedTargets.concatenate(targets) if targets else None,
-        )
+        return cls(of_users, edge_ranks, RankedTargets.concatenate([block.targets for block in blocks]))
 
 
 def rank_part_targets(model: Model, score: str, part: Part) -> TargetRankMetrics:
@@ -84,7 +58,7 @@ def rank_targets_by_score(
     model: Model,
     part: Part,
     exposures: Mapping[str, Exposure] = MappingProxyType({}),
-    extras: Extras = NO_EXTRAS,
+    further: Sequence[str] = (),
     *,
     on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
@@ -92,7 +66,7 @@ def rank_targets_by_score(
 
     Args:
         exposures: counters of these users' top recommendations, by score.
-        extras: further metrics.
+        further: names of further metrics at any k (`models.evaluation.metrics_at_k`).
         on_progress: report progress after every block.
 
     Returns:
@@ -101,7 +75,7 @@ def rank_targets_by_score(
     Raises:
         OneclassError: a user's items cannot be ranked; it names the model, the score and the user.
     """
-    return _rank_users(model, part, model.score_names, exposures, extras, on_progress)
+    return _rank_users(model, part, model.score_names, exposures, further, on_progress)
 
 
 def collect_target_ranks(model: Model, part: Part, n: int = 0) -> dict[str, RankedTargets]:
@@ -151,13 +125,13 @@ def _rank_users(
     part: Part,
     names: Sequence[str],
     exposures: Mapping[str, Exposure] = MappingProxyType({}),
-    extras: Extras = NO_EXTRAS,
+    further: Sequence[str] = (),
     on_progress: bool = True,
 ) -> dict[str, TargetRankMetrics]:
     blocks: dict[str, list[TargetRankMetrics]] = {}
     for block in _iterate_blocks(model, part, on_progress):
         rank = _rank_by_tiles if _is_tiled(model, block) else _rank_by_scores
-        for score, ranks in rank(model, names, block, exposures, extras):
+        for score, ranks in rank(model, names, block, exposures, further):
             blocks.setdefault(score, []).append(ranks)
     return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
 
@@ -187,18 +161,18 @@ def _is_tiled(model: Model, part: Part) -> bool:
 
 
 def _rank_by_scores(
-    model: Model, names: Sequence[str], block: Part, exposures: Mapping[str, Exposure], extras: Extras
+    model: Model, names: Sequence[str], block: Part, exposures: Mapping[str, Exposure], further: Sequence[str]
 ) -> Iterator[tuple[str, TargetRankMetrics]]:
     if len(names) > 1:
         of_names = model.iterate_scores(block.histories, users=block.rows)
     else:
         of_names = ((name, model.scores(block.histories, users=block.rows, score=name)) for name in names)
     for name, scores in of_names:
-        yield name, _rank_block(model, name, scores, block, exposures.get(name), extras)
+        yield name, _rank_block(model, name, scores, block, exposures.get(name), further)
 
 
 def _rank_by_tiles(
-    model: Model, names: Sequence[str], block: Part, exposures: Mapping[str, Exposure], extras: Extras
+    model: Model, names: Sequence[str], block: Part, exposures: Mapping[str, Exposure], further: Sequence[str]
 ) -> Iterator[tuple[str, TargetRankMetrics]]:
     try:
         score = model.score_tiles(block.histories, users=block.rows)
@@ -210,7 +184,7 @@ def _rank_by_tiles(
         if name in exposures:
             exposures[name].add(ranks.first, block.histories)
         if name in names:
-            yield name, _compute_metrics(_name_targets(block, ranks), extras)
+            yield name, _compute_metrics(_name_targets(block, ranks), further)
 
 
 def _rank_block(
@@ -219,10 +193,10 @@ def _rank_block(
     scores: np.ndarray,
     block: Part,
     exposure: Exposure | None,
-    extras: Extras,
+    further: Sequence[str],
 ) -> TargetRankMetrics:
     if block.new_items is not None:
-        return _rank_apart(model, score, scores, block, block.new_items, exposure, extras)
+        return _rank_apart(model, score, scores, block, block.new_items, exposure, further)
     try:
         with kernel_threads(model.threads):
             ranks = rank_targets(scores, block.excluded, block.targets, 0 if exposure is None else TOP_K)
@@ -231,7 +205,7 @@ def _rank_block(
             exposure.add(ranks.first, block.histories)
     except CannotRank as error:
         raise _explain(model, score, block.users[error.row], error) from error
-    return _compute_metrics(_name_targets(block, ranks), extras, apart)
+    return _compute_metrics(_name_targets(block, ranks), further, apart)
 
 
 def _rank_apart(
@@ -241,7 +215,7 @@ def _rank_apart(
     block: Part,
     new_items: np.ndarray,
     exposure: Exposure | None,
-    extras: Extras,
+    further: Sequence[str],
 ) -> TargetRankMetrics:
     """Rank known and new items apart; metrics are NaN for users without a target of their kind."""
     if np.isnan(scores).any():
@@ -253,7 +227,7 @@ def _rank_apart(
         rows, ranks = rank_known_items(scores, block.excluded, block.targets, new_items, length)
     if exposure is not None:
         exposure.add(ranks.first, block.histories[rows])
-    found = _compute_metrics(_name_targets(block, ranks, rows), extras)
+    found = _compute_metrics(_name_targets(block, ranks, rows), further)
     of_users = of_new
     for name, values in found.of_users.items():
         of_users[name] = np.full(len(scores), np.nan)
@@ -262,19 +236,18 @@ def _rank_apart(
 
 
 def _compute_metrics(
-    targets: RankedTargets, extras: Extras, others: Mapping[str, np.ndarray] = MappingProxyType({})
+    targets: RankedTargets, further: Sequence[str], others: Mapping[str, np.ndarray] = MappingProxyType({})
 ) -> TargetRankMetrics:
     """Compute the metrics of the ranks of a block of users.
 
     Args:
         others: further values of the users, by name.
     """
-    further = {name: metric(targets.ranks) for name in extras.metrics if (metric := find_metric(name)) is not None}
+    at_k = {name: metric(targets.ranks) for name in further if (metric := find_metric(name)) is not None}
     return TargetRankMetrics(
-        metrics.compute_user_metrics(targets.ranks) | dict(others) | further,
+        metrics.compute_user_metrics(targets.ranks) | dict(others) | at_k,
         metrics.compute_edge_ranks(targets.ranks),
-        [] if extras.item_strata is None else evaluate_targets(targets, extras.item_strata),
-        targets if extras.keep_targets else None,
+        targets,
     )
 
 

@@ -21,14 +21,12 @@ from oneclass.tasks.evaluate import cache, calibration, explicit_negatives, jobs
 from oneclass.tasks.evaluate.jobs import EvalBatch
 from oneclass.tasks.evaluate.own_metrics import NO_IDS, IdsByIndex
 from oneclass.tasks.evaluate.ranking import (
-    Extras,
     TargetRankMetrics,
     group_ranks_by_degree,
     target_degrees,
     users_with_targets,
 )
 from oneclass.tasks.evaluate.tables import RankedList, write_evaluation
-from oneclass.tasks.evaluate.user_attributes import UserAttributes, load_user_attributes
 from oneclass.tasks.metric_registry import ChosenMetrics, choose_metrics
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, find_protocol, is_fold
@@ -65,7 +63,6 @@ def evaluate(
     executor: Executor = LOCAL,
     *,
     further: Sequence[FittedSplit] = (),
-    attributes: Sequence[str] | None = None,
     metrics: Sequence[str] = (),
 ) -> Evaluated:
     """Rewrite this run's rows of the `evaluation` tables for one protocol.
@@ -87,23 +84,22 @@ def evaluate(
         fit_digests: digest of each fitted model, by the model's name.
         executor: runs the batches of users.
         further: the other splits of the protocol with their fits: that with its validation part, or the other folds.
-        attributes, metrics: of `EvaluateSettings`: those that `strata` divides users by, and further metrics of users.
+        metrics: of `EvaluateSettings`: further metrics of users.
 
     Raises:
-        InputError: there is no such attribute or metric, or a metric of one's own failed.
+        InputError: there is no such metric, or a metric of one's own failed.
         OneclassError: no model can be evaluated; the error of the last one.
         ContractBroken: a rule over the tables was broken; they are unchanged.
     """
     judged, chosen = [(matrices_digest, fit_digests), *further], choose_metrics(metrics)
     with warehouse.open_warehouse(home) as connection:  # for writing: it migrates an older warehouse
-        of_users = load_user_attributes(connection, attributes)
-        cache_key = cache.evaluation_digest(home, protocol, judged, (of_users.digest, chosen.digest))
+        cache_key = cache.evaluation_digest(home, protocol, judged, chosen.digest)
         earlier = cache.find_cached_evaluation(connection, run_id, protocol, cache_key)
         ids = own_metrics.load_ids(connection) if chosen.own and not earlier else NO_IDS
     if earlier:
         found = _Evaluation(Evaluated(**earlier.result))
     else:
-        found = _evaluate_models(home, judged, executor, of_users, chosen, ids)
+        found = _evaluate_models(home, judged, executor, chosen, ids)
     with warehouse.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
             cache.copy_cached_rows(connection, run_id, protocol, earlier.run_id)
@@ -131,7 +127,6 @@ def _evaluate_models(
     home: Home,
     judged: Sequence[FittedSplit],
     executor: Executor,
-    attributes: UserAttributes,
     chosen: ChosenMetrics,
     ids: IdsByIndex,
 ) -> _Evaluation:
@@ -155,13 +150,10 @@ def _evaluate_models(
         )
         return found
     failed, degrees = found.evaluated.failed, _TrainingDegrees.of(tested)
-    divisions = _Divisions.of(tested, attributes)
+    item_likes = strata.count_item_likes(tested)
     truth = calibration.load_truth(home, split) if protocol == "leave_one_out" else None
     pending = {
-        name: [
-            _submit(executor, home, digest, of, name, fits[name], truth, divisions, chosen, ids)
-            for digest, of, fits in splits
-        ]
+        name: [_submit(executor, home, digest, of, name, fits[name], truth, chosen, ids) for digest, of, fits in splits]
         for name in names
     }
     for name in names:
@@ -170,7 +162,7 @@ def _evaluate_models(
             gathered = [jobs.gather_batches(name, of_split) for of_split in pending.pop(name)]
             logger.info("%s %s: evaluated in %.1f s", protocol, name, perf_counter() - started)
             ranked = list(
-                _ranked_lists(name, protocol, degrees, divisions, gathered, is_folded=is_fold(split.protocol))
+                _ranked_lists(name, protocol, degrees, item_likes, gathered, is_folded=is_fold(split.protocol))
             )
             like, explicit_feedback = _evaluate_like(name, _of_part(gathered, "test"))
         except Exception as error:
@@ -196,55 +188,14 @@ def _submit(
     name: str,
     digest: str,
     truth: GroundTruth | None,
-    divisions: "_Divisions",
     chosen: ChosenMetrics,
     ids: IdsByIndex,
 ) -> jobs.PendingEvaluation:
     """Submit one model's evaluation on a split; metrics of one's own are computed here as its batches are gathered."""
-    extras = Extras(divisions.number_columns(split), chosen.by_rank, keep_targets=bool(chosen.own))
-    pending = jobs.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth, extras)
+    pending = jobs.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth, chosen.by_rank)
     if not chosen.own:
         return pending
     return pending._replace(results=own_metrics.add_own_metrics(pending.results, chosen.own, ids))
-
-
-@dataclass(frozen=True)
-class _Divisions:
-    """The strata of a protocol's test users and items, shared by the evaluations of its models.
-
-    Attributes:
-        targets: the users' targets.
-        of_users: strata of these users, by the attribute or kind.
-        of_items: strata of the items by popularity, each with its members by curated `item_index`.
-    """
-
-    targets: strata.UsersWithTargets
-    of_users: dict[str, list[strata.Stratum]]
-    of_items: list[strata.Stratum]
-
-    @classmethod
-    def of(cls, tested: Sequence[SplitMatrices], attributes: UserAttributes) -> "_Divisions":
-        targets = strata.UsersWithTargets.of(tested)
-        of_users = {strata.ACTIVITY: strata.cut_thirds(targets.history_lengths.astype(np.float64))}
-        of_users |= {name: strata.divide_by_attribute(of) for name, of in attributes.select(targets.users).items()}
-        return cls(targets, of_users, strata.cut_thirds(strata.count_item_likes(tested)))
-
-    def number_columns(self, split: SplitMatrices) -> np.ndarray | None:
-        """Return the number of the stratum of each of a split's items; None without a test part."""
-        if "test" not in split.parts:
-            return None
-        return strata.number_strata(
-            [of._replace(members=of.members[split.items]) for of in self.of_items], len(split.items)
-        )
-
-    def evaluate(self, ranks: TargetRankMetrics) -> Iterator[tuple[str, strata.StratumRow]]:
-        """Yield the rows of a list by strata."""
-        of_users = {name: ranks.of_users[name][self.targets.is_ranked] for name in strata.METRICS}
-        for name, of_name in self.of_users.items():
-            for row in strata.average_by_user_strata(of_name, of_users, self.targets.targets):
-                yield name, row
-        for row in strata.average_by_item_strata(self.of_items, ranks.of_strata):
-            yield strata.POPULARITY, row
 
 
 @dataclass(frozen=True)
@@ -291,7 +242,7 @@ def _ranked_lists(
     name: str,
     protocol: str,
     degrees: _TrainingDegrees,
-    divisions: _Divisions,
+    item_likes: np.ndarray,
     gathered: Sequence[dict[str, list[EvalBatch]]],
     *,
     is_folded: bool,
@@ -319,7 +270,8 @@ def _ranked_lists(
         logger.info(
             "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
-        yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells, list(divisions.evaluate(ranks)))
+        by_strata = list(strata.evaluate_strata(ranks.targets, item_likes))
+        yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells, by_strata)
 
 
 def _of_part(gathered: Sequence[dict[str, list[EvalBatch]]], part: str) -> list[EvalBatch]:

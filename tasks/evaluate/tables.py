@@ -31,7 +31,7 @@ LEAVE_ONE_OUT_TABLES = (
 @dataclass(frozen=True)
 class RankedList:
     """One ranked list: its metrics for each test or validation user, their means, its list metrics, its ranks by
-    degree, and its metrics by strata, each with the name of what divides users or items.
+    degree, and its metrics by strata.
     """
 
     model: str
@@ -41,7 +41,7 @@ class RankedList:
     beyond_accuracy: dict[str, Mean]
     bins: list[tuple[str, DegreeBin]]
     cells: list[DegreeCell]
-    strata: list[tuple[str, StratumRow]] = field(default_factory=list)
+    strata: list[StratumRow] = field(default_factory=list)
 
 
 def write_evaluation(
@@ -89,11 +89,7 @@ def _metric_rows(run_id: str, protocol: str, ranked: list[RankedList], kind: str
 
 
 def _stratum_rows(run_id: str, protocol: str, ranked: list[RankedList]) -> Rows:
-    return [
-        (run_id, protocol, one.model, one.score, row.metric, strata, *row[1:])
-        for one in ranked
-        for strata, row in one.strata
-    ]
+    return [(run_id, protocol, one.model, one.score, *row) for one in ranked for row in one.strata]
 
 
 def compare_lists(ranked: list[RankedList]) -> Rows:

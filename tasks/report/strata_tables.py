@@ -14,7 +14,6 @@ from oneclass.tasks.report.tables import Column, Table
 MAX_LISTS = 5  # beside one another
 BASELINE = "popularity"
 NAMES = {ACTIVITY: "users by their history", POPULARITY: "items by their likes"}
-NO_VALUE = "no value"
 ENDS = (
     (ACTIVITY, "for the users with the shortest and with the longest histories"),
     (POPULARITY, "on the items with the fewest and with the most likes"),
@@ -41,7 +40,7 @@ def build_strata_tables(
             continue
         columns = [
             Column("strata", "divided"),
-            Column("stratum", "part", explain="thirds of the users or items, or the text of an attribute"),
+            Column("stratum", "part", explain="thirds of the users or items"),
             Column("range", "from, to", explain="the lowest and the highest value in the part"),
             Column("users", "users", "count", "those the metric is over: of items, the users with a held-out one"),
             Column("targets", "to be found", "count"),
@@ -77,13 +76,13 @@ def _choose_lists(rows: list[LeaderboardRow], published: LeaderboardRow | None) 
 
 def _build_rows(rows: pl.DataFrame, lists: list[RankedListName]) -> list[dict[str, Any]]:
     """Build a row per stratum, in their order."""
-    built: dict[tuple[str, str | None], dict[str, Any]] = {}
+    built: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows.iter_rows(named=True):
         cells = built.setdefault(
             (row["strata"], row["stratum"]),
             {
-                "strata": NAMES.get(row["strata"], row["strata"]),
-                "stratum": NO_VALUE if row["stratum"] is None else row["stratum"],
+                "strata": NAMES[row["strata"]],
+                "stratum": row["stratum"],
                 "range": _format_range(row["least"], row["most"]),
                 "users": row["users"],
                 "targets": row["targets"],
@@ -95,9 +94,7 @@ def _build_rows(rows: pl.DataFrame, lists: list[RankedListName]) -> list[dict[st
     return list(built.values())
 
 
-def _format_range(least: float | None, most: float | None) -> str:
-    if least is None or most is None:
-        return ""
+def _format_range(least: float, most: float) -> str:
     ends = dict.fromkeys(format_significant(end) for end in (least, most))
     return " to ".join(ends)
 

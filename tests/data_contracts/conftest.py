@@ -164,8 +164,7 @@ insert into evaluation.strata
         values ('popularity', 'score', 0.8), ('random_graph', 'like', 0.6), ('random_graph', 'popularity_x_like', 0.9)
     ) as lists (model, score, value)
     cross join (values
-        ('activity', 'low', 4, 4, 2), ('activity', 'high', 5, 5, 1), ('popularity', 'middle', 2, 2, 3),
-        ('country', 'no', null, null, 2), ('country', 'za', null, null, 1), ('country', null, null, null, 1)
+        ('activity', 'low', 4, 4, 2), ('activity', 'high', 5, 5, 1), ('popularity', 'middle', 2, 2, 3)
     ) as strata (strata, stratum, least, most, users);
 insert into evaluation.strata values
     ('another', 'x', 'popularity', 'score', 'mean_rank', 'activity', 'low', 2, 1, 7, -1, 0, 0);

@@ -482,7 +482,8 @@ BREACHES = {
         ("values_in_range", f"{STRATA} least = 6 where stratum = 'high'"),
         ("values_in_range", f"{STRATA} users = 0"),
         ("values_in_range", f"{STRATA} targets = 0"),
-        ("strata_disjoint", "insert into TABLE from TABLE where stratum is null and run_id <> 'another'"),
+        ("strata_disjoint", f"{STRATA} stratum = 'low' where stratum = 'high'"),
+        ("strata_disjoint", f"{STRATA} strata = 'country' where strata = 'popularity'"),
         ("strata_disjoint", f"{STRATA} stratum = 'tall' where stratum = 'low'"),
         ("strata_disjoint", f"{STRATA} least = null where stratum = 'low'"),
         ("strata_disjoint", f"{STRATA} most = 5 where stratum = 'low'"),
@@ -497,7 +498,6 @@ BREACHES = {
         ("strata_add_up", f"{STRATA} score = 'x' where model = 'popularity'"),
         ("strata_add_up", f"{STRATA} targets = 4 where strata = 'popularity'"),
         ("strata_add_up", f"{STRATA} targets = 2 where strata = 'popularity'"),
-        ("strata_add_up", "delete from TABLE where stratum = 'no'"),
     ],
     "evaluation.sweeps": [
         ("protocol_known", f"{SWEPT} protocol = 'x'"),

@@ -1,9 +1,8 @@
-"""`evaluate.attributes` and `evaluate.metrics` against `oneclass.evaluate`, whose own tests recount it, to the digit.
+"""`evaluation.strata` and `evaluate.metrics` against `oneclass.evaluate`, whose own tests recount it, to the digit.
 
 Metrics are at any k, by entry point and by location.
 """
 
-import csv
 import importlib
 import re
 import shutil
@@ -14,14 +13,13 @@ import polars as pl
 import pytest
 
 import oneclass
-from oneclass.tasks.attributes import MAX_FEW_TEXTS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.attributes import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate import evaluate
-from oneclass.tasks.evaluate.strata import METRICS, divide_by_attribute
+from oneclass.tasks.evaluate.strata import METRICS, STRATA
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.metric_registry import choose_metrics
 from oneclass.tasks.protocols import list_splits
@@ -33,16 +31,7 @@ from tests.typed import read_page
 
 USERS, ITEMS = 150, 70
 ESTIMATORS = {"popularity": oneclass.Popularity(), "mrf_dense": oneclass.MRFDense(l2=5.0)}
-COUNTRIES = ["no", "za", None]
-BY_USER = {
-    "user_id": [f"u{user}" for user in range(USERS - 20)],  # the others have no attributes
-    "country": [COUNTRIES[user % 3] for user in range(USERS - 20)],
-    "tags": [["a"] * (user % 2) + ["b"] * (user % 3 == 0) for user in range(USERS - 20)],
-    "town": [f"t{user % (MAX_FEW_TEXTS + 1)}" for user in range(USERS - 20)],
-    "age": [20.5 + user % 40 for user in range(USERS - 20)],
-}
 BY_ITEM = {"item_id": [f"i{item}" for item in range(ITEMS)], "genre": [f"g{item % 3}" for item in range(ITEMS)]}
-BY_DEFAULT = ["activity", "popularity", "country", "tags", "age"]
 COLUMNS = "model, score, metric, stratum, least, most, value, standard_error, users, targets"
 VALUES = "model, score, metric, value, standard_error, users"
 PAIRS = "metric, model, score, other_model, other_score, difference, standard_error, p_value, users, adjusted_p_value"
@@ -93,32 +82,16 @@ def draw_likes():
     ]
 
 
-def write_table(path, columns):
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        cells = zip(*columns.values(), strict=True)
-        writer.writerows(["|".join(cell) if isinstance(cell, list) else cell for cell in row] for row in cells)
-
-
-def read_log(home, folder, run_id="run"):
-    """Ingest and binarize the log of `folder`, with the attributes that are written there."""
-    kinds = {"category": ("country", "town"), "categories": ("tags",), "number": ("age",)}
-    users = AttributeTable(file=str(folder / "users.csv"), max_missing_share=1, **kinds)
-    items = AttributeTable(file=str(folder / "items.csv"), category=("genre",))
-    ingest(home, Dataset(name=home.dataset, users=users, items=items), [folder / "log.csv"], run_id)
-    binarize(home, BinarizeSettings(), run_id)
-
-
 @pytest.fixture(scope="module")
 def shop_once(tmp_path_factory):
-    """The folder of a log, with a home: its likes, the attributes of users and items, and a fit on leave_one_out."""
+    """The folder of a log, with a home: its likes, the attributes of items, and a fit on leave_one_out."""
     folder = tmp_path_factory.mktemp("shop")
     (folder / "log.csv").write_text("user_id,item_id\n" + "".join(f"{u},{i}\n" for u, i in draw_likes()))
-    write_table(folder / "users.csv", BY_USER)
-    write_table(folder / "items.csv", BY_ITEM)
-    read_log(home_in(folder), folder)
-    fit_splits(home_in(folder), "leave_one_out", "run")
+    pl.DataFrame(BY_ITEM).write_csv(folder / "items.csv")
+    home, items = home_in(folder), AttributeTable(file=str(folder / "items.csv"), category=("genre",))
+    ingest(home, Dataset(name=home.dataset, items=items), [folder / "log.csv"], "run")
+    binarize(home, BinarizeSettings(), "run")
+    fit_splits(home, "leave_one_out", "run")
     return folder
 
 
@@ -170,7 +143,7 @@ def load_rows(home, where="true", columns=COLUMNS, table="strata"):
     ("protocol", "folds", "compared"),
     [
         ("strong_generalization", 2, ("activity",)),
-        ("leave_one_out", None, ("country", "age")),
+        ("leave_one_out", None, ("activity", "popularity")),
         ("cold_items", None, ("popularity",)),
     ],
 )
@@ -179,8 +152,8 @@ def test_a_run_and_the_library_have_the_same_digits(shop, field_metrics, protoco
     own = ["field_metrics:first_place", "early", "field_metrics:lengths", "precision@7", "MRR"]
     settings = {"folds": 2, "min_validation_users": 1 << 40} if folds else {}
     run_stages(home, protocol, settings=settings, models=list(ESTIMATORS), metrics=[*own, "recall@20"])
-    assert {row[0] for row in load_rows(home, columns="distinct strata")} == set(BY_DEFAULT)
-    table = oneclass.Interactions(draw_likes(), users=pl.DataFrame(BY_USER), items=pl.DataFrame(BY_ITEM))
+    assert {row[0] for row in load_rows(home, columns="distinct strata")} == set(STRATA)
+    table = oneclass.Interactions(draw_likes(), items=pl.DataFrame(BY_ITEM))
     module = importlib.import_module("field_metrics")
     given = [module.first_place, module.early_place, module.lengths, "precision@7", "MRR"]
     options = {"protocol": protocol, "metrics": [*METRICS, *given], "folds": folds, "threads": 2}
@@ -201,39 +174,6 @@ def test_a_run_and_the_library_have_the_same_digits(shop, field_metrics, protoco
         assert len(wanted) >= len(own) and sorted(rows, key=str) == sorted(wanted, key=str)
     users = dict(load_rows(home, "metric = 'early'", "model, users", "metrics"))
     assert users["popularity"] != users["mrf_dense"]  # so that fewer of both are compared
-
-
-def test_attributes_are_chosen_and_evaluations_of_other_attributes_are_not_copied(shop):
-    home, folder = shop
-    for run_id, attributes in (("none", ()), ("named", ("town",))):
-        run_stages(home, "leave_one_out", run_id, attributes=attributes)
-        found = {name for (name,) in load_rows(home, f"run_id = '{run_id}'", "distinct strata")}
-        assert found == {"activity", "popularity", *attributes}
-    rows = load_rows(home, "run_id = 'named' and strata = 'town'")
-    assert len({row[3] for row in rows}) == MAX_FEW_TEXTS + 2  # those without a town, too
-    write_table(folder / "users.csv", BY_USER | {"town": ["here"] * (USERS - 20)})
-    read_log(home, folder, "moved")
-    run_stages(home, "leave_one_out", "moved", attributes=("town",))
-    assert {row[3] for row in load_rows(home, "run_id = 'moved' and strata = 'town'")} == {"here", None}
-
-
-def test_unknown_attributes_are_refused(shop):
-    home, _ = shop
-    with pytest.raises(InputError, match=r"evaluate.attributes: users have no attribute size. There is country, .*age"):
-        run_stages(home, "leave_one_out", attributes=("country", "size"))
-
-
-def test_texts_numbers_and_lists_divide_users():
-    def divided(*values, **options):
-        found = divide_by_attribute(pl.Series(values, **options))
-        return {stratum.name: np.flatnonzero(stratum.members).tolist() for stratum in found}
-
-    assert divided("b", None, "a", "b") == {"a": [2], "b": [0, 3], None: [1]}
-    assert divided(True, False, None) == {"false": [1], "true": [0], None: [2]}
-    assert divided(["a", "b"], [], None, ["b", None]) == {"a": [0], "b": [0, 3], None: [1, 2]}
-    assert divided(3, 1, None, 2) == {"low": [1], "middle": [3], "high": [0], None: [2]}
-    assert divided(None, None, dtype=pl.Float64) == {None: [0, 1]}
-    assert divided(None, None, dtype=pl.String) == {None: [0, 1]}
 
 
 def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics):

@@ -75,10 +75,8 @@ for _protocol, _metrics in MAIN.items():
     _lists = ", ".join(f"any_value(value) filter (model = '{model}' and score = '{score}')" for model, score in _shown)
     EXPECTED[f"strata-{_protocol}"] = f"""
         select
-            case strata when 'activity' then 'users by their history' when 'popularity' then 'items by their likes'
-                else strata end,
-            coalesce(stratum, 'no value'), coalesce(least::int || ' to ' || most::int, ''), any_value(users),
-            any_value(targets), {_lists}
+            if(strata = 'activity', 'users by their history', 'items by their likes'), stratum,
+            least::int || ' to ' || most::int, any_value(users), any_value(targets), {_lists}
         from evaluation.strata
         where protocol = '{_protocol}' and metric = '{_metrics[0]}' group by strata, stratum, least, most"""
 # Holm's factor of the smallest of three p-values against the best of four lists is 4 x 3 / 2.
@@ -185,14 +183,8 @@ def test_a_text_is_its_value_rounded_with_its_standard_error(home, tables):
 def test_parts_come_in_order_and_both_ends_are_described(home, page, tables):
     for protocol in MAIN:
         parts = [(row[0][1], row[1][1]) for row in tables.rows[f"strata-{protocol}"]]
-        history, likes, country = "users by their history", "items by their likes", "country"
-        assert parts == [
-            (history, "low"),
-            (history, "high"),
-            (likes, "high"),
-            (country, "no"),
-            (country, "no value"),
-        ]
+        history, likes = "users by their history", "items by their likes"
+        assert parts == [(history, "low"), (history, "high"), (likes, "high")]
     ends = query_rows(home, "select value from evaluation.strata where (protocol, metric, score, strata) = "
                  "('strong_generalization', 'ndcg@100', 'popularity_x_odds', 'activity') order by least")  # fmt: skip
     (low,), (high,) = ends
