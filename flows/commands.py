@@ -145,12 +145,12 @@ def _deploy(given: DeployParameters) -> str:
 def _inspect(given: InspectParameters) -> str:
     """How logs would be read: their columns, first events and losses, and the data set's file to paste or write."""
     from oneclass.tasks import datasets
-    from oneclass.tasks.ingest import inspection
+    from oneclass.tasks.ingest import preview
     from oneclass.tasks.stores import home
 
     root = home.resolve_root(given.home)
     dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source), is_declared=given.write)
-    return inspection.inspect_logs(root, dataset, given.source, write=given.write)
+    return preview.inspect_logs(root, dataset, given.source, write=given.write)
 
 
 def _find_home(given: DatasetParameters) -> "tuple[Home, Dataset]":

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from backports import zstd
 
-from oneclass.tasks.ingest import archives, containers
+from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.scan import CHUNK_BYTES, ByteStream, hash_file
 
 CARRIAGE_RETURN, LINE_FEED = b"\r\n"
@@ -129,14 +129,14 @@ def _open_packed(source: Path, target: Path, container: str) -> Generator[IO[byt
 def _rewrite_archive(source: Path, target: Path, container: str, lines: Mapping[str, np.ndarray]) -> dict[str, Digests]:
     """Write a tar archive of the logs in an archive; of those of one name the last, which alone is read."""
     with containers.open_text(source, container) as stream:
-        last = {name: number for number, (name, _) in enumerate(archives.iterate_logs(stream))}
+        last = {name: number for number, (name, _) in enumerate(containers.iterate_logs(stream))}
     digests = {}
     with (
         containers.open_text(source, container) as stream,
         _open_packed(source, target, container) as packed,
         tarfile.open(fileobj=packed, mode="w|") as archive,
     ):
-        for number, (name, member) in enumerate(archives.iterate_logs(stream)):
+        for number, (name, member) in enumerate(containers.iterate_logs(stream)):
             if number != last[name]:
                 continue
             with tempfile.TemporaryFile(dir=target.parent) as copy:

@@ -4,6 +4,7 @@ A log's name is its absolute path, or in the landing folder its path relative to
 name of an archive's member is the archive's name followed by the member's.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,15 @@ import polars as pl
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import reject_advice, statements
+from oneclass.tasks.ingest import containers, statements
 from oneclass.tasks.ingest.landing import DONE, QUARANTINE, RejectedFile
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
+
+MAX_SUGGESTED_SHARE = 0.5
+"""Where more lines are rejected, the log is misread rather than damaged."""
 
 
 class RejectLimitExceeded(Exception):
@@ -57,11 +61,29 @@ def check_reject_limit(
         rejects, lines = sum(log[1] for log in logs), sum(log[2] for log in logs)
         if rejects > share * lines:
             worst, _, _, line, reason = max(logs, key=lambda log: log[1])
-            rejected.append(
-                RejectedFile(location, reject_advice.explain_rejects(worst, rejects, lines, line, reason, share))
-            )
+            rejected.append(RejectedFile(location, explain_rejects(worst, rejects, lines, line, reason, share)))
     if rejected:
         raise RejectLimitExceeded(rejected)
+
+
+def explain_rejects(log: LogFile, rejects: int, lines: int, line: int, reason: str, share: float) -> str:
+    """Return the refusal of a log with too many rejects, with lines of the data set's file that may help.
+
+    Args:
+        line, reason: of its first reject.
+        share: `max_reject_share` of the data set.
+    """
+    advice = "Mend the lines, convert the log to CSV or Parquet, or name another."
+    if "not UTF-8" in reason and not log.member:
+        if encoding := containers.guess_encoding(log.location, log.container):
+            advice = f'State the encoding in the data set\'s file, which may be\n\nencoding = "{encoding}"'
+    elif rejects <= MAX_SUGGESTED_SHARE * lines:
+        allowed = math.ceil(1000 * rejects / lines) / 1000
+        advice = f"Mend the lines; or, to leave them out, allow for them:\n\nmax_reject_share = {allowed:g}"
+    return (
+        f"{log.path}, line {line}: {reason}. In all {rejects:,} of {lines:,} lines could not be taken in "
+        f"({rejects / lines:.1%}), more than max_reject_share = {share:g} of the data set's file allows. {advice}"
+    )
 
 
 @dataclass(frozen=True)

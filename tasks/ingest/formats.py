@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
@@ -13,10 +14,9 @@ from oneclass.tasks.ingest.column_names import (
     find_unread_times,
     match_columns,
     pair_clock,
+    suggest_columns,
 )
-from oneclass.tasks.ingest.conversions import explain_list_cells, explain_matrix
-from oneclass.tasks.ingest.json_format import detect_json_format, parse_json
-from oneclass.tasks.ingest.log_format import LogFormat, decimal_mark, find_doubts, find_padded_ids, split_line
+from oneclass.tasks.ingest.log_format import LogFormat, decimal_mark, find_doubts, split_line
 from oneclass.tasks.ingest.times import MIN_MATCH, NUMBER, detect_time_formats, join_clocks
 from oneclass.tasks.ingest.unknown_format import explain_unknown_format, list_rare_delimiters
 
@@ -32,6 +32,8 @@ HEADERLESS_FORMATS = (
     ("\t", ("user", "item", "value"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER_PATTERN}\s*")),  # taste profile triplets
 )
 MAX_TITLE_LINES = 20
+MIN_LISTS = 0.5
+"""Share of cells that look like a list in brackets, from which on the items are refused."""
 RULE = re.compile(r"[-+|: =]*-[-+|: =]*")
 """A line that underlines the header, as database clients and Markdown have it."""
 TOTALS = ("total", "totals", "grand total", "sum", "summe", "gesamt", "gesamtsumme", "totale", "suma", "合計", "总计")
@@ -58,8 +60,8 @@ def detect_format(path: str, lines: Sequence[str], dataset: Dataset, last_line: 
     skipped = next((number for number, line in enumerate(lines) if not _precedes_log(line)), 0)
     has_comments = any(line.startswith("#") for line in lines[:skipped])
     lines = lines[skipped:]
-    if lines[0].lstrip().startswith("{") and (records := parse_json(lines)):
-        layout = detect_json_format(path, records, dataset)
+    if lines[0].lstrip().startswith("{") and (records := _parse_json(lines)):
+        layout = _json_format(path, records, dataset)
     elif _is_netflix(filled, dataset):
         return LogFormat("netflix", delimiter=",", fields=3)
     else:
@@ -148,8 +150,6 @@ def _explain_header(
     check_unique(f"{path}, line 1", names, layout.columns)
     rows = [split_line(line, layout) for line in lines[1:] if line.strip()]
     rows = [row for row in rows if len(row) == len(names)]
-    if "item" in lacking and (explained := explain_matrix(path, layout.delimiter, names, rows)):
-        return InputError(explained)
     samples = {name: [row[position] for row in rows] for position, name in enumerate(names)}
     return UnknownColumns(f"{path}, line 1", names, lacking, dataset, samples)
 
@@ -226,14 +226,14 @@ def _detect_values(path: str, layout: LogFormat, rows: Sequence[Sequence[str]], 
     if "clock" in columns:
         columns["time"] = join_clocks(columns["time"], columns["clock"])
     sources = {role: f"{path}, column {labels.get(position) or position}" for role, position in positions.items()}
-    item = labels.get(positions["item"], "")
-    if explained := explain_list_cells(path, layout.delimiter, item, columns["item"]):
-        raise InputError(explained)
+    cells = [cell.strip() for cell in columns["item"] if cell.strip()]
+    lists = [cell for cell in cells if cell[0] in "[({" and cell[-1] in "])}"]
+    if len(lists) > MIN_LISTS * len(cells):
+        raise InputError(f"{sources['item']}: has lists, such as {lists[0][:60]}. Write a line for each item.")
     return replace(
         layout,
         columns=tuple(positions.items()),
         item_lists=bool(dataset.item_separator),
-        padded_ids=find_padded_ids(columns),
         doubts=find_doubts(columns, dataset) + unread,
         decimal=decimal_mark(sources.get("value", path), columns.get("value", []), dataset),
         time_formats=detect_time_formats(sources["time"], columns["time"], dataset) if "time" in columns else (),
@@ -257,3 +257,78 @@ def _pair_clock(
             f"state both in the data set's file:\n\n[columns]\n{lines}"
         )
     return {**positions, **{role: unique[paired[role]] for role in ("time", "clock")}}
+
+
+def _parse_json(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the objects of JSON lines; lines that are none are left out."""
+    records = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records
+
+
+def _list_paths(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Yield (name, path, value) of each field of a JSON object; those of nested objects are joined by dots."""
+    for key, value in record.items():
+        name, path = f"{prefix}{key}", f'."{key}"'
+        if isinstance(value, dict):
+            yield from ((inner, path + below, leaf) for inner, below, leaf in _list_paths(value, f"{name}."))
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield from (
+                (inner, f"{path}[*]{below}", [leaf]) for inner, below, leaf in _list_paths(value[0], f"{name}.")
+            )
+        elif isinstance(value, list):
+            yield name, f"{path}[*]", value
+        else:
+            yield name, path, value
+
+
+def _json_format(path: str, records: Sequence[dict[str, Any]], dataset: Dataset) -> LogFormat:
+    """Detect the layout of a log from its first JSON objects.
+
+    Raises:
+        InputError: fields lack roles, or values or times can be read in two ways.
+    """
+    rows = [{name: leaf for name, _, leaf in _list_paths(record)} for record in records]
+    paths: dict[str, str] = {}
+    for record in records:
+        for name, json_path, _ in _list_paths(record):
+            paths.setdefault(name, json_path)
+    names = list(paths)
+    positions, lacking = match_columns(names, dataset.columns)
+    samples = {name: [_as_text(row.get(name)) for row in rows] for name in names if "[*]" not in paths[name]}
+    if lacking:
+        raise UnknownColumns(f"{path}, line 1 (JSON lines)", names, lacking, dataset, samples)
+    chosen = {role: names[position - 1] for role, position in positions.items()}
+    for role, name in chosen.items():
+        if "[*]" in paths[name] and role != "item":
+            others = [other for other in names if "[*]" not in paths[other]]
+            raise InputError(
+                f"{path}, line 1: the {role}'s field {name} is a list. Name one with single values in the data set's "
+                f"file:\n\n{suggest_columns(others, dataset)}"
+            )
+    chosen = pair_clock(chosen, samples, dataset.columns.time)
+    values = {role: [_as_text(row[name]) for row in rows if name in row] for role, name in chosen.items()}
+    if "clock" in chosen:
+        values["time"] = join_clocks(samples[chosen["time"]], samples[chosen["clock"]])
+    return LogFormat(
+        "json",
+        fields=1,
+        columns=tuple((role, f"${paths[name]}") for role, name in chosen.items()),
+        item_lists="[*]" in paths[chosen["item"]],
+        doubts=find_doubts({role: samples.get(name, []) for role, name in chosen.items()}, dataset)
+        + find_unread_times(chosen, samples, dataset),
+        decimal=decimal_mark(path, values.get("value", []), dataset),
+        time_formats=detect_time_formats(f"{path}, field {chosen['time']}", values["time"], dataset)
+        if "time" in values
+        else (),
+    )
+
+
+def _as_text(value: Any) -> str:
+    return "" if value is None else str(value)

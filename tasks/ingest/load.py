@@ -16,7 +16,7 @@ import duckdb
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.ingest import archives, containers, statements
+from oneclass.tasks.ingest import containers, statements
 from oneclass.tasks.ingest.log_format import LogFormat
 from oneclass.tasks.ingest.scan import changed_file_message, normalize_text
 from oneclass.tasks.ingest.sources import LogFile
@@ -150,7 +150,7 @@ def _unpack_batch(batch: Sequence[tuple[int, LogFile]], scratch: Path) -> list[P
     archive, container = batch[0][1].location, batch[0][1].container
     prepared = {}
     with containers.open_text(archive, container) as stream:
-        for name, member in archives.iterate_logs(stream):
+        for name, member in containers.iterate_logs(stream):
             if name not in wanted:
                 continue
             file_id, log = wanted[name]

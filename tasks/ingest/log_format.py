@@ -32,7 +32,6 @@ class LogFormat:
         types: role -> DuckDB's type of a Parquet column.
         has_row_numbers: whether a Parquet log has its own column `file_row_number`.
         item_lists: whether the item's field lists several items.
-        padded_ids: of `find_padded_ids`.
         doubts: of `find_doubts`.
         decimal: the decimal mark of values with commas; the other mark separates thousands.
         time_formats: of `times.detect_time_formats`.
@@ -49,7 +48,6 @@ class LogFormat:
     types: tuple[tuple[str, str], ...] = ()
     has_row_numbers: bool = False
     item_lists: bool = False
-    padded_ids: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     decimal: str = ""
     time_formats: tuple[str, ...] = ()
@@ -65,12 +63,6 @@ def split_line(line: str, layout: LogFormat) -> list[str]:
     if layout.delimiter == " ":
         return BLANKS.split(line.strip(" \t"))  # `str.split` takes more characters for blanks
     return next(csv.reader([line], delimiter=layout.delimiter)) if layout.is_quoted else line.split(layout.delimiter)
-
-
-def find_padded_ids(columns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Return the roles, user or item, over half of whose sampled ids have blanks around them."""
-    padded = {role: sum(text != text.strip(" ") for text in columns.get(role, [])) for role in ("user", "item")}
-    return tuple(role for role, count in padded.items() if 2 * count > len(columns.get(role, [])))
 
 
 def find_doubts(columns: Mapping[str, Sequence[str]], dataset: Dataset) -> tuple[str, ...]:

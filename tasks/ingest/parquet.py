@@ -1,7 +1,5 @@
 """Recognise the columns of a Parquet log."""
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -9,7 +7,7 @@ import duckdb
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.column_names import UnknownColumns, find_unread_times, match_columns, pair_clock
-from oneclass.tasks.ingest.log_format import LogFormat, find_doubts, find_padded_ids
+from oneclass.tasks.ingest.log_format import LogFormat, find_doubts
 from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.ingest.times import detect_time_formats, join_clocks
 
@@ -52,7 +50,7 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
     if empty:
         raise InputError(f"{path}: is empty. Give a log with at least one row, or leave it out.")
     if lacking:
-        raise UnknownColumns(str(path), columns, lacking, dataset, samples, more=_explain_structs(columns, types))
+        raise UnknownColumns(str(path), columns, lacking, dataset, samples)
     names = pair_clock({role: columns[place - 1] for role, place in places.items()}, samples, dataset.columns.time)
     type_of = dict(zip(columns, types, strict=True))
     role_types = {role: type_of[name] for role, name in names.items()}
@@ -65,14 +63,12 @@ def detect_parquet_format(path: Path, dataset: Dataset) -> LogFormat:
         if duckdb_type.endswith("]") or duckdb_type.startswith(NESTED_OR_BINARY):
             raise InputError(
                 f"{path}: the column {names[role]} of the {role} has the type {duckdb_type}; single numbers or texts "
-                f"are needed. Name another column under [columns], or write a flat copy, in DuckDB's SQL:\n\n"
-                f"{_flatten_column(path, names[role], duckdb_type)}"
+                "are needed. Name another column under [columns], or write a copy with one value a row."
             )
     return LogFormat(
         "parquet",
         columns=tuple(names.items()),
         types=tuple(role_types.items()),
-        padded_ids=find_padded_ids(text_ids),
         doubts=find_doubts(text_ids, dataset) + find_unread_times(names, samples, dataset),
         has_row_numbers=any(name.lower() == "file_row_number" for name in columns),
         time_formats=detect_time_formats(f"{path}, column {names['time']}", values["time"], dataset)
@@ -85,22 +81,3 @@ def _sample_texts(scan: duckdb.DuckDBPyRelation, column: str) -> list[str]:
     quoted = '"' + column.replace('"', '""') + '"'
     text = f"if(typeof({quoted}) = 'DOUBLE', try_cast({quoted} as hugeint)::varchar, {quoted}::varchar)"
     return [text or "" for (text,) in scan.limit(SAMPLE_ROWS).project(text).fetchall()]
-
-
-def _explain_structs(columns: Sequence[str], types: Sequence[str]) -> str:
-    structs = [name for name, duckdb_type in zip(columns, types, strict=True) if duckdb_type.startswith("STRUCT(")]
-    if not structs:
-        return ""
-    return f"\n\nColumns inside {', '.join(structs)} are not read: write them as columns of their own."
-
-
-def _flatten_column(path: Path, name: str, duckdb_type: str) -> str:
-    """Return the statement that writes a copy in which the values of a nested or binary column can be read."""
-    column = '"' + name.replace('"', '""') + '"'
-    field = re.match(r'STRUCT\(("(?:[^"]|"")*"|\w+)', duckdb_type)
-    flat = f"{column}.{field[1]}" if field else f"decode({column})" if duckdb_type == "BLOB" else f"{column}::varchar"
-    flat = f"unnest({column})" if duckdb_type.endswith("]") else flat
-    return (
-        f"copy (select * replace ({flat} as {column}) from read_parquet('{path}'))\n"
-        f"to '{path.with_name(f'{path.stem}_flat.parquet')}'"
-    )

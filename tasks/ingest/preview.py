@@ -1,4 +1,4 @@
-"""Show how logs would be read: a sample of each, its columns, its first events, its losses, and the data set's file."""
+"""Inspect logs before a run: a sample of each, its columns, first events and losses, and the data set's file."""
 
 import json
 import tempfile
@@ -20,12 +20,14 @@ from oneclass.tasks.binarize.weights import create_weighted_events
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.source import Source
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers, database, reject_advice
+from oneclass.tasks.ingest import containers, database, file_registry
+from oneclass.tasks.ingest.column_names import UnknownColumns, guess_columns
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.log_format import LogFormat, split_line
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, expand_path
 from oneclass.tasks.ingest.statements import escape_path
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import durable, warehouse
+from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.warehouse import fetch_row
 
 SAMPLE_BYTES = 1 << 24
@@ -69,6 +71,53 @@ class Preview:
     advice: str = ""
 
 
+def inspect_logs(root: Path, dataset: Dataset, sources: Sequence[str], *, write: bool) -> str:
+    """Return how logs are read, and write the data set's file if `write`.
+
+    Logs with columns of unknown names are read by what the names suggest, if that leaves no doubt and the file is to be
+    written.
+
+    Args:
+        root: the folder of homes.
+        sources: paths of logs; by default the query of the data set's `[source]`, else its landing folder.
+
+    Raises:
+        InputError: the logs are refused, or the file is to be written and exists.
+    """
+    path = root / "datasets" / f"{dataset.name}.toml"
+    if write and path.exists():
+        raise InputError(f"{path}: exists already. Edit it, or choose another --dataset.")
+    paths = sources or [str(Home(root, dataset.name).landing)]
+    try:
+        if dataset.source and not sources:
+            shown = preview_query(dataset, dataset.source)
+        else:
+            shown = preview_logs(dataset, paths)
+    except InputError as error:
+        guessed = _guess_dataset(dataset, error) if write else None
+        if guessed is None:
+            raise
+        shown = preview_logs(guessed, paths)
+    text = format_preview(shown)
+    toml = format_toml(shown)
+    if not write:
+        return f"{text}\n\nThe data set's file, {path} (--write writes it):\n\n{toml}"
+    durable.make_folder(path.parent)
+    durable.write_text(path.with_name(f".{path.name}"), path, toml)
+    return f"{text}\n\nThe data set's file, written to {path}:\n\n{toml}"
+
+
+def _guess_dataset(dataset: Dataset, refusal: InputError) -> Dataset | None:
+    """Return the data set with the columns that the names in refused logs leave no doubt of; None if they do."""
+    if not isinstance(refusal, UnknownColumns):
+        return None
+    chosen, is_certain = guess_columns(refusal.names, dataset)
+    if not is_certain:
+        return None
+    columns = {role: (chosen[role].strip(),) if role in chosen else () for role in ("user", "item", "value", "time")}
+    return Dataset.model_validate({**dataset.model_dump(exclude={"columns"}), "columns": columns})
+
+
 def preview_logs(dataset: Dataset, paths: Iterable[str | Path]) -> Preview:
     """Read the beginning of each log into a database in memory.
 
@@ -110,7 +159,7 @@ def _explain_losses(connection: duckdb.DuckDBPyConnection, dataset: Dataset, log
     if rejects <= dataset.max_reject_share * lines:
         return ""
     share = dataset.max_reject_share
-    return reject_advice.explain_rejects(log, rejects=rejects, lines=lines, line=line, reason=reason, share=share)
+    return file_registry.explain_rejects(log, rejects=rejects, lines=lines, line=line, reason=reason, share=share)
 
 
 @contextmanager
@@ -308,7 +357,6 @@ def _describe_layout(dataset: Dataset, path: str, layout: LogFormat, is_cut: boo
         lines.append(f"    {role:<6} <- {names.get(role, f'field {position}')}")
     lines += [f"    left out: {line.strip()[:80]}" for line in layout.skipped]
     lines += [f"    {doubt}" for doubt in layout.doubts]
-    lines += [f"    the blanks around most ids of the {role} are dropped" for role in layout.padded_ids]
     if layout.time_formats:
         lines.append(f"    times as {layout.time_formats[-1]}")
     return "\n".join(lines)

@@ -19,8 +19,7 @@ from backports import zstd
 
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers, conversions, parquet
-from oneclass.tasks.ingest.archives import TAR_HEADER_BYTES, is_tar, iterate_logs, list_files
+from oneclass.tasks.ingest import containers, parquet
 from oneclass.tasks.ingest.formats import detect_format
 from oneclass.tasks.ingest.landing import RejectedFile, list_landing_files
 from oneclass.tasks.ingest.log_format import LogFormat
@@ -232,7 +231,7 @@ def _scan_file(path: Path, stamp: FileSignature, dataset: Dataset, known: Mappin
         log = replace(log, sha256=hash_file(str(path)))
         return [log if log.sha256 in known else replace(log, layout=parquet.detect_parquet_format(path, dataset))]
     with containers.open_text(path, container) as stream:
-        archived = is_tar(stream.read(TAR_HEADER_BYTES))
+        archived = containers.is_tar(stream)
     if archived:
         return _scan_archive_members(path, stamp, container, dataset, known)
     if container and stamp.size in known.values() and (digest := hash_file(str(path))) in known:
@@ -269,15 +268,15 @@ def _scan_archive_members(
     """Scan the logs inside a tar archive, each with its own digest, so that logs ingested unpacked are skipped."""
     found: dict[str, LogFile] = {}
     with containers.open_text(path, container) as stream:
-        for name, member in iterate_logs(stream):
+        for name, member in containers.iterate_logs(stream):
             text = scan_stream(member)
             log = LogFile(f"{path}/{name}", path, name, text.sha256, text.size, stamp, container)
             found.pop(name, None)  # a later member takes the place of one of its name, as when it is unpacked
             found[name] = _with_format(log, text, dataset, known)
     if not found:
         with containers.open_text(path, container) as stream:
-            names = list_files(stream)
-        raise InputError(conversions.explain_archive(path, names, "tarfile"))
+            names = containers.list_tar(stream)
+        raise InputError(containers.explain_archive(path, "tar", names))
     return list(found.values())
 
 
@@ -291,9 +290,6 @@ def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> LogFormat:
     path = log.path
     if text.size == 0:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
-    is_text = text.nul_line is None and text.utf8
-    if not is_text and (explained := conversions.explain_bytes(path, text.head)):
-        raise InputError(explained)
     if text.nul_line is not None:
         raise InputError(_explain_binary(path, text))
     if text.max_line_bytes > MAX_LINE_BYTES:
@@ -338,4 +334,4 @@ def _explain_binary(path: str, text: FileScan) -> str:
             char.isprintable() or char.isspace() for char in shown
         ):
             return f'{path}: is UTF-16 text without a mark. State its encoding:\n\nencoding = "{encoding}"'
-    return f"{path}: is a binary file, not a log: byte {text.nul_line} is NUL. Name a text or Parquet file."
+    return f"{path}: is a binary file, not a log: byte {text.nul_line} is NUL. Convert it to CSV or Parquet."

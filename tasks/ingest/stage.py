@@ -15,7 +15,7 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import anomalies
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest import file_registry, landing, query_source, reject_advice
+from oneclass.tasks.ingest import file_registry, landing, query_source
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.ingest.file_registry import IngestPlan
 from oneclass.tasks.ingest.landing import RejectedFile
@@ -189,7 +189,7 @@ def _with_explanation(error: ContractBroken, plan: IngestPlan, dataset: Dataset)
     samples = [sample for result in error.broken if result.rule == "share_of_rejects" for sample in result.samples]
     for sample in samples:
         for log in (log for _, log in plan.new if log.path == sample["file_with_most"]):
-            explained = reject_advice.explain_rejects(
+            explained = file_registry.explain_rejects(
                 log,
                 rejects=sample["rejects"],
                 lines=sample["lines"],
@@ -259,9 +259,6 @@ def _log_changes(
             logger.warning("%s: %s", path, doubt)
         for line in layout.skipped:
             logger.warning("%s: a line is left out, as no event: %s", path, line.strip()[:80])
-        for role in layout.padded_ids:
-            message = "%s: over half of the ids of the %s have blanks around them, which are dropped: ' 7' is 7"
-            logger.warning(message, path, role)
     if ingested.skipped:
         logger.info("%s: skipped, because the warehouse holds the same events already", _first_paths(ingested.skipped))
     if ingested.changed:

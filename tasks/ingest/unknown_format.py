@@ -1,17 +1,14 @@
-"""Refuse a text log whose first line does not say what its fields are, with the lines that may help."""
+"""Refuse a text log whose first line does not say what its fields are, with what the data set's file may state."""
 
 import json
 import re
-import shlex
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.column_names import UnknownColumns, find_list_mark, suggests_role
-from oneclass.tasks.ingest.conversions import explain_matrix, explain_text
 from oneclass.tasks.ingest.log_format import LogFormat, split_line
 from oneclass.tasks.ingest.times import CLOCK, ISO, NUMBER, NUMERIC_DATE, are_dates
 
@@ -38,8 +35,6 @@ def list_rare_delimiters(line: str) -> tuple[str, ...]:
 
 def explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset, delimiters: Sequence[str]) -> InputError:
     """Return the refusal of a log in no known format."""
-    if explained := explain_text(path, lines):
-        return InputError(explained)
     line, filled = lines[0], [line for line in lines if line.strip()][:MAX_SAMPLED_LINES]
     if "\ufffd" in line:
         return InputError(f"{path}, line 1: is neither UTF-8 text nor Parquet. Name its `encoding`, or another log.")
@@ -53,13 +48,11 @@ def explain_unknown_format(path: str, lines: Sequence[str], dataset: Dataset, de
     rows = [split_line(line, layout) for line in lines[first:] if line.strip()]
     rows = [row for row in rows if len(row) == len(names)]
     fields = _guess_fields(rows)
-    if "item" not in fields:
+    if "item" not in fields or line.lstrip().startswith("<"):
         return InputError(
-            f"{path}, line 1: is not in a known format: {line[:80]!r}. Known are delimited text, JSON lines, Parquet, "
-            "Netflix Prize and MovieLens; an adjacency list needs `layout` in the data set's file."
+            f"{path}, line 1: is not in a known format: {line[:80]!r}. Convert it to CSV or Parquet; an adjacency list "
+            "needs `layout` in the data set's file."
         )
-    if not names[0].strip() and (explained := explain_matrix(path, delimiter, names, rows[1:])):
-        return InputError(explained)
     position = f"{path}, line {first + 1}"
     stated = f"delimiter = {json.dumps(delimiter)}\nfields = {json.dumps(fields)}"
     if not any(NUMBER.fullmatch(name) or any(letter.isdigit() for letter in name) for name in names):
@@ -169,7 +162,7 @@ def _explain_lists(path: str, lines: Sequence[str], dataset: Dataset, *, is_tabl
         if mark in " \t" and all(row[0] == str(len(row) - 1) for row in rows):
             return _state_lists(path, lines, dataset, 'layout = "counted_adjacency"')
         delimiter = "" if mark in " \t" else f"\ndelimiter = {json.dumps(mark)}"
-        return _state_lists(path, lines, dataset, f'layout = "adjacency"{delimiter}', mark)
+        return _state_lists(path, lines, dataset, f'layout = "adjacency"{delimiter}')
     return ""
 
 
@@ -185,12 +178,7 @@ def _are_ragged(rows: Sequence[Sequence[str]], mark: str) -> bool:
     return are_ids and most < MIN_ALIKE * len(rows) and counts[1] < len(rows) / 2
 
 
-def _state_lists(path: str, lines: Sequence[str], dataset: Dataset, stated: str, mark: str = "") -> str:
-    copy = Path(path).with_name(f"{Path(path).stem}_numbered.txt")
-    numbered = (
-        "\n\nIf a line has items alone, those of one user or order, number the lines in a shell, and name the copy:\n\n"
-        f"nl -b a -w 1 -s {shlex.quote(mark)} {shlex.quote(path)} > {shlex.quote(str(copy))}"
-    )
+def _state_lists(path: str, lines: Sequence[str], dataset: Dataset, stated: str) -> str:
     what = (
         "begins with the number of its items, and line n is user n"
         if "counted" in stated
@@ -199,5 +187,5 @@ def _state_lists(path: str, lines: Sequence[str], dataset: Dataset, stated: str,
     return (
         f"{path}, line 1: is not a header, and the lines have different numbers of fields: {lines[0][:80]!r}. If each "
         f"{what}, state so in the data set's file, datasets/{dataset.name}.toml in the home:\n\n"
-        f"{stated}{numbered if mark else ''}"
+        f"{stated}"
     )

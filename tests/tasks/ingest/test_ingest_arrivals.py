@@ -290,26 +290,23 @@ PADDED = {
 
 
 @pytest.mark.parametrize("name", [*PADDED, "log.parquet"])
-def test_a_log_most_of_whose_ids_have_outer_blanks_is_named(home, tmp_path, caplog, name):
+def test_blanks_around_ids_are_dropped(home, tmp_path, name):
     path = tmp_path / name
     if name == "log.parquet":
         pl.DataFrame({"user_id": ["  u0", "u1 "], "item_id": [" i0", " i1 "]}).write_parquet(path)
     else:
         path.write_bytes(PADDED[name])
     ingest(home, Dataset(name="mine"), [path], "run")
-    for role in ("user", "item"):
-        assert f"{path}: over half of the ids of the {role} have blanks around them" in caplog.text
     assert query_rows(home, "select user_id, item_id from raw.events order by all limit 2") == [
         ("u0", "i0"),
         ("u1", "i1"),
     ]
 
 
-def test_a_few_outer_blanks_are_dropped_in_silence(home, tmp_path, caplog):
+def test_blanks_around_users_of_netflix_are_dropped(home, tmp_path):
     path = tmp_path / "mv_0000001.txt"
     path.write_text("1:\n 5,3,2004-01-01\n6 ,4,2004-01-01\n7,4,2004-01-01\n  ,4,2004-01-01\n")
     dataset = datasets.load_dataset("netflix", tmp_path).model_copy(update={"max_reject_share": 0.5})
     ingest(home, dataset, [path], "run")
     assert query_rows(home, "select user_id from raw.events order by all") == [("5",), ("6",), ("7",)]
     assert query_rows(home, "select reason from raw.rejects") == [("names no user",)]
-    assert "blanks" not in caplog.text
