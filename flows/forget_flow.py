@@ -23,7 +23,7 @@ from oneclass.tasks.orchestration import prefect_records
 from oneclass.tasks.publish.object_store import update_object_store
 from oneclass.tasks.publish.postgres import update_database
 from oneclass.tasks.publish.stage import Published
-from oneclass.tasks.settings import STAGE_SETTINGS, check_model, replace_deprecated, validate_settings
+from oneclass.tasks.settings import STAGE_SETTINGS, check_model, select_current, validate_settings
 from oneclass.tasks.stores import erasures, home, publications, remote, runs, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -104,14 +104,11 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         return None
     if dataset.name == "demo" and not stored["sources"] and not stored["split_files"]:
         raise InputError("demo: every run simulates its log anew, so there is nobody to forget.")
-    stages = {
-        name: validate_settings(name, replace_deprecated(name, stored.get(name, {}), warn=False))
-        for name in STAGE_SETTINGS
-    }
+    stages = {name: validate_settings(name, select_current(name, stored.get(name, {}))) for name in STAGE_SETTINGS}
     models, changed = {}, {}
     for name, section in stored["models"].items():
         check_model(name)
-        models[name] = validate_settings(name, replace_deprecated(name, section, warn=False))
+        models[name] = validate_settings(name, select_current(name, section))
         default = validate_settings(name, dataset.models.get(name, {}))
         changed[name] = [field for field, value in models[name] if value != getattr(default, field)]
     file_registry.find_file_ids(dataset_home, list(map(Path, stored["split_files"])))

@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from oneclass.flows.prepare import check_home, hand_over, scan_sources
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.settings import STAGE_SETTINGS, replace_deprecated
+from oneclass.tasks.settings import STAGE_SETTINGS, select_current
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.terminal import format_grid
 
@@ -86,20 +86,22 @@ def _completed_days(run: RunSettings) -> Iterator[tuple[date, str]]:
     """Yield the day and run of each backfill that is still valid, the newest of a day last."""
     if not run.home.warehouse.exists():
         return
-    wanted = _relevant_settings(json.loads(json.dumps(run.describe(), default=str)))
+    described = json.loads(json.dumps(run.describe(), default=str))
+    wanted = _relevant_settings(described, described)
     with warehouse.open_warehouse(run.home, read_only=True) as connection:
         completed = warehouse.select(connection, "runs/backfilled_until")
     for run_id, day, settings in completed.iter_rows():
-        if _relevant_settings(json.loads(settings)) == wanted:
+        if _relevant_settings(json.loads(settings), described) == wanted:
             yield day, run_id
 
 
-def _relevant_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings to compare; those of an earlier version get their current names."""
-    relevant = {name: value for name, value in settings.items() if name not in IRRELEVANT_SETTINGS}
+def _relevant_settings(settings: dict[str, Any], described: Collection[str]) -> dict[str, Any]:
+    """Return the settings to compare, of those that a run describes and this version has."""
+    names = set(described).difference(IRRELEVANT_SETTINGS)
+    relevant = {name: value for name, value in settings.items() if name in names}
     stages = {name: relevant[name] for name in STAGE_SETTINGS if name in relevant}
     current, models = (
-        {name: replace_deprecated(name, section, warn=False) for name, section in sections.items()}
+        {name: select_current(name, section) for name, section in sections.items()}
         for sections in (stages, relevant["models"])
     )
     return {**relevant, **current, "models": models}

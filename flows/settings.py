@@ -34,7 +34,6 @@ from oneclass.tasks.settings import (
     check_model,
     check_protocol,
     needs_order,
-    replace_deprecated,
     validate_settings,
 )
 from oneclass.tasks.split.settings import SplitSettings
@@ -254,7 +253,7 @@ def resolve_search_space(run: RunSettings, given: TuneParameters, protocol: str 
         raise InputError(f"--timeout {given.timeout:g}: must be more than 0 minutes.")
     has_later_edges = protocol is None or protocol in LATEST_PROTOCOLS
     recorded = {"order": run.split.order and has_later_edges, "explicit_negatives": run.binarize.explicit_negatives}
-    own = replace_deprecated(given.model, nest_keys(given.settings).get(given.model, {}))
+    own = nest_keys(given.settings).get(given.model, {})
     return build_search_space(given.model, fixed=own, **recorded)
 
 
@@ -315,12 +314,11 @@ def nest_keys(dotted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge_settings(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    """Add a layer of settings, under their current names; both may have a setting under different names."""
+    """Add a layer of settings."""
     for name, section in upper.items():
         if not isinstance(section, Mapping):
             raise InputError(f"setting {name}: belongs under a stage or a model, such as [binarize] or [mrf_dense].")
-    current = {name: replace_deprecated(name, section) for name, section in upper.items()}
-    return {name: {**lower.get(name, {}), **current.get(name, {})} for name in [*lower, *current]}
+    return {name: {**lower.get(name, {}), **upper.get(name, {})} for name in [*lower, *upper]}
 
 
 def _resolve_protocols(names: Sequence[str], has_split: bool, dataset: Dataset) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
@@ -15,15 +15,45 @@ from oneclass.models.attributes.new_items import NewItemScorer, check_features
 from oneclass.models.estimator import Estimator, SettingsT, show_progress
 from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
 from oneclass.models.memory_estimates import LogSize
-from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.top_k import find_top_contributions, top_items
+from oneclass.models.numerics.top_k import find_top_contributions
 from oneclass.models.numerics.validation import (
     check_interactions,
     count_item_degrees,
     drop_unknown_entries,
 )
 from oneclass.models.predictor import Predictor
-from oneclass.models.tiled_scorer import TiledScorer
+
+
+class InferenceCache:
+    """Per-model cache. Thread-safe for fitted models."""
+
+    _cache: dict[str, Any] | None = None  # None in a fit, whose arrays may still change
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what is cached out of copies and pickles."""
+        return {**self.__dict__, "_cache": None if self._cache is None else {}}
+
+    def compute_once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return `make()`, which does not depend on the users: computed once for a fitted model, each time in a fit."""
+        if self._cache is None:
+            return make()
+        if name not in self._cache:
+            self._cache[name] = make()
+        return self._cache[name]
+
+    def compute_once_for_block(self, name: str, histories: csr_matrix, make: Callable[[], Any]) -> Any:
+        """Return `make()`, which a fitted model caches for the last block of histories."""
+        if self._cache is None:
+            return make()
+        ages = getattr(histories, "event_ages", None)
+        order = getattr(histories, "recency_ranks", None), *((ages.starts, ages.days) if ages else ())
+        arrays = histories.indptr, histories.indices, histories.data, *order
+        key = tuple(array.tobytes() for array in arrays if array is not None)
+        last_key, value = self._cache.get(name, (None, None))
+        if last_key != key:
+            self._cache[name] = key, (value := make())
+        return value
+
 
 if TYPE_CHECKING:
     from oneclass.models.negatives.distributions import NegativeDistribution
@@ -31,7 +61,7 @@ if TYPE_CHECKING:
 INTERACTIONS = "interactions"  # folder of a saved model with the ids
 
 
-class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
+class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC):
     """An estimator for one-class data. Scoring by a fitted model is thread-safe.
 
     Attributes:
@@ -98,7 +128,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
         if sizes := cls.block_sizes(settings, log.items):
             blocks, shape = settings.blocks, (log.users, log.items)
             of_block = memory_estimates.estimate_block_bytes(sizes, -(-log.users // blocks), -(-log.edges // blocks))
-            return memory_estimates.estimate_coordinator_bytes(sizes, blocks, shape, cls.item_matrices) + of_block
+            return memory_estimates.estimate_coordinator_bytes(sizes, blocks, shape) + of_block
         matrices = cls.matrices_on(log.items, log.edges)
         return memory_estimates.estimate_fit_bytes(log, getattr(settings, "factors", 0), matrices)
 
@@ -123,7 +153,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
                 number, or a shape that the model cannot take; or the options do not match the model or the matrix.
         """
         interactions, options = self._read_interactions(interactions, options)
-        degrees, self._cache = self._degrees(interactions, options), None
+        degrees, self._cache = count_item_degrees(check_interactions(interactions)), None
         self.check_options(interactions.shape, options)
         self.item_degrees, self.item_features, self._cold = degrees, options.item_features, None
         self.params = self.settings.resolve(interactions)
@@ -186,61 +216,8 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
             NotFittedError: the model is not fitted.
         """
         score, known = self._check_score(score), self._score_block(histories, users)
-        if items is not None and self.scores_by_tiles and (users is not None or np.diff(known.indptr).all()):
-            with kernel_threads(self.threads):
-                if (tiled := self._score_tiles(known, users, score)) is not None:
-                    return tiled.score(slice(None), np.arange(self.item_count, dtype=np.int32)[items])
         scores = self.scores_of_training_users(known, users, score)
         return scores if items is None else scores[:, items]
-
-    def best_items(
-        self,
-        histories: csr_matrix,
-        n: int,
-        *,
-        users: np.ndarray | None = None,
-        score: str | None = None,
-        excluded: tuple[np.ndarray, np.ndarray] | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the n best items of each user by `scores`, as `recommend` does.
-
-        Args:
-            histories, users, score: as in `scores`.
-            excluded: (indptr, indices), CSR with sorted columns: each user's items to leave out, by default those of
-                the history.
-
-        Raises:
-            TypeError, ValueError, NotFittedError: as `scores`.
-        """
-        score, known = self._check_score(score), self._score_block(histories, users)
-        excluded = excluded or (histories.indptr, histories.indices)
-        if (found := self.find_best_items(known, n, excluded, users=users, score=score)) is not None:
-            return found
-        scores = self.scores_of_training_users(known, users, score)
-        with kernel_threads(self.threads):
-            return top_items(scores, *excluded, n)
-
-    def find_best_items(
-        self,
-        histories: csr_matrix,
-        n: int,
-        excluded: tuple[np.ndarray, np.ndarray],
-        *,
-        users: np.ndarray | None = None,
-        score: str | None = None,
-        allowed: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the `best_items` without scoring all items; None where the model cannot, or would take longer.
-
-        Args:
-            histories: as in `best_items`; items without a training edge may be in them.
-            n, excluded, users, score: as in `best_items`.
-            allowed: bool (items,), which items may come; None for all.
-        """
-        known = self._drop_unknown(histories)
-        if self._cache is None or n < 1 or (users is None and (known.indptr[1:] == known.indptr[:-1]).any()):
-            return None
-        return self._find_best_items(known, users, self._check_score(score), n, excluded, allowed)
 
     def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         """Score histories as `scores` does, without its checks, for a component of a model that has made them."""
@@ -331,8 +308,7 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
         model = cls(
             cast(SettingsT, cls.Settings.from_saved(description["settings"])), seed=description["seed"], threads=threads
         )
-        resolved = description.get("resolved", description["settings"])  # absent in early fits
-        model.params = cast(SettingsT, cls.Settings.from_saved(resolved))
+        model.params = cast(SettingsT, cls.Settings.from_saved(description["resolved"]))
         # Plain arrays, since each access to a `memmap` costs microseconds.
         arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r")) for file in folder.glob("*.npy")}
         model.item_degrees = arrays.pop("item_degrees")
@@ -349,10 +325,6 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, TiledScorer, ABC):
     def _drop_unknown(self, histories: csr_matrix) -> csr_matrix:
         """Check the histories and drop the items without a training edge; `item_count` columns are left."""
         return drop_unknown_entries(histories, self.compute_once("trained", lambda: self.item_degrees > 0), self.name)
-
-    def _degrees(self, interactions: csr_matrix, options: FitOptions) -> np.ndarray:
-        """Check the training matrix and return its item degrees, int64 (items,)."""
-        return count_item_degrees(check_interactions(interactions))
 
     @abstractmethod
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:

@@ -130,7 +130,7 @@ class Estimator(Generic[SettingsT]):
         """Refuse parameters that the model does not have, with the closest of those that it has."""
         known = [*_fields(type(self)), *RUN_PARAMETERS]
         for name in parameters:
-            if name not in known and name not in self.Settings.deprecated:
+            if name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
                 meant = f"; did you mean {close[0]!r}?" if close else "."
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}{meant} It has {', '.join(known)}")

@@ -25,7 +25,7 @@ SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  #
         "inference_cache",
         "memory_estimates",
     ),
-    *("numba_cache", "predictor", "settings", "tiled_scorer"),
+    *("numba_cache", "predictor", "settings"),
 }
 
 

@@ -193,8 +193,6 @@ class FitOptions:
         validation: a model that `stops_early` keeps the epoch of the best nDCG@100 on these users; others ignore them.
         explicit_negatives: (users, items) CSR, items that training users considered and did not like, for a model whose
             settings say `reads_explicit_negatives`; None if the log has none.
-        item_windows: int32 (2, items), the ages in days of the first and the last day on which an item was available,
-            for a model whose settings say `reads_times`; `models.negatives.availability.UNDECLARED` where unknown.
         item_features, user_features: (items, F) and (users, F) CSR, their attributes encoded by
             `models.attributes.encoder`, in the order of the matrix; None without attributes.
         checkpoints: folder of the checkpoints from which an interrupted fit resumes; None for no checkpoints. Only some
@@ -211,7 +209,6 @@ class FitOptions:
     start: Start | None = None
     validation: ValidationUsers | None = None
     explicit_negatives: csr_matrix | None = None
-    item_windows: np.ndarray | None = None
     item_features: csr_matrix | None = None
     user_features: csr_matrix | None = None
     checkpoints: Path | None = None
@@ -226,7 +223,6 @@ class FitOptions:
         return FitOptions(
             validation=self.validation,
             explicit_negatives=self.explicit_negatives,
-            item_windows=self.item_windows,
             item_features=self.item_features,
             user_features=self.user_features,
         )

@@ -90,14 +90,13 @@ def estimate_fit_bytes(log: LogSize, factors: int, matrices: int) -> int:
     return BYTES_PER_EDGE * log.edges + of_factors + 4 * matrices * log.items**2
 
 
-def estimate_coordinator_bytes(sizes: Sizes, blocks: int, shape: tuple[int, int], matrices: int) -> int:
+def estimate_coordinator_bytes(sizes: Sizes, blocks: int, shape: tuple[int, int]) -> int:
     """Estimate the memory of the coordinator of a fit by blocks, with a memory-mapped matrix.
 
     It holds all users at the start and the end; in between, the arguments and results of all blocks, and their sum.
     """
-    users, items = shape
     exchange = blocks * (sizes.items + sizes.answer)
-    return max(COPIES_PER_FIT * users * sizes.user, exchange + sizes.here) + sizes.items + 4 * matrices * items**2
+    return max(COPIES_PER_FIT * shape[0] * sizes.user, exchange + sizes.here) + sizes.items
 
 
 def estimate_block_bytes(sizes: Sizes, users: int, edges: int) -> int:

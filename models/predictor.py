@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 import polars as pl
@@ -21,7 +21,21 @@ from oneclass.models.numerics.top_k import top_items
 from oneclass.models.numerics.validation import single_item_histories
 
 Arrays = tuple[np.ndarray, np.ndarray]
+TableT = TypeVar("TableT", bound=type)
 LIKE_COLUMNS = ("like_mean", "like_sd")
+_table_classes: list[type] = []
+
+
+def register_table(kind: TableT) -> TableT:
+    """Let models read tables of ids by this class, as `oneclass.interactions` does for `oneclass.Interactions`."""
+    _table_classes[:] = [kind]
+    return kind
+
+
+def _table_class() -> Any:
+    if not _table_classes:
+        raise TypeError("a matrix alone is read here; import oneclass.interactions for frames and other tables of ids")
+    return _table_classes[0]
 
 
 class Predictor(ABC):
@@ -90,8 +104,9 @@ class Predictor(ABC):
         """
         if self.interactions is not None and not isinstance(histories, csr_matrix):
             return self._recommend_by_id(histories, users, (n, score, exclude_seen))
-        excluded = None if exclude_seen else (np.zeros_like(histories.indptr), histories.indices[:0])
-        return self.best_items(histories, n, users=users, score=score, excluded=excluded)
+        return self.select_best(
+            self.scores(histories, users=users, score=score), histories, n, exclude_seen=exclude_seen
+        )
 
     def select_best(self, scores: np.ndarray, histories: csr_matrix, n: int, *, exclude_seen: bool) -> Arrays:
         """Return the n best items by these scores of all items, as `recommend` does."""
@@ -177,18 +192,6 @@ class Predictor(ABC):
         return None
 
     @abstractmethod
-    def best_items(
-        self,
-        histories: csr_matrix,
-        n: int,
-        *,
-        users: np.ndarray | None = ...,
-        score: str | None = ...,
-        excluded: Arrays | None = ...,
-    ) -> Arrays:
-        """Return the n best items of each user by `scores`, without those that are excluded."""
-
-    @abstractmethod
     def scores(
         self,
         histories: csr_matrix,
@@ -221,9 +224,7 @@ class Predictor(ABC):
         self.interactions = None
         if isinstance(data, csr_matrix | np.ndarray) or issparse(data):
             return data, options
-        from oneclass.interactions import Interactions  # above this layer, and needed for tables alone
-
-        self.interactions = table = data if isinstance(data, Interactions) else Interactions(data)
+        self.interactions = table = data if isinstance(data, _table_class()) else _table_class()(data)
         given = {name: getattr(options, name) for name in ("user_features", "item_features")}
         features = {name: getattr(table, name) if value is None else value for name, value in given.items()}
         return table.matrix, replace(options, **features)
@@ -231,9 +232,7 @@ class Predictor(ABC):
     def _restore_interactions(self, folder: Path) -> None:
         """Load what a model fitted on ids has saved."""
         if folder.exists():
-            from oneclass.interactions import Interactions
-
-            self.interactions = Interactions.load(folder)
+            self.interactions = _table_class().load(folder)
 
     def _blocks(self, histories: Any, users: Any) -> Iterator[tuple[pl.Series, csr_matrix, np.ndarray | None]]:
         """Yield (user ids, their histories, their rows of the fit if they are of it) of some users at a time."""

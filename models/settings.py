@@ -1,10 +1,10 @@
 """The base of model settings: frozen, with rules that derive defaults from the data, and with search spaces."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 
@@ -61,59 +61,21 @@ SearchSpace = dict[str, ParameterRange]
 
 
 class Settings(BaseModel):
-    """Settings of a stage or model. They are frozen, and unknown keys are refused.
-
-    Attributes:
-        deprecated: settings that are accepted with a `FutureWarning`. Each maps to the name of the setting that
-            replaces it, or to the reason why it is ignored.
-        deprecated_values: values of a setting that are accepted with a `FutureWarning`, each with the one that replaces
-            it.
-    """
+    """Settings of a stage or model. They are frozen, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    deprecated: ClassVar[Mapping[str, str]] = {}
-    deprecated_values: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-
-    @classmethod
-    def replace_deprecated(cls, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """Return the settings under their current names, and a message for each deprecated one among them.
-
-        Raises:
-            ValueError: a setting is given under both names.
-        """
-        current: dict[str, Any] = {}
-        messages: list[str] = []
-        for name, value in given.items():
-            replacement = cls.deprecated.get(name, name)
-            if replacement not in cls.model_fields and name in cls.deprecated:
-                messages.append(f"{name} is ignored: {replacement}")
-                continue
-            if replacement != name:
-                if replacement in given:
-                    raise ValueError(f"{name}: is the deprecated name of {replacement}; give one of them")
-                messages.append(f"{name} is deprecated: use {replacement}")
-            values = cls.deprecated_values.get(replacement, {})
-            if isinstance(value, str) and value in values:
-                messages.append(f"{replacement} = {value} is deprecated: use {values[value]}")
-                value = values[value]
-            current[replacement] = value
-        return current, messages
 
     @classmethod
     def from_saved(cls, values: Mapping[str, Any]) -> Self:
-        """Build settings that an earlier version may have saved, without warnings."""
-        return cls.model_validate(values, context={"warn": False})
+        """Build settings that an earlier version may have saved, without those that are gone."""
+        return cls.model_validate(values, context={"saved": True})
 
     @model_validator(mode="before")
     @classmethod
-    def _replace_deprecated(cls, given: Any, info: ValidationInfo) -> Any:
-        if not isinstance(given, Mapping):
+    def _keep_known(cls, given: Any, info: ValidationInfo) -> Any:
+        if not (info.context or {}).get("saved"):
             return given
-        current, messages = cls.replace_deprecated(given)
-        if (info.context or {}).get("warn", True):
-            for message in messages:
-                warnings.warn(message, FutureWarning, stacklevel=3)
-        return current
+        return {name: value for name, value in given.items() if name in cls.model_fields}
 
 
 class ModelSettings(Settings):
@@ -193,3 +155,27 @@ class RecencySettings(ModelSettings):
     def reads_order(self) -> bool:
         """Whether scores depend on the order in which a user came to like the items of a history."""
         return self.recency_exponent > 0
+
+
+SHORT, LONG = 12.0, 35.0  # likes of a mean user
+FEW, MANY = 300.0, 3000.0  # items
+
+
+def interpolate_by_history(likes: float, short: float, long: float) -> float:
+    """Return a setting for logs with so many likes of a mean user.
+
+    Args:
+        short, long: the setting where these are SHORT or fewer, and LONG or more; between, its logarithm is linear in
+            that of the likes.
+    """
+    return _interpolate(likes, (SHORT, LONG), short, long)
+
+
+def interpolate_by_items(items: int, few: float, many: float) -> float:
+    """Return a setting for logs with so many items; `few` holds up to FEW of them, `many` from MANY on."""
+    return _interpolate(items, (FEW, MANY), few, many)
+
+
+def _interpolate(at: float, bounds: tuple[float, float], low: float, high: float) -> float:
+    share = float(np.interp(np.log(at), np.log(bounds), [0, 1]))
+    return low ** (1 - share) * high**share

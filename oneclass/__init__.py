@@ -122,6 +122,8 @@ MODULES = {
 def __getattr__(name: str) -> Any:
     for module, names in MODULES.items():
         if name in names:
+            if module.startswith("oneclass.models."):
+                import_module("oneclass.interactions")  # by which models read tables of ids
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'oneclass' has no attribute {name!r}")
 

@@ -130,3 +130,9 @@ drop table if exists raw.parts;
 -- published.predictability, diagnostics.simulated_nights: one row per user, policy and night; both go.
 drop table if exists published.predictability;
 drop table if exists diagnostics.simulated_nights;
+
+-- name: no_windows
+-- operations.attribute_tables: one row per version of a table as before; the ends of availability windows, kinds of
+-- columns that are gone, are dates.
+alter table if exists operations.attribute_tables alter types type varchar[]
+    using list_transform(types, lambda type: if(type in ('available_from', 'available_until'), 'date', type));

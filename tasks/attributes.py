@@ -23,10 +23,8 @@ TYPES: dict[str, pl.DataType] = {
     "date": pl.Date(),
     "timestamp": pl.Datetime("us"),
     "varchar": pl.String(),
-    "available_from": pl.Date(),
-    "available_until": pl.Date(),
 }
-"""The types of columns: of features by their kind, of the ends of windows, and of others as their values allow."""
+"""The types of columns: of features by their kind, and of others as their values allow."""
 
 
 def load_all_attributes(connection: duckdb.DuckDBPyConnection) -> Attributes:
@@ -66,8 +64,8 @@ def convert_column(column: pl.Expr, kind: str, separator: str) -> pl.Expr:
         return names.list.eval(pl.element().filter(pl.element() != "")).list.unique(maintain_order=True)
     if kind == "boolean":
         return column.str.to_lowercase().replace_strict({"true": True, "false": False}, default=None)
-    if TYPES[kind] == pl.Date():
-        return column.str.slice(0, None if kind == "date" else len("2026-01-31")).str.to_date("%Y-%m-%d", strict=False)
+    if kind == "date":
+        return column.str.to_date("%Y-%m-%d", strict=False)
     if kind == "timestamp":
         return column.str.replace("T", " ").str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
     return column.cast(TYPES[kind], strict=False)

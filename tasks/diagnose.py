@@ -30,7 +30,7 @@ import polars as pl
 from oneclass import sql
 from oneclass.models.degrees.distributions import FAMILIES
 from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES, fit_family
-from oneclass.models.negatives import hidden_graph_ratios
+from oneclass.models.negatives import sampling
 from oneclass.models.numerics.adjacency import group_edges
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks import anomalies
@@ -147,8 +147,8 @@ def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tupl
     users, items = (np.ma.getdata(column) for column in edges.values())
     likes = group_edges(users, items, shape[0])
     del edges, users, items
-    for r in hidden_graph_ratios.NEGATIVE_RATES:
-        positives, negatives = hidden_graph_ratios.sample_item_counts(likes, shape[1], r, seed)
+    for r in sampling.NEGATIVE_RATES:
+        positives, negatives = sampling.sample_item_counts(likes, shape[1], r, seed)
         items = np.arange(shape[1], dtype=np.int32)
         rows = pl.DataFrame({"r": r, "item_index": items, "positives": positives, "negatives": negatives})
         warehouse.insert(connection, "diagnostics.hidden_graph_ratios", rows)

@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtr
 
-from oneclass.models.evaluation.metrics import Comparison
-from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best, adjust_holm
+from oneclass.models.evaluation.metrics import ALPHA, Comparison, adjust_against_best, adjust_holm
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds, main_metric_parameters
 from oneclass.tasks.stores import warehouse
 

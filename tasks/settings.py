@@ -1,7 +1,6 @@
 """The settings classes of the stages and models, and the validation of a section against them."""
 
 import difflib
-import functools
 import importlib.util
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -10,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import ModelSettings, RecencySettings, SearchSpace, Settings
+from oneclass.models.settings import ModelSettings, RecencySettings, SearchSpace
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
@@ -80,30 +79,10 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
 REQUIRED_EXTRAS = {"neural": "torch"}  # the module that each optional extra installs
 
 
-def replace_deprecated(name: str, section: Mapping[str, Any], *, warn: bool = True) -> dict[str, Any]:
-    """Return a section of the stage or model `name` with the current names of its settings.
-
-    Args:
-        warn: whether to log a warning for each deprecated setting, the first time.
-
-    Raises:
-        InputError: a setting is given under both names, or no stage or model has this name.
-    """
+def select_current(name: str, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run stored of the stage or model `name`, without settings that are gone."""
     kind = _settings_class(name)
-    if not issubclass(kind, Settings):
-        return dict(section)
-    try:
-        current, messages = kind.replace_deprecated(section)
-    except ValueError as error:
-        raise InputError(f"setting {name}.{error}.") from error
-    for message in messages if warn else ():
-        _log_deprecation(f"setting {name}.{message}")
-    return current
-
-
-@functools.cache
-def _log_deprecation(message: str) -> None:
-    logger.warning(message)
+    return {field: value for field, value in stored.items() if field in kind.model_fields}
 
 
 def validate_settings(name: str, section: Mapping[str, Any]) -> Any:

@@ -197,7 +197,6 @@ def load_or_fit(
                 start=warm_start.build_start(home, estimator, previous, split) if previous else None,
                 validation=_load_validation_users(split),
                 explicit_negatives=split.explicit_negatives,
-                item_windows=split.item_windows,
                 item_features=split.item_features,
                 user_features=split.user_features,
                 checkpoints=fits.checkpoint_folder(home, model, digest),
@@ -240,7 +239,7 @@ def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> 
     settings = estimator.settings
     sizes = estimator.block_sizes(settings, train.shape[1])
     if sizes and workers is not LOCAL:
-        return estimate_coordinator_bytes(sizes, settings.blocks, train.shape, estimator.item_matrices)
+        return estimate_coordinator_bytes(sizes, settings.blocks, train.shape)
     return estimator.fit_bytes(settings, LogSize.of(train))
 
 

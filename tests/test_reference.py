@@ -12,7 +12,7 @@ from oneclass.flows import cli, commands
 from oneclass.models.evaluation import definitions, metrics
 from oneclass.models.evaluation.beyond_accuracy import Exposure
 from oneclass.models.evaluation.ranking import rank_targets
-from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
+from oneclass.models.evaluation.ranks_apart import rank_new_and_repeated
 from oneclass.models.registry import MODELS
 from oneclass.tasks.settings import STAGE_SETTINGS
 

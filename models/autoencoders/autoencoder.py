@@ -9,7 +9,14 @@ of its best epoch, on which the draws and any annealing depend. Adam's moments b
 epochs at most, and ends after a quarter of the patience.
 """
 
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
 from abc import abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,7 +26,6 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 from typing_extensions import TypeVar
 
-from oneclass.models.autoencoders import checkpoints
 from oneclass.models.autoencoders.draws import choose_held_out
 from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
@@ -29,6 +35,68 @@ from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_FILE = "checkpoint.npz"
+
+
+def checkpoint_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str:
+    """Return the digest that identifies a fit, from its description (plain data) and edges."""
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    for matrix in matrices:
+        digest.update(f"{matrix.shape}".encode())
+        for array in (matrix.indptr, matrix.indices):
+            digest.update(np.ascontiguousarray(array, dtype=np.int64).data)
+    return digest.hexdigest()
+
+
+def write_checkpoint(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Replace the folder's checkpoint atomically; creates the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"partial-{CHECKPOINT_FILE}"
+    with partial.open("wb") as file:
+        np.savez(file, allow_pickle=False, key=np.array(key), sha256=np.array(digest_arrays(arrays)), **arrays)
+    os.replace(partial, folder / CHECKPOINT_FILE)
+
+
+def read_checkpoint(folder: Path, key: str) -> dict[str, np.ndarray] | None:
+    """Read the arrays of the checkpoint; None if it is absent or of another fit.
+
+    A damaged file is deleted, with a warning.
+    """
+    path = folder / CHECKPOINT_FILE
+    if not os.path.lexists(path):
+        return None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays = dict(stored)
+        owner, digest = str(arrays.pop("key")), str(arrays.pop("sha256"))
+        if digest != digest_arrays(arrays):
+            raise ValueError("not the checksum of these arrays")
+    except Exception:  # noqa: BLE001  (damaged zip files raise errors of many kinds)
+        logger.warning("%s: is damaged, or of an earlier version of this program; the fit begins anew", path)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return None
+    return arrays if owner == key else None
+
+
+def remove_checkpoint(folder: Path) -> None:
+    """Delete the checkpoint, and the folder if it is then empty."""
+    (folder / CHECKPOINT_FILE).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the digest of named arrays, with their types and shapes."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.data if array.size else b"")
+    return digest.hexdigest()
+
 
 if TYPE_CHECKING:
     import torch
@@ -108,8 +176,8 @@ class Autoencoder(Model[AutoencoderT]):
         if start:
             self._take(initial, start)
             before = start.previous.best_epoch
-            described |= {"start": checkpoints.digest_arrays(initial), "before": before}
-        key = checkpoints.checkpoint_key(described, interactions, histories, targets)
+            described |= {"start": digest_arrays(initial), "before": before}
+        key = checkpoint_key(described, interactions, histories, targets)
         last = before + chosen.epochs - skipped_epochs(chosen.epochs, start)
         patience = chosen.patience - skipped_epochs(chosen.patience, start)
         with training.torch_threads(chosen.cpu_threads):
@@ -229,7 +297,7 @@ class _Progress:
         self.epoch, self.best_epoch, self.value = before, before, -np.inf
         self.best: dict[str, np.ndarray] = {}
         self.written = perf_counter()
-        state = checkpoints.read_checkpoint(folder, key) if folder else None
+        state = read_checkpoint(folder, key) if folder else None
         if state:
             steps.restore_state(state)
             self.epoch, self.best_epoch = int(state["epoch"]), int(state["best epoch"])
@@ -245,15 +313,13 @@ class _Progress:
         if self.folder and perf_counter() - self.written >= self.model.checkpoint_seconds:
             arrays = {f"best:{name}": array for name, array in self.best.items()} | self.steps.state()
             numbers = {"epoch": self.epoch, "best epoch": self.best_epoch, "best value": self.value}
-            checkpoints.write_checkpoint(
-                self.folder, self.key, arrays | {name: np.array(x) for name, x in numbers.items()}
-            )
+            write_checkpoint(self.folder, self.key, arrays | {name: np.array(x) for name, x in numbers.items()})
             self.written = perf_counter()
 
     def finish(self) -> None:
         """Remove the checkpoint, after the fit has ended."""
         if self.folder:
-            checkpoints.remove_checkpoint(self.folder)
+            remove_checkpoint(self.folder)
 
 
 def _torch_training(name: str):

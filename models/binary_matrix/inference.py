@@ -6,11 +6,18 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.binary_matrix import kernels
-from oneclass.models.binary_matrix.minibatch import NOISE_STRIDE, SHARDS, Entries, UpdatedSide, group_entries
+from oneclass.models.binary_matrix.kernels import (
+    NOISE_STRIDE,
+    SHARDS,
+    Entries,
+    UpdatedSide,
+    draw_initial_table,
+    group_entries,
+    kl_divergence,
+)
 from oneclass.models.binary_matrix.null_solution import NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
-from oneclass.models.binary_matrix.tables import draw_initial_table, kl_divergence
 from oneclass.models.fit_options import WARM_START_SKIP, Start, copy_rows
 from oneclass.models.numerics.adjacency import copy_pattern
 

@@ -7,11 +7,76 @@ parallel, and results do not depend on the number of threads. Sums over all entr
 shards.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.binary_matrix.minibatch import SHARDS
+from oneclass.models.numerics.adjacency import group_by_vertex
 from oneclass.models.numerics.logistic_bound import FAST, twice_lambda_and_log_sigmoid
+from oneclass.models.numerics.partition import partition_rows
+from oneclass.models.numerics.random_numbers import normals, purpose
+from oneclass.models.numerics.simd import pad_width
+
+NOISE_STRIDE = 8  # the noise is estimated from every eighth entry
+SHARDS = 16  # runs of vertices, each with its own sums
+
+
+class Grouping(NamedTuple):
+    """The entries of a minibatch by the vertices of one side.
+
+    Attributes:
+        starts, order: the result of `models.numerics.adjacency.group_by_vertex`.
+        bounds: int64 (SHARDS + 1,), runs of vertices with about equal numbers of entries.
+    """
+
+    starts: np.ndarray
+    order: np.ndarray
+    bounds: np.ndarray
+
+
+class Entries(NamedTuple):
+    """The entries of a minibatch, for the update of one side; all arrays are (entries,).
+
+    Attributes:
+        others: int32, the vertex of the other side.
+        ones: bool, whether the entry is a one.
+        weights: float32, the scaling constants for the parameters that are updated.
+        means, twice_lambdas: float32, E a and 2 lambda at the best xi.
+        watched: bool, whether the noise is estimated from the entry: every eighth of a minibatch.
+    """
+
+    others: np.ndarray
+    ones: np.ndarray
+    weights: np.ndarray
+    means: np.ndarray
+    twice_lambdas: np.ndarray
+    watched: np.ndarray
+
+
+class UpdatedSide(NamedTuple):
+    """The side that a step moves.
+
+    Attributes:
+        own: its table before the minibatch.
+        moved: the table into which the new rows are written.
+        prior_precision: the prior precision of its factors.
+        p: float64 (vertices,), p(i).
+        updates: int64 (vertices,), the number of updates of each vertex; increased by the step.
+    """
+
+    own: np.ndarray
+    moved: np.ndarray
+    prior_precision: float
+    p: np.ndarray
+    updates: np.ndarray
+
+
+def group_entries(vertices: np.ndarray, count: int) -> Grouping:
+    """The grouping of entries by their vertices, of which there are `count`."""
+    starts, order = group_by_vertex(vertices, count)
+    return Grouping(starts, order, partition_rows(starts, SHARDS))
+
 
 LIKELIHOOD, Z_TWICE_LAMBDA, Z_SLOPE, NOISE, NOISE_COUNT = range(5)  # columns of the shards' sums
 HALF = np.float32(0.5)
@@ -160,3 +225,33 @@ def log_likelihood_bound(indptr, indices, users, items, z):
             sign = HALF if one else -HALF
             totals[row] += twice_lambda_and_log_sigmoid(xi)[1] + sign * mean - HALF * xi
     return totals
+
+
+LANES = 8
+
+
+def half_row_width(factors: int) -> int:
+    """W, of half a row."""
+    return int(pad_width(factors, LANES))
+
+
+def draw_initial_table(seed: int, side: str, shape: tuple[int, int], scale: float, variance: float) -> np.ndarray:
+    """Small random means, because u = v = 0 is a fixed point, with variances of the prior; float32 (vertices, 2 W).
+
+    Args:
+        shape: (vertices, K).
+        scale: standard deviation of the means.
+    """
+    vertices, factors = shape
+    width = half_row_width(factors)
+    rows = np.zeros((vertices, 2 * width), dtype=np.float32)
+    rows[:, :factors] = normals(seed, purpose(side), vertices, factors) * np.float32(scale)
+    rows[:, width : width + factors] = variance
+    return rows
+
+
+def kl_divergence(table: np.ndarray, prior: float) -> float:
+    """KL[q || p] of a table, or of z, where p has this variance."""
+    mean, variance = np.split(np.asarray(table, dtype=np.float64), 2, axis=-1)
+    mean, variance = mean[variance > 0], variance[variance > 0] / prior
+    return 0.5 * (mean**2 / prior + variance - 1 - np.log(variance)).sum()

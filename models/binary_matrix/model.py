@@ -40,19 +40,17 @@ from scipy.sparse import csr_matrix
 from oneclass.models.base import Model
 from oneclass.models.binary_matrix.fold_in import fold_in, transpose_table
 from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference, to_float32
-from oneclass.models.binary_matrix.minibatch import SHARDS
+from oneclass.models.binary_matrix.kernels import SHARDS
 from oneclass.models.binary_matrix.null_solution import NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
 from oneclass.models.negatives.distributions import AllZeros
-from oneclass.models.negatives.like_probability import pair_likes
+from oneclass.models.negatives.like_probability import GaussianFactors, pair_likes
 from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.numerics.gaussian_factors import GaussianFactors
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.settings import ModelSettings
 
 
@@ -178,13 +176,6 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
             )
         scores += np.float32(self.q.z[0])
         return scores
-
-    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
-        if self._is_null:
-            ones = np.ones((histories.shape[0], 1), dtype=np.float32)
-            return self._linear_scores(ones, lambda items: self._popularity()[None, items])
-        K, table = self.params.factors, self._user_table(histories, users)
-        return self._linear_scores(table[:, :K], lambda items: self.q.items[items, :K].T, float(self.q.z[0]))
 
     @property
     def _is_null(self) -> bool:

@@ -17,7 +17,6 @@ class BinaryMatrixSettings(ModelSettings):
         "item_variance": NumericRange(0.05, 1.0, log=True),
         "passes": NumericRange(20, 160, log=True, manual_only=True),
     }
-    deprecated: ClassVar = {"blocks": "binary_matrix is fitted whole on one worker", "start_scale": "initial_scale"}
 
     factors: int = Field(20, ge=1, description="K, the poster's D.")
     sampling: Strategy = Field("balanced", description="How entries are drawn: uniform, balanced or biased.")

@@ -7,10 +7,10 @@ validation users (`weight_search`). A stored fit of a component is used if there
 
 from importlib import import_module
 from time import perf_counter
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 
 from oneclass.models.attributes.new_items import NewItems
@@ -39,8 +39,6 @@ class Component(BaseModel):
 class BlendSettings(ModelSettings):
     """By default an item-item model and a factor model of equal weights; a run searches components and weights."""
 
-    deprecated: ClassVar = {"members": "components"}
-
     components: tuple[Component, ...] = Field(
         default=(Component(model="mrf_dense"), Component(model="wmf")),
         min_length=2,
@@ -49,8 +47,9 @@ class BlendSettings(ModelSettings):
     )
 
     @model_validator(mode="after")
-    def _check_components(self) -> Self:
-        Blend.component_settings(self)
+    def _check_components(self, info: ValidationInfo) -> Self:
+        for kind, component in zip(Blend.component_settings(self), self.components, strict=True):
+            kind.Settings.model_validate(component.settings, context=info.context)
         return self
 
     @property

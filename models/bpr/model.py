@@ -20,14 +20,12 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.bpr.held_out import hold_out
 from oneclass.models.bpr.kernels import compile_fold_in_kernel
-from oneclass.models.bpr.training import Training, row_width
+from oneclass.models.bpr.training import Training, hold_out, row_width
 from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
 from oneclass.models.numerics.matmul import as_read_only, dense_times
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
 TARGET_STEPS = 2 * 10**8  # gradient steps of a fit by default
@@ -163,12 +161,6 @@ class BPR(Model[BPRSettings]):
         rows = self._user_rows(histories, users)
         with kernel_threads(self.threads):
             return dense_times(rows, self.compute_once("columns", self._columns))
-
-    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
-        def columns_of(items: np.ndarray) -> np.ndarray:
-            return np.vstack([self.item_factors[items].T, self.item_bias[items]])
-
-        return self._linear_scores(self._user_rows(histories, users), columns_of)
 
     def _user_rows(self, histories: csr_matrix, users: np.ndarray | None) -> np.ndarray:
         """Return the users' factors and ones, by which the items' biases are multiplied, float32 (block, K + 1)."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from oneclass.models.evaluation.beyond_accuracy import TOP_K
 from oneclass.models.evaluation.list_metrics import SMOOTHING
 from oneclass.models.evaluation.metrics import PERCENTILES
-from oneclass.models.evaluation.new_items import OF_NEW_ITEMS
-from oneclass.models.evaluation.repeated_items import NEW, REPEATED
+from oneclass.models.evaluation.ranks_apart import NEW, OF_NEW_ITEMS, REPEATED
 
 LIANG_2018 = "Liang, Krishnan, Hoffman, Jebara 2018"
 S = "eq. 23 of the random-graph paper (Paquet, Koenigstein 2013), eq. 12 of the paper on paired symbols"

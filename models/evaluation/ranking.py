@@ -4,19 +4,16 @@ Excluded items, mostly those of a user's history, are left out of the ranking, a
 comes first.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numba import njit, prange
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.tiled_ranking import BestItems
-from oneclass.models.numerics.top_k import as_index_arrays, contains, first_above, top_of_row
+from oneclass.models.numerics.top_k import as_index_arrays, contains, top_of_row
 
 NAN_SCORE, TARGET_EXCLUDED = 1, 2  # faults of a row
 REASONS = {NAN_SCORE: "a score is NaN", TARGET_EXCLUDED: "a target lies in the history"}
-TILE_COLUMNS = 1024
 
 
 class CannotRank(ValueError):
@@ -25,12 +22,11 @@ class CannotRank(ValueError):
     Attributes:
         row: the row of the first such user in the block.
         reason: what is wrong with the row.
-        score: which of several scores.
     """
 
-    def __init__(self, row: int, reason: str, score: int = 0) -> None:
+    def __init__(self, row: int, reason: str) -> None:
         super().__init__(f"row {row} of the block: {reason}")
-        self.row, self.reason, self.score = row, reason, score
+        self.row, self.reason = row, reason
 
 
 @dataclass(frozen=True)
@@ -87,68 +83,6 @@ def rank_targets(scores: np.ndarray, excluded: csr_matrix, targets: csr_matrix, 
         raise CannotRank(row, REASONS[fault[row]])
     candidates = (scores.shape[1] - np.diff(left_out[0])).astype(np.int32)
     return TargetRanks(indptr, worse, tied, position, candidates, first)
-
-
-def rank_targets_by_tiles(
-    score: Callable[[np.ndarray], list[np.ndarray]], excluded: csr_matrix, targets: csr_matrix, n: int = 0
-) -> list[TargetRanks]:
-    """As `rank_targets` by each of a model's scores, of which only those of a tile of items are held at a time.
-
-    Args:
-        score: returns each of the scores of some columns, float32 (block, columns).
-
-    Raises:
-        CannotRank: as `rank_targets`.
-    """
-    indptr, indices = as_index_arrays(targets.indptr, targets.indices)
-    left_out = as_index_arrays(excluded.indptr, excluded.indices)
-    users, columns = targets.shape
-    rows, of_targets = np.repeat(np.arange(users), np.diff(indptr)), np.unique(indices)
-    places = np.searchsorted(of_targets, indices)
-    own = [np.ascontiguousarray(scores[rows, places]) for scores in score(of_targets)]
-    counts = [np.zeros((3, len(indices)), dtype=np.int32) for _ in own]
-    lists, faults = [BestItems(users, n, *left_out) for _ in own], np.zeros((len(own), users), dtype=np.int8)
-    everybody = np.arange(users)
-    for start in range(0, columns, TILE_COLUMNS):
-        items = np.arange(start, min(start + TILE_COLUMNS, columns), dtype=np.int32)
-        for which, scores in enumerate(score(items)):
-            _count_in_tile(scores, start, *left_out, indptr, indices, own[which], counts[which], faults[which])
-            if n:
-                lists[which].offer(scores, everybody, items)
-    found = []
-    candidates = (columns - np.diff(left_out[0])).astype(np.int32)
-    for which, ((worse, tied, before), fault, of_score) in enumerate(zip(counts, faults, lists, strict=True)):
-        if fault.any():
-            row = int(np.argmax(fault > 0))
-            raise CannotRank(row, REASONS[fault[row]], which)
-        position = candidates[rows] - 1 - worse - tied + before
-        found.append(TargetRanks(indptr, worse, tied, position.astype(np.int32), candidates, of_score.sort()[0]))
-    return found
-
-
-@njit(cache=True, parallel=True, nogil=True)
-def _count_in_tile(scores, start, excluded_indptr, excluded_indices, indptr, indices, own, counts, fault):
-    """Add to the counts of each target, (worse, tied, tied with a lower id), those of a tile of the items."""
-    for user in prange(len(scores)):
-        row, stop = scores[user], start + scores.shape[1]
-        excluded = excluded_indices[excluded_indptr[user] : excluded_indptr[user + 1]]
-        fault[user] = max(fault[user], _find_fault(row, excluded, indices[indptr[user] : indptr[user + 1]]))
-        first, last = first_above(excluded, start - 1), first_above(excluded, stop - 1)
-        for entry in range(indptr[user], indptr[user + 1]):
-            score, target = own[entry], indices[entry]
-            below, equal = count_below_and_equal(row, score)
-            before = equal if target >= stop else np.int32(0)
-            if start <= target < stop:
-                before = count_below_and_equal(row[: target - start], score)[1]
-                equal -= np.int32(1)
-            for at in range(first, last):
-                item = excluded[at]
-                below -= row[item - start] < score
-                equal -= row[item - start] == score
-                before -= row[item - start] == score and item < target
-            counts[0, entry] += below
-            counts[1, entry] += equal
-            counts[2, entry] += before
 
 
 @njit(cache=True, parallel=True, nogil=True)

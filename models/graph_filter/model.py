@@ -29,7 +29,8 @@ The largest eigenvalue is 1 where du = 1 and in + out = 1, as in these papers; e
 the plateau mean the same.
 """
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from time import perf_counter
 
 import numpy as np
@@ -37,7 +38,6 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.graph_filter.column_cache import ColumnCache
 from oneclass.models.graph_filter.graph import (
     COLUMNS,
     WIDE,
@@ -47,10 +47,8 @@ from oneclass.models.graph_filter.graph import (
     top_eigenvectors,
     weighted_degrees,
 )
-from oneclass.models.graph_filter.hubs import HubColumns
-from oneclass.models.graph_filter.paths import sum_paths
+from oneclass.models.graph_filter.paths import HubColumns, sum_paths
 from oneclass.models.graph_filter.polynomials import Product, apply_chebyshev, apply_decay, plateau_coefficients
-from oneclass.models.graph_filter.pruning import MAX_LIST, LowPassTable, SecondWalk, select_best_items
 from oneclass.models.graph_filter.settings import GraphFilterSettings, default_vectors
 from oneclass.models.graph_filter.walks import MIN_USERS, add_walks, form_filter
 from oneclass.models.memory_estimates import LogSize
@@ -60,6 +58,49 @@ from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.sparse_products import rows_times
 from oneclass.models.numerics.threads import kernel_threads, single_threaded_blas
 from oneclass.models.numerics.validation import single_item_histories
+
+ColumnMaker = Callable[[list[int]], Iterator[tuple[np.ndarray, np.ndarray]]]
+
+
+class ColumnCache:
+    """Two tables with a row for each cached item.
+
+    Attributes:
+        columns: float32 (capacity, size), the column without its low-pass.
+        factors: float32 (capacity, k), the column of the low-pass's second factor.
+        rows: the row of each item in the tables, most recently used last.
+        lock: to be held from `lookup` until the rows are read; later they may hold other items.
+    """
+
+    def __init__(self, capacity: int, size: int, factors: int) -> None:
+        self.columns = np.empty((capacity, size), dtype=np.float32)  # pages are allocated when filled
+        self.factors = np.empty((capacity, factors), dtype=np.float32)
+        self.rows: dict[int, int] = {}
+        self.lock = threading.Lock()
+
+    @property
+    def capacity(self) -> int:
+        """Number of items that fit."""
+        return len(self.columns)
+
+    def lookup(self, items: np.ndarray, make: ColumnMaker) -> np.ndarray:
+        """Return the rows of some items, int64 (n,), of at most `capacity` different ones.
+
+        Args:
+            make: computes the column and the factor of each missing item.
+        """
+        wanted = dict.fromkeys(items.tolist())
+        missing = [item for item in wanted if item not in self.rows]
+        computed = list(make(missing)) if missing else []
+        recent = {item: self.rows.pop(item) for item in wanted if item in self.rows}
+        for item, (column, factor) in zip(missing, computed, strict=True):
+            row = len(self.rows) + len(recent)  # the next free row
+            if row == self.capacity:
+                row = self.rows.pop(next(iter(self.rows)))
+            self.columns[row], self.factors[row], recent[item] = column, factor, row
+        self.rows |= recent
+        return np.array([recent[item] for item in items.tolist()])
+
 
 CACHE_ENTRIES = 1 << 25  # numbers in the cached columns of the filter: 128 MB, all columns of 5,792 items
 MAX_FILTER_ENTRIES = 1 << 29  # numbers of the largest filter that is formed: 2 GB, 23,170 items
@@ -271,40 +312,6 @@ class GraphFilter(Model[GraphFilterSettings]):
                 some += self._sharpen(self._apply_between(self._polynomial, block, 1), 1).T
         return scores
 
-    def _find_best_items(
-        self,
-        histories: csr_matrix,
-        users: np.ndarray | None,
-        score: str,
-        n: int,
-        excluded: tuple[np.ndarray, np.ndarray],
-        allowed: np.ndarray | None,
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        history, has_cold_items = histories, self.item_features is not None and not self.item_degrees.all()
-        is_small = history.shape[0] == 1 and history.nnz and n <= MAX_LIST
-        if not is_small or has_cold_items or len(self.weights) or not self._is_walk:
-            return None
-        of_entries, graph, (before, after) = self._entry_weights(history), self.graph, self._low_pass()
-        assert isinstance(graph, NormalizedGraph) and self.params.sharpening is not None
-        table = self.compute_once("low-pass table", lambda: LowPassTable.of(after))
-        to, back = self._walk_powers()
-        step = np.float32(-self.params.sharpening)
-        with kernel_threads(self.threads):
-            block = np.zeros((self.item_count, 1), dtype=np.float32)
-            block[history.indices, 0] = of_entries
-            walk = self._apply_between(self._polynomial, block, 1)
-            second = SecondWalk(*graph.tables, to * walk[:, 0])
-            low = pattern_times(history, self.vectors, of_entries * before[history.indices, 0])[0]
-
-            def score_items(items: np.ndarray, of_items: np.ndarray) -> np.ndarray:
-                if not step:
-                    return walk[items, 0] + of_items
-                return back[items] * (second.vector[items] + second.entries(items) * step) + of_items
-
-            without = excluded[1] if allowed is None else np.union1d(excluded[1], np.flatnonzero(~allowed))
-            found = select_best_items(table, walk[:, 0], low, score_items, without, n)
-        return None if found is None else (found[0][None], found[1][None])
-
     def _entry_weights(self, histories: csr_matrix) -> np.ndarray:
         """Return x at the entries of the histories, float32."""
         of_order = recency_weights(histories, self.params.recency_exponent)
@@ -394,5 +401,5 @@ class GraphFilter(Model[GraphFilterSettings]):
         parts = arrays.get("entries", np.ones(len(indices), dtype=np.int8)), indices, indptr
         self.edges = csr_matrix(parts, shape=(len(indptr) - 1, self.item_count), copy=False)
         self.eigenvalue, self.vectors = float(arrays["eigenvalue"]), arrays["vectors"]
-        self.weights = arrays.get("weights", NOT_FORMED)  # absent in early fits
+        self.weights = arrays["weights"]
         self.graph = None if len(self.weights) else self._paths(False).over(self.eigenvalue)

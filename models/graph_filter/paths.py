@@ -1,19 +1,91 @@
-"""Sums over the paths between a user's history and a few items, for which no whole column of the filter is computed.
+"""Entries of the filter S - h S^2 for pairs of a history and a few items, without the whole columns of these.
 
-Entry (j, i) of S - h S^2 is S_ji - h W_i' W (S e_j). For a history of items j, S e_j is computed only where a user who
-likes one of the items i likes something, and W (S e_j) only at these users; so the cost depends on the likes of the
-history and of these items, not on the catalogue. S is symmetric, so history and items change places where these have
-more likes: most time is spent at the users of the second.
+Entry (j, i) is S_ji - h W_i' W (S e_j). For a history of items j, S e_j is computed only where a user who likes one of
+the items i likes something, and W (S e_j) only at these users; so the cost depends on the likes of the history and of
+these items, not on the catalogue. S is symmetric, so history and items change places where these have more likes: most
+time is spent at the users of the second.
+
+Of the hubs, the items with the most edges, which have most of the paths, a fitted model keeps columns W (e - h S e):
+an entry of one of them is the sum over the users of the other item of W times the column.
 """
+
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numba import njit
 
+from oneclass.models.graph_filter.graph import COLUMNS, NormalizedGraph
+from oneclass.models.graph_filter.polynomials import apply_decay
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.simd import F32_WIDTH, add_scaled, aligned_zeros, element, pad_width
 from oneclass.models.numerics.sparse_products import SparseTable
 
 MAX_WIDTH = 2 * F32_WIDTH  # items of the history whose sums lie side by side
+NO_HUB = -1
+
+
+@dataclass(frozen=True)
+class HubColumns:
+    """Columns of W (I - h S) of the items with the most edges.
+
+    Attributes:
+        graph: W.
+        sharpening: h.
+        positions: int32 (items,), the row of a hub in `columns`, NO_HUB of other items.
+        columns: float32 (hubs, users).
+    """
+
+    graph: NormalizedGraph
+    sharpening: float
+    positions: np.ndarray
+    columns: np.ndarray
+
+    @classmethod
+    def of(cls, graph: NormalizedGraph, sharpening: float, count: int) -> Self:
+        """Compute the columns of `count` items."""
+        users, items = graph.shape
+        hubs = np.argsort(-np.diff(graph.of_items.indptr), kind="stable")[:count]
+        positions, columns = np.full(items, NO_HUB, dtype=np.int32), np.empty((len(hubs), users), dtype=np.float32)
+        positions[hubs] = np.arange(len(hubs))
+        for start in range(0, len(hubs), COLUMNS):
+            some = hubs[start : start + COLUMNS]
+            block = np.zeros((items, len(some)), dtype=np.float32)
+            block[some, np.arange(len(some))] = 1
+            block = apply_decay(sharpening, 1, graph.multiply, block) if sharpening else block
+            columns[start : start + COLUMNS] = graph.at_users(block).T
+        return cls(graph, sharpening, positions, columns)
+
+    def pair_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Return C_ji for items j of a history and items i, float32 (history, items)."""
+        sums = np.empty((len(history), len(items)), dtype=np.float32)
+        of_history, of_items = (as_read_only(columns, np.int32) for columns in (history, items))
+        _sum_hub_pairs(self.graph.tables[1], of_history, of_items, self.positions, self.columns, sums)
+        rows, columns = (np.flatnonzero(self.positions[some] == NO_HUB) for some in (history, items))
+        if len(rows) and len(columns):
+            sums[np.ix_(rows, columns)] = sum_paths(
+                *self.graph.tables, of_history[rows], of_items[columns], self.sharpening
+            )
+        return sums
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _sum_hub_pairs(of_items, history, items, positions, columns, sums):
+    """Fill the sums of pairs with a hub, over the users of the item that has fewer or is no hub."""
+    for row in range(len(history)):
+        for place in range(len(items)):
+            hub, other = history[row], items[place]
+            if positions[hub] < 0 or (
+                positions[other] >= 0
+                and of_items.indptr[hub + 1] - of_items.indptr[hub]
+                < of_items.indptr[other + 1] - of_items.indptr[other]
+            ):
+                hub, other = other, hub
+            if positions[hub] >= 0:
+                column, total = columns[positions[hub]], np.float32(0)
+                for at in range(of_items.indptr[other], of_items.indptr[other + 1]):
+                    total += of_items.values[at] * element(column, np.int64(of_items.indices[at]))
+                sums[row, place] = total
 
 
 def sum_paths(

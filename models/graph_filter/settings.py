@@ -5,9 +5,15 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.history_length import interpolate_by_items
 from oneclass.models.numerics.validation import mean_degree
-from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
+from oneclass.models.settings import (
+    Choice,
+    NumericRange,
+    RecencySettings,
+    RelativeRange,
+    SearchSpace,
+    interpolate_by_items,
+)
 
 VECTORS = 2.0  # times the square root of the number of items, where a mean user has ENOUGH likes
 ENOUGH = 25.0  # the vectors of shorter histories are mostly noise: a share (likes / ENOUGH)^1.5 of them is taken

@@ -37,9 +37,9 @@ The bound, with phi at its maximum:
           g = gamma_shp, k = kappa_shp = K a + a', E xi = k / kappa_rte; R_i alike.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -60,7 +60,6 @@ from oneclass.models.hpf.ascent import (
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
 
 
@@ -74,7 +73,6 @@ class HPFSettings(ModelSettings):
         "c": NumericRange(0.05, 2.0, log=True),
         "c_prime": NumericRange(0.1, 10.0, log=True),
     }
-    deprecated: ClassVar = {"blocks": "hpf is fitted whole on one worker"}
 
     factors: int = Field(20, ge=1, description="K, components of theta_u and beta_i.")
     a: float = Field(
@@ -107,21 +105,6 @@ class HPFSettings(ModelSettings):
         ge=0,
         description="Stop when no preference of an unseen user changes by more than this share of the largest.",
     )
-
-    @classmethod
-    def replace_deprecated(cls, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """Replace `binarize_counts` by its opposite, `use_weights`, and others as the base does.
-
-        Raises:
-            ValueError: both are given.
-        """
-        current, messages = super().replace_deprecated(given)
-        if "binarize_counts" in current:
-            if "use_weights" in current:
-                raise ValueError("binarize_counts: is the deprecated opposite of use_weights; give one of them")
-            current["use_weights"] = not current.pop("binarize_counts")
-            messages.append("binarize_counts is deprecated: use use_weights, its opposite")
-        return current, messages
 
     @property
     def user_prior(self) -> Prior:
@@ -243,11 +226,6 @@ class HPF(Model[HPFSettings]):
         means = self.fold_in_users(histories) if users is None else self.user_shape[users] / self.user_rate[users]
         with kernel_threads(self.threads):
             return dense_times(means, self.compute_once("columns", lambda: np.ascontiguousarray(self.item_vectors().T)))
-
-    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
-        means = self.fold_in_users(histories) if users is None else self.user_shape[users] / self.user_rate[users]
-        vectors = self.compute_once("vectors", self.item_vectors)
-        return self._linear_scores(means, lambda items: vectors[items].T)
 
     def item_vectors(self) -> np.ndarray:
         """Return the means of the items' factors."""

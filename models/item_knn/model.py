@@ -22,12 +22,12 @@ from time import perf_counter
 from typing import ClassVar, Literal
 
 import numpy as np
+from numba import njit, prange
 from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.item_knn.kernels import find_nearest
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.numerics.matmul import as_read_only
@@ -35,7 +35,64 @@ from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
 from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.top_k import sift_down, sift_up
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, SearchSpace
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def find_nearest(gram, first, of_neighbour, of_item, shrinkage, is_jaccard, workers, counts, ids, values):
+    """Find the nearest neighbours of the items from `first` on, at most as many as `ids` has columns.
+
+    The similarity of a neighbour i to an item j is g_ij / (of_neighbour_i of_item_j + shrinkage), or with `is_jaccard`
+    g_ij / (of_neighbour_i + of_item_j - g_ij + shrinkage), g being the Gram matrix. Worker w takes every `workers`-th
+    item.
+
+    Args:
+        gram: the `GramRows`; its shift and factor are not read.
+        of_neighbour, of_item: float64 (items,).
+        counts, ids, values: int64 (n,), int32 and float32 (n, k), filled here with the neighbours of n items by
+            ascending id. Only positive similarities count, and of equal ones the lower id.
+    """
+    for worker in prange(workers):
+        total = np.zeros(len(of_item))
+        touched = np.empty(len(of_item), dtype=np.int32)
+        for place in range(worker, len(counts), workers):
+            item = first + place
+            shared = np.int64(0)  # with a bare 0, numba would compile the heap's functions for a second type
+            for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
+                user = gram.item_users[at]
+                weight = gram.weights[user]
+                for entry in range(gram.indptr[user], gram.indptr[user + 1]):
+                    other = gram.indices[entry]
+                    if total[other] == 0.0 and weight != 0.0:
+                        touched[shared] = other
+                        shared += 1
+                    total[other] += weight
+            size = np.int64(0)
+            heap, best = ids[place], values[place]
+            for at in range(shared):
+                other = touched[at]
+                weight = total[other]
+                total[other] = 0.0
+                if other == item or len(heap) == 0:
+                    continue
+                if is_jaccard:
+                    divisor = of_neighbour[other] + of_item[item] - weight + shrinkage
+                else:
+                    divisor = of_neighbour[other] * of_item[item] + shrinkage
+                similarity = np.float32(weight / divisor)
+                if not similarity > 0:
+                    continue
+                if size < len(heap):
+                    sift_up(heap, best, size, other, similarity)
+                    size += 1
+                elif similarity > best[0] or (similarity == best[0] and other < heap[0]):
+                    sift_down(heap, best, size, other, similarity)
+            counts[place] = size
+            order = np.argsort(heap[:size])
+            heap[:size] = heap[:size][order]
+            best[:size] = best[:size][order]
+
 
 Similarity = Literal["cosine", "jaccard", "tf_idf", "bm25", "p3alpha", "rp3beta"]
 MAX_CHUNK_ENTRIES = 1 << 23  # neighbours that are collected at a time: 64 MB
@@ -186,20 +243,7 @@ class RP3betaSettings(ItemKNNSettings):
 
 
 class RP3beta(ItemKNN):
-    """Score by random walks of three steps, divided by a power of the popularity: `item_knn` with `rp3beta`.
-
-    Christoffel, Paudel, Newell and Bernstein (2015).
-
-    Example:
-        >>> import numpy as np
-        >>> from scipy.sparse import csr_matrix
-        >>> from oneclass import RP3beta
-        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = RP3beta().fit(csr_matrix(taste))
-        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
-        >>> ids.tolist()
-        [[4]]
-    """
+    """`item_knn` by random walks of three steps, divided by a power of the popularity (Christoffel et al. 2015)."""
 
     name = "rp3beta"
     Settings = RP3betaSettings

@@ -1,7 +1,6 @@
 """Markov random fields (Steck 2019), dense and sparse.
 
-`dense` is eq. 4, `dense_blocks` its Gram matrix by blocks of users, `sparse` is section 3 with its pattern, blocks and
-kernels.
+`dense` is eq. 4, `sparse` is section 3 with its pattern, blocks and kernels.
 """
 
 from oneclass.models.mrf.dense import MRFDense

@@ -15,10 +15,9 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.memory_estimates import LogSize, Sizes
-from oneclass.models.mrf.dense_blocks import compute_gram_by_blocks, partition_stripes
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.column_scaling import Rescaling, column_moments, mean_over_edges, rescale_columns
-from oneclass.models.numerics.gram_inverse import inverse_of_gram, regularized_inverse
+from oneclass.models.numerics.gram_inverse import regularized_inverse
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
@@ -98,13 +97,6 @@ class MRFDenseSettings(MRFSettings):
     The paper's and its author's notebook's, for ML-20M and Netflix, are l2 = 6, alpha = .75, centred, users alike.
     """
 
-    blocks: int = Field(
-        1,
-        ge=1,
-        description="Blocks of users whose parts of the items' Gram matrix are summed separately "
-        "(docs/explanation/scaling.md).",
-    )
-
 
 class MRFDense(Model[MRFDenseSettings]):
     """Score by item-item regression weights in closed form, the dense Gaussian Markov random field.
@@ -137,22 +129,13 @@ class MRFDense(Model[MRFDenseSettings]):
 
     @classmethod
     def fit_bytes(cls, settings: Any, log: LogSize) -> int:
-        """Estimate the memory of a fit, with the work space of the inverse; by blocks, other arrays are larger."""
-        return super().fit_bytes(settings, log) + (work_bytes(log.items) if settings.blocks == 1 else 0)
+        """Estimate the memory of a fit, with the work space of the inverse."""
+        return super().fit_bytes(settings, log) + work_bytes(log.items)
 
     @classmethod
     def fit_seconds(cls, log: LogSize) -> float:
         """Estimate the CPU seconds of a fit: those of the inverse over items, or over users if these are fewer."""
         return INVERSE_SECONDS * log.items**2 * min(log.items, log.users)
-
-    @classmethod
-    def block_sizes(cls, settings: MRFDenseSettings, items: int) -> Sizes | None:
-        """Return the sizes of blocks: a weight of each user, and a stripe of the Gram matrix."""
-        if settings.blocks == 1:
-            return None
-        first, end = partition_stripes(items, settings.blocks)[-1]  # the largest
-        sums = 8 * (end - first) * end
-        return Sizes(8, 0, sums, here=sums, call=0)
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the weights B_ji of the items j of the history times their recency weights; a score adds `offset`.
@@ -174,11 +157,7 @@ class MRFDense(Model[MRFDenseSettings]):
         rescaled = rescale_columns(moments, self.params.alpha, self.params.centred, self.params.popularity_discount)
         l2 = self.params.l2
         assert l2 is not None  # by `resolve`
-        if self.params.blocks == 1:
-            matrix = regularized_inverse(interactions, moments, rescaled, l2, self.threads)
-        else:
-            gram = compute_gram_by_blocks(interactions, moments, rescaled, self.params.blocks, self.threads, options)
-            matrix = inverse_of_gram(gram, l2, self.threads)
+        matrix = regularized_inverse(interactions, moments, rescaled, l2, self.threads)
         _to_weights(matrix, rescaled, self.threads)
         self.weights = matrix
         self.offset = np.zeros(len(matrix), dtype=np.float32)
@@ -223,36 +202,18 @@ def _to_weights(inverse: np.ndarray, rescaled: Rescaling, threads: int) -> None:
 
 
 class EASESettings(MRFDenseSettings):
-    """Settings of `mrf_dense` at which it is EASE; only l2 is searched."""
+    """Settings of `mrf_dense` at which it is EASE; only l2 is searched, by default twice the edges' mean degree."""
 
     l2_ratio: ClassVar[float] = 2.0
     search_space: ClassVar[SearchSpace] = {"l2": RelativeRange(16)}
     initial_trials: ClassVar = ()
 
-    l2: float | None = Field(
-        None,
-        gt=0,
-        description="Ridge penalty lambda. By default twice the mean over the edges of their items' numbers of likes.",
-    )
     alpha: float = Field(0.0, ge=0, le=1, description="As of `mrf_dense`; 0 leaves the columns as they are.")
     user_weight_exponent: float = Field(0.0, ge=0, le=2, description="As of `mrf_dense`; 0 for equal weights.")
 
 
 class EASE(MRFDense):
-    """Score by ridge regressions of every item on all others: `mrf_dense` without its weights and rescaling.
-
-    Steck, "Embarrassingly shallow autoencoders for sparse data", 2019.
-
-    Example:
-        >>> import numpy as np
-        >>> from scipy.sparse import csr_matrix
-        >>> from oneclass import EASE
-        >>> taste = np.kron(np.eye(2), np.ones((10, 5)))  # two groups of ten users, each of which likes five items
-        >>> model = EASE().fit(csr_matrix(taste))
-        >>> ids, scores = model.recommend(csr_matrix([[1, 1, 1, 1, 0, 0, 0, 0, 0, 0]]), n=1)
-        >>> ids.tolist()
-        [[4]]
-    """
+    """`mrf_dense` without its weights and rescaling (Steck, "Embarrassingly shallow autoencoders", 2019)."""
 
     name = "ease"
     Settings = EASESettings

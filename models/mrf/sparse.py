@@ -54,7 +54,6 @@ class MRFSparseSettings(MRFSettings):
         "density": NumericRange(0.005, 0.1, log=True, manual_only=True),
         "r": Choice((0.0, 0.1, 0.5), manual_only=True),
     }
-    deprecated: ClassVar = {"blocks": "mrf_sparse is fitted whole on one worker"}
 
     density: float | None = Field(
         None,

@@ -17,7 +17,6 @@ import numpy as np
 from numba import njit
 from scipy.sparse import csr_matrix
 
-from oneclass.models.negatives.availability import find_availability, is_available
 from oneclass.models.negatives.sampling import build_alias_table, draw_negatives, negative_starts
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
@@ -78,18 +77,15 @@ class WithoutReplacement(NegativeDistribution):
 
     Attributes:
         histogram: float64 (items,), pi.
-        item_windows: as in `models.negatives.availability.find_availability`; the users' spans are those of `train`.
     """
 
     histogram: np.ndarray
-    item_windows: np.ndarray | None = None
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
         """Draw one of the negatives of a hidden graph, each equally likely."""
-        rows = train[users]
-        likes, availability = copy_pattern(rows), find_availability(rows, self.item_windows)
+        likes = copy_pattern(train[users])
         drawn = build_alias_table(self.histogram), partition_shards(likes[0]), (seed, 0), users.astype(np.uint64)
-        starts, items = draw_negatives(likes, self.histogram, *drawn, availability=availability)
+        starts, items = draw_negatives(likes, self.histogram, *drawn)
         counts, found = np.diff(starts), np.full(len(users), -1, dtype=np.int32)
         some = np.flatnonzero(counts)
         found[some] = items[starts[some] + (_draw_uniforms(seed, users[some]) * counts[some]).astype(np.int64)]
@@ -103,16 +99,15 @@ class WithoutReplacement(NegativeDistribution):
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
         """Return (1 - p(like)) times the probability that an item is a negative if it is not a like (Hajek 1964)."""
         rows = train[users]
-        available = True if self.item_windows is None else find_availability(rows, self.item_windows).mask()
-        drawable, wanted = (rows.toarray() == 0) & available, self._counts(rows)
+        drawable, wanted = rows.toarray() == 0, self._counts(rows)
         times = np.geomspace(0.5, 40 / self.histogram[self.histogram > 0].min(), 64)
         taken = -np.expm1(-np.outer(times, self.histogram)) @ drawable.T  # (64, users)
         at = np.array([np.interp(wanted[user], taken[:, user], times) for user in range(len(wanted))])
-        return (1 - likes) * -np.expm1(-self.histogram * at[:, None]) * available
+        return (1 - likes) * -np.expm1(-self.histogram * at[:, None])
 
     def _counts(self, rows: csr_matrix) -> np.ndarray:
         """Return the number of negatives of each user, int64 (users,)."""
-        return np.diff(negative_starts(copy_pattern(rows), self.histogram, find_availability(rows, self.item_windows)))
+        return np.diff(negative_starts(copy_pattern(rows), self.histogram))
 
 
 @dataclass(frozen=True)
@@ -122,14 +117,12 @@ class CensoredPairs(NegativeDistribution):
     Attributes:
         user_shares, item_shares: float64 (training users,) and (items,), s_i and t_j.
         r: censored pairs for each event.
-        item_windows: as of `WithoutReplacement`; a censored pair of a user is then of an available item.
         pairs: D', once counted.
     """
 
     user_shares: np.ndarray
     item_shares: np.ndarray
     r: float
-    item_windows: np.ndarray | None = None
     pairs: float | None = None
 
     def with_statistics(self, train: csr_matrix) -> Self:
@@ -138,9 +131,6 @@ class CensoredPairs(NegativeDistribution):
 
     def draw(self, train: csr_matrix, users: np.ndarray, seed: int) -> np.ndarray:
         """Draw the item of one censored pair of each user."""
-        if self.item_windows is not None:
-            availability = find_availability(train[users], self.item_windows)
-            return _select_available(self.item_shares, availability, _draw_uniforms(seed, users))
         running = np.cumsum(self.item_shares)
         found = np.searchsorted(running, _draw_uniforms(seed, users) * running[-1], side="right")
         return np.minimum(found, len(running) - 1).astype(np.int32)
@@ -151,12 +141,8 @@ class CensoredPairs(NegativeDistribution):
         return counts.astype(np.float64), self._count_pairs(train) * self.user_shares[users] / degrees
 
     def rates(self, train: csr_matrix, users: np.ndarray, likes: np.ndarray) -> np.ndarray:
-        """Return D' s_i t_j, where t is scaled to the items that are available to the user."""
-        shares = self.item_shares
-        if self.item_windows is not None:
-            shares = shares * find_availability(train[users], self.item_windows).mask()
-            shares /= shares.sum(axis=1, keepdims=True)
-        return self._count_pairs(train) * (self.user_shares[users][:, None] * shares)
+        """Return D' s_i t_j."""
+        return self._count_pairs(train) * (self.user_shares[users][:, None] * self.item_shares)
 
     def _count_pairs(self, train: csr_matrix) -> float:
         return self.r * float(train.data.sum(dtype=np.float64)) if self.pairs is None else self.pairs
@@ -191,20 +177,6 @@ def _draw_uniforms(seed, users):
     found = np.empty(len(users))
     for place in range(len(users)):
         found[place] = uniform(stream(seed, EVALUATION_NEGATIVE, 0, users[place]), 0)
-    return found
-
-
-@njit(cache=True, nogil=True)
-def _select_available(shares, availability, uniforms):
-    """For each user an available item, drawn by the shares; -1 if no item with a share is available."""
-    found, running = np.full(len(uniforms), -1, dtype=np.int32), np.empty(len(shares))
-    for user in range(len(uniforms)):
-        total = 0.0
-        for item in range(len(shares)):
-            total += shares[item] if is_available(availability, user, item) else 0.0
-            running[item] = total
-        if total > 0:
-            found[user] = min(np.searchsorted(running, uniforms[user] * total, side="right"), len(shares) - 1)
     return found
 
 

@@ -5,15 +5,14 @@ A user of degree d_m gets d_m negatives from the histogram pi without replacemen
 (section 4.1). For a user with few likes, items are drawn from an alias table, and items that are taken are rejected.
 For a user with many likes, or if rejection takes too long, the negatives are the items with the smallest keys
 -log(u) / pi_n (Efraimidis and Spirakis 2006). Both methods draw one item after another from what is left of pi, so the
-second can continue where the first stopped. If fewer than d_m items are left, the user gets them all. Items that were
-never available to the user (`models.negatives.availability`) are not drawn, as if the user liked them.
+second can continue where the first stopped. If fewer than d_m items are left, the user gets them all.
 """
 
 import numpy as np
 from numba import njit, prange
 
-from oneclass.models.negatives.availability import EVERYTHING, Availability, count_available, is_available
 from oneclass.models.numerics.adjacency import Adjacency
+from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import bits, purpose, stream, uniform
 from oneclass.models.numerics.simd import choose
 from oneclass.models.numerics.top_k import move_smallest_first
@@ -80,31 +79,26 @@ def _fill_alias_table(weights):
     return limits, aliases
 
 
-def negative_starts(
-    likes: Adjacency,
-    weights: np.ndarray,
-    availability: Availability = EVERYTHING,
-    wanted: np.ndarray | None = None,
-) -> np.ndarray:
+def negative_starts(likes: Adjacency, weights: np.ndarray, wanted: np.ndarray | None = None) -> np.ndarray:
     """Where each user's negatives begin, int64 (users + 1,): as many as wanted, or as many as items are left.
 
     Args:
         likes: (starts, items), the observed graph, or another one whose items are not to be drawn.
-        weights, availability: as in `draw_negatives`.
+        weights: as in `draw_negatives`.
         wanted: int64 (users,); by default as many as likes.
     """
     wanted = np.diff(likes[0]) if wanted is None else wanted
-    left = count_available(availability, weights) - _count_drawable(*likes, weights, availability)
+    left = int(np.count_nonzero(weights > 0)) - _count_drawable(*likes, weights)
     return np.concatenate([[0], np.cumsum(np.clip(wanted, 0, np.maximum(left, 0)))])
 
 
 @njit(cache=True, nogil=True)
-def _count_drawable(starts, items, weights, availability):
+def _count_drawable(starts, items, weights):
     """How many of each user's items could be drawn, int64 (users,)."""
     counts = np.zeros(len(starts) - 1, dtype=np.int64)
     for user in range(len(counts)):
         for at in range(starts[user], starts[user + 1]):
-            counts[user] += weights[items[at]] > 0 and is_available(availability, user, items[at])
+            counts[user] += weights[items[at]] > 0
     return counts
 
 
@@ -116,7 +110,6 @@ def draw_negatives(
     key: tuple[int, int],
     units: np.ndarray,
     heavy: int = HEAVY_USER_RATIO,
-    availability: Availability = EVERYTHING,
 ) -> Adjacency:
     """One draw of the negatives of all users.
 
@@ -128,27 +121,24 @@ def draw_negatives(
         key: (seed, iteration).
         units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
         heavy: users who like more than one `heavy`-th of the items get all negatives by keys.
-        availability: of the items to these users; others are no negatives.
 
     Returns:
         (starts, items), int64 (users + 1,) and int32, in the order in which they were drawn.
     """
-    starts = negative_starts(likes, weights, availability)
+    starts = negative_starts(likes, weights)
     items = np.empty(starts[-1], dtype=np.int32)
-    fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy, availability)
+    fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy)
     return starts, items
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy, availability):
+def fill_negatives(likes, starts, items, weights, table, bounds, key, units, heavy):
     """Fill `items`, int32 (starts[-1],); `starts` is from `negative_starts`, and the rest as in `draw_negatives`."""
     for shard in prange(len(bounds) - 1):
         scratch = allocate_draw_scratch(len(weights))
         for user in range(bounds[shard], bounds[shard + 1]):
             mark = user + 1
-            draw_user_negatives(
-                likes, starts, items, weights, table, user, mark, key, units, heavy, availability, scratch
-            )
+            draw_user_negatives(likes, starts, items, weights, table, user, mark, key, units, heavy, scratch)
 
 
 @njit(cache=True, nogil=True)
@@ -158,7 +148,7 @@ def allocate_draw_scratch(items):
 
 
 @njit(cache=True, nogil=True)
-def draw_user_negatives(likes, starts, items, weights, table, user, mark, key, units, heavy, availability, scratch):
+def draw_user_negatives(likes, starts, items, weights, table, user, mark, key, units, heavy, scratch):
     """Fill one user's part of `items`, as in `fill_negatives`.
 
     Args:
@@ -170,14 +160,14 @@ def draw_user_negatives(likes, starts, items, weights, table, user, mark, key, u
     first, last = starts[user], starts[user + 1]
     if (likes[0][user + 1] - likes[0][user]) * heavy <= len(weights):
         name = stream(key[0], ALIAS_DRAWS, key[1], units[user])
-        first = _draw_by_rejection(items, first, last, taken, mark, table, name, availability, user)
+        first = _draw_by_rejection(items, first, last, taken, mark, table, name)
     if first < last:
         name = stream(key[0], KEY_DRAWS, key[1], units[user])
-        _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name, availability, user)
+        _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name)
 
 
 @njit(cache=True, inline="always")
-def _draw_by_rejection(items, first, last, taken, mark, table, name, availability, user):
+def _draw_by_rejection(items, first, last, taken, mark, table, name):
     """Fill items[first:last]; returns the first place that is not filled, in case the tries ran out."""
     limits, aliases = table
     count, tries = np.uint64(len(limits)), MAX_TRIES_PER_NEGATIVE * (last - first)
@@ -187,7 +177,7 @@ def _draw_by_rejection(items, first, last, taken, mark, table, name, availabilit
         draw += 1
         column = np.int64(((word >> np.uint64(32)) * count) >> np.uint64(32))
         item = choose((word & np.uint64(0xFFFFFFFF)) < limits[column], column, aliases[column])
-        accepted = (taken[item] != mark) & is_available(availability, user, item)
+        accepted = taken[item] != mark
         taken[item] = mark
         items[first] = item  # a rejected one is overwritten by the next
         first += accepted
@@ -195,13 +185,32 @@ def _draw_by_rejection(items, first, last, taken, mark, table, name, availabilit
 
 
 @njit(cache=True)
-def _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name, availability, user):
+def _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name):
     """Fill items[first:last] with the items, out of those that are left, that have the smallest keys."""
     left = 0
     for item in range(len(weights)):
-        if taken[item] != mark and weights[item] > 0.0 and is_available(availability, user, item):
+        if taken[item] != mark and weights[item] > 0.0:
             keys[left], order[left] = -np.log(uniform(name, item)) / weights[item], item
             left += 1
     move_smallest_first(keys, order, left, last - first)
     for at in range(first, last):
         items[at] = order[at - first]
+
+
+NEGATIVE_RATES = (1.0, 0.5)  # the two values of r (eq. 8) in the figure
+
+
+def sample_item_counts(
+    likes: tuple[np.ndarray, np.ndarray], items: int, r: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positives and negatives of each item in one sample of q(H), int64 (items,) each.
+
+    Args:
+        likes: (starts, items), the observed graph by user, with at least one edge.
+        r: weight of the most popular item among the negatives, as a multiple of its degree (eq. 8).
+    """
+    positives = np.bincount(likes[1], minlength=items)
+    weights = degree_histogram(positives, histogram_power(r, int(positives.max())))
+    units = np.arange(len(likes[0]) - 1, dtype=np.uint64)
+    _, drawn = draw_negatives(likes, weights, build_alias_table(weights), partition_shards(likes[0]), (seed, 0), units)
+    return positives, np.bincount(drawn, minlength=items)

@@ -7,22 +7,9 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.top_k import (
-    ITEMS_PER_SCAN,
-    NUM_GROUPS,
-    any_above,
-    as_index_arrays,
-    ascending_order,
-    contains,
-    first_above,
-    top_n_threshold,
-    top_of_row,
-)
+from oneclass.models.numerics.top_k import as_index_arrays, first_above, top_of_row
 
 WINDOW = 2  # times n items are looked at together, where categories have limits
-POOL_SIZE = 6  # times n eligible items, expected above a score, are looked at first
-MAX_POOL_SIZE = 1024
-MIN_ELIGIBLE_SHARE = 1 / 8  # below it, looking at the eligible items alone takes less time
 
 
 @dataclass(frozen=True)
@@ -53,17 +40,6 @@ class Constraints:
         indptr = np.concatenate([[0], np.cumsum([len(one) for one in items])])
         return as_index_arrays(indptr, np.concatenate(items))
 
-    @functools.cached_property
-    def dense(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The eligible items, their boosts (without any, no columns), and the highest boost of each set."""
-        boosts = np.empty((len(self.eligible), 0)) if self.boosts is None else self.boosts
-        highest = boosts.max(axis=1, initial=-np.inf) if boosts.size else np.zeros(len(boosts))
-        return (
-            as_read_only(self.eligible, np.bool_),
-            as_read_only(boosts, np.float32),
-            as_read_only(highest, np.float32),
-        )
-
 
 def select_top_items(
     scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, sets: np.ndarray, constraints: Constraints, n: int
@@ -91,7 +67,7 @@ def select_top_items(
             *as_index_arrays(indptr, indices),
             as_read_only(sets, np.int32),
             *constraints.candidates,
-            *constraints.dense,
+            as_read_only(np.empty((0, 0)) if constraints.boosts is None else constraints.boosts, np.float32),
             as_read_only(constraints.pinned, np.int32),
             *as_index_arrays(constraints.category_indptr, constraints.category_indices),
             as_read_only(constraints.limits, np.int32),
@@ -109,9 +85,7 @@ def _select_top_items(
     sets,
     starts,
     columns,
-    eligible,
     boosts,
-    highest,
     pinned,
     category_indptr,
     categories,
@@ -123,22 +97,6 @@ def _select_top_items(
         start, stop = starts[sets[user]], starts[sets[user] + 1]
         candidates = columns[start:stop]
         history = indices[indptr[user] : indptr[user + 1]]
-        share = len(candidates) / scores.shape[1]
-        if share >= MIN_ELIGIBLE_SHARE and _select_from_pool(
-            scores[user],
-            np.int64(POOL_SIZE * len(ids[user]) / share),
-            history,
-            eligible[sets[user]],
-            boosts[sets[user]],
-            highest[sets[user]],
-            pinned,
-            category_indptr,
-            categories,
-            limits,
-            ids[user],
-            best[user],
-        ):
-            continue
         values = np.empty(len(candidates), dtype=np.float32)
         for position in range(len(candidates)):
             values[position] = scores[user, candidates[position]]
@@ -154,111 +112,6 @@ def _select_top_items(
             _select_within_limits(
                 values, excluded, candidates, pinned, category_indptr, categories, limits, ids[user], best[user]
             )
-
-
-@njit(cache=True, nogil=True)
-def _select_from_pool(
-    scores, wanted, history, eligible, boosts, highest, pinned, category_indptr, categories, limits, ids, best
-):
-    """Fill `ids` and `best` from the items above a score that some exceed, and return True.
-
-    Nearly every list is made of these, and to find them takes no longer than without constraints. If an item outside
-    might belong into the list, `ids` and `best` are left as they were, and False is returned.
-    """
-    below = top_n_threshold(scores, history, min(wanted, NUM_GROUPS // 2))
-    if below == -np.inf:
-        return False
-    pool, size = np.empty(MAX_POOL_SIZE, dtype=np.int32), 0
-    for start in range(0, len(scores), ITEMS_PER_SCAN):
-        stop = min(start + ITEMS_PER_SCAN, len(scores))
-        if not any_above(scores[start:stop], below):
-            continue
-        for item in range(start, stop):
-            if scores[item] > below and eligible[item] and not contains(history, item):
-                if size == len(pool):
-                    return False
-                pool[size] = item
-                size += 1
-    if size < len(ids):
-        return False
-    pool = pool[:size]
-    return choose_from_pool(
-        pool,
-        scores[pool],
-        below,
-        history,
-        eligible,
-        boosts,
-        highest,
-        pinned,
-        scores[pinned],
-        category_indptr,
-        categories,
-        limits,
-        ids,
-        best,
-    )
-
-
-@njit(cache=True, nogil=True)
-def choose_from_pool(
-    pool,
-    values,
-    below,
-    history,
-    eligible,
-    boosts,
-    highest,
-    pinned,
-    pinned_values,
-    category_indptr,
-    categories,
-    limits,
-    ids,
-    best,
-):
-    """Fill `ids` and `best` from a pool of at least as many eligible items, ascending, with all that exceed `below`."""
-    bound = below  # an item outside the pool has at most this
-    spread = np.float32(0)
-    order = ascending_order(-values)
-    if len(boosts) > 0:
-        spread = values[order[0]] - values[order[len(ids) - 1]]
-        spread = spread if np.isfinite(spread) else np.float32(0)
-        for position in range(len(pool)):
-            values[position] += boosts[pool[position]] * spread
-        bound += highest * spread
-        order = ascending_order(-values)
-    counts = np.zeros(len(limits), dtype=np.int32)
-    taken = np.int64(0)
-    for place in range(len(pinned)):
-        item = pinned[place]
-        may_come = eligible[item] and not contains(history, item)
-        if may_come and taken < len(ids) and _fits(item, category_indptr, categories, counts, limits):
-            _count_item(item, category_indptr, categories, counts)
-            value = pinned_values[place] + boosts[item] * spread if len(boosts) > 0 else pinned_values[place]
-            ids[taken], best[taken] = item, -np.inf if np.isnan(value) else value
-            taken += 1
-    pins = taken
-    for position in order:
-        item = pool[position]
-        if taken == len(ids) or not values[position] > bound:
-            break
-        if _fits(item, category_indptr, categories, counts, limits) and not _is_among(ids[:pins], item):
-            _count_item(item, category_indptr, categories, counts)
-            ids[taken], best[taken] = item, values[position]
-            taken += 1
-    if taken == len(ids):
-        return True
-    ids[:], best[:] = -1, -np.inf
-    return False
-
-
-@njit(cache=True, nogil=True)
-def _is_among(items, item):
-    for one in items:
-        if one == item:
-            return True
-    return False
 
 
 @njit(cache=True, nogil=True)

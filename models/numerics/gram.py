@@ -132,27 +132,3 @@ def _fill_rows(gram, order, workers, out):
             row[: item + 1] = 0.0
             add_lower_row(gram, item, row)
             rescale_row(gram, item, row, out[item, : item + 1])
-
-
-def gram_stripe(interactions: csr_matrix, weights: np.ndarray, first: int, end: int, threads: int) -> np.ndarray:
-    """sum_m w_m x_ma x_mb for the items a from `first` to `end` and b <= a: some users' part of these rows of the Gram
-    matrix.
-
-    Args:
-        interactions, weights: as in `lower_gram`.
-
-    Returns:
-        float64 (end - first, end), zeros where b > a.
-    """
-    zeros = np.zeros(interactions.shape[1])
-    gram = gram_rows(interactions, weights, zeros, zeros)
-    out = np.zeros((end - first, end))
-    with kernel_threads(threads):
-        _fill_stripe(gram, first, out)
-    return out
-
-
-@njit(parallel=True, nogil=True, cache=True)
-def _fill_stripe(gram, first, out):
-    for place in prange(len(out)):
-        add_lower_row(gram, first + place, out[place])

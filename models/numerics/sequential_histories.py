@@ -8,7 +8,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from scipy.sparse import csr_matrix
+
+
+@njit(cache=True, nogil=True)
+def put_events(free, users, items, times, positions, found):
+    """Put a batch of events into the lists of their users.
+
+    Args:
+        free: int64 (users,), the next free place of each user's list in `found`; moved on.
+        users, items: (events,) integers from 0.
+        times, positions: int64 (events,).
+        found: int64 (all events, 3): item, time and position, side by side, so that an event costs one miss of the
+            cache.
+    """
+    for event in range(len(users)):
+        at = free[users[event]]
+        found[at, 0] = items[event]
+        found[at, 1] = times[event]
+        found[at, 2] = positions[event]
+        free[users[event]] = at + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,3 +157,36 @@ def recency_weights(histories: csr_matrix, exponent: float) -> np.ndarray:
     newer = np.empty(len(recency_ranks), dtype=np.int64)
     newer[newest_first] = np.arange(len(recency_ranks)) - np.repeat(histories.indptr[:-1].astype(np.int64), lengths)
     return ((1.0 + newer) ** -exponent).astype(np.float32)
+
+
+@njit(cache=True, nogil=True)
+def select_ranks(starts, items, ranks, rows, selected_starts, selected_columns, item_of_column, count):
+    """Rank some entries of each row among themselves by the ranks of all its entries.
+
+    Args:
+        starts, items, ranks: of all rows: the first entry of each, the items of the entries, and their ranks, which are
+            0, 1, ... in each row.
+        rows: int (selected rows,), the row among all of each.
+        selected_starts, selected_columns: of the selected rows, the first entry of each and the columns of the entries;
+            each is an entry of the row among all.
+        item_of_column: int (columns,).
+        count: number of items.
+
+    Returns:
+        int32 (selected entries,), in each row 0, 1, ... in the order of `ranks`.
+    """
+    found = np.empty(len(selected_columns), dtype=np.int32)
+    rank_of_item = np.empty(count, dtype=np.int32)  # in the row, for its items
+    for row in range(len(rows)):
+        begin, end = starts[rows[row]], starts[rows[row] + 1]
+        for entry in range(begin, end):
+            rank_of_item[items[entry]] = ranks[entry]
+        lower = np.zeros(end - begin + 1, dtype=np.int32)  # for each rank among all, the number of selected lower ones
+        for entry in range(selected_starts[row], selected_starts[row + 1]):
+            found[entry] = rank_of_item[item_of_column[selected_columns[entry]]]
+            lower[found[entry] + 1] = 1
+        for rank in range(1, len(lower)):
+            lower[rank] += lower[rank - 1]
+        for entry in range(selected_starts[row], selected_starts[row + 1]):
+            found[entry] = lower[found[entry]]
+    return found

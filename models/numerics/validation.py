@@ -18,8 +18,7 @@ def check_interactions(interactions: csr_matrix) -> csr_matrix:
     Raises:
         TypeError, ValueError: as `check_matrix`; or it has no edge.
     """
-    check_matrix_type(interactions, "interactions")
-    check_entries(interactions, "interactions")
+    check_matrix(interactions, "interactions")
     check_edges(interactions)
     refuse_id_pairs(interactions)
     return interactions
@@ -82,11 +81,8 @@ def check_matrix_type(matrix: Any, name: str) -> None:
         raise TypeError(f"{name}: its values are of type {matrix.dtype}; give counts, such as {name}.astype('float32')")
 
 
-def check_entries(matrix: csr_matrix, name: str, first: int = 0) -> None:
+def check_entries(matrix: csr_matrix, name: str) -> None:
     """The part of `check_matrix` that reads every entry.
-
-    Args:
-        first: the user of the first row, where these are some rows of a matrix.
 
     Raises:
         ValueError: as there.
@@ -101,7 +97,7 @@ def check_entries(matrix: csr_matrix, name: str, first: int = 0) -> None:
         entry = int(np.argmax(bad))
         row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
         raise ValueError(
-            f"{name}: user {first + row} (row), item {matrix.indices[entry]}: the count {counts[entry]} is not a "
+            f"{name}: user {row} (row), item {matrix.indices[entry]}: the count {counts[entry]} is not a "
             "positive finite number; leave out what is not a like, and call eliminate_zeros()"
         )
 

@@ -69,15 +69,12 @@ class Censored(NamedTuple):
     Attributes:
         pseudo: float64 (vertices,), D' s_i.
         lambda_star: lambda(xi*).
-        backgrounds: float64 (sums, n W), sums of t_j E[y y'] over some vertices of the other side, the rows of each
-            padded to W.
-        ranges: int64 (vertices, 2), which two of them have the difference that is E_t[y y'] of a vertex.
+        background: float64 (n W,), E_t[y y'], its rows padded to W.
     """
 
     pseudo: np.ndarray
     lambda_star: float
-    backgrounds: np.ndarray
-    ranges: np.ndarray
+    background: np.ndarray
 
 
 class Scratch(NamedTuple):
@@ -163,14 +160,12 @@ def build_system(n, vertex, censored, precisions, scratch, system):
     M = sum_G w E[y y'] + g E_t[y y'], y = (v, b, 1): P is M without the row and column of b, and the column of b is
     subtracted from z. Column n - 1 of `system` becomes z; `diagonal` becomes the diagonal of P.
     """
-    with_more, with_less = censored.ranges[vertex, 0], censored.ranges[vertex, 1]
-    more, less = censored.backgrounds[with_more], censored.backgrounds[with_less]
-    pseudo, (precision, bias_precision) = censored.pseudo[vertex], precisions
+    background, pseudo, (precision, bias_precision) = censored.background, censored.pseudo[vertex], precisions
     total, diagonal = scratch.total, scratch.diagonal
-    width = len(more) // n
+    width = len(background) // n
     grip, bias, one = 2 * pseudo * censored.lambda_star, n - 2, n - 1
-    for place in range(0, len(more), F64_WIDTH):
-        store(system, place, load(total, place) + grip * (load(more, place) - load(less, place)))
+    for place in range(0, len(background), F64_WIDTH):
+        store(system, place, load(total, place) + grip * load(background, place))
     for a in range(n - 1):
         row = a * width
         if a < bias:
@@ -181,8 +176,7 @@ def build_system(n, vertex, censored, precisions, scratch, system):
             y, least, pulled = one, bias_precision, system[row + one]
             own = system[one * width + one]
         diagonal[a] = system[row + a] = max(own + least, least)
-        background = more[y * width + one] - less[y * width + one]
-        system[row + one] = total[(width + 1) * width + y] - pulled - 0.5 * pseudo * background
+        system[row + one] = total[(width + 1) * width + y] - pulled - 0.5 * pseudo * background[y * width + one]
 
 
 @njit(**JIT_OPTIONS)
@@ -366,24 +360,24 @@ def sum_backgrounds(lanes, rows, backgrounds, priors):
 
 
 @njit(parallel=True, **JIT_OPTIONS)
-def average_backgrounds(lanes, own, backgrounds, ranges, out):
+def average_background(lanes, own, background, out):
     """Fill `out`, float64 (vertices, 2), with E_t[a] and E_t[a^2]: for each vertex, averages over the other side.
 
-    The last two arguments but one are those of `Censored`.
+    `background` is that of `Censored`.
     """
     n = len(lanes)
     for vertex in prange(len(own)):
-        row, more, less = own[vertex], backgrounds[ranges[vertex, 0]], backgrounds[ranges[vertex, 1]]
+        row = own[vertex]
         width = len(row) // 2
         mean = square = 0.0
         for i in range(n):
             left = np.float64(row[i] if i < n - 2 else row[2 * n - 3 - i])
             inner, at = 0.0, i * width
             for j in range(n):
-                inner += (more[at + j] - less[at + j]) * (row[j] if j < n - 2 else row[2 * n - 3 - j])
+                inner += background[at + j] * (row[j] if j < n - 2 else row[2 * n - 3 - j])
             square += left * inner
-            mean += left * (more[at + n - 1] - less[at + n - 1])
+            mean += left * background[at + n - 1]
             if i < n - 2:
-                square += row[width + i] * (more[at + i] - less[at + i])
+                square += row[width + i] * background[at + i]
         last = (n - 1) * width + n - 1
-        out[vertex, 0], out[vertex, 1] = mean, square + row[width + n - 2] * (more[last] - less[last])
+        out[vertex, 0], out[vertex, 1] = mean, square + row[width + n - 2] * background[last]

@@ -19,7 +19,6 @@ eq. 10 have a misprint: u_i should be u_i', over which the sum in their denomina
 
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, Start, copy_rows, has_converged
-from oneclass.models.negatives.availability import Spans, item_spans, user_spans
 from oneclass.models.negatives.distributions import CensoredPairs
 from oneclass.models.negatives.like_probability import (
     LOG_ODDS_SCORES,
@@ -37,7 +35,6 @@ from oneclass.models.negatives.like_probability import (
     put_log_odds,
     sigmoid,
 )
-from oneclass.models.negatives.tiled_log_odds import LogitBounds, LogitColumns, LogitRows, LogOddsScores
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.threads import kernel_threads
@@ -65,8 +62,6 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
             (v_j, b_j), and the shares s_i and t_j, in the layout of `models.paired_symbols.edges`.
         item_popularity: float64 (items,), E[psi_j].
         xi_star: float64 (1,), the bound's parameter for pairs without an edge.
-        item_windows, user_shares: with `availability`, the ages of the first and the last day of each item, int32
-            (2, items) (`models.negatives.availability`), and the shares of events, float64 (users,); None without.
 
     Example:
         >>> import numpy as np
@@ -86,25 +81,18 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
 
     warm_startable = True
     scores_each_epoch = True
-    item_windows: np.ndarray | None = None
-    user_shares: np.ndarray | None = None
     _items: Symbols | None = None
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Posterior rows of users who were not in training, float32 (block, 2 W), with the items fixed.
 
         The model does not define s_i for such a user. D' s_i = r c_i is used, which a training user with this history
-        has if s stays at the shares of events. With `availability`, a history without the ages of its events is of a
-        user who was there at all times.
+        has if s stays at the shares of events.
         """
         histories = self._drop_unknown(histories)
-        spans = None if self.item_windows is None else user_spans(histories)
         with kernel_threads(self.threads):
-            users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u, spans)
+            users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u)
             items, pseudo = self._item_symbols(), self.params.r * users.degrees
-            if spans is not None:
-                shares = users.available_shares(items)
-                pseudo = np.divide(pseudo, shares, out=np.zeros_like(pseudo), where=shares > 0)
             users.converge(items, pseudo, float(self.xi_star[0]), MAX_FOLD_IN_PASSES, FOLD_IN_TOLERANCE)
         return users.rows
 
@@ -131,8 +119,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         """Return the distribution of the D' = r D censored pairs of section 2; `like_r` replaces r if it is set."""
         lane = self.item_rows.shape[1] // 2 + self.params.factors + 1
         users, items = (rows[:, lane].astype(np.float64) for rows in (self.user_rows, self.item_rows))
-        users = users if self.user_shares is None else self.user_shares
-        return CensoredPairs(users, items, self.params.like_r or self.params.r, self.item_windows)
+        return CensoredPairs(users, items, self.params.like_r or self.params.r)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings = self.params
@@ -157,22 +144,16 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     def _initial_posterior(
         self, interactions: csr_matrix, options: FitOptions = DEFAULT_OPTIONS
     ) -> PairedSymbolsPosterior:
-        """Return q before its first pass; sets `item_windows` and `user_shares`."""
-        spans_of_users = spans_of_items = self.item_windows = self.user_shares = None
-        if self.params.availability:
-            spans_of_users, spans_of_items = user_spans(interactions), item_spans(interactions, options.item_windows)
-            self.item_windows = np.stack(spans_of_items)
+        """Return q before its first pass."""
         parts = (interactions.data.astype(np.float32, copy=False), interactions.indices, interactions.indptr)
         graph = csr_matrix(parts, shape=interactions.shape)
         users, items = self._initial_rows(graph.shape, options.start)
         posterior = PairedSymbolsPosterior.initial(
-            self._build_symbols(graph, users, self.params.tau_u, spans_of_users),
-            self._build_symbols(graph.tocsc(), items, self.params.tau_v, spans_of_items),
+            self._build_symbols(graph, users, self.params.tau_u),
+            self._build_symbols(graph.tocsc(), items, self.params.tau_v),
             self.params.r,
             self.params.alpha,
         )
-        if self.params.availability:
-            self.user_shares = posterior.users.marginals
         posterior.update_xi()
         return posterior
 
@@ -200,12 +181,6 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         popularity, weighted = self.compute_once("popularity", self._popularity_and_log)
         return compute_scores(logits, names, popularity, weighted, self.threads)
 
-    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LogOddsScores:
-        rows, of_items = self._logit_rows(self._user_rows(histories, users)), (self._tiles(), self._logit_columns)
-        popularity = self.compute_once("popularity", self._popularity_and_log)
-        bounds = partial(self.compute_once, "logit bounds", partial(LogitBounds.of, *of_items, popularity))
-        return LogOddsScores(*of_items, score, rows, popularity, bounds, self.threads)
-
     def _popularity_and_log(self) -> tuple[np.ndarray, np.ndarray]:
         """Return psi and a log psi, float32 (items,) each."""
         weighted = self.params.popularity_weight * np.log(self.item_popularity)
@@ -224,20 +199,21 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     def _products_and_biases(self, rows: np.ndarray, items: np.ndarray | None) -> tuple[Any, ...]:
         """Return the arguments of `put_log_odds`: the moments without biases, and the moments of both sides' biases."""
         users, columns = self._logit_rows(rows), self._logit_columns(items)
-        mean, variance = dense_times(users.means, columns.means), dense_times(users.variances, columns.variances)
+        mean, variance = dense_times(users[0], columns[0]), dense_times(users[1], columns[1])
         return mean, variance, users[2:], columns[2:]
 
-    def _logit_rows(self, rows: np.ndarray) -> LogitRows:
+    def _logit_rows(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the users' part of the moments: of means, of variances, and the mean and variance of the bias."""
         u, b, u_variance, b_variance = self._split_rows(rows)
-        return LogitRows(u, np.concatenate([u**2 + u_variance, u_variance], axis=1), b, b_variance)
+        return u, np.concatenate([u**2 + u_variance, u_variance], axis=1), b, b_variance
 
-    def _logit_columns(self, items: np.ndarray | None) -> LogitColumns:
+    def _logit_columns(self, items: np.ndarray | None) -> tuple[np.ndarray, ...]:
         """Return the items' part of the moments, of all items by default."""
 
-        def columns_of(rows: np.ndarray) -> LogitColumns:
+        def columns_of(rows: np.ndarray) -> tuple[np.ndarray, ...]:
             v, c, v_variance, c_variance = self._split_rows(rows)
             means, variances = np.ascontiguousarray(v.T), np.ascontiguousarray(np.hstack([v_variance, v**2]).T)
-            return LogitColumns(means, variances, c + self._log_odds_shift(), c_variance.copy())
+            return means, variances, c + self._log_odds_shift(), c_variance.copy()
 
         if items is None:
             return self.compute_once("columns", lambda: columns_of(self.item_rows))
@@ -272,18 +248,14 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         if self._items is None:
             rows = self._blank_rows(len(self.item_rows))
             rows[:] = self.item_rows
-            spans = None if self.item_windows is None else Spans(*self.item_windows)
-            self._items = self._build_symbols(csr_matrix((len(rows), 0)), rows, self.params.tau_v, spans)
+            self._items = self._build_symbols(csr_matrix((len(rows), 0)), rows, self.params.tau_v)
         return self._items
 
-    def _build_symbols(
-        self, graph: csr_matrix | csc_matrix, rows: np.ndarray, precision: float, spans: Spans | None = None
-    ) -> Symbols:
-        return Symbols(graph, rows, self.params.factors, (precision, self.params.tau_b), spans)
+    def _build_symbols(self, graph: csr_matrix | csc_matrix, rows: np.ndarray, precision: float) -> Symbols:
+        return Symbols(graph, rows, self.params.factors, (precision, self.params.tau_b))
 
     def _blank_rows(self, vertices: int) -> np.ndarray:
         return blank_rows(vertices, self.params.factors, START_VARIANCE)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        names = ("user_rows", "item_rows", "item_popularity", "xi_star", "item_windows", "user_shares")
-        return {name: array for name in names if (array := getattr(self, name)) is not None}
+        return {name: getattr(self, name) for name in ("user_rows", "item_rows", "item_popularity", "xi_star")}

@@ -4,7 +4,6 @@ from typing import Self
 
 import numpy as np
 
-from oneclass.models.negatives.availability import Availability, scale_to_exposure
 from oneclass.models.numerics.logistic_bound import lambda_of_xi
 from oneclass.models.paired_symbols.symbols import Symbols, bound_constant
 
@@ -25,19 +24,10 @@ class PairedSymbolsPosterior:
 
     @classmethod
     def initial(cls, users: Symbols, items: Symbols, r: float, alpha: float) -> Self:
-        """D' = r D, and s and t at the shares of events.
-
-        With spans, the shares of items are scaled by their exposure, and then for each user to what was available.
-        """
+        """D' = r D, and s and t at the shares of events."""
         posterior = cls(users, items, r * users.degrees.sum(), alpha)
         for side in (users, items):
             side.set_shares(side.degrees / side.degrees.sum())
-        if users.spans is not None and items.spans is not None:
-            degrees = scale_to_exposure(items.degrees, Availability(*users.spans, *items.spans), users.degrees)
-            items.set_shares(degrees / degrees.sum())
-            users.set_shares(users.shares / users.available_shares(items))
-            for own, other in ((users, items), (items, users)):
-                own.marginals = own.shares * own.available_shares(other)
         for side in (users, items):
             posterior.update_concentration(side)
         return posterior
@@ -101,10 +91,7 @@ class PairedSymbolsPosterior:
         return float((self.users.shares * values).sum())
 
     def _all_pairs(self) -> tuple[float, float, float]:
-        """Sums over all available pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the background caches."""
-        if self.users.spans is not None:
-            mean, square = self.users.shares @ self.users.averages(self.items)
-            return float(self.users.marginals.sum()), float(mean), float(square)
+        """Sums over all pairs of s_i t_j, s_i t_j E a_ij and s_i t_j E a_ij^2, from the background caches."""
         n = len(self.users.lanes)
         swapped = np.r_[: n - 2, n - 1, n - 2]  # in a_ij, a bias meets the other side's constant
         users, items = self.users.background, self.items.background[np.ix_(swapped, swapped)]

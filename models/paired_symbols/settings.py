@@ -1,8 +1,8 @@
 """The settings of paired symbols."""
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from oneclass.models.paired_symbols.kernels import MAX_FACTORS
 from oneclass.models.settings import ModelSettings, NumericRange, SearchSpace
@@ -20,7 +20,6 @@ class PairedSymbolsSettings(ModelSettings):
         "popularity_weight": NumericRange(0.0, 1.0),
     }
     initial_trials: ClassVar = ({"factors": 64, "r": 4.0, "like_r": 1.0, "tau_u": 0.6, "tau_v": 0.8},)
-    deprecated: ClassVar = {"blocks": "paired_symbols is fitted whole on one worker"}
 
     factors: int = Field(20, ge=1, le=MAX_FACTORS, description="K, the length of u_i and v_j.")
     r: float = Field(1.0, gt=0, allow_inf_nan=False, description="Censored pairs for each pair seen, D' = r D.")
@@ -43,12 +42,6 @@ class PairedSymbolsSettings(ModelSettings):
         description="Update s and t too; otherwise they stay at the shares of events, c_i/D and c_j/D. Learning "
         "them raises the bound, but `like` ranks worse with every pass.",
     )
-    availability: bool = Field(
-        False,
-        description="Let the censored pairs of a user be of items alone that were available between the user's first "
-        "and last event. An item is available from its first event on, or in the window that the table of items "
-        "declares. Needs the times of events.",
-    )
     alpha: float = Field(
         1.0, gt=0, allow_inf_nan=False, description="Dirichlet prior of the selection probabilities pi and psi."
     )
@@ -58,14 +51,3 @@ class PairedSymbolsSettings(ModelSettings):
     popularity_weight: float = Field(
         0.5, ge=0, allow_inf_nan=False, description="a in `popularity_x_odds`, x + a log E[psi]."
     )
-
-    @property
-    def reads_times(self) -> bool:
-        """Whether the fit and scores depend on the ages of the events of a history."""
-        return self.availability
-
-    @model_validator(mode="after")
-    def _check_combinations(self) -> Self:
-        if self.availability and self.learn_selection:
-            raise ValueError("learn_selection: takes every item to be available; leave it or availability out")
-        return self

@@ -6,14 +6,12 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import digamma, gammaln, log_expit, xlogy
 
-from oneclass.models.negatives.availability import Spans, sum_available
 from oneclass.models.numerics.logistic_bound import lambda_of_xi
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.partition import partition_rows
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.numerics.validation import row_sums
 from oneclass.models.paired_symbols import kernels
-from oneclass.models.paired_symbols.available_sums import AvailableSums
 from oneclass.models.paired_symbols.edges import COLUMN_UNIT
 
 
@@ -34,12 +32,7 @@ class Symbols:
         rows: float32 (vertices, 2 W), Gaussian factors and shares, laid out as `models.paired_symbols.edges` says.
         edges: the edges of each vertex, read-only.
         degrees: float64 (vertices,), c_i (or c_j), the number of events of each vertex.
-        shares: float64 (vertices,), s (or t), as `rows` have them in float32. With `spans`, those of users are
-            s_i / T_i, where T_i is the sum of t over the items that were available to the user.
-        marginals: float64 (vertices,), the shares of the censored pairs that are of each vertex: `shares`, but with
-            `spans` their sum over the available other ends.
-        spans: with availability windows, when each vertex was there (`models.negatives.availability`).
-        sums: the days by which sums over these vertices are cumulated; None without spans.
+        shares: float64 (vertices,), s (or t), as `rows` have them in float32.
         concentration: float64 (vertices,), the parameters of the Dirichlet posterior of pi (or psi).
         weight: the sum of the concentrations, of all symbols of the kind.
     """
@@ -50,14 +43,12 @@ class Symbols:
         rows: np.ndarray,
         factors: int,
         precisions: tuple[float, float],
-        spans: Spans | None = None,
     ) -> None:
         """Args:
         graph: c_ij, as CSR for the users and as CSC for the items.
         precisions: tau_u (or tau_v), and tau_b.
         """
-        self.rows, self.precisions, self.spans = rows, precisions, spans
-        self.sums = None if spans is None else AvailableSums(spans)
+        self.rows, self.precisions = rows, precisions
         self.lanes = (0,) * (factors + 2)
         indptr, counts = as_read_only(graph.indptr, np.int64), as_read_only(graph.data, np.float32)
         # The cuts of a single user, who is folded in, would take as long as the update.
@@ -67,34 +58,19 @@ class Symbols:
         self.edges = kernels.Edges(indptr, as_read_only(graph.indices, np.int32), counts, bounds)
         self.degrees = row_sums(indptr, counts)
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
-        self._backgrounds: np.ndarray | None = None
+        self._padded: np.ndarray | None = None
         self._selection: float | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def set_shares(self, shares: np.ndarray) -> None:
-        """Set s (or t); they sum to one, unless the symbols have spans."""
+        """Set s (or t); they sum to one."""
         lane = self.rows.shape[1] // 2 + len(self.lanes) - 1
         self.rows[:, lane] = shares
-        self.shares = self.marginals = self.rows[:, lane].astype(np.float64)
+        self.shares = self.rows[:, lane].astype(np.float64)
         self._selection = None
         self._forget_sums()
-
-    def ranges(self, other: "Symbols") -> np.ndarray:
-        """Return which of the other side's `backgrounds` each vertex reads, int64 (vertices, 2); `kernels.Censored`."""
-        if self.spans is None or other.sums is None:
-            return np.tile(np.array([0, 1]), (len(self), 1))
-        return other.sums.ranges(self.spans)
-
-    def available_shares(self, other: "Symbols") -> np.ndarray:
-        """Return the sum of the other side's shares over what was available to each vertex, float64 (vertices,).
-
-        Both sides have spans.
-        """
-        assert self.spans is not None and other.spans is not None
-        lane = other.rows.shape[1] // 2 + len(other.lanes) - 1
-        return sum_available(self.spans, other.spans, other.rows[:, lane].astype(np.float64))
 
     def update(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> None:
         """Update the block (u_i, b_i) of every vertex; `pseudo` is D' s_i. See `kernels.update_rows`."""
@@ -109,7 +85,7 @@ class Symbols:
         self._forget_sums()
 
     def _censor(self, other: "Symbols", pseudo: np.ndarray, xi_star: float) -> kernels.Censored:
-        return kernels.Censored(pseudo, lambda_of_xi(xi_star), other.backgrounds, self.ranges(other))
+        return kernels.Censored(pseudo, lambda_of_xi(xi_star), other.padded_background)
 
     @property
     def background(self) -> np.ndarray:
@@ -117,25 +93,19 @@ class Symbols:
         return self._cached_sums()[0]
 
     @property
-    def backgrounds(self) -> np.ndarray:
-        """Sums of t_j E[y y'] of which `ranges` takes differences, float64 (sums, n W).
-
-        They are cumulative by the spans; without spans, the background cache and zero.
-        """
-        if self._backgrounds is None:
+    def padded_background(self) -> np.ndarray:
+        """The background cache with its rows padded to W, float64 (n W,)."""
+        if self._padded is None:
             n = len(self.lanes)
-            sums = (
-                np.stack([self.background, np.zeros((n, n))]) if self.sums is None else self.sums.cumulate(self.rows, n)
-            )
-            padded = np.zeros((len(sums), n, int(pad_width(n, COLUMN_UNIT))))
-            padded[:, :, :n] = sums
-            self._backgrounds = padded.reshape(len(sums), -1)
-        return self._backgrounds
+            padded = np.zeros((n, int(pad_width(n, COLUMN_UNIT))))
+            padded[:, :n] = self.background
+            self._padded = padded.reshape(-1)
+        return self._padded
 
     def averages(self, other: "Symbols") -> np.ndarray:
-        """Return E_t[a] and E_t[a^2] of each vertex, over what was available to it, float64 (vertices, 2)."""
+        """Return E_t[a] and E_t[a^2] of each vertex, float64 (vertices, 2)."""
         moments = np.empty((len(self.rows), 2))
-        kernels.average_backgrounds(self.lanes, self.rows, other.backgrounds, self.ranges(other), moments)
+        kernels.average_background(self.lanes, self.rows, other.padded_background, moments)
         return moments
 
     def edge_sums(self, other: "Symbols") -> np.ndarray:
@@ -146,7 +116,7 @@ class Symbols:
 
     def update_concentration(self, alpha: float, censored: float) -> None:
         """q(pi) = Dirichlet(alpha + c_i + D' s_i), and q(psi) likewise; `censored` is D'."""
-        self.concentration = alpha + self.degrees + censored * self.marginals
+        self.concentration = alpha + self.degrees + censored * self.shares
         self.weight = self.concentration.sum()
         self._selection = None
 
@@ -185,14 +155,14 @@ class Symbols:
         return self._selection
 
     def _evaluate_selection(self, alpha: float, censored: float) -> float:
-        posterior, events = self.concentration, self.degrees + censored * self.marginals
-        logs = xlogy(self.marginals, self.shares).sum()  # of q of a censored pair, which is s_i t_j
+        posterior, events = self.concentration, self.degrees + censored * self.shares
+        logs = xlogy(self.shares, self.shares).sum()  # of q of a censored pair, which is s_i t_j
         entropy = ((events + alpha - posterior) * self.expected_log()).sum() - censored * logs
         prior = gammaln(len(self) * alpha) - len(self) * gammaln(alpha)
         return float(entropy + prior - gammaln(self.weight) + gammaln(posterior).sum())
 
     def _forget_sums(self) -> None:
-        self._sums = self._backgrounds = None
+        self._sums = self._padded = None
 
     def _cached_sums(self) -> tuple[np.ndarray, np.ndarray]:
         if self._sums is None:

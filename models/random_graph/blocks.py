@@ -11,19 +11,32 @@ blocks and the latest of all others, X^(b), which are kept here and subtracted w
 then a pass over all blocks with several updates of the items, and each of these takes the part of the step after which
 the whole pass keeps 1 - epsilon_t of the old, as one update would. The first iteration is of all blocks: every block
 then has a message.
+
+Negatives depend only on (seed, iteration, user): every call of an iteration draws the same hidden graph, and a block
+draws its part of the graph of a fit in one process.
 """
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.distributed import UserBlock, UserBlocks, partition_users
 from oneclass.models.fit_options import FitOptions
-from oneclass.models.random_graph import worker
-from oneclass.models.random_graph.inference import RandomGraphPosterior, combine_bound
-from oneclass.models.random_graph.messages import message_size, update_item_biases, update_item_factors
+from oneclass.models.numerics.adjacency import copy_pattern
+from oneclass.models.numerics.partition import partition_shards
+from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.random_graph.inference import GraphSampler, HiddenGraph, RandomGraphPosterior, combine_bound
+from oneclass.models.random_graph.messages import (
+    message_size,
+    sum_bias_parameters,
+    sum_parameters,
+    update_item_biases,
+    update_item_factors,
+)
 from oneclass.models.random_graph.posterior import (
     ITEM_BIAS,
     ITEM_FACTORS,
@@ -31,7 +44,65 @@ from oneclass.models.random_graph.posterior import (
     VertexPosterior,
     VertexPrior,
 )
-from oneclass.models.random_graph.worker import BlockConfig
+from oneclass.models.random_graph.settings import RandomGraphSettings
+
+
+@dataclass(frozen=True)
+class BlockConfig:
+    """Model configuration shared by all blocks."""
+
+    settings: RandomGraphSettings
+    seed: int
+    threads: int
+
+
+def bound_of_users(block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior) -> float:
+    """Return the block's terms of the bound (eq. 12)."""
+    with kernel_threads(block.config.threads):
+        graph = _draw_block_graph(block, len(items.mean), t)
+        return RandomGraphPosterior(VertexPosterior(**block.read(state)), items, taus).bound_of_users(graph)
+
+
+def sum_bias_message(
+    block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior, step: float
+) -> np.ndarray:
+    """Algorithm 1, lines 7 and 10: update the users' biases, if learned, and return the message for the items' biases
+    (`models.random_graph.messages`). The users are written as `state` + 1.
+    """
+    with kernel_threads(block.config.threads):
+        graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
+        if block.config.settings.user_biases:
+            RandomGraphPosterior(users, items, taus).update_user_biases(graph, step)
+            block.write(state + 1, vars(users))
+        return sum_bias_parameters(items.arrays, users.table(), *_group_by_item(graph))
+
+
+def sum_message(
+    block: UserBlock, state: int, t: int, items: VertexPosterior, taus: PrecisionPosterior, step: float
+) -> tuple[np.ndarray, tuple[float, float]]:
+    """Algorithm 1, lines 13 and 16: update the users, written as `state` + 1, and return the message for the items.
+
+    Returns:
+        The message (`models.random_graph.messages`), and the users' sums for eq. 20.
+    """
+    settings = block.config.settings
+    with kernel_threads(block.config.threads):
+        graph, users = _draw_block_graph(block, len(items.mean), t), VertexPosterior(**block.read(state))
+        joint = settings.joint_bias and settings.user_biases
+        RandomGraphPosterior(users, items, taus).update_users(graph, step, joint=joint)
+        block.write(state + 1, vars(users))
+        return sum_parameters(items.arrays, users.table(), *_group_by_item(graph)), users.squares()
+
+
+def _draw_block_graph(block: UserBlock, items: int, t: int) -> HiddenGraph:
+    """Draw H^(t) of the block's users, Algorithm 1, line 5."""
+    units = np.arange(block.first, block.end, dtype=np.uint64)
+    weights = block.load_shared()["weights"]
+    return GraphSampler(copy_pattern(block.matrix(items)), weights, block.config.seed, units).draw(t)
+
+
+def _group_by_item(graph: HiddenGraph) -> tuple[Any, ...]:
+    return graph.likes_by_item, graph.negatives_by_item, partition_shards(graph.likes_by_item[0])
 
 
 @contextmanager
@@ -95,7 +166,7 @@ class DistributedGraphPosterior:
 
     def bound(self, t: int) -> float:
         """Return the bound of eq. 12 on H^(t)."""
-        of_users = sum(self.blocks.map_blocks(worker.bound_of_users, t, self.items, self.taus))
+        of_users = sum(self.blocks.map_blocks(bound_of_users, t, self.items, self.taus))
         clamped = not self.settings.user_biases
         return combine_bound(of_users, self.items, self.taus, clamped=clamped, item_prior=self.item_prior)
 
@@ -106,10 +177,10 @@ class DistributedGraphPosterior:
         self._subtract_messages(turn)
         if not joint:
             fresh = self.blocks.map_blocks(
-                worker.sum_bias_message, t, self.items, self.taus, step, of=turn, writes=self.settings.user_biases
+                sum_bias_message, t, self.items, self.taus, step, of=turn, writes=self.settings.user_biases
             )
             update_item_biases(self.items, self.total, fresh, taus[1], items_step, self.item_prior)
-        answers = self.blocks.map_blocks(worker.sum_message, t, self.items, self.taus, step, of=turn, writes=True)
+        answers = self.blocks.map_blocks(sum_message, t, self.items, self.taus, step, of=turn, writes=True)
         for block, (message, squares) in zip(turn, answers, strict=True):
             self.squares[block.number] = squares
             self.total += message

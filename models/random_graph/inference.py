@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numba import njit
+from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import Start, copy_rows
-from oneclass.models.negatives.availability import EVERYTHING, Availability
 from oneclass.models.negatives.sampling import (
     HEAVY_USER_RATIO,
     build_alias_table,
     fill_negatives,
     negative_starts,
 )
-from oneclass.models.numerics.adjacency import Adjacency, transpose
+from oneclass.models.numerics.adjacency import Adjacency, copy_pattern, transpose
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.random_graph.kernels import edge_bound, update_biases, update_factors
 from oneclass.models.random_graph.posterior import (
@@ -50,26 +51,17 @@ class GraphSampler:
         weights: float64 (items,), the histogram pi, positive wherever an item has an edge.
         seed: the seed of all draws.
         units: uint64 (users,), the unit of each user's stream in `models.numerics.random_numbers`.
-        availability: of the items to the users; h is zero for all others.
 
     Attributes:
         known: the edges that are not drawn, by user: the likes.
     """
 
-    def __init__(
-        self,
-        likes: Adjacency,
-        weights: np.ndarray,
-        seed: int,
-        units: np.ndarray,
-        availability: Availability = EVERYTHING,
-    ) -> None:
+    def __init__(self, likes: Adjacency, weights: np.ndarray, seed: int, units: np.ndarray) -> None:
         self.likes = self.known = likes
-        self.weights, self.availability = weights, availability
-        self.seed, self.units = seed, units
+        self.weights, self.seed, self.units = weights, seed, units
         self.bounds = partition_shards(likes[0])
         self._alias = build_alias_table(weights)
-        self._starts = negative_starts(likes, weights, availability)
+        self._starts = negative_starts(likes, weights)
 
     @cached_property
     def likes_by_item(self) -> Adjacency:
@@ -79,7 +71,7 @@ class GraphSampler:
     def negatives(self, iteration: int) -> Adjacency:
         """The negatives of one iteration, by user."""
         drawn, key = np.empty(self._starts[-1], dtype=np.int32), (self.seed, iteration)
-        draws = self.weights, self._alias, self.bounds, key, self.units, HEAVY_USER_RATIO, self.availability
+        draws = self.weights, self._alias, self.bounds, key, self.units, HEAVY_USER_RATIO
         fill_negatives(self.known, self._starts, drawn, *draws)
         return self._starts, drawn
 
@@ -220,3 +212,78 @@ def _update_biases(
 ) -> None:
     posterior, bounds = (side.arrays, prior_arrays(prior, side)), partition_shards(parts[0][0])
     update_biases(*posterior, other.table(), *parts, bounds, np.float32(tau), np.float32(step))
+
+
+class ExplicitNegativeSampler(GraphSampler):
+    """q(H) where some negatives are known (section 7); they come first in the list of each user.
+
+    A rating of 1 to 3 stars is an item that was considered and not liked: h = 1 and g = 0 are known. With N the set of
+    these edges, q(h_mn = 1) = 1 for them as for the likes G, and only the rest R of H is random. The bound of eq. 12
+    then splits into terms that are known and an expectation:
+
+        L[q] = sum_{(m,n) in G} E l_mn(1) + sum_{(m,n) in N} E l_mn(0) + E_{q(R)} [ sum_{(m,n) in R} E l_mn(0) ]
+               + E log p(U, V, b, tau) + entropy of q,
+        l_mn(g) = log sigma(xi) + (g - 1/2) a - xi / 2 - lambda(xi) (a^2 - xi^2),   a = u_m'v_n + b_m + b_n (eq. 11).
+
+    A user with d_m likes and D_m observed negatives has max(d_m - D_m, 0) random ones, drawn as before (section 4.1),
+    from what is left of pi: never a like, and never an observed negative. Leaving some of more than d_m observed ones
+    out would say that a considered item was not considered, and raise the user's logits by log(D_m / d_m). Where the
+    log tells of all that was considered, the random ones are of items that were not: they lower `like`, and without
+    `fill` R is empty.
+
+    Args:
+        likes, weights, seed, units: as of a `GraphSampler`.
+        observed: the observed negatives by user, none of them a like; items without a weight may be among them.
+        fill: draw random ones beside them.
+    """
+
+    def __init__(
+        self,
+        likes: Adjacency,
+        observed: Adjacency,
+        weights: np.ndarray,
+        seed: int,
+        units: np.ndarray,
+        *,
+        fill: bool = True,
+    ) -> None:
+        super().__init__(likes, weights, seed, units)
+        self.observed, self.fill = observed, fill
+        self.known = merge_graphs(likes, observed)
+        wanted = np.diff(likes[0]) - np.diff(observed[0])
+        self._starts = negative_starts(self.known, weights, wanted)
+
+    def negatives(self, iteration: int) -> Adjacency:
+        """The negatives of one iteration, by user: the observed ones, then the random ones."""
+        return merge_graphs(self.observed, super().negatives(iteration)) if self.fill else self.observed
+
+
+def explicit_negative_edges(interactions: csr_matrix, explicit_negatives: csr_matrix) -> Adjacency:
+    """Return the explicit negatives by user.
+
+    Raises:
+        ValueError: the shapes differ, or a pair is in both matrices.
+    """
+    if explicit_negatives.shape != interactions.shape:
+        raise ValueError(
+            f"observed negatives: come as a matrix of {explicit_negatives.shape}, and the likes as one of "
+            f"{interactions.shape}; give both the same users and items"
+        )
+    both = csr_matrix(explicit_negatives.astype(bool).multiply(interactions.astype(bool))).nnz
+    if both:
+        raise ValueError(f"observed negatives: {both} of them are likes too; an item is liked or it is not")
+    return copy_pattern(explicit_negatives)
+
+
+@njit(cache=True, nogil=True)
+def merge_graphs(first, second):
+    """The edges of two graphs over the same vertices as one: those of the first, then those of the second."""
+    starts = first[0] + second[0]
+    neighbours = np.empty(starts[-1], dtype=np.int32)
+    for vertex in range(len(starts) - 1):
+        at = starts[vertex]
+        for part in (first, second):
+            count = part[0][vertex + 1] - part[0][vertex]
+            neighbours[at : at + count] = part[1][part[0][vertex] : part[0][vertex + 1]]
+            at += count
+    return starts, neighbours

@@ -173,7 +173,7 @@ def update_factors(posterior, prior, table, likes, negatives, bounds, taus, step
 
 
 @njit(parallel=True, **OPTIONS)
-def fold_in_users(posterior, prior, table, likes, starts, draws, availability, bounds, taus, iterations, joint):
+def fold_in_users(posterior, prior, table, likes, starts, draws, bounds, taus, iterations, joint):
     """Find q(u_m) of users who were not in training in place, the items fixed: each iteration draws new negatives.
 
     Steps are one at first, and then average over the draws. A user has all updates before the next one, since for one
@@ -182,7 +182,7 @@ def fold_in_users(posterior, prior, table, likes, starts, draws, availability, b
     Args:
         posterior, prior, table, bounds, joint: as in `update_factors`.
         likes, starts: the histories, and the `room` for their negatives.
-        draws: (pi, its alias table, seed, units) as in `models.negatives.sampling.draw_negatives`, like `availability`.
+        draws: (pi, its alias table, seed, units) as in `models.negatives.sampling.draw_negatives`.
         taus: E[tau_u] and E[tau_bu], float32.
     """
     pi, alias, seed, units = draws
@@ -201,9 +201,7 @@ def fold_in_users(posterior, prior, table, likes, starts, draws, availability, b
             for t in range(1, iterations + 1):
                 mark = user * iterations + t
                 key = (seed, t)
-                draw_user_negatives(
-                    likes, starts, negatives, pi, alias, user, mark, key, units, heavy, availability, scratch
-                )
+                draw_user_negatives(likes, starts, negatives, pi, alias, user, mark, key, units, heavy, scratch)
                 step = np.float32(1.0 / max(t - 3, 1))
                 load_own_vertex(own, user, posterior)
                 add_edges(rows, own, sums, columns, table, (likes, (starts, negatives)), user, factors)

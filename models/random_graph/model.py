@@ -25,7 +25,6 @@ from oneclass.models.fit_options import (
     skipped_epochs,
 )
 from oneclass.models.memory_estimates import Sizes
-from oneclass.models.negatives.availability import find_availability, item_spans, scale_to_exposure
 from oneclass.models.negatives.balanced_histogram import balance_histogram
 from oneclass.models.negatives.distributions import WithoutReplacement
 from oneclass.models.negatives.like_probability import (
@@ -34,19 +33,22 @@ from oneclass.models.negatives.like_probability import (
     item_columns,
     like_logits,
     pair_likes,
-    user_rows,
 )
 from oneclass.models.negatives.sampling import build_alias_table, degree_histogram, histogram_power, negative_starts
-from oneclass.models.negatives.tiled_log_odds import LogitBounds, LogitColumns, LogitRows, LogOddsScores
 from oneclass.models.numerics.adjacency import copy_pattern, transpose
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.random_graph.blocks import start_distributed_fit
-from oneclass.models.random_graph.inference import GraphSampler, RandomGraphPosterior, step_sizes
+from oneclass.models.random_graph.blocks import BlockConfig, start_distributed_fit
+from oneclass.models.random_graph.inference import (
+    ExplicitNegativeSampler,
+    GraphSampler,
+    RandomGraphPosterior,
+    explicit_negative_edges,
+    step_sizes,
+)
 from oneclass.models.random_graph.kernels import fold_in_users, history_keys
 from oneclass.models.random_graph.messages import message_size
-from oneclass.models.random_graph.partly_observed import ExplicitNegativeSampler, explicit_negative_edges
 from oneclass.models.random_graph.posterior import (
     ITEM_BIAS,
     ITEM_FACTORS,
@@ -59,7 +61,6 @@ from oneclass.models.random_graph.posterior import (
     split_means,
 )
 from oneclass.models.random_graph.settings import RandomGraphSettings
-from oneclass.models.random_graph.worker import BlockConfig
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
 BURN_IN_ITERATIONS = 10  # the bound may jump after the steps begin to shrink, or the precisions to be learned
@@ -79,10 +80,8 @@ class RandomGraph(Model[RandomGraphSettings]):
         posterior: q(theta), with `users`, `items` and `taus`.
         histogram: float64 (items,), pi by eq. 7, sums to one.
         weights: float64 (items,), the weights by which negatives are drawn: pi, or its adjustment with
-            `balance_popular`, or with `availability` (`models.negatives.availability.scale_to_exposure`).
+            `balance_popular`.
         gamma: the power of pi.
-        item_windows: with `availability`, int32 (2, items), the ages of the first and the last day of each item
-            (`models.negatives.availability`); None without.
         user_map, item_map: the maps of attributes to the prior means of vertices without an edge
             (`models.random_graph.posterior.VertexPrior`), float32 (F, K), with a last column for biases that are
             learned; None without attributes.
@@ -106,7 +105,6 @@ class RandomGraph(Model[RandomGraphSettings]):
     scores_each_epoch = True
     learns_attributes = True
 
-    item_windows: np.ndarray | None = None
     user_map: np.ndarray | None = None
     item_map: np.ndarray | None = None
 
@@ -136,7 +134,7 @@ class RandomGraph(Model[RandomGraphSettings]):
     @contextmanager
     def _run_iterations(self, interactions: csr_matrix, options: FitOptions) -> Generator[IterationStep]:
         """Initialise the posterior, and yield the function of an iteration: of all users at once, or by blocks."""
-        self._negative_weights(interactions, options.item_windows)
+        self._negative_weights(interactions)
         q = self.posterior = self._initial_posterior(interactions.shape, options.start)
         ridge, has_edges = self.params.attribute_regularization, np.diff(interactions.indptr) > 0
         q.user_prior = VertexPrior.build(options.user_features, has_edges, ridge, q.users)
@@ -203,7 +201,6 @@ class RandomGraph(Model[RandomGraphSettings]):
         Every update draws new negatives; steps are one at first and then average over the draws. The random stream
         of a user depends on the history alone, so that equal histories get equal results, whatever their rows. That is
         so with `explicit_negatives` too: histories are of likes only, and a new user's explicit negatives are not used.
-        With `availability`, a history without the ages of its events is of a user who was there at all times.
 
         Args:
             user_features: float32 (block, F), if the users' attributes are known and the fit had some; without, their
@@ -216,7 +213,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         if user_features is not None:
             prior = split_means(self._map_features(user_features, self.user_map, "users"), settings.factors)
         with kernel_threads(self.threads):
-            likes, availability = copy_pattern(histories), find_availability(histories, self.item_windows)
+            likes = copy_pattern(histories)
             draws = (
                 self.weights,
                 self.compute_once("alias", lambda: build_alias_table(self.weights)),
@@ -228,9 +225,8 @@ class RandomGraph(Model[RandomGraphSettings]):
                 prior,
                 self.compute_once("table", self.posterior.items.table),
                 likes,
-                negative_starts(likes, self.weights, availability),
+                negative_starts(likes, self.weights),
                 draws,
-                availability,
                 partition_shards(likes[0]),
                 (np.float32(taus.mean(USER_FACTORS)), np.float32(taus.mean(USER_BIAS))),
                 settings.fold_in_iterations,
@@ -276,7 +272,7 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     def negative_distribution(self) -> WithoutReplacement | None:
         """Return the distribution of section 4.1, as many negatives as likes; None with observed negatives."""
-        return None if self.params.explicit_negatives else WithoutReplacement(self.weights, self.item_windows)
+        return None if self.params.explicit_negatives else WithoutReplacement(self.weights)
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         return next(self._scores_of((score,), histories, users))
@@ -292,17 +288,6 @@ class RandomGraph(Model[RandomGraphSettings]):
             logits = like_logits(self._side(histories, users), columns)
         popularity, weighted = self.compute_once("popularity", self._popularity_and_log)
         return compute_scores(logits, names, popularity, weighted, self.threads)
-
-    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LogOddsScores:
-        side, of_items = self._side(histories, users), (self._tiles(), self._logit_columns)
-        rows = LogitRows(*user_rows(side), side.bias_mean, 1 / side.bias_precision)
-        popularity = self.compute_once("popularity", self._popularity_and_log)
-        bounds = partial(self.compute_once, "logit bounds", partial(LogitBounds.of, *of_items, popularity))
-        return LogOddsScores(*of_items, score, rows, popularity, bounds, self.threads)
-
-    def _logit_columns(self, items: np.ndarray) -> LogitColumns:
-        zeros = np.zeros(len(items), dtype=np.float32)
-        return LogitColumns(*item_columns(self.posterior.items.rows(items)), zeros, zeros)
 
     def _side(self, histories: csr_matrix, users: np.ndarray | None) -> VertexPosterior:
         return self.fold_in_users(histories) if users is None else self.posterior.users.rows(users)
@@ -322,7 +307,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         return self._fill_cold_columns(self.histogram.copy())
 
     def sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None = None) -> GraphSampler:
-        """Build the sampler of hidden graphs; sets `gamma`, `histogram`, `weights` and `item_windows`.
+        """Build the sampler of hidden graphs; sets `gamma`, `histogram` and `weights`.
 
         Args:
             explicit_negatives: as in `FitOptions`; used only with the setting `explicit_negatives`.
@@ -332,30 +317,20 @@ class RandomGraph(Model[RandomGraphSettings]):
 
     def _sampler(self, interactions: csr_matrix, explicit_negatives: csr_matrix | None, seed: int) -> GraphSampler:
         units = np.arange(interactions.shape[0], dtype=np.uint64)
-        likes, availability = copy_pattern(interactions), find_availability(interactions, self.item_windows)
+        likes = copy_pattern(interactions)
         if explicit_negatives is None or not self.params.explicit_negatives:
-            return GraphSampler(likes, self.weights, seed, units, availability)
+            return GraphSampler(likes, self.weights, seed, units)
         observed, fill = explicit_negative_edges(interactions, explicit_negatives), self.params.fill_negatives
-        return ExplicitNegativeSampler(likes, observed, self.weights, seed, units, fill=fill, availability=availability)
+        return ExplicitNegativeSampler(likes, observed, self.weights, seed, units, fill=fill)
 
-    def _negative_weights(self, interactions: csr_matrix, declared: np.ndarray | None = None) -> None:
-        """Set `gamma`, `histogram`, `weights` and `item_windows`.
-
-        Args:
-            declared: `FitOptions.item_windows`.
-        """
+    def _negative_weights(self, interactions: csr_matrix) -> None:
+        """Set `gamma`, `histogram` and `weights`."""
         power = histogram_power(self.params.r, int(self.item_degrees.max()))
         self.gamma = power if self.params.gamma is None else self.params.gamma
         self.weights = self.histogram = degree_histogram(self.item_degrees, self.gamma)
         if self.params.balance_popular:
             likes = copy_pattern(interactions)
             self.weights = balance_histogram(likes, transpose(*likes, interactions.shape[1]), self.histogram)
-        self.item_windows = None
-        if self.params.availability:
-            self.item_windows = np.stack(item_spans(interactions, declared))
-            availability = find_availability(interactions, self.item_windows)
-            degrees = scale_to_exposure(self.item_degrees, availability, np.diff(interactions.indptr))
-            self.weights = degree_histogram(degrees, self.gamma)
 
     def _initial_posterior(self, shape: tuple[int, int], start: Start | None) -> RandomGraphPosterior:
         """Return small random means, or the posterior of the earlier fit."""
@@ -377,7 +352,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         arrays |= {"tau_shape": q.taus.shape, "tau_rate": q.taus.rate}
         for name, side in (("user", q.users), ("item", q.items)):
             arrays |= {f"{name}_{part}": array for part, array in vars(side).items()}
-        optional = {"user_map": self.user_map, "item_map": self.item_map, "item_windows": self.item_windows}
+        optional = {"user_map": self.user_map, "item_map": self.item_map}
         arrays |= {name: array for name, array in optional.items() if array is not None}
         if not self.params.user_biases:  # clamped at zero, with an infinite precision
             del arrays["user_bias_mean"], arrays["user_bias_precision"]
@@ -397,4 +372,3 @@ class RandomGraph(Model[RandomGraphSettings]):
         self.histogram, self.weights = np.array(arrays["histogram"]), np.array(arrays["weights"])
         self.gamma = float(arrays["gamma"])
         self.user_map, self.item_map = arrays.get("user_map"), arrays.get("item_map")
-        self.item_windows = arrays.get("item_windows")

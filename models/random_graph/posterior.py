@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import gammaln, psi
 
 from oneclass.models.attributes.prior_means import PriorMeans
-from oneclass.models.numerics.gaussian_factors import GaussianFactors
+from oneclass.models.negatives.like_probability import GaussianFactors
 from oneclass.models.numerics.random_numbers import normals
 from oneclass.models.random_graph.edges import pack
 

@@ -18,7 +18,6 @@ class RandomGraphSettings(ModelSettings):
         "tau": NumericRange(0.3, 10.0, log=True),
         "popularity_weight": NumericRange(0.0, 1.0),
     }
-    deprecated: ClassVar = {"observed_negatives": "explicit_negatives", "start_scale": "initial_scale"}
     initial_trials: ClassVar = ({"factors": 64, "learn_tau": False, "tau": 0.6},)
 
     factors: int = Field(20, ge=1, le=512, description="K, the number of latent features.")
@@ -45,12 +44,6 @@ class RandomGraphSettings(ModelSettings):
         True,
         description="With explicit_negatives: draw random ones up to d_m beside them; otherwise the explicit ones are "
         "all, so that `like` is of items that the log says were considered.",
-    )
-    availability: bool = Field(
-        False,
-        description="Draw negatives only among the items that were available between a user's first and last event "
-        "(section 7: h is zero for the others). An item is available from its first event on, or in the window that "
-        "the table of items declares. Needs the times of events.",
     )
     user_biases: bool = Field(False, description="Learn user biases; the paper clamps them at zero (section 6).")
     joint_bias: bool = Field(
@@ -99,19 +92,10 @@ class RandomGraphSettings(ModelSettings):
         """Whether a fit uses explicit negatives (`FitOptions.explicit_negatives`)."""
         return self.explicit_negatives
 
-    @property
-    def reads_times(self) -> bool:
-        """Whether the fit and scores depend on the ages of the events of a history."""
-        return self.availability
-
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
         if self.explicit_negatives and self.blocks > 1:
             raise ValueError("explicit_negatives: a fit by blocks does not take them; set blocks = 1")
-        if self.availability and self.blocks > 1:
-            raise ValueError("availability: a fit by blocks does not take it; set blocks = 1")
-        if self.availability and self.balance_popular:
-            raise ValueError("balance_popular: takes every item to be available; leave it or availability out")
         return self
 
     def evaluates_bound(self, t: int) -> bool:

@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
@@ -33,8 +33,7 @@ from oneclass.models.numerics.sequential_histories import EventAges, with_event_
 from oneclass.models.numerics.validation import row_sums
 from oneclass.models.repeat.calibration import fit_logistic, fit_poisson, fit_rank_curve, rank_probabilities
 from oneclass.models.repeat.model import Repeat, RepeatSettings, active_rows
-from oneclass.models.repeat.returns import decayed_counts, entry_ages
-from oneclass.models.repeat.window import hold_out_window
+from oneclass.models.repeat.returns import decayed_counts, entry_ages, hold_out_window
 from oneclass.models.settings import ModelSettings
 
 MAX_USERS = 4_000  # whose lists the curve and the weights are fitted on
@@ -53,8 +52,9 @@ class RepeatMixtureSettings(RepeatSettings):
     )
 
     @model_validator(mode="after")
-    def _check_component(self) -> Self:
-        RepeatMixture.component_settings(self)
+    def _check_component(self, info: ValidationInfo) -> Self:
+        (kind,) = RepeatMixture.component_settings(self)
+        kind.Settings.model_validate(self.component_settings, context=info.context)
         return self
 
     @property

@@ -24,8 +24,7 @@ from scipy.special import expit
 from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.repeat.calibration import fit_logistic
-from oneclass.models.repeat.returns import FEATURES, GAP, ReturnStatistics
-from oneclass.models.repeat.window import derive_window, hold_out_window
+from oneclass.models.repeat.returns import FEATURES, GAP, ReturnStatistics, derive_window, hold_out_window
 from oneclass.models.settings import ModelSettings
 
 HALF_LIVES = (0.25, 1.0, 4.0, 16.0, 64.0)  # in windows

@@ -22,16 +22,21 @@ from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.column_scaling import ColumnMoments, column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
-from oneclass.models.numerics.history_length import interpolate_by_history
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree
-from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
-from oneclass.models.slim.columns import ColumnWeights, Gram, RegressionSettings, iterate_batches, solve_columns_from
-from oneclass.models.slim.equal_items import EqualItems
+from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_history
+from oneclass.models.slim.columns import (
+    ColumnWeights,
+    EqualItems,
+    Gram,
+    RegressionSettings,
+    iterate_batches,
+    solve_columns_from,
+)
 from oneclass.models.slim.kernels import count_pairs, fill_pairs, rescale_weights
 
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
@@ -54,7 +59,6 @@ class SLIMSettings(RecencySettings):
         {"l1": 0.4, "l2": 0.45, "alpha": 0.3, "user_weight_exponent": 0.1},
         {"l1": 0.9, "l2": 10.0, "alpha": 0.35, "user_weight_exponent": 0.25},
     )
-    deprecated: ClassVar = {"blocks": "slim is fitted whole on one worker"}
 
     l1: float | None = Field(
         None,

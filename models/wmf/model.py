@@ -49,14 +49,21 @@ from scipy.sparse import csr_matrix
 from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, copy_rows, has_converged
-from oneclass.models.numerics.exact_weights import degree_weights_or_ones
-from oneclass.models.numerics.history_length import LONG, interpolate_by_history, interpolate_by_items
+from oneclass.models.numerics.column_scaling import degree_weights_or_ones
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.simd import pad_width
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.tiled_ranking import LinearScores
 from oneclass.models.numerics.validation import mean_degree, row_sums
-from oneclass.models.settings import Choice, ModelSettings, NumericRange, RelativeRange, SearchSpace
+from oneclass.models.settings import (
+    LONG,
+    Choice,
+    ModelSettings,
+    NumericRange,
+    RelativeRange,
+    SearchSpace,
+    interpolate_by_history,
+    interpolate_by_items,
+)
 from oneclass.models.wmf.normal_equations import (
     FactorSide,
     Loss,
@@ -157,10 +164,6 @@ class WMFSettings(ModelSettings):
         "unobserved_weight": RelativeRange(16),
         "regularization": RelativeRange(8),
         "user_weight_exponent": NumericRange(0.0, 0.5),
-    }
-    deprecated: ClassVar = {
-        "blocks": "wmf is fitted whole on one worker",
-        "considered_weight": "explicit_negative_weight",
     }
     explicit_search_space: ClassVar[SearchSpace] = {"explicit_negative_weight": Choice((0.0, 0.1, 0.2, 0.3, 0.5, 0.7))}
     initial_trials: ClassVar = (
@@ -332,10 +335,6 @@ class WMF(Model[WMFSettings]):
             return dense_times(
                 of_users, self.compute_once("columns", lambda: np.ascontiguousarray(self.item_factors.T))
             )
-
-    def _score_tiles(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> LinearScores:
-        of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])
-        return self._linear_scores(of_users, lambda items: self.item_factors[items].T)
 
     def _represent(self, features: csr_matrix) -> np.ndarray:
         return self._map_features(features, self.item_map, "items")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from oneclass import sql
 from oneclass.models.distributed import partition_by_edges
-from oneclass.models.numerics.event_lists import put_events
+from oneclass.models.numerics.sequential_histories import put_events
 from oneclass.tasks.stores.warehouse import query
 
 EVENTS_PER_BATCH = 1 << 17  # read from DuckDB at a time

@@ -1,7 +1,7 @@
 """The settings of the stage `binarize`."""
 
 import math
-from typing import ClassVar, Self
+from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,8 +12,6 @@ MIN_SUM = 1e-9  # weights are added up in steps of this
 
 class BinarizeSettings(Settings):
     """Which events count as likes, and which users and items are active enough to keep."""
-
-    deprecated: ClassVar = {"observed_negatives": "explicit_negatives"}
 
     threshold: float = Field(
         1.0,

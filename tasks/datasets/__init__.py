@@ -133,8 +133,6 @@ class Dataset(BaseModel):
             object.__setattr__(self, "files", (*self.files, LANDED_FILES))
         if not self.title:
             object.__setattr__(self, "title", self.name)
-        if self.users and self.users.windows:
-            raise ValueError("users: available_from and available_until name columns of [items]")
         if self.items and self.items.title:
             if self.titles.file:
                 raise ValueError("titles: [items] names the column of titles; leave out [titles], or that title")

@@ -6,7 +6,6 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 FeatureKind = Literal["category", "categories", "number", "text"]
-WindowBound = Literal["available_from", "available_until"]
 
 
 class AttributeTable(BaseModel):
@@ -30,10 +29,6 @@ class AttributeTable(BaseModel):
     """Columns of numbers, such as a price."""
     text: tuple[str, ...] = ()
     """Columns of words, such as a description."""
-    available_from: str = ""
-    """The column of the first day on which an item could be had, of items; no feature."""
-    available_until: str = ""
-    """The column of the last such day."""
     max_missing_share: float = Field(0.5, ge=0, le=1)
     """A column named here with a larger share of empty cells is warned of."""
 
@@ -44,7 +39,7 @@ class AttributeTable(BaseModel):
 
     @model_validator(mode="after")
     def _name_each_column_once(self) -> Self:
-        named = Counter(name.lower() for name in (*self.kinds, *self.windows, *([self.id] if self.id else [])))
+        named = Counter(name.lower() for name in (*self.kinds, *([self.id] if self.id else [])))
         count = sum(len(names) for names in (self.category, self.categories, self.number, self.text))
         if count > len(self.kinds) or any(times > 1 for times in named.values()):
             raise ValueError("a column is named twice; it has one kind")
@@ -55,9 +50,3 @@ class AttributeTable(BaseModel):
         """The kind of each column that is a feature."""
         kinds: tuple[FeatureKind, ...] = ("category", "categories", "number", "text")
         return {name: kind for kind in kinds for name in getattr(self, kind)}
-
-    @property
-    def windows(self) -> dict[str, WindowBound]:
-        """Which end of an item's availability window each column states."""
-        bounds: tuple[WindowBound, ...] = ("available_from", "available_until")
-        return {name: bound for bound in bounds if (name := getattr(self, bound))}

@@ -15,16 +15,13 @@ from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
 from oneclass.models.evaluation.metrics_at_k import find_metric
-from oneclass.models.evaluation.new_items import rank_known_items, rank_new_items
-from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets, rank_targets_by_tiles
-from oneclass.models.evaluation.repeated_items import rank_new_and_repeated
+from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets
+from oneclass.models.evaluation.ranks_apart import rank_known_items, rank_new_and_repeated, rank_new_items
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.evaluate.ranked_targets import RankedTargets
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.stores.matrices import Part
-
-TILED_USERS = 256  # whose targets are ranked together, tile by tile
 
 
 class TargetRankMetrics(NamedTuple):
@@ -130,15 +127,14 @@ def _rank_users(
 ) -> dict[str, TargetRankMetrics]:
     blocks: dict[str, list[TargetRankMetrics]] = {}
     for block in _iterate_blocks(model, part, on_progress):
-        rank = _rank_by_tiles if _is_tiled(model, block) else _rank_by_scores
-        for score, ranks in rank(model, names, block, exposures, further):
+        for score, ranks in _rank_by_scores(model, names, block, exposures, further):
             blocks.setdefault(score, []).append(ranks)
     return {score: TargetRankMetrics.concatenate(of_score) for score, of_score in blocks.items()}
 
 
 def _iterate_blocks(model: Model, part: Part, on_progress: bool) -> Iterator[Part]:
     """Yield the users with a target, as many at a time as a model scores."""
-    users, size = users_with_targets(part), max(model.users_at_once, TILED_USERS if _is_tiled(model, part) else 1)
+    users, size = users_with_targets(part), model.users_at_once
     starts: Iterable[int] = range(0, len(users), size)
     if on_progress:
         starts = progress.iterate_with_progress(starts, f"{model.name} ranks for {len(users):,} users")
@@ -155,11 +151,6 @@ def _iterate_blocks(model: Model, part: Part, on_progress: bool) -> Iterator[Par
         )
 
 
-def _is_tiled(model: Model, part: Part) -> bool:
-    """Whether a model ranks a part's targets without holding the scores of all items, which some metrics need."""
-    return model.scores_by_tiles and not part.seen_items and part.new_items is None
-
-
 def _rank_by_scores(
     model: Model, names: Sequence[str], block: Part, exposures: Mapping[str, Exposure], further: Sequence[str]
 ) -> Iterator[tuple[str, TargetRankMetrics]]:
@@ -169,22 +160,6 @@ def _rank_by_scores(
         of_names = ((name, model.scores(block.histories, users=block.rows, score=name)) for name in names)
     for name, scores in of_names:
         yield name, _rank_block(model, name, scores, block, exposures.get(name), further)
-
-
-def _rank_by_tiles(
-    model: Model, names: Sequence[str], block: Part, exposures: Mapping[str, Exposure], further: Sequence[str]
-) -> Iterator[tuple[str, TargetRankMetrics]]:
-    try:
-        score = model.score_tiles(block.histories, users=block.rows)
-        with kernel_threads(model.threads):
-            found = rank_targets_by_tiles(score, block.excluded, block.targets, TOP_K if exposures else 0)
-    except CannotRank as error:
-        raise _explain(model, model.score_names[error.score], block.users[error.row], error) from error
-    for name, ranks in zip(model.score_names, found, strict=True):
-        if name in exposures:
-            exposures[name].add(ranks.first, block.histories)
-        if name in names:
-            yield name, _compute_metrics(_name_targets(block, ranks), further)
 
 
 def _rank_block(

@@ -10,8 +10,7 @@ import polars as pl
 
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.calibration import CalibrationBin, LikeBin
-from oneclass.models.evaluation.metrics import DegreeBin, DegreeCell, Mean
-from oneclass.models.evaluation.multiple_tests import adjust_benjamini_hochberg
+from oneclass.models.evaluation.metrics import DegreeBin, DegreeCell, Mean, adjust_benjamini_hochberg
 from oneclass.tasks.evaluate.calibration import LikeCalibration
 from oneclass.tasks.evaluate.explicit_negatives import ExplicitFeedbackResult
 from oneclass.tasks.evaluate.strata import StratumRow

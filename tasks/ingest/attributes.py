@@ -77,7 +77,7 @@ def read_attributes(side: Side, declared: AttributeTable, dataset: Dataset) -> A
 
     Raises:
         InputError: the file is unreadable, lacks a declared column, has an empty id or two rows of one id, or a cell of
-            a column of numbers is not a number, or one of a window no date.
+            a column of numbers is not a number.
     """
     path, what = Path(declared.file), f"[{side}s] table"
     table = read_table(path, what, dataset.encoding, ())
@@ -88,9 +88,7 @@ def read_attributes(side: Side, declared: AttributeTable, dataset: Dataset) -> A
     schema = dict.fromkeys([f"{side}_id", *columns], pl.String())
     texts = pl.DataFrame([row for _, row in rows], schema=schema, orient="row")
     _check_numbers(path, what, texts, declared, [line for line, _ in rows])
-    _check_windows(path, what, texts, declared, [line for line, _ in rows])
-    stated = {**declared.kinds, **declared.windows}
-    types = {name: stated.get(name) or _infer_type(texts[name]) for name in columns}
+    types = {name: declared.kinds.get(name) or _infer_type(texts[name]) for name in columns}
     limits = declared.separator, declared.max_missing_share
     return Attributes(side, path, hash_file(str(path)), types, *limits, texts)
 
@@ -104,7 +102,7 @@ def _find_columns(
     accepted = (declared.id,) if declared.id else (*log_columns, *ID_COLUMNS[side])
     ids = find_column(path, what, table.names, accepted, f'Name the column of ids in {section}:\n\nid = "COLUMN"')
     columns = {}
-    for name, kind in {**declared.kinds, **declared.windows}.items():
+    for name, kind in declared.kinds.items():
         advice = f"Correct `{kind}` in {section}."
         columns[name] = find_column(path, what, table.names, (name,), advice)
     others = [place for place in range(len(table.names)) if place != ids and place not in columns.values()]
@@ -161,25 +159,6 @@ def _check_numbers(path: Path, what: str, texts: pl.DataFrame, declared: Attribu
             raise InputError(
                 f"{what} {path}, line {lines[place]}: {name} = {texts[name][place]!r} is not a number. Correct the "
                 "cell, or move the column from `number` to `category` or `text`."
-            )
-
-
-def _check_windows(path: Path, what: str, texts: pl.DataFrame, declared: AttributeTable, lines: list[int]) -> None:
-    days = texts.select(convert_column(pl.col(name), bound, "") for name, bound in declared.windows.items())
-    for name in declared.windows:
-        wrong = texts[name].is_not_null() & days[name].is_null()
-        if (place := wrong.arg_max()) is not None and wrong[place]:
-            raise InputError(
-                f"{what} {path}, line {lines[place]}: {name} = {texts[name][place]!r} is not a date. Write it as "
-                "2026-01-31, or leave the cell empty."
-            )
-    if len(declared.windows) == 2:
-        first, last = (pl.col(getattr(declared, bound)) for bound in ("available_from", "available_until"))
-        wrong = days.select((first > last).fill_null(False)).to_series()
-        if (place := wrong.arg_max()) is not None and wrong[place]:
-            raise InputError(
-                f"{what} {path}, line {lines[place]}: is available from {days[place, declared.available_from]} until "
-                f"{days[place, declared.available_until]}. Exchange the two."
             )
 
 

@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 
 from oneclass.models import registry
-from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
+from oneclass.models.evaluation.metrics import ALPHA, adjust_against_best
 from oneclass.tasks.protocols import PROTOCOLS, PUBLISH_PROTOCOLS, VALIDATION_METRIC, describe_folds
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.recommend.companion import has_like

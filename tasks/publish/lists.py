@@ -15,7 +15,7 @@ import polars as pl
 from scipy.special import betainc
 
 from oneclass import sql
-from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_benjamini_hochberg
+from oneclass.models.evaluation.metrics import ALPHA, adjust_benjamini_hochberg
 from oneclass.tasks.attributes import NO_ATTRIBUTES, Attributes
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.rules.lists import find_eligible_items

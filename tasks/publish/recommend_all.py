@@ -25,13 +25,11 @@ from oneclass.tasks.recommend.new_items import MAX_REASONS
 from oneclass.tasks.rules.breaches import EXPLORATION
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import Selection, select_lists
-from oneclass.tasks.rules.tiled_lists import find_lists
 from oneclass.tasks.stores import fits, matrices, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 
 USERS_PER_BATCH = 1 << 12  # if blocks of scores are smaller
-USERS_PER_BLOCK = 1 << 10  # whose lists are found together without scoring all items
 EXPLORATION_COLUMNS = ("user_index", "item_index", "rank", "score", "propensity", *LIKE_COLUMNS)
 
 Lists = dict[str, np.ndarray]
@@ -161,20 +159,13 @@ def recommend_batch(
     model, _, split = _load_models_and_split(home, spec)
     end = min(end, split.train.shape[0])
     lists: dict[str | None, list[Lists]] = {}
-    for rows in _split_range(first, end, max(USERS_PER_BLOCK, model.users_at_once)):
-        of_rows = _select_rows(selections, slice(rows[0] - first, rows[-1] + 1 - first))
-        found = _find_lists(home, spec, rows, of_rows) if spec.exploration is None else None
-        for placement, block in found or ():
+    for rows in _split_range(first, end, model.users_at_once):
+        selected = _select_rows(selections, slice(rows[0] - first, rows[-1] + 1 - first))
+        for placement, block in _recommend_rows(home, spec, rows, selected):
             lists.setdefault(placement, []).append(block)
-        if found:
-            continue
-        for some in _split_range(rows[0], rows[-1] + 1, model.users_at_once):
-            selected = _select_rows(selections, slice(some[0] - first, some[-1] + 1 - first))
-            for placement, block in _recommend_rows(home, spec, some, selected):
-                lists.setdefault(placement, []).append(block)
-            if spec.exploration is not None:
-                selection = None if selected is None else selected[None]
-                lists.setdefault(EXPLORATION, []).append(_explore_rows(home, spec, spec.exploration, some, selection))
+        if spec.exploration is not None:
+            selection = None if selected is None else selected[None]
+            lists.setdefault(EXPLORATION, []).append(_explore_rows(home, spec, spec.exploration, rows, selection))
     is_new = model.item_degrees == 0
     return pl.concat(_build_frame(placement, blocks, split.items, is_new) for placement, blocks in lists.items())
 
@@ -203,27 +194,6 @@ def _load_models_and_split(
         is_model = spec.companion == (spec.model, spec.digest)
         beside = Companion(model if is_model else fits.load_fit(home, *spec.companion), spec.calibrations)
     return model, beside, matrices.load_split(home, spec.matrices_digest)
-
-
-def _find_lists(
-    home: Home, spec: RecommendationSpec, rows: np.ndarray, selections: ListSelections | None
-) -> list[tuple[str | None, Lists]] | None:
-    """Return the lists of a block of users by placement, found without scoring all items; None where the model
-    cannot.
-    """
-    model, beside, split = _load_models_and_split(home, spec)
-    histories, found = split.histories[rows], {}
-    if selections is None:
-        indptr = histories.indptr if spec.exclude_seen else np.zeros_like(histories.indptr)
-        excluded = indptr, histories.indices
-        found[None] = model.find_best_items(histories, spec.top_n, excluded, users=rows, score=spec.score)
-    for placement, selection in (selections or {}).items():
-        found[placement] = find_lists(model, spec.score, histories, rows, selection)
-        if found[placement] is None:
-            return None
-    if None in found.values():
-        return None
-    return [(placement, _describe_lists(model, beside, histories, rows, *best)) for placement, best in found.items()]
 
 
 def _recommend_rows(

@@ -3,8 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.attributes.nearest_items import find_nearest_likes
-from oneclass.models.attributes.new_items import NewItems
+from oneclass.models.attributes.new_items import NewItems, find_nearest_likes
 from oneclass.models.base import Model
 from oneclass.tasks.rules.selection import Selection
 

@@ -14,7 +14,6 @@ from oneclass.models.numerics.top_k import top_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.new_items import MAX_REASONS, raise_new_items
 from oneclass.tasks.rules.selection import Selection, select_lists
-from oneclass.tasks.rules.tiled_lists import find_lists
 
 
 @dataclass(frozen=True)
@@ -70,14 +69,6 @@ def rank_items(
             excluded = np.union1d(excluded, without).astype(np.int32)
             indptr = np.array([0, len(excluded)])
         n = min(n, model.item_count)
-        is_popular = users is None and popular is not None and (histories.indptr[1:] == histories.indptr[:-1]).any()
-        if selection is None and within is None and not is_popular:
-            items, best = model.best_items(histories, n, users=users, score=score, excluded=(indptr, excluded))
-            return RankedItems(items, best, *describe_items(model, companion, histories, users, items))
-        if selection is not None and within is None and not is_popular:
-            found = find_lists(model, score, histories, users, selection)
-            if found is not None:
-                return RankedItems(*found, *describe_items(model, companion, histories, users, found[0]))
         scores = model.scores(histories, users=users, score=score)
         if selection is not None:
             scores = raise_new_items(model, score, histories, users, scores, selection)

@@ -2,18 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import date
-from typing import Self, get_args
+from typing import Self
 
 import duckdb
 import numpy as np
-import polars as pl
 from scipy.sparse import csr_matrix, vstack
 
 from oneclass.models.attributes.encoder import KINDS, FeatureEncoder
-from oneclass.models.negatives.availability import UNDECLARED
 from oneclass.tasks.attributes import Side, load_attributes, load_version
-from oneclass.tasks.datasets.attributes import WindowBound
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import select
 
@@ -25,35 +21,20 @@ class Features:
     """The features of all users and items by their index; None where the data set has no attributes of them.
 
     A user or item without a row of attributes has features of zero.
-
-    Attributes:
-        windows: datetime64[D] (2, items), the first and the last day on which each item could be had; not a time where
-            the table of items does not say. None if it states no windows.
     """
 
     users: csr_matrix | None
     items: csr_matrix | None
-    windows: np.ndarray | None
 
     @classmethod
     def load(cls, connection: duckdb.DuckDBPyConnection) -> Self:
         """Encode the current attributes."""
-        return cls(_load_side(connection, "user"), _load_side(connection, "item"), _load_windows(connection))
+        return cls(_load_side(connection, "user"), _load_side(connection, "item"))
 
-    def add(self, split: SplitMatrices, last_day: date | None) -> SplitMatrices:
-        """Add the features of the users and items of a split, and the items' windows.
-
-        Args:
-            last_day: the last day that is trained on, if the split has the ages of events.
-        """
-        windows = None
-        if self.windows is not None and last_day is not None:
-            days = self.windows[:, split.items]
-            ages = (np.datetime64(last_day) - days).astype(np.int64)
-            windows = np.where(np.isnat(days), UNDECLARED, ages).astype(np.int32)
+    def add(self, split: SplitMatrices) -> SplitMatrices:
+        """Add the features of the users and items of a split."""
         return replace(
             split,
-            item_windows=windows,
             user_features=None if self.users is None else self.users[split.users],
             item_features=None if self.items is None else self.items[split.items],
         )
@@ -63,20 +44,6 @@ def list_feature_kinds(connection: duckdb.DuckDBPyConnection, side: Side) -> Map
     """Return the kind of each column of the current attributes that is a feature."""
     version = load_version(connection, side)
     return {name: kind for name, kind in zip(version[1], version[2], strict=True) if kind in KINDS} if version else {}
-
-
-def _load_windows(connection: duckdb.DuckDBPyConnection) -> np.ndarray | None:
-    version = load_version(connection, "item")
-    columns = {kind: name for name, kind in zip(version[1], version[2], strict=True)} if version else {}
-    if not set(columns) & set(get_args(WindowBound)):
-        return None
-    frame = load_attributes(connection, "item")
-    assert frame is not None  # it has a version
-    ids = select(connection, IDS["item"])
-    days = ids.join(frame, on="item_id", how="left", maintain_order="left")
-    unknown = pl.Series(np.full(ids.height, "NaT", dtype="datetime64[D]"))
-    bounds = (days[columns[bound]] if bound in columns else unknown for bound in get_args(WindowBound))
-    return np.stack([bound.to_numpy().astype("datetime64[D]") for bound in bounds])
 
 
 def _load_side(connection: duckdb.DuckDBPyConnection, side: Side) -> csr_matrix | None:

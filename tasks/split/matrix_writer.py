@@ -16,7 +16,7 @@ from oneclass.tasks.split.order import EdgeOrder
 from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
-from oneclass.tasks.stores.warehouse import query, select
+from oneclass.tasks.stores.warehouse import select
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +62,7 @@ class MatrixWriter:
         else:
             split = self._order.add_to(split) if self._order else split
             split = add_event_ages(self._connection, split, self._timed, before) if self._timed else split
-            has_ages = split.event_ages is not None
-            last_day = query(self._connection, "select day from last_day").item() if has_ages else None
-            split = self._features.add(split, last_day)
+            split = self._features.add(split)
             if is_fold(split.protocol):
                 split = replace(split, parts={**split.parts, "validation": split.parts["test"]})
             numbered = replace(split, numbering=self._numbering)

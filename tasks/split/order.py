@@ -12,8 +12,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.recency_ranks import select_ranks
-from oneclass.models.numerics.sequential_histories import with_recency_ranks
+from oneclass.models.numerics.sequential_histories import select_ranks, with_recency_ranks
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
 from oneclass.tasks.split.matrix import TRAINING_RELATION, load_csr
 from oneclass.tasks.stores.matrices import SplitMatrices

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -14,9 +14,6 @@ SCHEME_BY_SETTING = {"held_out_share": "hashed", "held_out_users": "liang2018"} 
 
 class SplitSettings(Settings):
     """How users and edges are held out. `min_user_edges` and `min_item_edges` are of strong_generalization alone."""
-
-    deprecated: ClassVar = {"max_left_out_users": "max_evaluated_users"}
-    deprecated_values: ClassVar = {"validation": {"line_end": "latest"}}
 
     scheme: Literal["hashed", "liang2018"] = Field(
         "hashed",

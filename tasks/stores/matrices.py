@@ -82,8 +82,6 @@ class SplitMatrices:
         recency_ranks: int32 (training edges,), in the order of `train`'s entries: recency rank, the number of the
             user's newer training edges; None if the split does not keep the order (`split.order`).
         event_ages: of the training edges, in the same order; None if the split does not keep the times (`split.times`).
-        item_windows: int32 (2, items), as in `models.fit_options.FitOptions`; None without event ages, or if the table
-            of items states none.
         user_features, item_features: float32 (training users, F) and (items, F), of their attributes; None without.
     """
 
@@ -97,7 +95,6 @@ class SplitMatrices:
     explicit_negatives: csr_matrix | None = None
     recency_ranks: np.ndarray | None = None
     event_ages: EventAges | None = None
-    item_windows: np.ndarray | None = None
     user_features: csr_matrix | None = None
     item_features: csr_matrix | None = None
 
@@ -217,7 +214,6 @@ def load_split(
         _load_explicit_negatives(arrays, "train", description["shape"][1]),
         recency_ranks,
         event_ages,
-        arrays.get("item_windows"),
         _load_features(arrays, "user"),
         _load_features(arrays, "item"),
     )
@@ -268,8 +264,6 @@ def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
     if split.recency_ranks is not None:
         arrays["train_places"] = split.recency_ranks
     arrays |= _event_arrays("train", split.event_ages)
-    if split.item_windows is not None:
-        arrays["item_windows"] = split.item_windows
     if split.explicit_negatives is not None:
         arrays |= _csr_arrays("train_negatives", split.explicit_negatives)
     for side, features in (("user", split.user_features), ("item", split.item_features)):

@@ -39,7 +39,7 @@ class ValidationData:
         train: (training users, items), the edges that every trial is fitted on.
         part: users with the edges to find.
         explicit_negatives: (training users, items); None if the log has none.
-        user_features, item_features, item_windows: as in `SplitMatrices`.
+        user_features, item_features: as in `SplitMatrices`.
     """
 
     metric: str
@@ -48,7 +48,6 @@ class ValidationData:
     explicit_negatives: csr_matrix | None = None
     user_features: csr_matrix | None = None
     item_features: csr_matrix | None = None
-    item_windows: np.ndarray | None = None
 
     @property
     def users(self) -> int:
@@ -60,7 +59,6 @@ class ValidationData:
         return FitOptions(
             validation=ValidationUsers(self.part.histories, self.part.targets) if stops else None,
             explicit_negatives=self.explicit_negatives,
-            item_windows=self.item_windows,
             item_features=self.item_features,
             user_features=self.user_features,
             scratch=home.absolute().spill,
@@ -90,7 +88,9 @@ def load_validation(
     """
     split, metric = matrices.load_split(home, matrices_digest, parts=("validation",)), PROTOCOLS[protocol].tuned_by
     if part := split.parts.get("validation"):
-        data = ValidationData(metric, split.histories, part, split.explicit_negatives, *_features(split))
+        data = ValidationData(
+            metric, split.histories, part, split.explicit_negatives, split.user_features, split.item_features
+        )
     else:
         with kernel_threads(home.limits.threads):
             data = _split_training_edges(split, metric, seed)
@@ -115,11 +115,7 @@ def _split_training_edges(split: SplitMatrices, metric: str, seed: int) -> Valid
     rows = np.flatnonzero((np.diff(train.indptr) > 0) & (np.diff(targets.indptr) > 0)).astype(np.int32)
     histories = copy_order(split.histories, train, ~chosen)
     part = Part(stored_histories=histories[rows], targets=targets[rows], users=split.users[rows], rows=rows)
-    return ValidationData(metric, histories, part, split.explicit_negatives, *_features(split))
-
-
-def _features(split: SplitMatrices) -> tuple[csr_matrix | None, csr_matrix | None, np.ndarray | None]:
-    return split.user_features, split.item_features, split.item_windows
+    return ValidationData(metric, histories, part, split.explicit_negatives, split.user_features, split.item_features)
 
 
 def _sample_log(whole: ValidationData, edges: int, items: int, most: int, seed: int) -> ValidationData:
@@ -140,8 +136,7 @@ def _sample_log(whole: ValidationData, edges: int, items: int, most: int, seed: 
     sampled = Part(histories, targets, part.users[chosen], rows, seen_items=part.seen_items)
     of_users = None if whole.user_features is None else whole.user_features[trained]
     of_items = None if whole.item_features is None else whole.item_features[known]
-    windows = None if whole.item_windows is None else whole.item_windows[:, known]
-    return ValidationData(whole.metric, train[:, known].tocsr(), sampled, negatives, of_users, of_items, windows)
+    return ValidationData(whole.metric, train[:, known].tocsr(), sampled, negatives, of_users, of_items)
 
 
 def _draw_rows(generator: np.random.Generator, rows: np.ndarray, most: int) -> np.ndarray:

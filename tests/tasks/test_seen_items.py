@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 import numpy as np
 import pytest
 
-from oneclass.models.evaluation.repeated_items import NEW, REPEATED
+from oneclass.models.evaluation.ranks_apart import NEW, REPEATED
 from oneclass.models.popularity import Popularity
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize

@@ -66,7 +66,7 @@ class ChallengerRun:
         settings = self.settings.get(candidate.model)
         if settings is None:
             return False
-        return settings.model_dump(mode="json") == settings.replace_deprecated(candidate.settings)[0]
+        return settings == settings.from_saved(candidate.settings)
 
     def has_fitted(self, model: str) -> bool:
         """Whether the model was fitted on every split."""

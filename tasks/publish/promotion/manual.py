@@ -139,7 +139,10 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     )
     note = f"by hand: {model} of run {evaluated.run_id}"
     assessment = promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True)
-    publishing = PublishSettings(**evaluated.settings.get("publish", {}))
+    stored = evaluated.settings.get("publish", {})  # by an earlier version, perhaps with settings that are gone
+    publishing = PublishSettings(
+        **{name: value for name, value in stored.items() if name in PublishSettings.model_fields}
+    )
     return publish(
         home,
         run_id,

@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.special import log_softmax
 
-from oneclass.models.autoencoders import checkpoints, draws
+from oneclass.models.autoencoders import autoencoder, draws
 from oneclass.models.autoencoders.cdae import CDAE
 from oneclass.models.autoencoders.mult_dae import MultDAE
 from oneclass.models.autoencoders.mult_vae import MultVAE
@@ -182,14 +182,6 @@ def test_training_users_are_monitored_without_validation_users(long_tailed):
     np.testing.assert_array_equal(again.scores(histories), model.scores(histories))
 
 
-def test_the_users_watched_are_those_of_one_fit(cut):
-    train, histories, targets = cut
-    model = make_model("mult_dae").fit(train, fit_watched(histories, targets))
-    np.testing.assert_array_equal(
-        model.fit(train).scores(histories), make_model("mult_dae").fit(train).scores(histories)
-    )
-
-
 @every_model
 def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path):
     train, histories, targets = cut
@@ -210,27 +202,6 @@ def test_a_fit_that_was_interrupted_goes_on_to_the_same_bits(name, cut, tmp_path
     assert again.best_epoch == whole.best_epoch
     for key, array in whole.weights.items():
         np.testing.assert_array_equal(again.weights[key], array)
-
-
-@every_model
-def test_a_start_is_taken_row_by_row_and_column_by_column(name, long_tailed):
-    model, users = make_model(name), np.arange(300)
-    first = make_model(name).fit(long_tailed)
-    items = np.append(np.arange(119)[::-1], -1)  # in another order, the last of them new
-    start = Start(first, np.where(users < 290, users, -1), items)
-    begun, fresh = (model._initial(long_tailed, users) for _ in range(2))
-    model._take(begun, start)
-    for key, old in fresh.items():
-        expected = old.copy()
-        if key in ("item_in", "item_bias"):
-            expected[:119] = first.weights[key][:119][::-1]
-        elif key == "item_out":
-            expected[:, :119] = first.weights[key][:, :119][:, ::-1]
-        elif key == "user_node":
-            expected[:290] = first.weights[key][:290]
-        else:
-            expected = first.weights[key]
-        np.testing.assert_array_equal(begun[key], expected, err_msg=key)
 
 
 @every_model
@@ -266,23 +237,23 @@ def test_annealing_goes_on_where_the_earlier_fit_was_best(long_tailed, monkeypat
 
 
 def test_a_checkpoint_of_another_fit_is_passed_over_and_a_damaged_one_is_deleted(tmp_path, caplog):
-    checkpoints.write_checkpoint(tmp_path, "one", {"x": np.arange(3)})
-    np.testing.assert_array_equal(checkpoints.read_checkpoint(tmp_path, "one")["x"], [0, 1, 2])
-    assert checkpoints.read_checkpoint(tmp_path, "other") is None
-    file = tmp_path / checkpoints.CHECKPOINT_FILE
+    autoencoder.write_checkpoint(tmp_path, "one", {"x": np.arange(3)})
+    np.testing.assert_array_equal(autoencoder.read_checkpoint(tmp_path, "one")["x"], [0, 1, 2])
+    assert autoencoder.read_checkpoint(tmp_path, "other") is None
+    file = tmp_path / autoencoder.CHECKPOINT_FILE
     whole = file.read_bytes()
     renamed = bytearray(whole)
     for found in re.finditer(rb"x\.npy", whole):  # where a zip has no checksum: the name of an array
         renamed[found.start()] ^= 1
     for damaged in (whole[:-40], b"", b"not a zip", bytes(renamed)):
         file.write_bytes(damaged)
-        assert checkpoints.read_checkpoint(tmp_path, "one") is None
+        assert autoencoder.read_checkpoint(tmp_path, "one") is None
         assert not file.exists() and f"{file}: is damaged" in caplog.text
         caplog.clear()
     file.mkdir()
-    assert checkpoints.read_checkpoint(tmp_path, "one") is None
-    checkpoints.write_checkpoint(tmp_path, "one", {"x": np.arange(3)})
-    np.testing.assert_array_equal(checkpoints.read_checkpoint(tmp_path, "one")["x"], [0, 1, 2])
+    assert autoencoder.read_checkpoint(tmp_path, "one") is None
+    autoencoder.write_checkpoint(tmp_path, "one", {"x": np.arange(3)})
+    np.testing.assert_array_equal(autoencoder.read_checkpoint(tmp_path, "one")["x"], [0, 1, 2])
 
 
 def test_the_fit_does_not_depend_on_pytorchs_own_generator_or_threads(long_tailed, torch):
@@ -341,6 +312,14 @@ def test_a_user_of_no_training_has_the_mean_node(long_tailed):
     assert np.abs(model.scores(long_tailed[inside], users=inside) - model.scores(long_tailed[inside])).max() > 1e-4
 
 
+def test_a_loss_that_grows_without_bound_is_reported(long_tailed):
+    model = make_model("mult_dae")
+    finite = model._loss
+    model._loss = lambda weights, batch: finite(weights, batch) * np.nan
+    with pytest.raises(ValueError, match="the loss is nan in epoch 1; lower learning_rate"):
+        model.fit(long_tailed)
+
+
 def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, torch, monkeypatch):
     def full(model, weights, batch):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -351,24 +330,9 @@ def test_a_step_too_large_for_the_device_names_the_settings(long_tailed, torch, 
         model.fit(long_tailed)
 
 
-def test_absent_cuda_is_reported(long_tailed, torch):
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device")
-    with pytest.raises(ValueError, match="device = cuda: PyTorch .* sees no CUDA device"):
-        make_model("mult_dae", device="cuda").fit(long_tailed)
-
-
 @every_model
 def test_a_gpu_learns_what_a_cpu_learns(name, long_tailed, torch):
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     on_cpu, on_gpu = (make_model(name, device=device, epochs=2).fit(long_tailed) for device in ("cpu", "cuda"))
     np.testing.assert_allclose(on_gpu.scores(long_tailed), on_cpu.scores(long_tailed), atol=1e-3)
-
-
-def test_a_loss_that_grows_without_bound_is_reported(long_tailed):
-    model = make_model("mult_dae")
-    finite = model._loss
-    model._loss = lambda weights, batch: finite(weights, batch) * np.nan
-    with pytest.raises(ValueError, match="the loss is nan in epoch 1; lower learning_rate"):
-        model.fit(long_tailed)

@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from oneclass.models.binary_matrix.fold_in import ITEMS_PER_STRIP, fold_in, transpose_table
 from oneclass.models.binary_matrix.inference import BinaryMatrixPosterior, Inference
+from oneclass.models.binary_matrix.kernels import half_row_width
 from oneclass.models.binary_matrix.model import BinaryMatrix
 from oneclass.models.binary_matrix.sampling import STRATEGIES, EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
-from oneclass.models.binary_matrix.tables import LANES, half_row_width
-from oneclass.models.fit_options import FitOptions, Start
 from oneclass.models.numerics.partition import partition_evenly
 
 SETTINGS = BinaryMatrixSettings(
@@ -224,16 +222,6 @@ def test_less_noise_wants_larger_minibatches():
     assert sizes[1] / sizes[0] == pytest.approx(4, rel=0.01)
 
 
-@pytest.mark.slow
-def test_one_thread_and_two_give_the_same_bits():
-    x = draw_matrix(200, 80)
-    one, two = (BinaryMatrix(SETTINGS, seed=7, threads=threads).fit(x) for threads in (1, 2))
-    for name, array in one._arrays().items():
-        np.testing.assert_array_equal(array, two._arrays()[name])
-    np.testing.assert_array_equal(one.scores(x), two.scores(x))
-    assert not np.array_equal(one.q.items, BinaryMatrix(SETTINGS, seed=8).fit(x).q.items)
-
-
 def test_folding_in_maximises_the_bound_over_the_user():
     x = draw_matrix(60, 40)
     patient = {"passes": 300, "fold_in_iterations": 300, "fold_in_tolerance": 0.0}
@@ -277,51 +265,6 @@ def test_scores_are_log_odds_and_the_probability_has_a_spread():
     assert sd[0, 2] == pytest.approx(sampled.std(), rel=0.15)
     pairs = model.like(x[users], users=users, items=np.array([[2, -1], [0, 1], [3, 5]]))[0]
     assert pairs[0, 0] == pytest.approx(mean[0, 2], rel=1e-4) and np.isnan(pairs[0, 1])
-
-
-def test_begun_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
-    x = draw_matrix(60, 40)
-    first = BinaryMatrix(SETTINGS).fit(x)
-    first.save(tmp_path)
-    grown = csr_matrix((x.data, x.indices, np.append(x.indptr, x.nnz)), shape=(61, 40))
-    short = BinaryMatrix(SETTINGS.model_copy(update={"passes": 1}))
-    start = Start(BinaryMatrix.load(tmp_path), np.append(np.arange(60), -1), np.arange(40))
-    short.fit(grown, FitOptions(start=start))
-    assert short.bound(grown) == pytest.approx(first.bound(x), rel=0.05)
-    assert short.q.user_updates[:60].min() >= 0.75 * first.q.user_updates.min() > 0
-    assert BinaryMatrix(short.settings).fit(grown).bound(grown) < short.bound(grown)
-
-
-@pytest.mark.parametrize(
-    "x",
-    [
-        np.ones((5, 4)),
-        np.eye(3),
-        np.array([[1.0]]),
-        np.array([[1.0, 0, 0], [0, 0, 0], [1, 0, 1]]),
-    ],
-    ids=["all ones", "diagonal", "one edge", "user and item without an edge"],
-)
-def test_odd_matrices_give_finite_scores(x):
-    model = BinaryMatrix(BinaryMatrixSettings(factors=LANES + 1, passes=20)).fit(csr_matrix(x))
-    for scores in (model.scores(csr_matrix(x)), model.scores(csr_matrix(x), users=np.arange(len(x)))):
-        assert np.isfinite(scores).all()
-    assert np.isfinite(model.bounds).all() and np.isfinite(model.bound(csr_matrix(x)))
-
-
-def test_an_unknown_sampling_strategy_is_refused():
-    with pytest.raises(ValidationError, match="sampling"):
-        BinaryMatrixSettings(sampling="stratified")
-
-
-@pytest.mark.parametrize("strategy", ["uniform", "balanced"])
-def test_a_checkerboard_is_learned(strategy):
-    board = (np.add.outer(np.arange(40), np.arange(30)) % 2).astype(float)
-    history = board * (np.random.default_rng(0).random(board.shape) < 0.8)
-    model = BinaryMatrix(BinaryMatrixSettings(factors=2, sampling=strategy, user_variance=1, item_variance=1))
-    model.fit(csr_matrix(history))
-    for scores in (model.scores(csr_matrix(history)), model.scores(csr_matrix(history), users=np.arange(40))):
-        assert scores[board == 1].min() > scores[board == 0].max()
 
 
 ITEMS, FACTORS = ITEMS_PER_STRIP + 200, 5  # two runs of items, and factors that fill no whole group

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
-from oneclass.models.blend import Blend, BlendSettings, Candidates, Component, search_weights, weight_search
+from oneclass.models.blend import Blend, BlendSettings, Candidates, search_weights, weight_search
 from oneclass.models.blend.score_normalization import add_normalized, find_scale, normalize_scores
 from oneclass.models.evaluation.metrics import compute_user_metrics
 from oneclass.models.evaluation.ranking import rank_targets
@@ -89,16 +89,6 @@ def test_a_fit_that_is_at_hand_is_taken(long_tailed):
     np.testing.assert_array_equal(model.scores(long_tailed[:9]), alone.scores(long_tailed[:9]))
 
 
-def test_what_is_saved_needs_nothing_else(long_tailed, tmp_path):
-    """Settings that a rule took from the log are kept with it, for the log is not."""
-    by_rule = BlendSettings(components=[Component(model="mrf_dense"), Component(model="wmf", settings={"factors": 8})])
-    model = Blend(by_rule, seed=1).fit(long_tailed)
-    model.save(tmp_path)
-    loaded = Blend.load(tmp_path)
-    assert loaded.settings == by_rule and loaded.components[1].settings.unobserved_weight is not None
-    np.testing.assert_array_equal(loaded.scores(long_tailed[:9]), model.scores(long_tailed[:9]))
-
-
 def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
     model, history = Blend(blend_settings(2, 1), seed=4).fit(long_tailed), long_tailed[0]
     dense = model.components[0]
@@ -117,6 +107,7 @@ def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
         ([{"model": "wmf"}, {"model": "wfm"}], "wfm is no model"),
         ([{"model": "wmf"}, {"model": "slim", "score": "like"}], "slim has no score like; it has score"),
         ([{"model": "wmf"}, {"model": "slim", "weight": 0}], "greater than 0"),
+        ([{"model": "wmf"}, {"model": "slim", "settings": {"gone": 1}}], "Extra inputs"),
     ],
 )
 def test_members_that_cannot_be_are_refused(components, message):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.bpr import held_out
+from oneclass.models.bpr import training
 from oneclass.models.bpr import training as bpr
-from oneclass.models.bpr.held_out import NEGATIVES_PER_EDGE, PASSES, HeldOutTriples, hold_out
 from oneclass.models.bpr.kernels import CELLS, SHARDS
 from oneclass.models.bpr.model import BPR, BPRPopularity, BPRSettings, BPRUniform
+from oneclass.models.bpr.training import NEGATIVES_PER_EDGE, PASSES, HeldOutTriples, hold_out
 from oneclass.models.fit_options import FitOptions
 
 both = pytest.mark.parametrize("model", [BPRUniform, BPRPopularity], ids=lambda model: model.name)
@@ -115,15 +115,6 @@ def test_an_epoch_in_several_parts_still_sees_every_edge_once(long_tailed, monke
     assert 0.3 < state.epoch(1, 0.05, 0.01, seed=1) < 1.5
 
 
-def test_short_steps_are_run_by_one_thread_and_long_ones_by_all(long_tailed, monkeypatch):
-    state = start_training(long_tailed)
-    state.start(0.1, 0)
-    changed = long_tailed.nnz * state.users.shape[1]
-    for short, expected in ((changed // CELLS, 4), (changed // CELLS + 1, 1)):
-        monkeypatch.setattr(bpr, "SHORT_EPOCH_SAMPLES", short)
-        assert state.threads(4) == expected
-
-
 @both
 def test_steps_on_two_threads_give_the_bits_of_one(model, long_tailed, monkeypatch):
     monkeypatch.setattr(bpr, "SHORT_EPOCH_SAMPLES", 0)  # else one thread would run them
@@ -196,21 +187,6 @@ def test_loss_falls_and_the_rate_is_reported(long_tailed):
     assert epochs[0].values["rate"] == 0.1 and epochs[-1].values["rate"] == pytest.approx(0.005)
 
 
-def test_scores_inside_a_fit_are_those_of_what_was_learned_so_far(long_tailed):
-    rows, seen = np.arange(long_tailed.shape[0]), []
-    model = BPRUniform(BPRSettings(factors=10, epochs=3))
-    model.fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(model.scores(long_tailed, users=rows))))
-    np.testing.assert_array_equal(seen[-1], model.scores(long_tailed, users=rows))
-    assert np.abs(seen[0] - seen[1]).max() > 0 and model.scores_each_epoch
-
-
-def test_factors_that_grow_without_bound_are_refused():
-    likes = csr_matrix((np.random.default_rng(0).random((200, 50)) < 0.3).astype(np.float32))
-    settings = BPRSettings(learning_rate=1, regularization=0, epochs=300, initial_scale=10, factors=10)
-    with pytest.raises(ValueError, match="lower learning_rate"):
-        BPRUniform(settings).fit(likes)
-
-
 @pytest.mark.parametrize(("edges", "epochs"), [(4, 400), (6, 333), (10, 200), (50, 100)])
 def test_passes_that_are_left_to_the_log_come_to_so_many_samples(edges, epochs, monkeypatch):
     """But to 100 and 400 passes."""
@@ -230,7 +206,7 @@ def test_a_fit_makes_the_passes_that_are_left_to_the_log(long_tailed, monkeypatc
 
 @pytest.fixture
 def small_is_large(monkeypatch):
-    monkeypatch.setattr(held_out, "MIN_EDGES", 1)
+    monkeypatch.setattr(training, "MIN_EDGES", 1)
 
 
 def test_one_edge_of_each_chosen_user_is_left_out_and_the_others_are_not_liked(small_is_large, long_tailed):
@@ -245,12 +221,8 @@ def test_one_edge_of_each_chosen_user_is_left_out_and_the_others_are_not_liked(s
     assert not whole[left_out.users[:, None], left_out.others].any()
 
 
-def test_a_small_log_keeps_all_its_edges(long_tailed):
-    assert hold_out(long_tailed, seed=1) == (long_tailed, None)
-
-
 def test_of_many_users_some_are_chosen_who_are_spread_evenly(small_is_large, monkeypatch, long_tailed):
-    monkeypatch.setattr(held_out, "MAX_HELD_OUT", 10)
+    monkeypatch.setattr(training, "MAX_HELD_OUT", 10)
     able = np.flatnonzero(np.diff(long_tailed.indptr) >= 2)
     _, left_out = hold_out(long_tailed, seed=1)
     assert left_out.users.tolist() == [able[place * len(able) // 10] for place in range(10)]
@@ -307,6 +279,8 @@ def test_tolerance_zero_makes_all_passes_on_all_edges(small_is_large, monkeypatc
     assert len(epochs) == 12 and "held_out_loss" not in epochs[0].values
 
 
-def test_users_with_one_edge_are_never_chosen(small_is_large):
-    single = csr_matrix(np.eye(5, dtype=np.float32))
-    assert hold_out(single, seed=1) == (single, None)
+def test_factors_that_grow_without_bound_are_refused():
+    likes = csr_matrix((np.random.default_rng(0).random((200, 50)) < 0.3).astype(np.float32))
+    settings = BPRSettings(learning_rate=1, regularization=0, epochs=300, initial_scale=10, factors=10)
+    with pytest.raises(ValueError, match="lower learning_rate"):
+        BPRUniform(settings).fit(likes)

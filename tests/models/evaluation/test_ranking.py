@@ -1,6 +1,7 @@
 """Ranking kernels against plain sorting."""
 
-import numba
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.sparse import csr_matrix
 
-from oneclass.models.evaluation import ranking
-from oneclass.models.evaluation.ranking import CannotRank, rank_targets, rank_targets_by_tiles
-from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.evaluation.metrics import average_over_users, compare_paired
+from oneclass.models.evaluation.ranking import CannotRank, rank_targets
+from oneclass.models.evaluation.ranks_apart import NEW, REPEATED, rank_new_and_repeated
 from oneclass.models.numerics.top_k import NUM_GROUPS, top_items
 
 LEVELS = st.sampled_from([-np.inf, -2.5, 0.0, 1.0, 1.0000001, 3.0, np.inf])  # few, so that ties are common
@@ -141,47 +142,42 @@ def test_shapes_must_agree():
         rank_targets(np.zeros((2, 3), dtype=np.float32), to_csr(np.zeros((2, 4))), to_csr(np.zeros((2, 4))))
 
 
-@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one core")
-def test_results_do_not_depend_on_threads():
-    random = np.random.default_rng(0)
-    scores = random.integers(0, 50, (64, 500)).astype(np.float32)
-    marks = random.random(scores.shape)
-    history, targets = to_csr(marks < 0.1), to_csr(marks > 0.95)
-    found = []
-    for threads in (1, 2):
-        with kernel_threads(threads):
-            ranks = rank_targets(scores, history, targets)
-            best = top_items(scores, history.indptr, history.indices, 20)
-        found.append([*best, ranks.worse, ranks.tied, ranks.position])
-    for one, two in zip(*found, strict=True):
-        assert one.tobytes() == two.tobytes()
+def compute_ndcg(scores, candidates, wanted) -> float:
+    """nDCG@100 of the wanted items among the candidates; NaN without a wanted one."""
+    ranking = sorted(candidates, key=lambda item: (-scores[item], item))[:100]
+    if not wanted:
+        return math.nan
+    gain = sum(1 / math.log2(place + 2) for place, item in enumerate(ranking) if item in wanted)
+    return gain / sum(1 / math.log2(place + 2) for place in range(min(100, len(wanted))))
 
 
-@given(blocks(), st.integers(0, 9), st.integers(1, 12))
-@settings(max_examples=120, deadline=None)
-def test_ranks_by_tiles_are_those_of_whole_rows(block, n, columns):
-    """Of two scores at once, whatever the size of a tile."""
-    scores, marks = block
-    excluded, targets = to_csr(marks == "history"), to_csr(marks == "target")
-    both = [scores, np.negative(scores)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranking, "TILE_COLUMNS", columns)
-        found = rank_targets_by_tiles(lambda some: [whole[:, some] for whole in both], excluded, targets, n)
-    for whole, ranks in zip(both, found, strict=True):
-        expected = rank_targets(whole, excluded, targets, n)
-        for name in ("indptr", "worse", "tied", "position", "candidates", "first"):
-            np.testing.assert_array_equal(getattr(ranks, name), getattr(expected, name), err_msg=name)
-
-
-def test_what_cannot_be_ranked_by_tiles_is_told(monkeypatch):
-    monkeypatch.setattr(ranking, "TILE_COLUMNS", 4)
-    scores, nothing = np.zeros((3, 10), dtype=np.float32), to_csr(np.zeros((3, 10)))
-    with pytest.raises(CannotRank, match="row 2 of the block: a target lies in the history"):
-        rank_targets_by_tiles(
-            lambda some: [scores[:, some]], to_csr(np.eye(3, 10)), to_csr(np.eye(3, 10) * [[0], [0], [1]])
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 160), st.integers(1, 30), st.sampled_from([0, 0.1, 0.9]), st.floats(0, 1)
+)
+@settings(max_examples=80, deadline=None)
+def test_each_kind_is_ranked_among_its_own_items(seed, items, levels, history_share, target_share):
+    random = np.random.default_rng(seed)
+    scores = random.integers(0, levels, (4, items)).astype(np.float32)
+    history, targets = random.random(scores.shape) < history_share, random.random(scores.shape) < target_share
+    found = rank_new_and_repeated(scores, to_csr(history), to_csr(targets))
+    for user in range(len(scores)):
+        own, wanted = (set(np.flatnonzero(mask[user]).tolist()) for mask in (history, targets))
+        new = compute_ndcg(scores[user], set(range(items)) - own, wanted - own)
+        assert found[NEW][user] == pytest.approx(new, abs=1e-12, nan_ok=True)
+        assert found[REPEATED][user] == pytest.approx(
+            compute_ndcg(scores[user], own, wanted & own), abs=1e-12, nan_ok=True
         )
-    broken = scores.copy()
-    broken[1, 9] = np.nan
-    with pytest.raises(CannotRank, match="row 1 of the block: a score is NaN") as raised:
-        rank_targets_by_tiles(lambda some: [scores[:, some], broken[:, some]], nothing, to_csr(np.eye(3, 10)))
-    assert raised.value.score == 1
+
+
+def test_means_and_comparisons_are_over_the_users_with_such_a_target():
+    values = np.array([np.nan, 0.25, 0.75, np.nan])
+    means = average_over_users({NEW: values, REPEATED: np.full(4, np.nan), "mean_rank": np.ones(4)})
+    assert (means[NEW].value, means[NEW].users) == (0.5, 2) and REPEATED not in means
+    assert means[NEW].standard_error == pytest.approx(0.25 / math.sqrt(2))
+    compared, plain = compare_paired(values, np.zeros(4)), compare_paired(values[1:3], np.zeros(2))
+    assert compared == plain and compared.users == 2
+
+
+def test_a_nan_score_is_refused():
+    with pytest.raises(CannotRank, match="NaN"):
+        rank_new_and_repeated(np.array([[np.nan, 1]], dtype=np.float32), to_csr([[0, 1]]), to_csr([[1, 0]]))

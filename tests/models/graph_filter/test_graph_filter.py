@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.base import Model
 from oneclass.models.graph_filter.graph import DenseSquare, NormalizedGraph, degree_powers, top_eigenvectors
-from oneclass.models.graph_filter.model import GraphFilter, forms_filter, uses_dense_square
+from oneclass.models.graph_filter.model import GraphFilter
+from oneclass.models.graph_filter.paths import NO_HUB, HubColumns
 from oneclass.models.graph_filter.settings import GraphFilterSettings
-from oneclass.models.memory_estimates import LARGE_BLOCK_BYTES, users_per_block
+from oneclass.models.memory_estimates import users_per_block
 
 PAPERS = {"user_exponent": 1.0, "in_exponent": 0.5, "out_exponent": 0.5}  # R~ = D_u^-1/2 R D_i^-1/2
 EXACT = {"passes": 60}  # of the subspace iteration, so that only rounding is left
@@ -229,30 +229,6 @@ def test_columns_that_end_at_the_users_have_the_bits_of_whole_ones(likes, settin
     np.testing.assert_array_equal(found, fit_model(likes[:25], **settings).contributions(history, np.array(asked)))
 
 
-@pytest.mark.parametrize("kept", [0, 3, 39])
-def test_a_loaded_model_keeps_columns_and_says_what_it_said(likes, kept, tmp_path, monkeypatch):
-    never_form(monkeypatch, kept * 40)
-    fitted = fit_model(likes, low_pass=0.3, vectors=6, sharpening=0.5, sharpening_terms=2)
-    fitted.save(tmp_path)
-    loaded, history = GraphFilter.load(tmp_path), csr_matrix(likes[[3]])
-    assert len(loaded.weights) == 0 and not loaded.explains_cheaply
-    for items in ([4, 1, 9], [9, 2], [2, 2, 30], list(range(40))):
-        asked = np.array(items, dtype=np.int32)
-        np.testing.assert_array_equal(loaded.contributions(history, asked), fitted.contributions(history, asked))
-        assert len(loaded.compute_once("filter columns", dict).rows) <= kept
-
-
-@pytest.mark.usefixtures("formed")
-@pytest.mark.parametrize(
-    "settings", [{}, {"polynomial": "plateau", "sharpening": 0.5}, {"low_pass": 0.3, "vectors": 6}]
-)
-def test_a_user_alone_has_the_bits_of_a_block(likes, settings):
-    model = fit_model(likes, **settings)
-    together = model.scores(csr_matrix(likes))
-    for user in range(len(likes)):
-        np.testing.assert_array_equal(model.scores(csr_matrix(likes[[user]]))[0], together[user])
-
-
 def test_the_filter_is_formed_where_its_columns_find_room(likes, monkeypatch):
     """So that a user's scores are the sum of its rows in the order of the history, whatever the block."""
     model = fit_model(likes, low_pass=0.3, vectors=6, sharpening=0.5)
@@ -267,39 +243,6 @@ def test_the_filter_is_formed_where_its_columns_find_room(likes, monkeypatch):
     assert fit_model(likes).weights.shape == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("items", "edges", "formed"),
-    [
-        (5792, 10, True),
-        (5793, 10, False),
-        (17_770, 2_360_000, False),
-        (17_770, 2_370_000, True),
-        (23_170, 50_000_000, True),
-        (23_171, 50_000_000, False),
-    ],
-)
-def test_a_large_filter_is_formed_where_that_is_less_work(items, edges, formed):
-    """Above 5,792 items with more than items^1.5 edges, up to 23,170 items, where it has 2 GB and says so."""
-    assert forms_filter(items, edges) == formed
-    assert GraphFilter.matrices_on(items, edges) == (2 if formed and items > 5792 else 0)
-    block = LARGE_BLOCK_BYTES if formed and items > 5792 else Model.block_bytes
-    matrices = GraphFilter.matrices_on(items, edges)
-    assert users_per_block(items, matrices, GraphFilter.block_bytes) == block // (4 * items)
-
-
-def test_a_filter_is_made_by_the_square_where_edges_are_many():
-    assert uses_dense_square(2000, 100_001) and not uses_dense_square(2000, 100_000)
-    assert not uses_dense_square(23_171, 50_000_000)
-
-
-def test_a_large_filter_ranks_in_large_blocks(likes, monkeypatch):
-    monkeypatch.setattr("oneclass.models.graph_filter.model.CACHE_ENTRIES", 0)
-    model = fit_model(likes)
-    assert len(model.weights) and model.users_at_once == LARGE_BLOCK_BYTES // (4 * 40)
-    never_form(monkeypatch)
-    assert fit_model(likes).users_at_once == Model.block_bytes // (4 * 40)
-
-
 @pytest.mark.parametrize("sharpening", [0.0, 0.4])
 def test_users_of_a_large_catalogue_walk_together_with_the_same_bits(likes, sharpening, monkeypatch):
     never_form(monkeypatch)
@@ -309,28 +252,6 @@ def test_users_of_a_large_catalogue_walk_together_with_the_same_bits(likes, shar
     together = model.scores(histories)
     apart = [model.scores(histories[first : first + 10]) for first in range(0, len(together), 10)]
     np.testing.assert_array_equal(together, np.vstack(apart))
-
-
-def test_a_model_saved_before_filters_were_formed_keeps_its_bits(likes, tmp_path, monkeypatch):
-    never_form(monkeypatch)
-    fitted, history = fit_model(likes, low_pass=0.3, vectors=6), csr_matrix(likes[[3]])
-    fitted.save(tmp_path)
-    (tmp_path / "weights.npy").unlink()
-    monkeypatch.undo()
-    np.testing.assert_array_equal(GraphFilter.load(tmp_path).scores(history), fitted.scores(history))
-
-
-def test_a_filter_without_a_spectrum_draws_nothing(likes):
-    settings = GraphFilterSettings(low_pass=0.0, sharpening=0.0, polynomial="linear")
-    one, two = (GraphFilter(settings, seed=seed).fit(csr_matrix(likes)) for seed in (1, 2))
-    assert one.vectors.shape == (40, 0) and one.eigenvalue == 1
-    np.testing.assert_array_equal(one.scores(csr_matrix(likes)), two.scores(csr_matrix(likes)))
-
-
-def test_counts_do_not_matter(likes):
-    counts = np.where(likes > 0, np.arange(40) + 1, 0)
-    one, two = (fit_model(matrix, low_pass=0.3, vectors=5) for matrix in (likes, counts))
-    np.testing.assert_array_equal(one.scores(csr_matrix(likes)), two.scores(csr_matrix(counts)))
 
 
 def with_likes(of_each: int, items: int) -> csr_matrix:
@@ -356,27 +277,6 @@ def test_what_is_left_to_the_log_follows_from_a_mean_users_likes(likes, vectors,
     assert (found.vectors, found.low_pass, found.low_pass_exponent, found.sharpening) == (
         vectors, low_pass, exponent, sharpening
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(("items", "low_pass", "times"), [(300, 1.0, 2), (949, 3**0.5, 2**0.5), (3000, 3.0, 1)])
-def test_short_histories_have_a_low_pass_that_follows_from_the_items(items, low_pass, times):
-    found = GraphFilterSettings().resolve(with_likes(4, items))
-    assert found.low_pass == pytest.approx(low_pass, rel=1e-3)
-    assert found.vectors == round(times * round(2 * items**0.5 * (4 / 25) ** 1.5))
-
-
-def test_between_short_and_long_histories_settings_are_between():
-    found = GraphFilterSettings().resolve(with_likes(8, 3000))
-    assert found.low_pass == pytest.approx(3 - 2 * 3 / 7)
-    assert found.low_pass_exponent == pytest.approx(0.4 - 0.3 * 3 / 7)
-    assert found.sharpening == pytest.approx(0.4 * 3 / 7)
-
-
-def test_what_is_given_is_not_left_to_the_log(likes):
-    given = GraphFilterSettings(vectors=5, low_pass=0.0, low_pass_exponent=0.2, sharpening=0.1)
-    assert given.resolve(csr_matrix(likes)) == given
-    model = GraphFilter().fit(csr_matrix(likes))
-    assert model.vectors.shape == (40, model.params.vectors) and model.settings.vectors is None
 
 
 def graph_of(likes):
@@ -415,13 +315,6 @@ def test_more_passes_come_closer(clustered):
     assert far[0] > 1.3 * far[1] > 1.3 * far[2]
 
 
-def test_the_start_is_drawn_by_the_seed(clustered):
-    graph = graph_of(clustered)
-    one, again, other = (top_eigenvectors(graph, 40, 16, 3, seed)[1] for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, again)
-    assert np.abs(project_onto(one) - project_onto(other)).max() > 1e-3
-
-
 @pytest.mark.parametrize("rank", [1, 3])
 def test_directions_of_no_value_are_left_out(rank):
     likes = np.kron(np.eye(rank), np.ones((6, 5)))
@@ -452,13 +345,15 @@ def test_vertices_without_an_edge_have_no_power():
     np.testing.assert_allclose(graph_of(likes).of_users.toarray(), [[2**-0.5, 0, 2**-0.5], [0, 0, 0]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("polynomial", ["linear", "plateau"])
-@pytest.mark.parametrize("formed", [True, False])
-def test_blocks_of_users_dealt_to_threads_have_the_same_bits(clustered, polynomial, formed, monkeypatch):
-    monkeypatch.setattr("oneclass.models.graph_filter.graph.WIDE", 64)
-    if not formed:
-        monkeypatch.setattr("oneclass.models.graph_filter.model.forms_filter", lambda items, edges: False)
-    settings = GraphFilterSettings(polynomial=polynomial, low_pass=0.3, vectors=12, sharpening=1.0)
-    one, three = (GraphFilter(settings, seed=1, threads=threads).fit(csr_matrix(clustered)) for threads in (1, 3))
-    np.testing.assert_array_equal(one.vectors, three.vectors)
-    np.testing.assert_array_equal(one.scores(csr_matrix(clustered)), three.scores(csr_matrix(clustered)))
+@pytest.mark.parametrize("count", [0, 3, 40])
+@pytest.mark.parametrize("sharpening", [0.0, 0.4])
+def test_pair_sums_are_entries_of_the_square(likes, count, sharpening):
+    graph = NormalizedGraph.of(csr_matrix(likes), 0.4, 0.3)
+    square = (graph.of_users.T @ graph.of_users).toarray().astype(np.float64)
+    expected = square - sharpening * square @ square
+    hubs = HubColumns.of(graph, sharpening, count)
+    assert np.count_nonzero(hubs.positions != NO_HUB) == count
+    for history, items in (([0, 3, 20, 39], [1, 2, 2, 9, 30]), ([25], list(range(40))), ([], [1])):
+        history, items = np.array(history, dtype=np.int32), np.array(items, dtype=np.int32)
+        found = hubs.pair_sums(history, items)
+        np.testing.assert_allclose(found, expected[np.ix_(history, items)], rtol=1e-4, atol=1e-6 * expected.max())

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.sparse import csr_matrix, random_array
 from scipy.special import digamma, gammaln
 
-from oneclass.models.fit_options import FitOptions, Start
+from oneclass.models.fit_options import FitOptions
 from oneclass.models.hpf.ascent import Ascent, draw_initial_posterior
 from oneclass.models.hpf.kernels import digamma_and_log_gamma
 from oneclass.models.hpf.model import HPF, HPFSettings
@@ -170,14 +170,6 @@ def test_every_block_is_a_stationary_point_of_the_bound():
                 assert values[0] - values[1] == pytest.approx(0, abs=1e-2 * (2 * middle - sum(values)) + 1e-9)
 
 
-def test_a_fit_on_counts_differs_from_one_on_ones():
-    matrix = draw_counts()
-    ones = HPF(SETTINGS.model_copy(update={"use_weights": False})).fit(matrix)
-    pattern = csr_matrix((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
-    np.testing.assert_array_equal(ones.item_shape, HPF(SETTINGS).fit(pattern).item_shape)
-    assert not np.allclose(ones.item_shape, HPF(SETTINGS).fit(matrix).item_shape, rtol=0.01)
-
-
 def test_the_reported_bounds_rise_until_the_relative_change_is_small():
     epochs = []
     model = HPF(SETTINGS.model_copy(update={"tolerance": 1e-4})).fit(draw_counts(), FitOptions(on_epoch=epochs.append))
@@ -191,16 +183,6 @@ def test_the_reported_bounds_rise_until_the_relative_change_is_small():
 @pytest.mark.parametrize("x", [0.05, 0.3, 1.0, 5.9999, 6.0, 47.3, 1e6])
 def test_digamma_and_log_gamma(x):
     assert digamma_and_log_gamma(x) == pytest.approx((digamma(x), gammaln(x)), rel=1e-10, abs=1e-10)
-
-
-@pytest.mark.slow
-def test_one_thread_and_two_give_the_same_bits():
-    matrix = draw_counts(users=400, items=60, seed=5)
-    one, two = (HPF(SETTINGS, seed=7, threads=threads).fit(matrix) for threads in (1, 2))
-    for name, array in one._arrays().items():
-        np.testing.assert_array_equal(array, getattr(two, name))
-    np.testing.assert_array_equal(one.scores(matrix), two.scores(matrix))
-    assert not np.array_equal(one.item_shape, HPF(SETTINGS, seed=8).fit(matrix).item_shape)
 
 
 def test_folding_in_is_the_ascent_of_theta_with_the_items_fixed():
@@ -248,51 +230,3 @@ def test_of_several_starts_the_fit_with_the_highest_bound_is_kept():
         np.testing.assert_array_equal(found._arrays()[name], array)
     np.testing.assert_array_equal(found.scores(matrix), alone[best].scores(matrix))
     assert numbers == sorted(numbers) and numbers[-1] <= 5 * several.max_iterations
-
-
-def test_started_from_an_earlier_fit_it_goes_on_from_there(tmp_path):
-    matrix = draw_counts(users=60)
-    first = HPF(SETTINGS).fit(matrix)
-    first.save(tmp_path)
-    grown = csr_matrix((matrix.data, matrix.indices, np.append(matrix.indptr, matrix.nnz)), shape=(61, 20))
-    users, items = np.append(np.arange(60), -1), np.arange(20)
-    start, epochs = Start(HPF.load(tmp_path), users, items), []
-    several = SETTINGS.model_copy(update={"starts": 3})  # of which there is one, where the last fit ended
-    second = HPF(several).fit(grown, FitOptions(start=start, on_epoch=epochs.append))
-    assert {epoch.of for epoch in epochs} == {SETTINGS.max_iterations} and len(epochs) == len(second.bounds)
-    assert len(second.bounds) < len(first.bounds) / 4
-    assert second.bounds[0] == pytest.approx(first.bounds[-1], rel=0.02)
-
-
-@pytest.mark.parametrize(
-    "matrix",
-    [
-        np.ones((5, 4)),
-        np.eye(3),
-        np.array([[1.0]]),
-        np.array([[2.0, 0, 0], [0, 0, 0], [1, 0, 3]]),
-    ],
-    ids=["all ones", "diagonal", "one edge", "user and item without an edge"],
-)
-def test_odd_matrices_give_finite_scores(matrix):
-    model = HPF(HPFSettings(factors=7, use_weights=True)).fit(csr_matrix(matrix))
-    users = np.arange(len(matrix))
-    for scores in (model.scores(csr_matrix(matrix)), model.scores(csr_matrix(matrix), users=users)):
-        assert np.isfinite(scores).all() and (scores >= 0).all()
-    assert np.isfinite(model.bounds).all()
-
-
-def test_a_checkerboard_is_learned():
-    board = (np.add.outer(np.arange(40), np.arange(30)) % 2).astype(float)
-    history = board * (np.random.default_rng(0).random(board.shape) < 0.8)
-    model = HPF(HPFSettings(factors=2)).fit(csr_matrix(history))
-    for scores in (model.scores(csr_matrix(history)), model.scores(csr_matrix(history), users=np.arange(40))):
-        assert scores[board == 1].min() > scores[board == 0].max()
-
-
-def test_the_deprecated_opposite_of_use_weights_still_works():
-    with pytest.warns(FutureWarning, match="binarize_counts is deprecated: use use_weights, its opposite"):
-        assert HPFSettings(binarize_counts=False).use_weights
-    assert HPFSettings.from_saved({"binarize_counts": True}) == HPFSettings()
-    with pytest.raises(ValueError, match="give one of them"):
-        HPFSettings(binarize_counts=False, use_weights=True)

@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.fit_options import FitOptions
-from oneclass.models.mrf import dense_blocks
 from oneclass.models.mrf.dense import EASE, MRFDense, MRFDenseSettings
 from oneclass.models.numerics import gram_inverse
 from oneclass.models.numerics.column_scaling import column_moments
-from oneclass.models.numerics.gram import gram_stripe, lower_gram
+from oneclass.models.numerics.gram import lower_gram
 from tests.conftest import real_log
-from tests.models.block_fits import assert_close, assert_same_bits
 
 VARIANTS = {
     "the paper's": {},
@@ -129,11 +126,6 @@ def test_the_gram_kernel_agrees_with_a_dense_product(long_tailed):
     np.testing.assert_allclose(np.diag(expected) / factor**2 * moments.unit, moments.spread, atol=1e-9)
 
 
-def test_too_small_a_penalty_names_the_setting():
-    with pytest.raises(ValueError, match="raise l2"):
-        fit_model(csr_matrix(np.tile(np.eye(2), (3000, 4))), l2=1e-30, alpha=0.0)
-
-
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
 def test_contributions_and_the_offset_make_up_the_score(settings, long_tailed):
     model = fit_model(long_tailed, **settings)
@@ -142,37 +134,3 @@ def test_contributions_and_the_offset_make_up_the_score(settings, long_tailed):
         added = model.contributions(long_tailed[user], np.array([item]))
         assert added.dtype == np.float32 and added.shape == (long_tailed[user].nnz, 1)
         np.testing.assert_allclose(added.sum() + model.offset[item], scores[user, item], atol=1e-5)
-
-
-def fit_weights(matrix, *, threads=1, options=None, **settings):
-    return MRFDense(MRFDenseSettings(**settings), threads=threads).fit(matrix, options or FitOptions())
-
-
-@pytest.fixture
-def odd(long_tailed):
-    """A user and an item without an edge."""
-    likes = long_tailed.toarray()
-    likes[7], likes[:, 11] = 0, 0
-    return csr_matrix(likes)
-
-
-@pytest.mark.parametrize(("first", "end"), [(0, 120), (0, 1), (40, 77), (119, 120)])
-def test_a_stripe_is_that_of_the_dense_product(odd, first, end):
-    likes, weights = odd.toarray().astype(float), column_moments(odd, 0.5).weights
-    right = np.tril((likes * weights[:, None]).T @ likes)[first:end, :end]
-    one, two = (gram_stripe(odd, weights, first, end, threads) for threads in (1, 2))
-    assert one.dtype == np.float64
-    np.testing.assert_allclose(one, right, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(one, two)
-
-
-def test_fewer_users_than_items_are_inverted_over_the_items(odd):
-    few = odd[20:80]
-    assert_close(fit_weights(few), fit_weights(few, blocks=3), 1e-5)
-
-
-def test_the_height_of_a_stripe_changes_no_bit(odd, monkeypatch):
-    one = fit_weights(odd, blocks=3)
-    monkeypatch.setattr(dense_blocks, "STRIPE_BYTES", 8 * 120 * 3 * 50)
-    assert dense_blocks.partition_stripes(120, 3) == [(0, 50), (50, 100), (100, 120)]
-    assert_same_bits(one, fit_weights(odd, blocks=3))

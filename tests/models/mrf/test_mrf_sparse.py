@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import DEFAULT_OPTIONS, FitOptions
@@ -306,35 +305,3 @@ def test_items_that_all_users_or_none_like_take_no_part(long_tailed):
         b = weights_table(model)
         assert (b[constant] == 0).all() and (b[:, constant] == 0).all()
         assert np.isfinite(model.scores(likes)).all() and (b != 0).any()
-
-
-def test_threshold_and_density_are_not_both_given():
-    assert MRFSparseSettings(threshold=0.1).density is None
-    assert MRFSparseSettings.model_validate_json(MRFSparseSettings(threshold=0.1).model_dump_json()).threshold == 0.1
-    with pytest.raises(ValidationError, match="density and threshold are both given"):
-        MRFSparseSettings(threshold=0.1, density=0.1)
-
-
-@pytest.mark.parametrize("kind", [MRFDense, MRFSparse])
-def test_l2_is_left_to_the_log(kind, long_tailed):
-    likes = long_tailed.toarray().astype(float)
-    norms = (likes.T * likes.sum(axis=1) ** -0.5).sum(axis=1) * 300 / (likes.sum(axis=1) ** -0.5).sum()
-    typical = sum(norm * norm / norm**0.5 for norm in norms) / sum(norms)
-    resolved = kind.Settings().resolve(long_tailed)
-    assert resolved.l2 == pytest.approx(6 * typical)
-    assert kind.Settings(l2=3.0).resolve(long_tailed).l2 == 3.0
-    by_rule, by_number = (kind(settings).fit(long_tailed).weights for settings in (kind.Settings(), resolved))
-    assert (by_rule != by_number).sum() == 0
-
-
-def test_without_a_density_or_a_threshold_there_are_two_hundred_entries_an_item(long_tailed):
-    wide = csr_matrix(np.hstack([long_tailed.toarray()] * 5))
-    assert MRFSparseSettings().resolve(long_tailed).density == 1.0
-    assert MRFSparseSettings().resolve(wide).density == pytest.approx(200 / 600)
-    by_threshold = MRFSparseSettings(threshold=0.3).resolve(wide)
-    assert by_threshold.density is None and by_threshold.threshold == 0.3
-
-
-def test_too_small_a_penalty_names_the_setting():
-    with pytest.raises(ValueError, match="raise l2"):
-        fit_model(csr_matrix(np.tile(np.eye(2), (3000, 4))), l2=1e-30, alpha=0.0, threshold=0.0)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.exact_weights import degree_weights_or_ones, exact_degree_weights, weight_quantum
+from oneclass.models.numerics.column_scaling import degree_weights_or_ones, exact_degree_weights, weight_quantum
 from oneclass.models.numerics.sequential_histories import (
     EventAges,
     SequentialHistories,
     recency_weights,
+    select_ranks,
     with_event_ages,
     with_recency_ranks,
 )
@@ -141,3 +142,27 @@ def test_indexing_and_dropping_items_keep_the_ages_of_events():
     assert ranked.event_ages.days.tolist() == aged[3:].event_ages.days.tolist() and len(ranked.recency_ranks)
     with pytest.raises(ValueError, match="event ages of 2 entries"):
         with_event_ages(histories, EventAges(np.arange(3), np.arange(2)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_selected_entries_are_ranked_as_if_sorted_anew(seed):
+    generator = np.random.default_rng(seed)
+    count, lengths = 30, generator.integers(0, 25, 12)
+    all_items = [generator.permutation(count)[:length] for length in lengths]
+    all_ranks = [generator.permutation(length) for length in lengths]
+    item_of_column = generator.permutation(count)
+    column_of_item = np.argsort(item_of_column)
+    rows = np.sort(generator.permutation(len(lengths))[:9])
+    selected = [generator.permutation(lengths[row])[: generator.integers(0, lengths[row] + 1)] for row in rows]
+    expected = [np.argsort(np.argsort(all_ranks[row][entries])) for row, entries in zip(rows, selected, strict=True)]
+    found = select_ranks(
+        np.concatenate([[0], np.cumsum(lengths)]),
+        np.concatenate(all_items).astype(np.int32),
+        np.concatenate(all_ranks).astype(np.int32),
+        rows,
+        np.concatenate([[0], np.cumsum([len(entries) for entries in selected])]),
+        np.concatenate([column_of_item[all_items[row][entries]] for row, entries in zip(rows, selected, strict=True)]),
+        item_of_column,
+        count,
+    )
+    assert found.dtype == np.int32 and found.tolist() == np.concatenate(expected).tolist()

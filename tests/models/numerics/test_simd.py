@@ -1,26 +1,17 @@
-"""Every SIMD primitive, tiles and sums of products against NumPy."""
+"""Tiles and sums of products in SIMD against NumPy."""
 
 import numpy as np
 import pytest
 from numba import njit
-from numba.core.errors import TypingError
 from numpy.testing import assert_allclose, assert_array_equal
 
 from oneclass.models.numerics import simd, simd_tiles
 from oneclass.models.numerics.simd import (
     F32_WIDTH,
-    F64_WIDTH,
     ROWS,
-    UNROLLED,
     add_halves,
-    aligned_zeros,
     broadcast,
-    element,
-    horizontal_sum,
     load,
-    load_like,
-    pad_width,
-    prefetch,
     store,
 )
 from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, store_tile
@@ -28,106 +19,6 @@ from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, store_til
 
 def draw_numbers(size: int, dtype: type = np.float32, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=size).astype(dtype)
-
-
-@njit
-def copy_vector(target, at, source, source_at):
-    store(target, at, load(source, source_at))
-
-
-@njit
-def combine_vectors(target, one, other, number):
-    store(target, 0, load(one, 0) + load(other, 0))
-    store(target, F32_WIDTH, load(one, 0) * load(other, 0))
-    store(target, 2 * F32_WIDTH, number * load(one, 0))
-
-
-@njit
-def broadcast_number(target, number):
-    store(target, 0, broadcast(number))
-
-
-@njit
-def halve_vector(target, source):
-    half = add_halves(load(source, 0))
-    store(target, 0, half)
-    store(target, F32_WIDTH, load_like(half, source, 1))
-
-
-@njit
-def sum_vector(source):
-    return horizontal_sum(load(source, 0)), horizontal_sum(add_halves(load(source, 0)))
-
-
-@njit
-def prefetch_element(source, at):
-    prefetch(source, at)
-    return element(source, at)
-
-
-@njit
-def mix_types(one, other):
-    return horizontal_sum(load(one, 0) + load(other, 0))
-
-
-@pytest.mark.parametrize(("dtype", "count"), [(np.float32, F32_WIDTH), (np.float64, F64_WIDTH)])
-def test_lanes_hold_one_cache_line_from_any_place(dtype, count):
-    source, target = draw_numbers(50, dtype), np.zeros(50, dtype)
-    copy_vector(target, 5, source, 3)
-    expected = np.zeros(50, dtype)
-    expected[5 : 5 + count] = source[3 : 3 + count]
-    np.testing.assert_array_equal(target, expected)
-
-
-def test_lanes_add_and_multiply_one_by_one():
-    one, other, target = draw_numbers(F32_WIDTH), draw_numbers(F32_WIDTH, seed=1), np.zeros(3 * F32_WIDTH, np.float32)
-    combine_vectors(target, one, other, np.float32(1.7))
-    np.testing.assert_array_equal(target.reshape(3, F32_WIDTH), [one + other, one * other, np.float32(1.7) * one])
-
-
-@pytest.mark.parametrize(("dtype", "count"), [(np.float32, F32_WIDTH), (np.float64, F64_WIDTH)])
-def test_a_number_is_spread_over_all_lanes(dtype, count):
-    target = np.zeros(20, dtype)
-    broadcast_number(target, dtype(2.5))
-    np.testing.assert_array_equal(target, np.where(np.arange(20) < count, dtype(2.5), 0))
-
-
-def test_folded_adds_the_second_half_to_the_first():
-    source, target = draw_numbers(F32_WIDTH), np.zeros(2 * F32_WIDTH, np.float32)
-    halve_vector(target, source)
-    half = F32_WIDTH // 2
-    np.testing.assert_array_equal(target[:half], source[:half] + source[half:])
-    np.testing.assert_array_equal(target[F32_WIDTH : F32_WIDTH + half], source[1 : 1 + half])
-    assert not target[half:F32_WIDTH].any() and not target[F32_WIDTH + half :].any()
-
-
-def test_lanes_are_summed_by_halves():
-    source = draw_numbers(F32_WIDTH)
-    expected = source
-    while len(expected) > 1:
-        expected = expected[: len(expected) // 2] + expected[len(expected) // 2 :]
-    assert sum_vector(source) == (expected[0], expected[0])
-
-
-def test_asking_for_a_line_changes_nothing():
-    source = draw_numbers(40)
-    assert [prefetch_element(source, at) for at in range(40)] == list(source)
-
-
-def test_lanes_of_two_kinds_do_not_mix():
-    with pytest.raises(TypingError):
-        mix_types(draw_numbers(F32_WIDTH), draw_numbers(F64_WIDTH, np.float64))
-
-
-def test_padding_fills_up_to_whole_lanes():
-    assert [pad_width(width) for width in (0, 1, 16, 17)] == [0, 16, 16, 32]
-    assert [pad_width(width, F64_WIDTH) for width in (0, 1, 8, 9)] == [0, 8, 8, 16]
-
-
-def test_zeros_begin_at_a_cache_line():
-    for size in (1, 16, 1000):
-        room = aligned_zeros(size)
-        assert room.dtype == np.float32 and room.shape == (size,) and not room.any() and room.ctypes.data % 64 == 0
 
 
 WIDTH = 2 * F32_WIDTH
@@ -144,49 +35,7 @@ def compile_kernel(kernel):
     return call
 
 
-copy, scale, add_scaled, add_weighted, dot, dot_rows, add_rows, prefetch_row = (
-    compile_kernel(getattr(simd, name))
-    for name in (
-        "copy",
-        "scale",
-        "add_scaled",
-        "add_weighted",
-        "dot",
-        "dot_rows",
-        "add_rows",
-        "prefetch_row",
-    )
-)
-
-
-def test_copy_and_scale_write_a_run():
-    source = draw_numbers(60)
-    for target, factor in ((np.zeros(60, np.float32), np.float32(1)), (np.zeros(60, np.float32), np.float32(-2.5))):
-        if factor == 1:
-            copy(target, 3, source, 5, WIDTH)
-        else:
-            scale(target, 3, factor, source, 5, WIDTH)
-        expected = np.zeros(60, np.float32)
-        expected[3 : 3 + WIDTH] = factor * source[5 : 5 + WIDTH]
-        assert_array_equal(target, expected)
-
-
-def test_scaled_lanes_are_added():
-    source, target = draw_numbers(60), draw_numbers(60, seed=1)
-    expected = target.astype(float)
-    expected[3 : 3 + WIDTH] += 1.5 * source[5 : 5 + WIDTH]
-    add_scaled(target, 3, np.float32(1.5), source, 5, WIDTH)
-    assert_allclose(target, expected, **CLOSE)
-
-
-@pytest.mark.parametrize("count", [0, UNROLLED, 3 * UNROLLED])
-def test_weighted_lanes_are_added(count):
-    target, weights, source = draw_numbers(40), draw_numbers(30, seed=1), draw_numbers(400, seed=2)
-    expected = target.astype(float)
-    for c in range(count):
-        expected[2 : 2 + F32_WIDTH] += float(weights[4 + c]) * source[3 + 19 * c : 3 + 19 * c + F32_WIDTH]
-    add_weighted(target, 2, weights, 4, source, 3, 19, count)
-    assert_allclose(target, expected, **CLOSE)
+dot, dot_rows, add_rows = (compile_kernel(getattr(simd, name)) for name in ("dot", "dot_rows", "add_rows"))
 
 
 def test_dot_is_the_inner_product():
@@ -208,12 +57,6 @@ def test_rows_are_multiplied_with_a_vector_and_added_up():
     expected[5 : 5 + WIDTH] += weights[3:] @ rows
     add_rows(target, 5, weights, 3, table, places, 2, 4, WIDTH)
     assert_allclose(target, expected, **CLOSE)
-
-
-def test_asking_for_a_row_changes_nothing():
-    source = draw_numbers(60)
-    prefetch_row(source, 3, WIDTH)
-    assert_array_equal(source, draw_numbers(60))
 
 
 FIVE = (0,) * 5
@@ -309,34 +152,3 @@ def test_a_square_tile_is_transposed(dtype, rows):
     transpose_rows(target, source, rows, dtype(0), 21)
     places = 3 + 21 * np.arange(count)[:, None] + np.arange(count)
     assert_array_equal(target, source[places].T)
-
-
-@njit
-def lane_by_lane(out, source, least):
-    half, other = add_halves(load(source, 0)), load_like(add_halves(load(source, 0)), source, 3)
-    store(out, 0, simd.join_halves(half, other))
-    store(out, 16, simd.reciprocal(simd.at_least(load(source, 0), least)))
-    store(out, 32, load(source, 0) - load(source, 1))
-    simd.put(out, 48, least)
-
-
-def test_lanes_are_joined_inverted_and_subtracted():
-    source, out, least = draw_numbers(30), np.zeros(49, np.float32), np.float32(0.3)
-    lane_by_lane(out, source, least)
-    assert_array_equal(out[:16], np.append(source[:8] + source[8:16], source[3:11]))
-    assert_allclose(out[16:32], 1 / np.maximum(source[:16], least), rtol=1e-6)
-    assert_array_equal(out[32:48], source[:16] - source[1:17])
-    assert out[48] == least
-
-
-@njit
-def choose_elements(conditions, ones, others, out):
-    for at in range(len(out)):
-        out[at] = simd.choose(conditions[at], ones[at], others[at])
-
-
-def test_a_choice_without_a_branch():
-    conditions, (ones, others) = np.random.default_rng(1).random(50) < 0.5, np.arange(100).reshape(2, 50)
-    out = np.empty(50, dtype=np.int64)
-    choose_elements(conditions, ones, others, out)
-    assert_array_equal(out, np.where(conditions, ones, others))

@@ -2,17 +2,13 @@
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pytest
 from numba import njit
 from numpy.testing import assert_allclose, assert_array_equal
-from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 from scipy.special import digamma, expit, gammaln, log_expit, xlogy
 
-from oneclass.models.fit_options import Epoch, FitOptions, Start
-from oneclass.models.negatives.availability import Availability
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.paired_symbols.edges import (
     COLUMN_UNIT,
@@ -22,7 +18,6 @@ from oneclass.models.paired_symbols.edges import (
     fill_moments,
     fill_row_factors,
 )
-from oneclass.models.paired_symbols.kernels import MAX_FACTORS
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior
 from oneclass.models.paired_symbols.symbols import Symbols
@@ -45,14 +40,12 @@ class Dense:
     censored: float
     alpha: float
     xi_star: float
-    available: np.ndarray
 
     @classmethod
     def of(cls, posterior: PairedSymbolsPosterior, counts: np.ndarray) -> "Dense":
         sides = (posterior.users, posterior.items)
         k, width = len(sides[0].lanes) - 2, sides[0].rows.shape[1] // 2
         rows = [side.rows.astype(np.float64) for side in sides]
-        spans = [side.spans for side in sides]
         return cls(
             counts,
             [r[:, :k].copy() for r in rows],
@@ -65,7 +58,6 @@ class Dense:
             posterior.censored,
             posterior.alpha,
             posterior.xi_star,
-            np.ones_like(counts) if spans[0] is None else Availability(*spans[0], *spans[1]).mask(),
         )
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +71,7 @@ class Dense:
         return np.where(self.counts > 0, np.sqrt(self.moments()[1]), self.xi_star)
 
     def censored_counts(self) -> np.ndarray:
-        return self.censored * np.outer(*self.shares) * self.available
+        return self.censored * np.outer(*self.shares)
 
     def bound(self, xi: np.ndarray) -> float:
         mean, square = self.moments()
@@ -291,20 +283,6 @@ def test_a_background_cache_is_the_dense_sum(side: int) -> None:
     assert_allclose(cache, expected, rtol=1e-6, atol=1e-7)
 
 
-def test_the_bits_do_not_depend_on_threads() -> None:
-    counts = csr_matrix(small_counts(500, 300, 0.1))
-    settings = PairedSymbolsSettings(iterations=3, learn_selection=True)
-    epochs: dict[int, list[Epoch]] = {1: [], 2: []}
-    one, two = (
-        PairedSymbols(settings, seed=5, threads=threads).fit(counts, FitOptions(on_epoch=epochs[threads].append))
-        for threads in (1, 2)
-    )
-    assert [epoch.values for epoch in epochs[1]] == [epoch.values for epoch in epochs[2]]
-    for name, array in one._arrays().items():
-        assert_array_equal(array, two._arrays()[name])
-    assert_array_equal(one.fold_in(counts), two.fold_in(counts))
-
-
 def test_a_folded_in_user_is_at_the_optimum_whatever_the_block() -> None:
     counts = small_counts()
     model = PairedSymbols(PairedSymbolsSettings()).fit(csr_matrix(counts))
@@ -364,79 +342,6 @@ def test_like_is_stated_against_other_numbers_of_censored_pairs_by_bayes_rule() 
         restated.like(csr_matrix(counts), users=np.arange(40), items=pairs)[0][:, :2], found[:, [3, 1]], rtol=1e-5
     )
     assert restated.negative_distribution().r == 1.0 and as_fitted.negative_distribution().r == 4.0
-
-
-def test_a_checkerboard_is_learned() -> None:
-    board = np.indices((40, 30)).sum(axis=0) % 2 * 1.0
-    board[np.arange(40), (np.arange(40) + 1) % 30] = 0
-    model = PairedSymbols(PairedSymbolsSettings()).fit(csr_matrix(board))
-    for score in model.score_names:
-        ids, _ = model.recommend(csr_matrix(board), 1, score=score)
-        assert_array_equal((ids[:, 0] + np.arange(40)) % 2, 1)
-
-
-@pytest.mark.parametrize(
-    "counts",
-    [
-        np.ones((6, 5)),
-        np.ones((1, 1)),
-        small_counts(1, 20),
-        small_counts(20, 1),
-        np.pad(small_counts(8, 6), ((0, 2), (0, 3))),
-        small_counts(8, 6) * 1e6,
-        small_counts(8, 6) * 1e-6,
-    ],
-    ids=["ones", "one edge", "one user", "one item", "empty rows and columns", "large counts", "small counts"],
-)
-@pytest.mark.parametrize("learn", [True, False])
-def test_odd_matrices_give_finite_scores(counts: np.ndarray, learn: bool) -> None:
-    """K = 20 is larger than all of these."""
-    matrix = csr_matrix(counts)
-    bounds = []
-    model = PairedSymbols(PairedSymbolsSettings(iterations=8, learn_selection=learn))
-    model.fit(matrix, FitOptions(on_epoch=lambda epoch: bounds.append(epoch.values["bound"])))
-    assert np.all(np.diff(bounds) > -1e-6 * np.abs(bounds[1:]))
-    for users in (None, np.arange(len(counts))):
-        for score in model.score_names:
-            assert np.isfinite(model.scores(matrix, users=users, score=score)).all()
-        assert np.isfinite(model.like(matrix, users=users)).all()
-
-
-def test_bad_settings_and_counts_are_refused_by_name() -> None:
-    for setting, value in (("r", 0), ("r", -1), ("r", np.nan), ("factors", 0), ("tau_u", 0), ("rank", 3)):
-        with pytest.raises(ValidationError, match=setting):
-            PairedSymbolsSettings(**{setting: value})
-    for bad in (np.nan, -1.0):
-        counts = small_counts()
-        counts[3, 2] = bad
-        with pytest.raises(ValueError, match=r"user 3 \(row\), item 2"):
-            PairedSymbols().fit(csr_matrix(counts))
-
-
-def test_numba_takes_as_many_lanes_as_the_settings_allow() -> None:
-    """It refuses longer tuples in a parallel region. Compiling for so many factors would take half a minute."""
-    PairedSymbolsSettings(factors=MAX_FACTORS)
-    with pytest.raises(ValueError, match="factors"):
-        PairedSymbolsSettings(factors=MAX_FACTORS + 1)
-    assert numba.config.PARFOR_MAX_TUPLE_SIZE >= MAX_FACTORS + 2
-
-
-def test_a_fit_begins_at_an_earlier_one() -> None:
-    counts = small_counts()
-    settings = PairedSymbolsSettings(iterations=30)
-    ends: dict[str, float] = {}
-    first = PairedSymbols(settings).fit(
-        csr_matrix(counts), FitOptions(on_epoch=lambda e: ends.update(first=e.values["bound"]))
-    )
-    users, items = np.arange(30)[::-1], np.append(np.arange(1, 20), -1)
-    coming = np.hstack([counts[::-1, 1:], counts[::-1, :1]])
-    short = PairedSymbolsSettings(iterations=1)
-    PairedSymbols(short).fit(csr_matrix(coming), FitOptions(on_epoch=lambda e: ends.update(cold=e.values["bound"])))
-    PairedSymbols(short).fit(
-        csr_matrix(coming),
-        FitOptions(start=Start(first, users, items), on_epoch=lambda e: ends.update(warm=e.values["bound"])),
-    )
-    assert ends["cold"] + 1 < ends["warm"] < ends["first"] + 1
 
 
 SLOW = pytest.mark.slow  # a width's half rows, of 8, 16 and 40 numbers, have kernels of their own

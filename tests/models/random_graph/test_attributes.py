@@ -212,12 +212,6 @@ def test_folding_in_knows_the_attributes_of_users_that_are_given(likes):
     assert not model.fold_in(nobody).mean.any()
 
 
-def test_same_bits_on_one_thread_and_on_two(likes):
-    one, two = (fit_model(likes, threads=threads) for threads in (1, 2))
-    for name, array in one._arrays().items():
-        np.testing.assert_array_equal(array, two._arrays()[name], err_msg=name)
-
-
 @pytest.mark.slow  # kernels that only blocks of users need are compiled
 @pytest.mark.parametrize("joint", [False, True])
 def test_blocks_of_users_make_the_fit_of_one_machine(likes, joint):

@@ -11,7 +11,7 @@ from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.adjacency import copy_pattern
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.random_graph import blocks
-from oneclass.models.random_graph.blocks import start_distributed_fit
+from oneclass.models.random_graph.blocks import BlockConfig, start_distributed_fit
 from oneclass.models.random_graph.inference import step_sizes
 from oneclass.models.random_graph.messages import (
     message_size,
@@ -22,14 +22,12 @@ from oneclass.models.random_graph.messages import (
 )
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.models.random_graph.posterior import VertexPosterior
-from oneclass.models.random_graph.worker import BlockConfig
 from tests.models.block_fits import (
     assert_begins_at_an_earlier_fit,
     assert_scores_serve_inside,
     evaluate_score,
     held_out,
     plant_traits,
-    store_rows,
 )
 
 pytestmark = pytest.mark.slow  # kernels that only blocks of users need are compiled
@@ -59,33 +57,6 @@ MODES = [
     {"user_biases": True},
     {"joint_bias": True, "user_biases": True},
 ]
-
-
-def test_one_block_through_messages_makes_the_fit_of_one_machine_too(long_tailed):
-    one = fit_model(long_tailed).posterior
-    with by_messages(long_tailed) as posterior:
-        for t, step in enumerate(step_sizes(14, 6), start=1):
-            posterior.iterate(t, step)
-        other = posterior.gather()
-    for side in ("users", "items"):
-        before, after = getattr(one, side), getattr(other, side)
-        for name, array in vars(before).items():
-            np.testing.assert_allclose(getattr(after, name), array, rtol=2e-5, atol=2e-5, err_msg=name)
-    np.testing.assert_allclose(other.taus.rate, one.taus.rate, rtol=2e-5)
-
-
-def test_metrics_of_both_fits_agree_and_so_does_where_they_stop():
-    train, targets = held_out(plant_traits(600))
-    lengths, found = [], []
-    for count in (1, 4):
-        epochs = []
-        options = FitOptions(on_epoch=epochs.append)
-        model = fit_model(train, blocks=count, iterations=40, bound_every=5, tolerance=0.01, options=options)
-        lengths.append(len(epochs))
-        found.append(evaluate_score(model, train, targets, "popularity_x_odds"))
-    assert lengths[0] == lengths[1] < 40
-    for name in ("mean_rank", "ndcg@100"):
-        assert found[0][name].value == pytest.approx(found[1][name].value, abs=5e-4), name
 
 
 def test_a_fit_by_blocks_begins_at_an_earlier_fit(long_tailed):
@@ -120,12 +91,6 @@ def test_in_turns_30_iterations_reach_the_s_of_one_machine_within_a_standard_err
     for score in ("popularity_x_odds", "like"):
         right, found = (evaluate_score(model, train, targets, score)["mean_rank"] for model in (one, turns))
         assert right.value > 0.8 and abs(found.value - right.value) < right.standard_error, score
-
-
-def test_rows_of_another_matrix_are_refused(long_tailed, tmp_path):
-    rows = store_rows(long_tailed[:, :90], tmp_path)
-    with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*120 columns"):
-        fit_model(long_tailed, blocks=2, options=FitOptions(rows=rows))
 
 
 def test_users_that_are_nowhere_are_missed_with_what_to_do(long_tailed):

@@ -9,9 +9,8 @@ from oneclass.models.evaluation.explicit_negatives import calibration_error
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.negatives.sampling import degree_histogram
 from oneclass.models.numerics.adjacency import copy_pattern
-from oneclass.models.random_graph.inference import RandomGraphPosterior
+from oneclass.models.random_graph.inference import ExplicitNegativeSampler, RandomGraphPosterior
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
-from oneclass.models.random_graph.partly_observed import ExplicitNegativeSampler
 from oneclass.models.random_graph.posterior import PrecisionPosterior
 from oneclass.tasks.demo.story import DemoSettings, simulate_likes
 from tests.models.random_graph.dense_bound import dense_bound, dense_moments, float_sides, random_side
@@ -93,13 +92,6 @@ def test_without_the_setting_or_without_an_observed_negative_a_fit_is_the_papers
     assert same_bits(plain, fit_model(likes, np.zeros_like(observed), explicit_negatives=True))
     assert same_bits(plain, fit_model(likes, explicit_negatives=True))
     assert not same_bits(plain, fit_model(likes, observed, explicit_negatives=True))
-
-
-@pytest.mark.parametrize("settings", [{}, {"joint_bias": True, "user_biases": True}, {"balance_popular": True}])
-def test_same_bits_with_one_thread_and_with_two(settings):
-    likes, observed = draw_considered(2)
-    one, two = (fit_model(likes, observed, threads, explicit_negatives=True, **settings) for threads in (1, 2))
-    assert same_bits(one, two)
 
 
 def draw_case(seed=3):

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions, Start
@@ -49,25 +48,6 @@ def checkerboard():
     return fit_model(matrix), matrix, same
 
 
-def test_the_checkerboard_is_solved(checkerboard):
-    model, matrix, same = checkerboard
-    like = model.scores(matrix, users=np.arange(240))
-    unseen = matrix.toarray() == 0
-    assert like[unseen & same].mean() > 0.5 and like[~same].mean() < 0.2
-    ids, _ = model.recommend(matrix, 5, users=np.arange(240))
-    assert same[np.arange(240)[:, None], ids].mean() > 0.99
-
-
-def test_unseen_users_are_folded_in(checkerboard):
-    model, _, same = checkerboard
-    histories, _ = draw_two_tastes(seed=9)
-    ids, _ = model.recommend(histories, 5)
-    assert same[np.arange(240)[:, None], ids].mean() > 0.99
-    whole = model.scores(histories)
-    assert (model.scores(histories[100:107]) == whole[100:107]).all()  # not the block's doing
-    assert (model.scores(histories[[5, 5, 0]]) == whole[[5, 5, 0]]).all()
-
-
 def test_scores_are_made_of_like_and_popularity(checkerboard):
     model, matrix, _ = checkerboard
     rows = np.arange(10)
@@ -97,18 +77,6 @@ def test_like_and_its_spread_agree_with_draws_from_the_posterior(checkerboard):
     assert pair_spread[1:] == pytest.approx(np.take_along_axis(spread, columns, 1)[1:], abs=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{}, {"joint_bias": True, "user_biases": True}])
-def test_same_seed_same_bits_with_one_thread_and_with_two(settings):
-    matrix, _ = draw_two_tastes(seed=5)
-    one, two = (fit_model(matrix, threads=threads, iterations=14, **settings) for threads in (1, 2))
-    other = fit_model(matrix, seed=4, iterations=14, **settings)
-    for name, array in one._arrays().items():
-        assert np.array_equal(array, two._arrays()[name]), name
-    assert not np.array_equal(one.posterior.users.mean, other.posterior.users.mean)
-    histories, _ = draw_two_tastes(seed=6)
-    assert (one.scores(histories) == two.scores(histories)).all()
-
-
 @pytest.mark.parametrize("settings", [{}, {"joint_bias": True}, {"user_biases": True}, {"learn_tau": False}])
 def test_the_bound_rises_in_a_moving_average(settings):
     matrix, _ = draw_two_tastes()
@@ -127,35 +95,6 @@ def test_a_fit_can_begin_at_yesterdays_posterior(checkerboard):
         new = RandomGraph(RandomGraphSettings(factors=4, iterations=1, bound_every=1), seed=8)
         new.fit(fewer, FitOptions(start=start, on_epoch=lambda epoch: bounds.append(epoch.values["bound"])))
     assert bounds[1] > bounds[0] + 500
-
-
-AWKWARD = {
-    "all ones": np.ones((6, 5)),
-    "one edge": np.eye(1),
-    "a user and an item without an edge": np.array([[1, 0, 1, 0], [0, 0, 0, 0], [1, 0, 0, 1]]),
-    "every item once": np.eye(5),
-    "one user": np.array([[1, 1, 0, 1]]),
-    "one item": np.ones((4, 1)),
-}
-
-
-@pytest.mark.slow  # test_contract.py has the defaults
-@pytest.mark.parametrize("what", AWKWARD)
-def test_awkward_data_gives_finite_scores_with_balanced_negatives_and_user_biases(what):
-    matrix = csr_matrix(AWKWARD[what].astype(float))
-    model = fit_model(matrix, iterations=15, balance_popular=True, user_biases=True)
-    for users in (None, np.arange(matrix.shape[0])):
-        for score in model.score_names:
-            assert np.isfinite(model.scores(matrix, users=users, score=score)).all()
-        assert all(np.isfinite(part).all() for part in model.like(matrix, users=users))
-
-
-@pytest.mark.parametrize(
-    "bad", [{"r": 0}, {"r": -1.0}, {"factors": 0}, {"tau": 0}, {"alpha": -1}, {"iterations": 0}, {"blocks": 0}]
-)
-def test_bad_settings_are_refused_by_name(bad):
-    with pytest.raises(ValidationError, match=next(iter(bad))):
-        RandomGraphSettings(**bad)
 
 
 def assert_close(side, expected):

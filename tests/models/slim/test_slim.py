@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from oneclass.models.fit_options import FitOptions
-from oneclass.models.memory_estimates import LogSize
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.slim import columns
 from oneclass.models.slim import kernels as slim_kernels
-from oneclass.models.slim.equal_items import EqualItems
+from oneclass.models.slim.columns import EqualItems
 from oneclass.models.slim.model import SLIM, SLIMSettings
 
 VARIANTS = {
@@ -109,11 +108,6 @@ def test_scores_are_the_histories_times_the_weights(long_tailed):
     assert model.weights.dtype == np.float32
 
 
-def test_a_descent_that_was_cut_short_says_so(long_tailed):
-    with pytest.warns(UserWarning, match="raise max_sweeps"):
-        fit_model(long_tailed, l1=0.1, l2=1.0, max_sweeps=1)
-
-
 @pytest.mark.parametrize("name", ["elastic net", "hardly any penalty", "rescaled, users weighted"])
 def test_items_that_the_same_users_like_are_solved_as_if_apart(name, long_tailed):
     likes = long_tailed.toarray()[:, :30].astype(float)
@@ -161,14 +155,6 @@ def test_a_log_of_one_user_has_the_weights_of_its_equation():
         np.testing.assert_allclose(weights, expected, atol=2e-5)
 
 
-def test_penalties_above_every_pair_leave_no_weight(checkerboard):
-    model = fit_model(checkerboard, l1=100.0)
-    assert model.weights.nnz == 0
-    np.testing.assert_allclose(model.scores(checkerboard), 0, atol=1e-30)
-    by_popularity = np.argsort(-model.item_degrees, kind="stable")
-    np.testing.assert_array_equal(np.argsort(-model.scores(checkerboard[3])[0], kind="stable"), by_popularity)
-
-
 def test_penalties_left_to_the_log_are_multiples_of_what_a_like_meets_on_the_diagonal(long_tailed):
     likes = long_tailed.toarray().astype(float)
     chosen = SLIMSettings()
@@ -194,17 +180,6 @@ def test_twice_as_many_users_double_the_penalties_without_rescaling(long_tailed)
     np.testing.assert_allclose(one, two, atol=2e-5)
 
 
-@pytest.mark.parametrize(
-    ("log", "seconds"),
-    [
-        (LogSize(942, 1_447, 55_375, 870_869), 0.4),  # ml-100k
-        (LogSize(6_038, 3_533, 575_281, 6_772_246), 0.6),  # ml-1m
-        (LogSize(29_858, 40_981, 810_128, 54_505_188), 12.5),  # Gowalla
-        (LogSize(31_668, 38_048, 1_237_259, 89_033_997), 7.8),  # Yelp 2018
-        (LogSize(37_905, 41_668, 472_460, 13_584_254), 28.5),  # of benchmarks.many_items
-        (LogSize(148_609, 163_110, 1_848_709, 54_057_727), 151.0),
-    ],
-)
-def test_the_estimate_of_a_fit_is_near_the_measured_cpu_seconds(log, seconds):
-    """Measured on two cores with the default settings."""
-    assert seconds / 5 < SLIM.fit_seconds(log) < 2 * seconds
+def test_a_descent_that_was_cut_short_says_so(long_tailed):
+    with pytest.warns(UserWarning, match="raise max_sweeps"):
+        fit_model(long_tailed, l1=0.1, l2=1.0, max_sweeps=1)

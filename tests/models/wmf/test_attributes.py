@@ -193,9 +193,3 @@ def test_a_large_regularization_leaves_known_rows_as_without_attributes(counts):
     )
     known = counts.getnnz(axis=0) > 0
     np.testing.assert_allclose(one.item_factors[known], two.item_factors[known], atol=1e-4)
-
-
-def test_same_bits_on_one_thread_and_on_two(counts):
-    one, two = (WMF(wmf_settings(iterations=3), threads=threads).fit(counts, OPTIONS) for threads in (1, 2))
-    for name, array in one._arrays().items():
-        np.testing.assert_array_equal(array, two._arrays()[name])

@@ -90,10 +90,6 @@ def test_where_the_log_tells_of_none_or_the_weight_is_0_nothing_changes(log):
     ) and not have_same_factors(plain, fit_model(likes, considered))
 
 
-def test_threads_do_not_change_a_bit(log):
-    assert have_same_factors(fit_model(*log), fit_model(*log, threads=2))
-
-
 def test_new_users_are_folded_in_by_their_likes(log):
     """How often they liked an item is not taken for what it is fitted to."""
     model, histories = fit_model(*log), csr_matrix(log[0][:9])

@@ -14,7 +14,6 @@ from oneclass.models.wmf.normal_equations import (
     RowSystems,
     SolverSettings,
     draw_factor_table,
-    empty_table,
     factor_view,
 )
 
@@ -171,14 +170,6 @@ def test_each_side_is_at_its_minimum_given_the_other(loss, long_tailed):
 
 
 @pytest.mark.parametrize("solver", ["cg", "cholesky", "blocks"])
-def test_same_bits_on_one_thread_and_on_two(solver, long_tailed):
-    settings = WMFSettings(factors=40, iterations=3, solver=solver, block=16, user_weight_exponent=0.5)
-    one, two = (WMF(settings, threads=threads).fit(long_tailed) for threads in (1, 2))
-    np.testing.assert_array_equal(one.user_factors, two.user_factors)
-    np.testing.assert_array_equal(one.item_factors, two.item_factors)
-
-
-@pytest.mark.parametrize("solver", ["cg", "cholesky", "blocks"])
 def test_all_solvers_reach_the_same_loss(solver, long_tailed):
     def last(**settings):
         epochs = []
@@ -207,23 +198,10 @@ def test_only_the_confidence_of_hu_reads_counts(loss, long_tailed):
     assert np.array_equal(one, two) == (loss is RENDLE)
 
 
-def test_scores_serve_while_it_learns(long_tailed):
-    model, seen = WMF(WMFSettings(factors=8, iterations=3)), []
-    model.fit(long_tailed, FitOptions(on_epoch=lambda epoch: seen.append(model.scores(long_tailed[:9]))))
-    np.testing.assert_array_equal(seen[-1], model.scores(long_tailed[:9]))
-    assert not np.array_equal(seen[0], seen[1])
-
-
 def test_equations_that_float32_cannot_solve_are_refused():
     matrix = csr_matrix(np.ones((1, 1), dtype=np.float32))
     with pytest.raises(ValueError, match="raise regularization"):
         WMF(WMFSettings(factors=64, regularization=1e-60, solver="cholesky")).fit(matrix)
-
-
-def test_tables_are_padded_with_zeros():
-    table = empty_table(3, 21)
-    factor_view(table, 21)[:] = 1
-    assert table.shape == (4 * 32,) and table.sum() == 63
 
 
 def test_settings_left_to_the_log_follow_its_density(long_tailed):
@@ -238,42 +216,6 @@ def test_settings_left_to_the_log_follow_its_density(long_tailed):
     of_twice = WMFSettings().resolve(twice)
     assert of_twice.unobserved_weight == pytest.approx(resolved.unobserved_weight / 2)
     assert of_twice.regularization == pytest.approx(resolved.regularization)
-
-
-def test_long_histories_have_a_penalty_of_their_length():
-    likes = csr_matrix(np.random.default_rng(0).random((90, 200)) < 0.4, dtype=np.float32)
-    assert likes.nnz / 90 > 35
-    assert WMFSettings().resolve(likes).regularization == pytest.approx(0.08 / 13)
-
-
-def test_short_histories_have_half_the_unobserved_weight_and_a_larger_penalty():
-    likes = csr_matrix(np.eye(90, 200) + np.eye(90, 200, k=1) + np.eye(90, 200, k=2), dtype=np.float32)
-    resolved = WMFSettings().resolve(likes)
-    assert resolved.unobserved_weight == pytest.approx(6 * 3 / 200)
-    assert resolved.regularization == pytest.approx(0.08 * (35 / 3) ** 0.75 / 7)
-    wide = csr_matrix(np.hstack([likes.toarray(), np.zeros((90, 2900))]))
-    assert WMFSettings().resolve(wide).regularization == pytest.approx(0.08 * (35 / 3) / 7)
-
-
-def test_given_numbers_stay_and_each_rule_stands_by_itself(long_tailed):
-    given = WMFSettings(unobserved_weight=0.2, regularization=0.007)
-    assert given.resolve(long_tailed) == given
-    density = long_tailed.nnz / (300 * 120)
-    half = WMFSettings(unobserved_weight=0.2).resolve(long_tailed)
-    assert half.unobserved_weight == 0.2 and half.regularization == pytest.approx(
-        0.08 / (1 + 0.2 / density) * (35 * 300 / long_tailed.nnz) ** 0.75
-    )
-    assert WMFSettings(loss="hu2008").resolve(long_tailed).regularization == 0.007
-
-
-def test_a_fit_by_rule_is_the_fit_of_the_numbers_and_keeps_them(long_tailed, tmp_path):
-    model = WMF(WMFSettings(factors=8, iterations=2)).fit(long_tailed)
-    explicit = WMF(model.params).fit(long_tailed)
-    np.testing.assert_array_equal(model.item_factors, explicit.item_factors)
-    model.save(tmp_path)
-    loaded = WMF.load(tmp_path)
-    assert loaded.settings == model.settings != model.params == loaded.params
-    np.testing.assert_array_equal(loaded.fold_in(long_tailed[:9]), model.fold_in(long_tailed[:9]))
 
 
 def test_weights_of_one_are_no_weights_and_larger_ones_pull_more():

@@ -222,7 +222,7 @@ def little(tmp_path_factory):
 def test_a_coordinator_that_has_no_room_says_so_before_it_begins(little, home, digest, monkeypatch):
     settings, shape = random_graph(blocks=30), matrices.load_split(home, digest).train.shape
     sizes = MODELS["random_graph"].block_sizes(settings, shape[1])
-    needed = estimate_coordinator_bytes(sizes, settings.blocks, shape, 0) + KERNEL_BYTES
+    needed = estimate_coordinator_bytes(sizes, settings.blocks, shape) + KERNEL_BYTES
     with open_executor(ClusterSettings(address=little.address), home) as executor:
         monkeypatch.setattr("oneclass.tasks.memory_errors.resources.free_memory", lambda: needed - 1)
         with pytest.raises(OneclassError, match=r"train: random_graph \(leave_one_out\): needs about \d+ MB of memory"):

@@ -96,6 +96,17 @@ def test_figures_of_earlier_nights_get_their_current_names(home, monkeypatch):
     assert found == [("missing_user_share", 0.5), ("clock_shift", 0.5), ("off_day_share", 0.5), ("events", 0.5)]
 
 
+def test_the_days_of_availability_windows_stay_as_dates(older):
+    with duckdb.connect(str(older.warehouse)) as connection:
+        connection.execute("create table operations.attribute_tables (columns varchar[], types varchar[] not null)")
+        connection.execute(
+            "insert into operations.attribute_tables values (['came', 'brand'], ['available_from', 'category'])"
+        )
+        connection.execute(sql.statement("migrations/no_windows"))
+        found = connection.execute("select types from operations.attribute_tables").fetchall()
+    assert found == [(["date", "category"],)]
+
+
 def test_an_older_home_takes_a_run(older):
     with runs.record_run(older, "new", "backfill", {}):
         assert binarize(older, BinarizeSettings(), "new").edges == 12
