@@ -29,7 +29,6 @@ from oneclass.flows.parameters import (
     ReplayParameters,
     RunParameters,
     ServeParameters,
-    SweepParameters,
     TuneParameters,
 )
 from oneclass.tasks.errors import InputError
@@ -37,7 +36,6 @@ from oneclass.tasks.errors import InputError
 if TYPE_CHECKING:
     from oneclass.flows.settings import RunSettings
     from oneclass.tasks.datasets import Dataset
-    from oneclass.tasks.ingest.sources import SourceScanner
     from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -109,24 +107,6 @@ def _tune(given: TuneParameters, run: "RunSettings") -> str:
     with hand_over(run):
         tuned = tune(**given.mask_secrets().model_dump())
     return f"{tuned.table}\n\nBest settings: {tuned.file}\nTake them with --config {tuned.file}"
-
-
-def _prepare_sweep(given: SweepParameters) -> "SourceScanner":
-    from oneclass.flows.prepare import scan_sources
-
-    return scan_sources(given.to_backfill())
-
-
-def _sweep(given: SweepParameters, scanner: "SourceScanner") -> str:
-    """Refit models for the figures that vary a model's settings."""
-    from oneclass.flows.prepare import check_home, hand_over
-    from oneclass.flows.settings import resolve_settings
-    from oneclass.flows.sweep_flow import format_results, sweep, sweep_parameters
-
-    run = resolve_settings(sweep_parameters(given), scanner)
-    check_home(run)
-    with hand_over(run):
-        return format_results(sweep(**given.mask_secrets().model_dump()))
 
 
 def _deploy(given: DeployParameters) -> str:
@@ -332,7 +312,6 @@ COMMANDS = {
     "forget": Command("remove users and what was learned from them", ForgetParameters, _forget, _prepare_forget),
     "promote": Command("show the publications, publish another model, or roll back", PromoteParameters, _promote),
     "tune": Command("search a model's settings", TuneParameters, _tune, _prepare_tune),
-    "sweep": Command("refit models for the figures that vary a setting", SweepParameters, _sweep, _prepare_sweep),
     "nightly_retrain": Command("the nightly run, once", NightlyRetrainParameters, _nightly_retrain, _prepare_run),
     "deploy": Command("the nightly run of a data set on the Prefect server", DeployParameters, _deploy),
     "notify": Command("where outcomes are sent, and a test of it", NotifyParameters, _notify, needs_prefect=False),

@@ -21,7 +21,6 @@ EXAMPLES = {
     "forget": "--dataset mine --user 42",
     "promote": "--dataset mine --rollback",
     "tune": "--dataset mine --model wmf",
-    "sweep": "--dataset mine",
     "nightly_retrain": "--dataset mine",
     "deploy": "--dataset mine",
     "notify": "--dataset mine --test",

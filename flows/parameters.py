@@ -198,16 +198,6 @@ class DeployParameters(NightlyRetrainParameters):
     )
 
 
-class SweepParameters(_ClusterParameters, _SourceParameters, RunParameters):
-    """Parameters of `flows.sweep`."""
-
-    sweep: Annotated[list[str], Flag("NAME")] = Field(
-        [],
-        description="some of paired_symbols_r, paired_symbols_factors, random_graph_r, binary_matrix_minibatch, "
-        "mrf_sparse_density; all by default",
-    )
-
-
 class TuneParameters(_ClusterParameters, _SourceParameters, _SplitFilesParameters, RunParameters):
     """Parameters of `flows.tune`."""
 

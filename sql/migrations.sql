@@ -136,3 +136,7 @@ drop table if exists diagnostics.simulated_nights;
 -- columns that are gone, are dates.
 alter table if exists operations.attribute_tables alter types type varchar[]
     using list_transform(types, lambda type: if(type in ('available_from', 'available_until'), 'date', type));
+
+-- name: without_sweeps
+-- evaluation.sweeps: it held refits with other settings, for figures of papers.
+drop table if exists evaluation.sweeps;

@@ -364,26 +364,6 @@ from operations.model_settings
 where run_id = $run_id
 order by origin, model
 
--- name: sweeps
--- One row per refit, score, side, bin of its training degrees and metric of each model's latest sweep.
-select
-    sweep,
-    protocol,
-    model,
-    settings,
-    score,
-    if(degree_low is null, null, coalesce(side, 'user')) as side,
-    degree_low,
-    degree_high,
-    metric,
-    value,
-    standard_error,
-    users,
-    seconds
-from evaluation.sweeps
-qualify swept_at = max(swept_at) over (partition by sweep, protocol, model, settings)
-order by sweep, protocol, model, settings, score, metric, side, degree_low
-
 -- name: degrees
 -- One row per side and degree that occurs.
 select

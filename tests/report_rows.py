@@ -33,7 +33,7 @@ WORSE = json.dumps(
 def fill_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill every table; the rows are the same every time."""
     random = np.random.default_rng(5)
-    made = (_log_rows(random), _run_rows(), _evaluation_rows(random), _like_rows(random), _sweep_rows())
+    made = (_log_rows(random), _run_rows(), _evaluation_rows(random), _like_rows(random))
     published = _published_rows(made[0]["indexed.interactions"])
     for table, rows in [pair for tables in (*made, published) for pair in tables.items()]:
         for row in rows:
@@ -181,62 +181,6 @@ def _like_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
         "evaluation.calibration": calibration,
         "evaluation.considered": considered,
     }
-
-
-def _sweep_rows() -> dict[str, list[tuple]]:
-    rates = [
-        ("r", BEGAN, "leave_one_out", "paired_symbols", json.dumps({"r": r}), "like", low, high, "mean_rank",
-         0.9 - 0.01 * abs(r - 1) + 0.01 * at, 0.002, 100, 1.0, "user")
-        for r in (0.5, 1.0, 4.0) for at, (low, high) in enumerate(BINS)
-    ]  # fmt: skip
-    shares = [
-        ("r", BEGAN, "leave_one_out", "paired_symbols", json.dumps({"r": r}), "like", degree, degree,
-         f"like_share@{place / 20:.2f}", share, None, 100, 1.0, "user")
-        for r in (0.5, 1.0, 4.0) for degree in (1, 2, 40) for place, share in ((5, 0.25), (15, 0.75))
-    ]  # fmt: skip
-    costs = [
-        ("sparsity", BEGAN, "strong_generalization", "mrf_sparse", json.dumps({"density": density, "r": r}), "score",
-         None, None, "ndcg@100", 0.3 + 10 * density - 0.01 * r, 0.004, USERS, 1000 * density / (0.1 + r), None)
-        for density in (0.001, 0.005) for r in (0.0, 0.5)
-    ]  # fmt: skip
-    return {"evaluation.sweeps": rates + shares + costs + _paper_rows()}
-
-
-def _paper_rows() -> list[tuple]:
-    """Refits at the settings of the papers: r = 1/2 and 1, K from 20, ways to draw entries and sizes held."""
-
-    def swept(model: str, varied: dict, score: str, metric: str, value: float, low=None, high=None, side=None) -> tuple:
-        of = (model, BEGAN, "leave_one_out", model, json.dumps(varied), score, low, high, metric, value)
-        return (*of, 0.002, 100, 1.0, side)
-
-    spread = {
-        "mean_rank": 0.0,
-        "rank_p05": -0.3,
-        "rank_p25": -0.1,
-        "median_rank": 0.05,
-        "rank_p75": 0.08,
-        "rank_p95": 0.1,
-    }
-    graph = [
-        swept("random_graph", {"r": r}, score, metric, 0.85 + 0.01 * r + more, low, high, side)
-        for r in (0.5, 1.0) for score in ("like", "popularity_x_like", "popularity_x_odds")
-        for side in ("user", "item") for low, high in BINS for metric, more in spread.items()
-    ] + [
-        swept("random_graph", {"r": r}, score, "mean_rank", value - 0.01 * r)
-        for r in (0.5, 1.0)
-        for score, value in (("like", 0.88), ("popularity_x_like", 0.94), ("popularity_x_odds", 0.95))
-    ]  # fmt: skip
-    symbols = [swept("paired_symbols", {"factors": k}, "like", "mean_rank", 0.96 + k / 1e4) for k in (20, 50, 30)]
-    ways = [{"sampling": name} for name in ("uniform", "balanced", "biased")]
-    held = [{"least_batch": size, "most_batch": size} for size in (1000, 10_000)]
-    entries = [
-        swept("binary_matrix", varied, "score", "mean_rank", 0.93 + 0.001 * at)
-        for at, varied in enumerate([*ways, *held])
-    ] + [
-        swept("binary_matrix", varied, "score", f"minibatches@{number}", 1e5 / number)
-        for varied in ways for number in (2, 10, 1)
-    ]  # fmt: skip
-    return graph + symbols + entries
 
 
 def _published_rows(edges: list[tuple]) -> dict[str, list[tuple]]:

@@ -134,26 +134,8 @@ create table if not exists evaluation.strata (
     users bigint not null,
     targets bigint not null
 );
--- evaluation.sweeps: one row per sweep, refit (its settings as JSON), protocol, score, side (user or item), bin of that
--- side's training degrees (null over all users) and metric. `seconds` is the wall time of the fit.
-create table if not exists evaluation.sweeps (
-    sweep varchar not null,
-    swept_at timestamp not null,
-    protocol varchar not null,
-    model varchar not null,
-    settings varchar not null,
-    score varchar not null,
-    degree_low bigint,
-    degree_high bigint,
-    metric varchar not null,
-    value double not null,
-    standard_error double,
-    users bigint not null,
-    seconds double not null,
-    side varchar
-);
 -- operations.evaluated_runs: one row per run that evaluated anything and came to its end, also if some model failed in it. Whatever asks for the last run, or the
--- one before this, asks here: a tune, a sweep or a run that failed has no evaluation that another can be held against.
+-- one before this, asks here: a tune or a run that failed has no evaluation that another can be held against.
 -- `place` is the order in which runs were recorded, which a clock that was set back leaves as it is.
 create or replace view operations.evaluated_runs as
 select

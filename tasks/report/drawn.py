@@ -26,7 +26,6 @@ QUERIES = (
     "degrees",
     "laws",
     "hidden_graph_ratios",
-    "sweeps",
 )
 """Queries of `sql/report.sql` whose rows are drawn."""
 STORE = "figures.json"  # in the folder of the report

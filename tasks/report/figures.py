@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from oneclass.tasks.report import figures_degrees, figures_likes, figures_papers, figures_ranks, figures_sweeps
+from oneclass.tasks.report import figures_degrees, figures_likes, figures_ranks
 from oneclass.tasks.report.drawn import DrawnFigure
 from oneclass.tasks.report.plotting import Figure, plot_style, render_svg
 from oneclass.tasks.report.rows import Row
@@ -37,7 +37,7 @@ def _render_figure(figure: Figure) -> DrawnFigure:
 
 def draw_figures(rows: Mapping[str, list[Row]], scores: dict[str, str]) -> dict[str, list[Figure]]:
     """Draw every figure as `render_figures` does, without rendering; call it under `plotting.plot_style`."""
-    ranks, likes, refits = rows["ranks_by_degree"], rows["like_by_degree"], rows["sweeps"]
+    ranks, likes = rows["ranks_by_degree"], rows["like_by_degree"]
     dislikes = rows["dislike_by_degree"]  # empty without explicit negatives
     return {
         "for_whom": [
@@ -57,10 +57,5 @@ def draw_figures(rows: Mapping[str, list[Row]], scores: dict[str, str]) -> dict[
         "degrees": [
             figures_degrees.draw_degree_distributions(rows["degrees"], rows["laws"]),
             figures_degrees.draw_hidden_graph_ratios(rows["hidden_graph_ratios"]),
-        ],
-        "sweeps": [
-            figures_sweeps.draw_ranks_by_rate(refits),
-            figures_sweeps.draw_trade_off(refits),
-            *figures_papers.draw_paper_figures(refits, ranks),
         ],
     }

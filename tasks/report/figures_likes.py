@@ -1,15 +1,12 @@
 """Figures of `like`: its errors, its certainty, and its calibration."""
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
 
-from oneclass.models.evaluation.calibration import HISTOGRAM_BINS
 from oneclass.tasks.html.numbers import format_percent
 from oneclass.tasks.recommend.like_calibration import LIKE_MEANING
 from oneclass.tasks.report.figures_ranks import set_degree_axis
-from oneclass.tasks.report.figures_sweeps import NO_SWEEP
 from oneclass.tasks.report.plotting import (
     LIGHT_COLOURS,
     Figure,
@@ -27,8 +24,6 @@ NO_LIKE_PROBABILITY = (
 )
 NUM_SLICES = 40
 OF_ALL_ENTRIES = "binary_matrix"  # its `like` is the probability of a one among all entries, not given h = 1
-CENSORED, CENSORED_RATES = "paired_symbols", {0.5: "r = 1/2", 1.0: "r = 1", 2.0: "r = 2"}
-SHARE_PREFIX = "like_share@"  # of the metrics of `evaluation.sweeps`, before the lower end of the bin of `like`
 REFERENCES = {
     "coin": "the true coin is the probability that a user who considers the item likes it; only the demo knows it, and "
     "a model that learns from drawn negatives does not tend to it, for some of those would be liked",
@@ -194,59 +189,6 @@ def _draw_histogram(name: str, title: str, heading: str, rows: list[Row]) -> Pan
     axes.grid(visible=False)
     limit_ticks(axes, "y")
     return panel
-
-
-def draw_censored_histograms(refits: list[Row]) -> Figure:
-    """Draw Figure 4 of the paired-symbols paper: the density of sigma(x) on held-out pairs, for several r.
-
-    Args:
-        refits: rows of `evaluation.sweeps`.
-    """
-    by_rate: dict[float, list[Row]] = {}
-    for row in refits:
-        rate = json.loads(row["settings"]).get("r") if row["model"] == CENSORED else None
-        if rate in CENSORED_RATES and row["metric"].startswith(SHARE_PREFIX):
-            by_rate.setdefault(rate, []).append(row)
-    bins = {rate: _count_likes(by_rate[rate]) for rate in sorted(by_rate)}
-    phrases = []
-    for rate, of_rate in bins.items():
-        counts = np.sum([row["histogram"] for row in of_rate], axis=0)
-        above = counts[len(counts) // 2 :].sum() / counts.sum()
-        phrases.append(f"{format_percent(above)} with {CENSORED_RATES[rate]}")
-    return Figure(
-        "paper_censoring",
-        "The paired-symbols paper's Figure 4: how like is spread as r grows",
-        see=f"Held-out likes given one half or more: {join_words(phrases)}." if phrases else "",
-        how="The model assumes r pairs that were not shown for each that was, D' = r D. A column is all users with "
-        "that many likes in training, 1 to 40; in it, the shades show how sigma(x) of their held-out likes is spread: "
-        "the stronger, the larger the share.",
-        table="evaluation.sweeps",
-        absent=NO_SWEEP,
-        panels=[
-            _draw_histogram(
-                f"paper_censoring-{rate:g}",
-                f"{CENSORED}, {CENSORED_RATES[rate]}: spread of like probabilities of held-out likes",
-                CENSORED_RATES[rate],
-                of_rate,
-            )
-            for rate, of_rate in bins.items()
-        ],
-        size="medium",
-    )
-
-
-def _count_likes(rows: list[Row]) -> list[Row]:
-    """Return one row per number of likes from 1 to `NUM_SLICES`, with the histogram of `like` as counts."""
-    found = []
-    for degree, of_degree in group_rows(sorted(rows, key=lambda row: row["degree_low"]), "degree_low").items():
-        if not 1 <= degree == of_degree[0]["degree_high"] <= NUM_SLICES:
-            continue
-        histogram = np.zeros(HISTOGRAM_BINS)
-        for row in of_degree:
-            place = round(float(row["metric"].removeprefix(SHARE_PREFIX)) * HISTOGRAM_BINS)
-            histogram[place] = row["value"] * row["users"]
-        found.append({"degree_low": degree, "degree_high": degree, "histogram": histogram})
-    return found
 
 
 def draw_calibration(rows: list[Row]) -> Figure:

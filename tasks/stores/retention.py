@@ -1,8 +1,7 @@
 """Garbage collection of stored matrices and fits: keep what the latest evaluated runs or a publication used.
 
-Failed runs, tunes and sweeps do not count, so that tuning never evicts a night's fits. A sweep's fits are kept until
-the next run has published, so that an interrupted sweep can resume; a tune keeps no fits. The home's URL, if it has
-one, keeps what the home keeps, and a worker's cache only matrices at the URL.
+Failed runs and tunes do not count, so that tuning never evicts a night's fits; a tune keeps no fits. The home's
+URL, if it has one, keeps what the home keeps, and a worker's cache only matrices at the URL.
 """
 
 import logging

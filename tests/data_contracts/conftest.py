@@ -168,11 +168,6 @@ insert into evaluation.strata
     ) as strata (strata, stratum, least, most, users);
 insert into evaluation.strata values
     ('another', 'x', 'popularity', 'score', 'mean_rank', 'activity', 'low', 2, 1, 7, -1, 0, 0);
-insert into evaluation.sweeps values
-    ('r', timestamp '2026-01-02', 'leave_one_out', 'paired_symbols', '{"r": 2}', 'like', null, null,
-     'mean_rank', 0.9, 0.01, 3, 1.5, null),
-    ('r', timestamp '2026-01-02', 'leave_one_out', 'paired_symbols', '{"r": 2}', 'like', 2, 3,
-     'mean_rank', 0.9, null, 1, 1.5, 'user');
 insert into diagnostics.hidden_graph_ratios values
     (1, 0, 3, 0), (1, 1, 3, 0), (1, 2, 1, 2), (0.5, 0, 3, 0), (0.5, 1, 3, 0), (0.5, 2, 1, 2);
 insert into diagnostics.hidden_graph_ratios

@@ -41,8 +41,8 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
     assert tables - kept_by_the_flow == {contract.table for contract in load()} - {"fitted_arrays", "rule_breaches"}
 
 
-# made beside the stage's own tables: of a run, of a night or by a sweep
-WITH_NO_LIST = {"operations.funnel", "diagnostics.nightly_exponents", "diagnostics.list_hits", "evaluation.sweeps"}
+# made beside the stage's own tables: of a run or of a night
+WITH_NO_LIST = {"operations.funnel", "diagnostics.nightly_exponents", "diagnostics.list_hits"}
 LISTED = {
     "binarize": binarize.TABLES,
     "split": [*(f"indexed.{protocol}" for protocol in PROTOCOLS), "indexed.new_items", "diagnostics.leakage"],

@@ -17,7 +17,6 @@ LIKE = "update evaluation.like_by_degree set"
 DISLIKE = "update evaluation.dislike_by_degree set"
 TENTH = f"insert into evaluation.calibration values ({RUN}, 'random_graph',"
 LISTS = f"insert into evaluation.beyond_accuracy values ({RUN}, 'leave_one_out', 'random_graph', 'like',"
-SWEPT = "update evaluation.sweeps set"
 STRATA = "update evaluation.strata set"
 RATIOS = "update diagnostics.hidden_graph_ratios set"
 NIGHT = "update operations.nights set value ="
@@ -498,21 +497,6 @@ BREACHES = {
         ("strata_add_up", f"{STRATA} score = 'x' where model = 'popularity'"),
         ("strata_add_up", f"{STRATA} targets = 4 where strata = 'popularity'"),
         ("strata_add_up", f"{STRATA} targets = 2 where strata = 'popularity'"),
-    ],
-    "evaluation.sweeps": [
-        ("protocol_known", f"{SWEPT} protocol = 'x'"),
-        ("settings_are_json", f"{SWEPT} settings = 'r = 2'"),
-        ("settings_are_json", f"{SWEPT} settings = '2'"),
-        ("metric_once", f"{SWEPT} degree_low = null, degree_high = null, side = null"),
-        ("bin_whole", f"{SWEPT} degree_low = null"),
-        ("bin_whole", f"{SWEPT} degree_high = 1"),
-        ("side_known", f"{SWEPT} side = 'x' where side is not null"),
-        ("side_known", f"{SWEPT} side = 'user'"),
-        ("value_in_range", f"{SWEPT} value = 1.1"),
-        ("value_in_range", f"{SWEPT} metric = 'gain', value = 'nan'"),
-        ("standard_error_in_range", f"{SWEPT} standard_error = -1"),
-        ("users_positive", f"{SWEPT} users = 0"),
-        ("seconds_in_range", f"{SWEPT} seconds = -1"),
     ],
     "diagnostics.hidden_graph_ratios": [
         ("rate_positive", f"{RATIOS} r = 0 where r = 1"),

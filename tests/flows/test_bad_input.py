@@ -140,7 +140,7 @@ def test_a_log_that_cannot_be_read_is_reported_before_anything_is_loaded(tmp_pat
     sources = [BAD_SOURCES[kind] for kind in ("missing", "truncated gzip", "no columns")]
     paths = [str(make(tmp_path)) for make, _ in sources]
     base = ["--dataset", "mine", "--home", str(tmp_path / "home"), "--source"]
-    ended = run_early(*[[name, *base, path] for name in ("backfill", "sweep") for path in paths])
+    ended = run_early(*[[*name, *base, path] for name in (["backfill"], ["tune", "--model", "wmf"]) for path in paths])
     assert ended.stdout == 6 * "2\n"
     for path, (_, message) in zip(paths, sources, strict=True):
         assert message in ended.stderr

@@ -194,7 +194,6 @@ FIT = ["--set", "random_graph.factors=2", "random_graph.iterations=1"]
 SHORTER = {
     "flows.backfill": [*QUICK, *SETTINGS],
     "flows.nightly_retrain": [*QUICK, *SETTINGS],
-    "flows.sweep": ["--sweep", "random_graph_r", *FIT],
     "flows.tune": ["--trials", "1"],
     "--model wmf": ["--set", "wmf.factors=4", "wmf.iterations=1"],
     "--model random_graph": FIT,

@@ -18,23 +18,19 @@ from oneclass.flows.parameters import (
     BackfillParameters,
     NightlyRetrainParameters,
     RunParameters,
-    SweepParameters,
     TuneParameters,
 )
 from oneclass.flows.pipeline import backfill as backfill_flow
 from oneclass.flows.pipeline import nightly_retrain as nightly_flow
-from oneclass.flows.sweep_flow import sweep as sweep_flow
 from oneclass.flows.tune_flow import tune as tune_flow
 from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.sweep import SWEEPS
 
 ROOT = Path(__file__).parents[2]
 FLOWS = {
     BackfillParameters: backfill_flow,
     NightlyRetrainParameters: nightly_flow,
-    SweepParameters: sweep_flow,
     TuneParameters: tune_flow,
 }
 FULL = {
@@ -60,7 +56,6 @@ FULL = {
     "every": "2w",
     "dry_run": True,
     "replace": True,
-    "sweep": ["random_graph_r"],
     "model": "wmf",
     "test": True,
     "trials": 3,
@@ -157,11 +152,6 @@ def test_the_deployment_passes_parameters_that_its_flow_takes(monkeypatch):
 def test_an_unknown_parameter_is_refused():
     with pytest.raises(ValidationError, match="datasets"):
         RunParameters(dataset="d", datasets="e")
-
-
-def test_the_sweeps_in_the_help_are_those_that_there_are():
-    for name in SWEEPS:
-        assert name in SweepParameters.model_fields["sweep"].description
 
 
 def test_an_assignment_that_is_none_is_reported():

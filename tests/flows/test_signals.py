@@ -191,7 +191,9 @@ def test_a_run_that_is_killed_leaves_no_server(prefect_home):
 @pytest.mark.slow
 def test_a_run_says_at_once_that_its_server_is_starting_and_only_then(prefect_home, tmp_path):
     environment = {**os.environ, "PREFECT_HOME": str(prefect_home)}
-    command = [sys.executable, "-m", "flows.sweep", "--dataset", "demo", "--home", str(tmp_path), "--sweep", "none"]
+    log = tmp_path / "log.csv"
+    log.write_text("user_id,item_id\n1,2\n")
+    command = [sys.executable, "-m", "flows.backfill", "--dataset", "mine", "--home", tmp_path, "--source", log]
     environment.pop("PREFECT_API_URL", None)
     options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True}
     said = subprocess.run(command, check=False, **options).stderr.splitlines()

@@ -16,9 +16,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import LogFilter
 from prefect.client.schemas.sorting import LogSort
 
-from oneclass.flows import commands
 from tests import s3_server
-from tests.flows.conftest import ML
 from tests.flows.test_artifacts import list_artifacts
 from tests.flows.test_backfill import query_rows, read_contents, run_backfill
 from tests.tasks.cluster import conftest
@@ -110,17 +108,6 @@ def test_a_run_ends_with_its_server_and_goes_on_without_a_worker(
     kept = query_rows(hidden / "home", "select distinct model, digest from operations.model_fits")
     there = {tuple(name.split("/")[2:4]) for name in s3.names() if "/models/" in name}
     assert there == set(kept) and not any("/spill/" in name for name in s3.names())
-
-
-@pytest.mark.slow
-def test_a_sweep_has_the_rows_of_a_plain_one(s3, cluster, hidden, ratings, tmp_path):
-    what = ["--sweep", "random_graph_r", "--set", "random_graph.blocks=3", *SHORT, "--source", str(ratings)]
-    away = ["--dask", cluster.address, "--store", f"{s3.url}/swept"]
-    rows = []
-    for home, more in ((tmp_path, []), (hidden / "swept", away)):
-        assert commands.main("sweep", [*ML, "--threads", "2", "--home", str(home), *what, *more]) == 0
-        rows.append(query_rows(home, "select * exclude (seconds, swept_at) from evaluation.sweeps order by all"))
-    assert rows[0] and rows[0] == rows[1]
 
 
 @pytest.mark.slow

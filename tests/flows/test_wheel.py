@@ -88,7 +88,6 @@ def test_the_script_has_every_command(run):
 
 
 LEAST = ["--models", "popularity", "--protocols", "leave_one_out"]
-TINY = ["random_graph.factors=2", "random_graph.iterations=1", "random_graph.fold_in_iterations=1"]
 RUNS = {  # command: its arguments, and what it says
     "backfill": ([*LEAST, "--set", "publish.top_n=5"], "Tables: "),
     "inspect": ([], "The first events, as they are read"),
@@ -99,7 +98,6 @@ RUNS = {  # command: its arguments, and what it says
     "explain": (["--user", "7", "--n", "3"], "Published: "),
     "cite": ([], "Make the table again: sh "),
     "tune": (["--model", "mrf_dense", "--trials", "1"], "mrf_dense on strong_generalization: 1 trial"),
-    "sweep": (["--sweep", "random_graph_r", "--set", *TINY], "random_graph"),
     "deploy": ([], "prefect deployment run nightly-retrain/nightly-retrain-ml-latest-small"),
     "data_docs": ([], "Data Docs: "),
 }

@@ -28,8 +28,7 @@ from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices, retention, runs, warehouse
-from oneclass.tasks.train import load_or_fit as fit_of_a_sweep
-from oneclass.tasks.train import record_stored_fits, take_stored_fits
+from oneclass.tasks.train import load_or_fit, record_stored_fits, take_stored_fits
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
 
@@ -293,9 +292,9 @@ def test_the_store_keeps_what_the_latest_evaluated_runs_and_the_one_going_on_use
     for number in range(3):
         with record_run(home, f"tune-{number}", "tune", evaluated=False):
             pass
-    with record_run(home, "sweep", "sweep", evaluated=False):  # which keeps fits that are no run's own
+    with record_run(home, "killed", evaluated=False):  # after it stored a fit, before it noted that it had
         settings = MODELS["mrf_dense"].Settings()
-        fit_of_a_sweep(home, matrices_digest=digests[PROTOCOL], model="mrf_dense", settings=settings, seed=4)
+        load_or_fit(home, matrices_digest=digests[PROTOCOL], model="mrf_dense", settings=settings, seed=4)
     with record_run(home, "tonight"):
         kept |= {fit_model(home, digests, seed=5, run_id="tonight").digest}
         assert len(list(folder.iterdir())) == 3 + 1 + 1 + 1

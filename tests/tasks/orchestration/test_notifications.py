@@ -22,7 +22,6 @@ from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.publish.stage import publish_task
 from oneclass.tasks.settings import validate_settings
 from oneclass.tasks.split.stage import split_task
-from oneclass.tasks.sweep import refit_task
 from oneclass.tasks.train import train_task
 
 RUN = {"dataset": "shop", "run_id": "r1", "text": "# shop: nightly-retrain failed\n\nAll of it."}
@@ -150,7 +149,6 @@ TASKS = [
     train_task,
     evaluate_task,
     publish_task,
-    refit_task,
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 from oneclass.tasks import leaderboard
 from oneclass.tasks.html import templates
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.report import drawn, figures_degrees, figures_ranks, plotting, report
+from oneclass.tasks.report import drawn, figures_degrees, figures_likes, figures_ranks, plotting, report
 from oneclass.tasks.report.figures import draw_figures
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.stores import runs, warehouse
@@ -234,7 +234,7 @@ def test_each_panel_is_a_file_with_a_title_and_both_themes(home, figures):
     names = {panel.name for figure in figures.values() for panel in figure.panels}
     assert {file.stem for file in (home.report / "figures").glob("*.svg")} == names and len(names) > 15
     assert [figure.name for figure in figures.values() if not figure.panels] == [
-        "ranks_of_others", "paper_paired_ranks"  # there are three models, none of them paired_symbols
+        "ranks_of_others"  # there are three models
     ]  # fmt: skip
     assert all(figure.see and figure.how for figure in figures.values() if figure.panels)
     for name in names:
@@ -292,6 +292,35 @@ def test_ranks_are_drawn_as_they_are(home, figures):
     assert len(figures["rank_percentiles"].panels) == 2 * 3 and len(figures["ranks_by_score"].panels) == 2
     for panel in figures["ranks_by_score"].panels:
         assert set(line_points(panel)) == {"like", "popularity_x_odds", "popularity"}
+
+
+def test_items_without_likes_have_a_place_on_the_axis_which_says_zero():
+    rows = [
+        {"model": "popularity", "score": "score", "side": side, "degree_low": low, "degree_high": high, "edges": 10,
+         "mean_rank": 0.7}
+        for side in ("user", "item") for low, high in ((0, 0), (1, 1), (2, 3), (4, 7))
+    ]  # fmt: skip
+    with plotting.plot_style():
+        panels = figures_ranks.draw_rank_overview(rows, {"popularity": "score"}).panels
+    for panel in panels:
+        axis = panel.axes.xaxis
+        labels = dict(zip(axis.get_major_formatter().format_ticks(axis.get_majorticklocs()), axis.get_majorticklocs()))
+        assert labels["0"] == line_points(panel)["popularity"][0, 0] == 0.5 and labels["1"] == 1
+
+
+def test_a_probability_over_all_entries_is_no_like_given_considered():
+    histograms = {"binary_matrix": [50] + [0] * 19, "random_graph": [0] * 10 + [5] * 10}
+    rows = [
+        {"model": model, "degree_low": 3, "degree_high": 3, "edges": 50, "error": sum(counts[:10]) / 50,
+         "histogram": counts}
+        for model, counts in histograms.items()
+    ]  # fmt: skip
+    with plotting.plot_style():
+        errors, spread = figures_likes.draw_errors(rows), figures_likes.draw_histograms(rows)
+        alone = figures_likes.draw_errors(rows[:1])
+    assert set(line_points(errors.panels[0])) == {"random_graph"} and len(spread.panels) == 1
+    assert all("binary_matrix is left out" in figure.how for figure in (errors, spread))
+    assert not alone.panels and alone.absent
 
 
 def test_models_beyond_the_best_are_muted_and_shown_one_by_one(home):
@@ -357,46 +386,6 @@ def test_the_other_figures_are_drawn_as_they_are(home, figures):
         rows = query_rows(home, f"select positives, positives / negatives from diagnostics.hidden_graph_ratios "
                      f"where r = {r} and negatives > 0")  # fmt: skip
         assert {tuple(point) for point in panel.axes.lines[0].get_xydata()} <= set(rows)
-    (panel,) = figures["sweep_r"].panels
-    assert {label: len(xy) for label, xy in line_points(panel).items()} == {"r = 0.5": 5, "r = 1": 5, "r = 4": 5}
-    assert "r = 1 ranks best over all users (0.9200), r = 4 worst (0.8900)" in figures["sweep_r"].see
-    (panel,) = figures["sweep_sparsity"].panels
-    assert [bar.get_label() for bar in panel.axes.containers] == ["density 0.001", "density 0.005"]
-
-
-def test_the_papers_own_scores_stand_beside_the_runs_models(figures):
-    ranks = figures["paper_ranks"]
-    # Not popularity x odds, which is not theirs; popularity's own ranks lie below.
-    assert ranks.see == "Over all held-out likes popularity × like with r = 1/2 is best, 0.9350."
-    for panel in ranks.panels:
-        drawn = line_points(panel)
-        theirs = {f"{score}, {rate}" for score in ("like", "popularity × like") for rate in ("r = 1/2", "r = 1")}
-        assert theirs <= set(drawn) and "popularity" in drawn and "random_graph" not in drawn
-        assert drawn["like, r = 1/2"][:, 1] == pytest.approx(0.855)
-    spread = figures["paper_spread"]
-    assert [panel.name for panel in spread.panels] == [
-        f"paper_spread-{side}-{score}" for side in ("user", "item") for score in ("like", "popularity_x_like")
-    ]
-    assert "like 0.905 against 0.855" in spread.see
-    for panel in spread.panels:
-        solid, dashed = panel.axes.lines
-        assert solid.get_ydata() == pytest.approx(0.905) and dashed.get_ydata() == pytest.approx(0.855)
-
-
-def test_factors_and_minibatches_are_in_order(figures):
-    (panel,) = figures["sweep_factors"].panels
-    assert "From K = 20 to 50, the mean rank moves: like +0.0030" in figures["sweep_factors"].see
-    assert panel.axes.lines[0].get_xdata().tolist() == [20, 30, 50]
-    sizes, held = figures["sweep_minibatch"].panels
-    assert figures["sweep_minibatch"].see == (
-        "Mean rank by how entries are drawn: biased 0.9320, balanced 0.9310 and uniform 0.9300."
-    )
-    found = line_points(sizes)
-    assert set(found) == {"uniform", "balanced", "biased"}
-    assert all(points[:, 0].tolist() == [1, 2, 10] for points in found.values())
-    assert held.axes.lines[0].get_xdata().tolist() == [1000, 10_000]
-    colours = {line.get_label(): line.get_color() for line in [*sizes.axes.lines, *held.axes.lines]}
-    assert all(colours[name] == colours[f"{name}, chosen by noise"] for name in found)
 
 
 @pytest.mark.slow
@@ -427,8 +416,8 @@ def test_an_empty_warehouse_says_why_nothing_is_there(tmp_path):
     report(home, "r")
     page = (home.report / "index.html").read_text()
     assert "No run of the data set was completed before this one" in page and not Tables(page).rows
-    for why in ("There are no edges", "name it with --models", "add it to --protocols", "python -m flows.sweep",
-                "nothing was evaluated", "No contract was checked"):  # fmt: skip
+    for why in ("There are no edges", "name it with --models", "add it to --protocols", "nothing was evaluated",
+                "No contract was checked"):  # fmt: skip
         assert why in page
     assert not list((home.report / "figures").iterdir())
 
