@@ -1,4 +1,4 @@
-"""The tutorials, run as they stand: every file and command of theirs."""
+"""The tutorial, run as it stands: every file and command."""
 
 import json
 import re
@@ -16,9 +16,9 @@ import pytest
 from tests.typed import ELSEWHERE, read_page, run_line, serve_line
 
 
-def list_blocks(name: str, kind: str) -> list[str]:
-    """List the blocks of code of a page that are of a kind."""
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", read_page(name), flags=re.MULTILINE | re.DOTALL)
+def list_blocks(kind: str) -> list[str]:
+    """List the tutorial's blocks of code of a kind."""
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", read_page("docs/tutorial.md"), flags=re.MULTILINE | re.DOTALL)
     return [text for of, text in blocks if of == kind]
 
 
@@ -32,9 +32,9 @@ def free_port() -> str:
 def test_the_tutorial(prefect_server, tmp_path, monkeypatch, free_port):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ONECLASS_HOME", raising=False)
-    maker, asker = list_blocks("docs/tutorial.md", "python")
-    (declared,) = list_blocks("docs/tutorial.md", "toml")
-    made, first, asked, serve, curls, night, back = list_blocks("docs/tutorial.md", "sh")
+    maker, asker = list_blocks("python")
+    (declared,) = list_blocks("toml")
+    made, first, asked, serve, curls, night, back = list_blocks("sh")
     Path("make_orders.py").write_text(maker)
     run_line(made.strip())
     Path("var/datasets").mkdir(parents=True)
@@ -71,47 +71,6 @@ def test_the_tutorial(prefect_server, tmp_path, monkeypatch, free_port):
     assert look == "python -m flows.promote --dataset shop"
     before = re.search(r"^\* (\S+)", run_line(look), flags=re.MULTILINE)[1]
     assert re.search(r"^\* (\S+)", run_line(back.strip()), flags=re.MULTILINE)[1] == health["publication"] != before
-
-
-@pytest.mark.slow
-def test_the_tutorial_of_products(prefect_server, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ONECLASS_HOME", raising=False)
-    maker, looker = list_blocks("docs/tutorial_products.md", "python")
-    (declared,) = list_blocks("docs/tutorial_products.md", "toml")
-    shown = [text.strip().splitlines() for text in list_blocks("docs/tutorial_products.md", "sh")]
-    made, first, asked, looked, night = shown
-    Path("make_shop.py").write_text(maker)
-    Path("look.py").write_text(looker)
-    for line in made:
-        run_line(line)
-    products = pl.read_csv("products.csv")
-    ordered = pl.read_csv("orders.csv")["sku"]
-    assert len(products) == 400 and (products["stock"] == 0).sum() == 30
-    assert (~products["sku"].is_in(ordered.implode())).sum() >= 20
-    Path("var/datasets").mkdir(parents=True)
-    Path("var/datasets/shop.toml").write_text(declared)
-    assert "cold_items (" in run_line(first[0])
-    for line in asked:
-        assert " P" in run_line(line)
-
-    def look() -> dict[str, int]:
-        return {
-            name: int(value) for name, value in re.findall(r"^(.*): (\d+)$", run_line(looked[0]), flags=re.MULTILINE)
-        }
-
-    seen = look()
-    assert seen["sold out"] == 0 and seen["most of one department in a list"] <= 12
-    assert seen["customers who see a new product"] >= 60 and seen["most new products in a list"] <= 2
-    lists = pl.read_parquet("var/shop/published/placements.parquet").join(products, left_on="item_id", right_on="sku")
-    assert lists["price"].max() < 100 and lists["stock"].min() > 0
-    for line in night[:2]:
-        subprocess.run(line, shell=True, check=True)
-    run_line(night[2])
-    assert look()["sold out"] == 0
-    published = pl.read_parquet("var/shop/published/model/items.parquet")
-    assert "P400" in published["item_id"].to_list()
-    assert "P8" not in pl.read_parquet("var/shop/published/recommendations.parquet")["item_id"].to_list()
 
 
 def fetch_json(address: str):
