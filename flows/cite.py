@@ -2,7 +2,6 @@
 
 python -m flows.cite --dataset ml-1m
 python -m flows.cite --dataset ml-1m --run 0f640e2b-61c9-4662-a55b-a21ab97a63ff --out paper/table
-python -m flows.cite --dataset ml-1m --libraries libraries/ml-1m.json
 """
 
 from oneclass.flows import commands

@@ -251,13 +251,11 @@ def _explain(given: ExplainParameters) -> str:
 
 
 def _cite(given: CiteParameters) -> str:
-    """A folder for a paper: a run's table and metrics, all they were made of, and the script that makes them again."""
-    from oneclass.tasks.citation.folder import write_citation
+    """A folder for a paper: a run's table, the settings and data behind it, and the script that makes it again."""
+    from oneclass.tasks.citation import write_citation
 
-    out = Path(given.out) if given.out else None
-    folder = write_citation(_find_home(given)[0], given.run, out, [Path(file) for file in given.libraries])
-    checklist = (folder / "checklist.md").read_text(encoding="utf-8")
-    return f"{checklist}\nFolder: {folder}\nMake the table again: sh {folder / 'reprint.sh'}"
+    folder = write_citation(_find_home(given)[0], given.run, Path(given.out) if given.out else None)
+    return f"Folder: {folder}\nMake the table again: sh {folder / 'reprint.sh'}"
 
 
 def _serve(given: ServeParameters) -> str:

@@ -268,9 +268,6 @@ class CiteParameters(DatasetParameters):
     out: Annotated[str | None, Flag("DIR")] = Field(
         None, description="the folder to write; by default HOME/NAME/citations/RUN"
     )
-    libraries: Annotated[list[str], Flag("FILE")] = Field(
-        [], description="files of benchmarks.accuracy.libraries on the run's splits, whose rows join its tables"
-    )
 
 
 class ExplainParameters(DatasetParameters):

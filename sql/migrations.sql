@@ -140,3 +140,8 @@ alter table if exists operations.attribute_tables alter types type varchar[]
 -- name: without_sweeps
 -- evaluation.sweeps: it held refits with other settings, for figures of papers.
 drop table if exists evaluation.sweeps;
+
+-- name: machines
+-- operations.run_machines, operations.run_packages: one row per run; nothing reads them.
+drop table if exists operations.run_machines;
+drop table if exists operations.run_packages;

@@ -12,22 +12,3 @@ where model = $model
   and greatest(edges / $edges, $edges / edges) <= $moved
 order by searched_on desc, rowid desc
 limit 1
-
--- name: trials
--- One row per trial of the searches whose settings a run used, made by it or by an earlier run. The settings of a kept
--- search have its key, day and time, and the newest row with these is that of the search itself.
-with used as (
-    select model, key, searched_on, seconds, rowid as place
-    from operations.model_settings
-    where run_id = $run_id and origin in ('search', 'kept')
-), made as (
-    select used.model, max_by(searched.run_id, searched.rowid) as run_id
-    from used
-    join operations.model_settings as searched using (model, key, searched_on, seconds)
-    where searched.origin = 'search' and searched.rowid <= used.place
-    group by used.model
-)
-select trials.*
-from made
-join operations.search_trials as trials using (run_id, model)
-order by trials.model, trials.number

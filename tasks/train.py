@@ -187,7 +187,6 @@ def load_or_fit(
         if settings.reads_explicit_negatives and split.explicit_negatives is None:
             logger.warning("%s: the log tells of nothing that users considered and did not like", what)
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
-        fits_elsewhere = workers is not LOCAL and bool(estimator.block_sizes(settings, split.train.shape[1]))
         sizes = [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
         logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
         with progress.report_progress(
@@ -208,7 +207,7 @@ def load_or_fit(
             )
             with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
                 interactions = split.histories if settings.reads_times else split.train
-                seconds, cpu_seconds, peak_bytes = _run_fit(estimator, interactions, options)
+                seconds, peak_bytes = _run_fit(estimator, interactions, options)
                 if derived := _derived_settings(estimator):
                     logger.info("%s: set from the log: %s", what, ", ".join(derived))
                 fit = fits.store_fit(
@@ -219,7 +218,6 @@ def load_or_fit(
                     matrices=matrices_digest,
                     seconds=seconds,
                     peak_bytes=peak_bytes,
-                    cpu_seconds=None if fits_elsewhere else cpu_seconds,
                 )
     cost = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, cost)
@@ -287,15 +285,15 @@ def is_model_error(error: BaseException) -> bool:
     return isinstance(error, Exception) and not isinstance(error, concerns_all)
 
 
-def _run_fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> tuple[float, float, int]:
-    """Fit, and return its `seconds`, `cpu_seconds` of this process, and `peak_bytes`."""
+def _run_fit(estimator: Model, interactions: csr_matrix, options: FitOptions) -> tuple[float, int]:
+    """Fit, and return its `seconds` and `peak_bytes`."""
     memory_errors.reset_peak_rss()
-    started, started_cpu = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
     try:
         estimator.fit(interactions, options)
     except ValueError as error:
         raise OneclassError(f"train: {estimator.name} cannot be fitted: {error}") from error
-    return time.perf_counter() - started, time.process_time() - started_cpu, memory_errors.peak_rss()
+    return time.perf_counter() - started, memory_errors.peak_rss()
 
 
 def _derived_settings(estimator: Model) -> list[str]:

@@ -21,22 +21,6 @@ create table if not exists operations.runs (
     settings json not null, -- all settings that decide the run's numbers
     code_version varchar not null -- the package's, with the commit where it runs from a checkout
 );
--- operations.run_machines: one row per run: the machine of its process, and the energy that this machine drew meanwhile.
-create table if not exists operations.run_machines (
-    run_id varchar not null, -- the run in operations.runs
-    processor varchar not null, -- its model
-    cores integer not null, -- that the process may use
-    used_cores integer not null, -- by --threads
-    memory_bytes bigint not null, -- of the machine, or a lower limit of the process
-    system varchar not null, -- the operating system with its release
-    python varchar not null, -- the version of Python
-    energy_joules double -- by RAPL, of packages and memory, other processes included; null if it cannot be read
-);
--- operations.run_packages: one row per run: the installed packages.
-create table if not exists operations.run_packages (
-    run_id varchar not null, -- the run in operations.runs
-    packages json not null -- the version of each by its name, oneclass aside
-);
 -- operations.contract_results: one row per rule of a contract checked in a run.
 create table if not exists operations.contract_results (
     run_id varchar not null, -- the run in operations.runs

@@ -15,8 +15,7 @@ import duckdb
 from oneclass import sql
 from oneclass.models import fingerprint
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES, delete_evaluation
-from oneclass.tasks.stores import machine, warehouse
-from oneclass.tasks.stores.checksums import compute_key
+from oneclass.tasks.stores import checksums, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import LIBRARIES, table_digest
 
@@ -31,11 +30,11 @@ def evaluation_digest(home: Home, protocol: str, judged: Sequence[tuple[str, Map
         metrics: the digest of further metrics.
     """
     source = [fingerprint.fingerprint_file(file) for file in sorted(Path(__file__).parent.glob("*.py"))]
-    versions = [machine.library_version(name) for name in LIBRARIES]
+    versions = [checksums.library_version(name) for name in LIBRARIES]
     record = home.truth / "settings.json"  # which has the sha256 of every file of the truth
     truth = record.read_text(encoding="utf-8") if record.is_file() else ""
     splits = [(digest, list(fits.items())) for digest, fits in judged]
-    return compute_key(protocol, splits, metrics, source, sql.stage_digest("evaluate"), versions, truth)
+    return checksums.compute_key(protocol, splits, metrics, source, sql.stage_digest("evaluate"), versions, truth)
 
 
 class CachedEvaluation(NamedTuple):

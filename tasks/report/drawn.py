@@ -14,7 +14,7 @@ from oneclass.tasks.html.templates import DARK_COLOURS, css_variables
 from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.report.rows import Row
 from oneclass.tasks.report.run_tables import RunTables
-from oneclass.tasks.stores import durable, machine
+from oneclass.tasks.stores import checksums, durable
 from oneclass.tasks.stores.home import Home
 
 QUERIES = (
@@ -94,7 +94,7 @@ def load_or_draw(tables: RunTables, home: Home, main: dict[str, list[Leaderboard
 def _digest_input(rows: Mapping[str, list[Row]], scores: Mapping[str, str]) -> str:
     """Return the digest of all that the figures depend on."""
     sources = [fingerprint.fingerprint_file(file) for file in sorted(_SOURCES)]
-    versions = [machine.library_version(name) for name in LIBRARIES]
+    versions = [checksums.library_version(name) for name in LIBRARIES]
     return hashlib.sha256(repr((rows, list(scores.items()), sources, versions)).encode()).hexdigest()
 
 

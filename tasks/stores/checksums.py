@@ -4,12 +4,14 @@ A folder is verified against its manifest before it is read, each file once per 
 stay the same. Hashing reads 1 to 2 GB a second.
 """
 
+import functools
 import hashlib
 import json
 import logging
 import os
 import shutil
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,12 @@ def parse_record(text: str, where: str) -> tuple[dict[str, Any], dict[str, str]]
 def compute_key(*parts: Any) -> str:
     """Compute the sha256 of values as JSON, by which stored results are found again; others are written by `str`."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+@functools.cache
+def library_version(name: str) -> str:
+    """Return the version of an installed library, whose metadata take milliseconds to read."""
+    return version(name)
 
 
 def _is_inside(file: str) -> bool:

@@ -17,8 +17,7 @@ from oneclass import data_contracts
 from oneclass.data_contracts import RuleResult
 from oneclass.data_contracts.checks import read_columns
 from oneclass.data_contracts.contracts import Contract
-from oneclass.tasks.stores import machine
-from oneclass.tasks.stores.checksums import compute_key
+from oneclass.tasks.stores import checksums
 
 LIBRARIES = ("duckdb", "great_expectations")
 MAX_ROWS = 1_000_000  # of all tables of a contract, above which digests may take longer than they save
@@ -91,12 +90,12 @@ def _compute_keys(
     ]
     nonempty = [source for _, read in inputs for source in read.values() if sizes[source[0]]]
     digests = _aggregate(connection, nonempty, run_id)
-    versions = [machine.library_version(name) for name in LIBRARIES]
+    versions = [checksums.library_version(name) for name in LIBRARIES]
     keys = {}
     for contract, read in inputs:
         given = {name: value for name, value in contract.values(parameters).items() if name != "run_id"}
         parts = [(table, columns[table], sizes[source[0]], digests.get(source)) for table, source in read.items()]
-        keys[contract.table] = compute_key(contract.model_dump(), given, parts, versions)
+        keys[contract.table] = checksums.compute_key(contract.model_dump(), given, parts, versions)
     return keys
 
 

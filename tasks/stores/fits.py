@@ -24,7 +24,7 @@ from oneclass.models import fingerprint, registry
 from oneclass.models.base import Model
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import SharedStoreUnavailable
-from oneclass.tasks.stores import checksums, durable, machine, remote, warehouse
+from oneclass.tasks.stores import checksums, durable, remote, warehouse
 from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 
@@ -47,8 +47,6 @@ class Fit:
         seconds: wall time of the fit.
         peak_bytes: the process's peak resident memory during it.
         saved_bytes: size of the saved form.
-        cpu_seconds: processor time of the fit, all threads together; None if other processes fitted its blocks, or if
-            an earlier version stored it.
     """
 
     model: str
@@ -58,7 +56,6 @@ class Fit:
     seconds: float
     peak_bytes: int
     saved_bytes: int
-    cpu_seconds: float | None = None
 
 
 def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: int) -> str:
@@ -70,7 +67,7 @@ def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: in
     kind = registry.MODELS[model]
     kinds = [kind, *kind.component_settings(settings)]
     libraries = ["numpy", "scipy", "numba"] + ["torch"] * any(one.extra == "neural" for one in kinds)
-    versions = {name: machine.library_version(name) for name in libraries}
+    versions = {name: checksums.library_version(name) for name in libraries}
     source = " ".join(map(fingerprint.fingerprint_model, kinds))
     return compute_key(matrices, model, settings.model_dump(mode="json"), seed, source, versions)[:16]
 
@@ -107,12 +104,6 @@ def load_saved_bytes(home: Home, model: str, digest: str) -> int:
     return fit.saved_bytes if fit else 0
 
 
-def load_cpu_seconds(home: Home, model: str, digest: str) -> float | None:
-    """Return the processor time of a saved fit, from its record only; None if it is unknown, absent or damaged."""
-    fit = _load_record(home, model, digest)
-    return fit.cpu_seconds if fit else None
-
-
 def store_fit(
     home: Home,
     estimator: Model,
@@ -122,12 +113,11 @@ def store_fit(
     matrices: str,
     seconds: float,
     peak_bytes: int,
-    cpu_seconds: float | None = None,
 ) -> Fit:
     """Write a fitted model atomically, replacing a damaged one.
 
     Args:
-        digest, key, matrices, seconds, peak_bytes, cpu_seconds: as in `Fit`.
+        digest, key, matrices, seconds, peak_bytes: as in `Fit`.
     """
     folder = fit_folder(home, estimator.name, digest)
     partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
@@ -135,7 +125,7 @@ def store_fit(
     try:
         estimator.save(partial)
         size = _folder_bytes(partial)
-        fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, size, cpu_seconds)
+        fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, size)
         checksums.write_manifest(
             partial, RECORD_FILE, {name: value for name, value in asdict(fit).items() if name not in UNSTORED_FIELDS}
         )
@@ -230,7 +220,8 @@ def _load_record(home: Home, model: str, digest: str) -> Fit | None:
 
 def _fit_from_facts(model: str, digest: str, facts: Callable[[], dict[str, Any]]) -> Fit | None:
     try:
-        return Fit(model, digest, **facts())
+        known = Fit.__dataclass_fields__  # an earlier version recorded more
+        return Fit(model, digest, **{name: value for name, value in facts().items() if name in known})
     except checksums.DamagedFile as error:
         logger.warning("%s; the fit counts as absent, and a run makes it anew", error)
         return None

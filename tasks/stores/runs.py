@@ -24,7 +24,6 @@ from oneclass.tasks.stores import (
     clock,
     durable,
     erasures,
-    machine,
     publication_records,
     publications,
     warehouse,
@@ -87,8 +86,7 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
     """Lock the data set for one run and record it in `operations.runs`: running, then completed, partly_failed, failed
     or cancelled.
 
-    `operations.run_machines` gets its machine, and at the end the energy, `operations.run_packages` the installed
-    packages. A killed run leaves its row at `running`; the next run marks it `crashed`. Starts in the future and
+    A killed run leaves its row at `running`; the next run marks it `crashed`. Starts in the future and
     damaged publications are corrected and repaired first; each is a row in `operations.alarms`.
 
     Yields:
@@ -97,7 +95,7 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
     Raises:
         InputError: another run holds the data set, a user is being forgotten, or the home is not writable.
     """
-    with lock_data_set(home), machine.measure_energy() as meter:
+    with lock_data_set(home):
         if flow != erasures.FLOW:
             erasures.require_finished(home)
         with warehouse.open_warehouse(home) as connection:
@@ -118,26 +116,20 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
                     get_code_version(),
                 ],
             )
-            connection.execute(
-                "insert into operations.run_machines values (?, ?, ?, ?, ?, ?, ?, null)",
-                [run_id, *machine.describe_machine(home.limits.threads).values()],
-            )
-            packages = [run_id, json.dumps(machine.list_packages())]
-            connection.execute("insert into operations.run_packages values (?, ?)", packages)
             for alarm in alarms:
                 logger.warning("%s: %s", home.dataset, alarm)
                 connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
         try:
             yield dict(earlier)
         except ModelsFailed:
-            end_run(home, run_id, "partly_failed", meter.sample())
+            end_run(home, run_id, "partly_failed")
             raise
         except BaseException as error:
             with contextlib.suppress(Exception):  # a failure to record must not hide the run's error
                 state = "failed" if isinstance(error, Exception) else "cancelled"
-                end_run(home, run_id, state, meter.sample())
+                end_run(home, run_id, state)
             raise
-        end_run(home, run_id, "completed", meter.sample())
+        end_run(home, run_id, "completed")
 
 
 @contextlib.contextmanager
@@ -212,16 +204,12 @@ def get_code_version() -> str:
     return f"{version}+{commit}" if commit else version
 
 
-def end_run(home: Home, run_id: str, state: str, joules: float | None = None) -> None:
-    """Record the final state of a run: completed, partly_failed, failed or cancelled; and its energy, if measured."""
+def end_run(home: Home, run_id: str, state: str) -> None:
+    """Record the final state of a run: completed, partly_failed, failed or cancelled."""
     with warehouse.open_warehouse(home) as connection:
         connection.execute(
             "update operations.runs set state = ?, ended_at = ? where run_id = ?", [state, _utc_now(), run_id]
         )
-        if joules is not None:
-            connection.execute(
-                "update operations.run_machines set energy_joules = ? where run_id = ?", [joules, run_id]
-            )
 
 
 def _utc_now() -> datetime:

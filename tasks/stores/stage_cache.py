@@ -16,8 +16,7 @@ import duckdb
 
 from oneclass import sql
 from oneclass.models import fingerprint
-from oneclass.tasks.stores import machine, warehouse
-from oneclass.tasks.stores.checksums import compute_key
+from oneclass.tasks.stores import checksums, warehouse
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +53,8 @@ class StageCache:
         digests = [fingerprint.fingerprint_file(module) for module in modules]
         if tables:
             digests.append(sql.stage_digest(stage))
-        versions = [machine.library_version(name) for name in LIBRARIES]
-        self.made_from = compute_key(stage, reads, dict(parameters), digests, versions)
+        versions = [checksums.library_version(name) for name in LIBRARIES]
+        self.made_from = checksums.compute_key(stage, reads, dict(parameters), digests, versions)
 
     def lookup(self) -> dict[str, Any] | None:
         """Return the stage's stored result, or None if its inputs or tables have changed."""

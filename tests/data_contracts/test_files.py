@@ -29,8 +29,6 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
     }
     kept_by_the_flow = {
         "operations.runs",
-        "operations.run_machines",
-        "operations.run_packages",
         "operations.search_trials",
         "operations.contract_results",
         "operations.stage_results",

@@ -40,6 +40,6 @@ def test_figures_are_drawn_again_only_if_their_rows_changed_or_the_store_is_dama
     report(home, RUN)
     assert first.keys() == set(renders)
     renders.clear()
-    monkeypatch.setattr(drawn.machine, "library_version", lambda name: "another")
+    monkeypatch.setattr(drawn.checksums, "library_version", lambda name: "another")
     report(home, RUN)
     assert first.keys() == set(renders)

@@ -65,7 +65,7 @@ def test_a_contract_is_checked_again_where_rows_values_or_libraries_changed(fill
     ingest_log(filled, "third", "update raw.events set value = 4")
     assert checked == ["raw.events"]  # the others name no value
     checked.clear()
-    monkeypatch.setattr(contract_cache.machine, "library_version", lambda name: "another")
+    monkeypatch.setattr(contract_cache.checksums, "library_version", lambda name: "another")
     ingest_log(filled, "fourth")
     assert {"raw.events", "operations.log_files"} <= set(checked)
 

@@ -12,7 +12,7 @@ from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.stores import fits, machine, retention, runs, warehouse
+from oneclass.tasks.stores import checksums, fits, retention, runs, warehouse
 
 GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))
 
@@ -30,7 +30,7 @@ def test_the_digest_moves_with_everything_a_fit_depends_on(monkeypatch):
     base = fit_key()
     assert fit_key() == base
     others = [fit_key(matrices="n"), fit_key("popularity"), fit_key(l2=1e3), fit_key(seed=1)]
-    for module, name, value in ((machine, "library_version", "0"), (fingerprint, "fingerprint_model", "source")):
+    for module, name, value in ((checksums, "library_version", "0"), (fingerprint, "fingerprint_model", "source")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, lambda *_, value=value: value)
             others.append(fit_key())
@@ -38,10 +38,10 @@ def test_the_digest_moves_with_everything_a_fit_depends_on(monkeypatch):
 
 
 def test_another_version_of_torch_is_another_fit_of_the_models_that_use_it(monkeypatch):
-    version = machine.library_version
-    monkeypatch.setattr(machine, "library_version", lambda name: "1" if name == "torch" else version(name))
+    version = checksums.library_version
+    monkeypatch.setattr(checksums, "library_version", lambda name: "1" if name == "torch" else version(name))
     before = fit_key("mult_dae"), fit_key()
-    monkeypatch.setattr(machine, "library_version", lambda name: "2" if name == "torch" else version(name))
+    monkeypatch.setattr(checksums, "library_version", lambda name: "2" if name == "torch" else version(name))
     assert fit_key("mult_dae") != before[0] and fit_key() == before[1]
 
 
@@ -52,6 +52,13 @@ def test_what_was_kept_is_found_and_loaded(home):
     model = fits.load_fit(home, "popularity", fit.digest)
     assert model.item_degrees.tolist() == [2, 1, 0] and model.threads == home.limits.threads
     assert fits.find_fit(home, "popularity", "b" * 16) is None
+
+
+def test_a_record_of_an_earlier_version_may_say_more(home):
+    fit = is_stored(home)
+    folder = home.models / "popularity" / fit.digest
+    checksums.write_manifest(folder, fits.RECORD_FILE, checksums.load_facts(folder, fits.RECORD_FILE) | {"cpu_seconds": 1})
+    assert fits.find_fit(home, "popularity", fit.digest) == fit
 
 
 @pytest.mark.parametrize(
