@@ -17,13 +17,12 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import oneclass
-from oneclass.flows import PREFECT_DEFAULTS, commands
+from oneclass.flows import commands
 from oneclass.models.registry import MODELS
 from oneclass.tasks import datasets, model_names
 from tests.tasks.cluster.conftest import start_cluster
-from tests.typed import indented_blocks, read_page, run_line, serve_line
+from tests.typed import ROOT, indented_blocks, read_page, run_line, serve_line
 
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 ADDED = "cosine_knn"  # the model that docs/how-to/adding_a_model.md adds
@@ -60,65 +59,32 @@ def test_every_command_prints_the_version(name, capsys):
 
 
 def test_the_version_has_an_entry_in_the_changelog():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert f"## [{project['version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"version: {project['version']}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    project = tomllib.loads(read_page("pyproject.toml"))["project"]
+    assert f"## [{project['version']}]" in read_page("CHANGELOG.md")
+    assert f"version: {project['version']}" in read_page("CITATION.cff")
 
 
-def test_there_are_commands_to_check():
-    assert len(list_typed_lines()) >= 8
+DECLARED = {
+    "datasets": ("title = ", lambda dataset: dataset.columns.item == ("sku",)),
+    "datasets, kinds": ("half_life_days", lambda dataset: dataset.events["return"] == -5),
+    "lists": ("[placements", lambda dataset: dataset.declared_rules.placements["home"].diversity == 0.3),
+}
 
 
-def test_the_documented_data_set_is_taken(tmp_path):
-    page = (ROOT / "docs" / "how-to" / "datasets.md").read_text(encoding="utf-8")
-    shown = page.split("## A file of your own")[1].split("Columns are found")[0]
+@pytest.mark.parametrize("page", DECLARED)
+def test_a_documented_data_set_is_taken(page, tmp_path):
+    start, is_taken = DECLARED[page]
+    blocks = indented_blocks(read_page(f"docs/how-to/{page.partition(',')[0]}.md"))
     (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "shop.toml").write_text("\n".join(line[4:] for line in shown.splitlines()))
-    assert datasets.load_dataset("shop", tmp_path).columns.item == ("sku",)
-
-
-def test_the_documented_kinds_of_events_are_taken(tmp_path):
-    shown = indented_blocks(read_page("docs/how-to/datasets.md").split("## Kinds of events")[1])[0]
-    (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "shop.toml").write_text(shown)
-    dataset = datasets.load_dataset("shop", tmp_path)
-    assert (dataset.events["return"], dataset.half_life_days, dataset.columns.event) == (-5, 90, ("action",))
-
-
-def test_the_documented_placement_is_taken(tmp_path):
-    shown = next(
-        block for block in indented_blocks(read_page("docs/how-to/lists.md")) if block.startswith("[placements")
-    )
-    (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "shop.toml").write_text(shown)
-    declared = datasets.load_dataset("shop", tmp_path).declared_rules
-    assert (declared.placements["home"].n, declared.placements["home"].diversity) == (20, 0.3)
-
-
-def test_the_two_commands_of_the_readme_stand_on_one_line_each():
-    lines = [
-        line
-        for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-        if line.startswith("    python3 -m venv")
-    ]
-    assert [line.rpartition("&& ")[2] for line in lines] == [
-        ".venv/bin/python -m flows.backfill --dataset demo",
-        ".venv/bin/python -m pytest -n 2",
-    ]
-    assert all("-c constraints.txt" in line for line in lines)
-
-
-def test_the_nightly_commands_tell_prefect_to_send_nothing_home():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    before = readme.partition("    prefect server start\n")[0].splitlines()[-1].split()
-    assert before[0] == "export" and len(before) == 3
-    assert all(PREFECT_DEFAULTS[name] == value for name, value in (word.split("=") for word in before[1:]))
+    (tmp_path / "datasets" / "shop.toml").write_text(next(block for block in blocks if block.startswith(start)))
+    assert is_taken(datasets.load_dataset("shop", tmp_path))
 
 
 @pytest.mark.parametrize("page", NAMES)
 def test_every_file_that_a_page_names_exists(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:flows|tasks|models|sql|data_contracts|tests|benchmarks|docs)/[\w/.-]*)", text))
+    named = set(
+        re.findall(r"`((?:flows|tasks|models|sql|data_contracts|tests|benchmarks|docs)/[\w/.-]*)", read_page(page))
+    )
     assert not [name for name in named if not (ROOT / name).exists() and name != f"models/{ADDED}.py"]
 
 
@@ -152,25 +118,18 @@ def test_everything_that_a_papers_page_names_exists(page):
         resolve_name(dotted)
 
 
-def test_the_readme_and_the_docs_are_short():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(readme.splitlines()) <= 130 and len(readme.split()) <= 900
-    docs = [page for page in PAGES if page.parent != ROOT]
-    words = (word for page in docs for word in page.read_text(encoding="utf-8").split())
+def test_the_pages_are_short():
+    limits = {"README.md": 130, "CHANGELOG.md": 60, "docs/glossary.md": 45}
+    assert all(len(read_page(page).splitlines()) <= limit for page, limit in limits.items())
+    words = (word for page in PAGES if page.parent != ROOT for word in page.read_text(encoding="utf-8").split())
     assert sum(any(map(str.isalnum, word)) for word in words) <= 45_000  # the bars of tables are no words
-    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    assert len(glossary.splitlines()) <= 45
 
 
 @pytest.mark.parametrize("page", NAMES)
 def test_prose_has_at_most_100_columns(page):
     """Tables and code, which cannot be wrapped, are exempt."""
-    fenced, long = False, []
-    for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
-        fenced ^= line.startswith("```")
-        if len(line) > 100 and not fenced and not line.startswith(("|", "    ")):
-            long.append(number)
-    assert not long
+    prose = re.sub(r"^```.*?^```$", "", read_page(page), flags=re.MULTILINE | re.DOTALL)
+    assert not [line for line in prose.splitlines() if len(line) > 100 and not line.startswith(("|", "    "))]
 
 
 README, RECOMMEND = read_page("README.md"), read_page("docs/how-to/recommend.md")
