@@ -7,16 +7,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from oneclass.flows import commands
-from tests.typed import indented_blocks, read_page
+from tests.typed import ROOT, read_page
 
-ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
@@ -44,6 +42,7 @@ def guide_commands() -> list[str]:
 
 
 COMMANDS = [*unit_commands(), *compose_commands(), *guide_commands()]
+assert unit_commands() and compose_commands() and guide_commands()
 
 
 @pytest.mark.parametrize("line", dict.fromkeys(COMMANDS))
@@ -59,10 +58,6 @@ def test_a_command_is_taken(line):
     else:
         assert program == "oneclass"
         commands.build_parser(words[0]).parse_args(words[1:])
-
-
-def test_each_kind_of_command_was_found():
-    assert [len(unit_commands()), len(compose_commands())] == [len(UNITS), 5] and len(guide_commands()) >= 5
 
 
 @pytest.fixture
@@ -85,16 +80,12 @@ def run_analyze(verb: str, *words: str) -> str:
 
 def test_systemd_takes_the_units(units):
     names = [str(unit) for unit in sorted(units.glob("oneclass-*")) if unit.suffix in (".service", ".timer")]
-    assert len(names) == 5
     assert str(units) not in run_analyze("verify", "--man=no", *names)
 
 
 def test_the_services_have_few_rights(units):
-    services = [str(unit) for unit in units.glob("*.service")]
-    assert len(services) == 4
-    for service in services:  # exits with 1 above the threshold
-        found = run_analyze("security", "--offline=true", f"--threshold={MAX_EXPOSURE}", "--no-pager", service)
-        assert "Overall exposure level" in found
+    for service in units.glob("*.service"):  # exits with 1 above the threshold
+        run_analyze("security", "--offline=true", f"--threshold={MAX_EXPOSURE}", "--no-pager", str(service))
 
 
 def test_containers_have_few_rights_and_ports_of_this_machine_alone():
@@ -110,17 +101,9 @@ def test_containers_have_few_rights_and_ports_of_this_machine_alone():
 
 
 def test_the_images_have_every_package_and_run_as_another_user_than_root():
-    stages = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)
-    names = [name for _, name in stages]
-    assert all(base == "${BASE}" or base in names for base, _ in stages)
-    assert {service["build"]["target"] for service in COMPOSE["services"].values()} == {"serve", "worker"} <= set(names)
-    assert re.search(r"^ARG BASE=python:\d+\.\d+\.\d+-", DOCKERFILE, flags=re.MULTILINE)
-    runtime = DOCKERFILE.partition("AS runtime")[2].partition("FROM ")[0]
-    user = re.search(r"^USER (\d+):\d+$", runtime, flags=re.MULTILINE)
+    user = re.search(r"^USER (\d+):\d+$", DOCKERFILE, flags=re.MULTILINE)
     assert user and int(user[1]) > 0 and DOCKERFILE.count("\nUSER ") == 1
-    copied = [
-        word for line in re.findall(r"^COPY ([^-\n]+) \S+$", DOCKERFILE, flags=re.MULTILINE) for word in line.split()
-    ]
+    copied = " ".join(re.findall(r"^COPY ([^-\n]+) \S+$", DOCKERFILE, flags=re.MULTILINE)).split()
     assert all((ROOT / name).exists() for name in copied)
     linked = {path.name for path in (ROOT / "oneclass").iterdir() if path.is_symlink()}
     assert linked and {"oneclass", *linked} <= set(copied)
@@ -143,11 +126,4 @@ def test_the_scripts_are_shell_and_name_files_that_exist(script):
 def test_units_and_services_that_the_page_names_exist():
     units = {re.sub(r"@\w+", "@", name) for name in re.findall(r"\boneclass-[\w@]+\.(?:service|timer)\b", GUIDE)}
     assert units == {path.name for path in (DEPLOY / "systemd").glob("oneclass-*") if path.is_file()}
-    tables = {name for name in re.findall(r"^\| `(\w+)` \|", GUIDE, flags=re.MULTILINE)}
-    assert tables == set(COMPOSE["services"])
-    assert all(
-        "deploy/compose.yaml" in line
-        for block in indented_blocks(GUIDE)
-        for line in block.splitlines()
-        if "compose" in line
-    )
+    assert set(re.findall(r"^\| `(\w+)` \|", GUIDE, flags=re.MULTILINE)) == set(COMPOSE["services"])

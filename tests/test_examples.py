@@ -1,25 +1,33 @@
-"""The notebooks run, and print what they show."""
+"""The notebook and the guide to the library run, and print what they show."""
 
 import contextlib
 import io
 import json
-from pathlib import Path
+import re
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
+from tests.typed import read_page
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.name)
-def test_a_notebook_prints_what_it_shows(notebook):
+def test_the_notebook_prints_what_it_shows():
     names = {}
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
+    cells = [
+        cell for cell in json.loads(read_page("examples/estimators.ipynb"))["cells"] if cell["cell_type"] == "code"
+    ]
+    for cell in cells:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec("".join(cell["source"]), names)  # noqa: S102
-        shown = "".join(line for output in cell["outputs"] for line in output["text"])
-        assert printed.getvalue() == shown
+        assert printed.getvalue() == "".join(line for output in cell["outputs"] for line in output["text"])
+    assert len(cells) > 4
 
 
-def test_there_are_notebooks():
-    assert NOTEBOOKS
+@pytest.mark.slow
+def test_the_guide_prints_what_it_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```$", read_page("docs/how-to/library.md"), flags=re.MULTILINE | re.DOTALL)
+    names: dict = {}
+    for block in blocks:
+        exec(block, names)  # noqa: S102
+    said = re.findall(r"^print\(.*\) +# (.*)$", "".join(blocks), flags=re.MULTILINE)
+    assert len(said) == 2 and capsys.readouterr().out.splitlines() == said
