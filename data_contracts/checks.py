@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from oneclass import sql
-from oneclass.data_contracts.contracts import UNEXPECTED_ROWS, Contract, Rule, for_stage
+from oneclass.data_contracts.contracts import Contract, Rule, for_stage
 from oneclass.data_contracts.results import RuleResult
 from oneclass.data_contracts.session import Session, session
 from oneclass.data_contracts.suites import columns_rule, fill_in, rows_query, rule_name
@@ -153,7 +153,7 @@ def _load_details(definition: Any, rules: Sequence[Rule]) -> dict[str, dict[str,
     batch = definition.batch_definition.get_batch()
     expectations = {rule_name(expectation): expectation for expectation in definition.suite.expectations}
     for rule in rules:
-        result_format = "COMPLETE" if rule.type == UNEXPECTED_ROWS else SAMPLES
+        result_format = SAMPLES if rule.expect else "COMPLETE"
         details[rule.name] = batch.validate(expectations[rule.name], result_format=result_format).result
     return details
 
@@ -178,7 +178,7 @@ def _convert_result(contract: Contract, rule: Rule, success: bool, details: Mapp
     """Convert a result of Great Expectations."""
     if not details:
         return _rule_result(contract, rule, success, _count_rows(0) if success else None, [])
-    if rule.type == UNEXPECTED_ROWS:
+    if not rule.expect:
         rows = details["details"]["unexpected_rows"]
         return _rule_result(contract, rule, success, _count_rows(details["observed_value"]), rows)
     if "unexpected_count" in details:

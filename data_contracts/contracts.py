@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 # In the order that they run.
 Stage = Literal["ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
-UNEXPECTED_ROWS = "unexpected_rows"
 COLUMNS = "columns"  # the rule of every contract that its columns are as declared
 
 Severity = Literal["error", "warning"]
@@ -39,32 +38,36 @@ class Rule(_Declared):
     """One rule: an expectation of Great Expectations, or a condition or query that must find no row."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
-    type: str = Field(
-        description="`unexpected_rows`, or an expectation type such as `expect_column_values_to_be_in_set`."
-    )
-    kwargs: dict[str, Any] = Field(
-        default={}, description='Of the expectation type; `{"$PARAMETER": name}` for a stage\'s value.'
-    )
-    where: str | None = Field(
+    expect: dict[str, Any] | None = Field(
         default=None,
-        description="Of `unexpected_rows`: a condition that no row meets.",
+        description="An expectation: its `type` without `expect_`, such as column_values_to_be_unique, and arguments.",
     )
+    where: str | None = Field(default=None, description="A condition that no row meets.")
     query: str | None = Field(
         default=None,
-        description="Of `unexpected_rows`: `{batch}` is the table, `{name}` a stage's value or a relation.",
+        description="A query without rows: `{batch}` is the table, `{name}` a stage's value or a relation.",
     )
     severity: Severity = "error"
     description: str = Field(description="The rule in a sentence, shown when it is broken.")
+    given: dict[str, Any] = Field(default={}, description="The stage's values under which `breaks` breaks the rule.")
+    breaks: str | dict[str, Any] | list[str | dict[str, Any]] = Field(
+        default=[],
+        description=(
+            "The smallest changes of the contract's `valid` rows that break the rule, one or more: values of the first "
+            "row, or SQL in which `{batch}` is the table. Tests apply each."
+        ),
+    )
 
     @model_validator(mode="after")
-    def _where_or_query_or_kwargs(self) -> "Rule":
-        texts = [text for text in (self.where, self.query) if text is not None]
-        if len(texts) != (self.type == UNEXPECTED_ROWS) or (texts and self.kwargs):
-            raise ValueError(
-                f"rule {self.name}: either `where` or `query` belongs to the type unexpected_rows, `kwargs` to all "
-                "others"
-            )
+    def _require_one_question(self) -> "Rule":
+        if sum(one is not None for one in (self.expect, self.where, self.query)) != 1:
+            raise ValueError(f"rule {self.name}: it has either `expect`, `where` or `query`")
         return self
+
+    @property
+    def breaches(self) -> list[str | dict[str, Any]]:
+        """The changes of `breaks`, also if it is only one."""
+        return self.breaks if isinstance(self.breaks, list) else [self.breaks]
 
 
 class Contract(_Declared):
@@ -83,6 +86,7 @@ class Contract(_Declared):
     )
     defaults: dict[str, Any] = Field(default={}, description="Values of parameters that the stage does not give.")
     columns: dict[str, Column]
+    valid: str = Field(default="", description="SQL that inserts rows that keep every rule, for tests.")
     rules: list[Rule] = []
 
     @model_validator(mode="after")
@@ -105,10 +109,8 @@ class Contract(_Declared):
         Raises:
             ValueError: a parameter has neither a value nor a default.
         """
-        arguments = [argument for rule in self.rules for argument in rule.kwargs.values()]
-        names = {value["$PARAMETER"] for value in arguments if isinstance(value, dict) and "$PARAMETER" in value}
         texts = [self.only or "", str(self.may_be_empty), *map(self.rule_sql, self.rules)]
-        names |= set().union(*map(placeholders, texts))
+        names = set().union(*map(placeholders, texts))
         values = {**self.defaults, **parameters}
         if missing := sorted(names - set(values)):
             raise ValueError(f"data_contracts/{self.table}.yaml: stage {self.stage} must give values of {missing}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from oneclass.data_contracts.contracts import UNEXPECTED_ROWS, Contract, load
+from oneclass.data_contracts.contracts import Contract, load
 from oneclass.data_contracts.session import session
 from oneclass.data_contracts.suites import rule_name
 
@@ -83,7 +83,7 @@ def _validate(contract: Contract, definition: "gx.ValidationDefinition") -> "Exp
         )
         suite.add_expectation(nulls)
     results = definition.run(result_format="SUMMARY")
-    queries = {rule.name for rule in contract.rules if rule.type == UNEXPECTED_ROWS}
+    queries = {rule.name for rule in contract.rules if not rule.expect}
     batch = definition.batch_definition.get_batch()
     expectations = {rule_name(expectation): expectation for expectation in suite.expectations}
     for result in results.results:

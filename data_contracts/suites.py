@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from oneclass.data_contracts.contracts import COLUMNS, UNEXPECTED_ROWS, Contract, Rule, placeholders
+from oneclass.data_contracts.contracts import COLUMNS, Contract, Rule, placeholders
 
 if TYPE_CHECKING:
     import great_expectations as gx
@@ -55,15 +55,15 @@ def columns_rule(contract: Contract) -> Rule:
     """Build the rule that the columns are as declared."""
     return Rule(
         name=COLUMNS,
-        type="expect_table_columns_to_match_ordered_list",
-        kwargs={"column_list": list(contract.columns)},
+        expect={"type": "table_columns_to_match_ordered_list", "column_list": list(contract.columns)},
         description="the table has the declared columns and no others, in this order, types and NOT NULL included",
     )
 
 
 def _type_and_kwargs(contract: Contract, rule: Rule, values: Mapping[str, Any]) -> dict[str, Any]:
-    if rule.type != UNEXPECTED_ROWS:
-        return {"type": rule.type, "kwargs": {name: _argument(value, values) for name, value in rule.kwargs.items()}}
+    if rule.expect is not None:
+        arguments = dict(rule.expect)
+        return {"type": f"expect_{arguments.pop('type')}", "kwargs": arguments}
     query = fill_in(contract.rule_sql(rule), values)
     if rule.where is not None:
         query = f"select * from {{batch}} where {query}"
@@ -73,10 +73,6 @@ def _type_and_kwargs(contract: Contract, rule: Rule, values: Mapping[str, Any]) 
     # The expectation gives `{batch}` an alias in a query without a join.
     query = query.replace("{batch}", "(select * from {batch})")
     return {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
-
-
-def _argument(value: Any, values: Mapping[str, Any]) -> Any:
-    return values[value["$PARAMETER"]] if isinstance(value, dict) and "$PARAMETER" in value else value
 
 
 def fill_in(text: str, values: Mapping[str, Any]) -> str:

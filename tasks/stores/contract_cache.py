@@ -102,7 +102,7 @@ def _compute_keys(
 def _find_rows(contract: Contract, columns: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, str]]:
     """Return by table the rows that a check reads and the aggregate that digests them; nothing if a table is absent."""
     texts = [contract.only or "", str(contract.may_be_empty), *map(contract.rule_sql, contract.rules)]
-    text = " ".join([*texts, *(json.dumps(rule.kwargs) for rule in contract.rules)])
+    text = " ".join([*texts, *(json.dumps(rule.expect) for rule in contract.rules)])
     words, read = set(re.findall(r"\w+", text)), {}
     for table in dict.fromkeys([contract.table, *sorted(set(_TABLE.findall(text)) & columns.keys())]):
         kinds = columns.get(table, {})
