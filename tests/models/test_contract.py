@@ -49,6 +49,7 @@ def _unless_its_extra_is_absent(name):
 
 
 NAMES = [_unless_its_extra_is_absent(name) for name in MODELS]
+every_model = pytest.mark.parametrize("name", NAMES)
 
 
 def test_a_models_file_is_imported_when_the_model_is_asked_for():
