@@ -169,7 +169,7 @@ SHORTER = {
 def runnable_lines(text: str) -> list[str]:
     """The commands of a page, one per line, except help, servers, stores and placeholders."""
     lines = re.findall(r"^    .*?(python -m flows\..*)$", text, flags=re.MULTILINE)
-    return [line for line in lines if not re.search("--help|flows.serve|--store", line)]
+    return [line for line in lines if not re.search("--help|flows.serve|--store|publish.explore", line)]
 
 
 def shorten_line(line: str, scheduler: str) -> list[str]:
@@ -286,3 +286,18 @@ def test_the_server_of_both_pages_starts(there):
     assert lines[1].startswith(lines[0])
     with serve_line(lines[1], "--port", "0") as (server, _):
         assert server.poll() is None
+
+
+@pytest.mark.slow
+def test_lists_that_explore_are_published_and_judged(tmp_path, monkeypatch, prefect_server):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ONECLASS_HOME", raising=False)
+    page = read_page("docs/how-to/lists.md")
+    [command] = re.findall(r"^    (python -m flows.backfill .*explore=.*)$", page, flags=re.MULTILINE)
+    fast = ["--models", "random_graph", "--protocols", "strong_generalization", "--set", "train.tune=off"]
+    run_line(command, *fast, "random_graph.iterations=20")
+    exec(re.search(r"^```python\n(.*?)^```$", page, flags=re.MULTILINE | re.DOTALL)[1], names := {})  # noqa: S102
+    assert names["found"].table["estimator"].to_list() == ["ips", "snips"]
+    assert abs(names["found"].supported_share - 1) < 0.1
+    best = pl.read_parquet("var/demo/published/recommendations.parquet")
+    assert names["shown"]["user_id"].n_unique() == best["user_id"].n_unique()
