@@ -11,19 +11,17 @@ from prefect import flow
 
 from oneclass.flows.parameters import ForgetParameters
 from oneclass.flows.pipeline import format_run_name, run_pipeline
-from oneclass.flows.prepare import check_copies, hand_over, prepared_run
+from oneclass.flows.prepare import hand_over, prepared_run
 from oneclass.flows.settings import RunSettings, resolve_limits, split_file_pair
 from oneclass.tasks import datasets, item_titles
 from oneclass.tasks.cluster import ClusterSettings
-from oneclass.tasks.errors import InputError, ModelsFailed, OneclassError
+from oneclass.tasks.errors import InputError, ModelsFailed
 from oneclass.tasks.forget.stage import remove_earlier_publications, remove_users
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.orchestration import prefect_records
-from oneclass.tasks.publish.object_store import update_object_store
-from oneclass.tasks.publish.postgres import update_database
 from oneclass.tasks.publish.stage import Published
-from oneclass.tasks.settings import STAGE_SETTINGS, check_model, select_current, validate_settings
+from oneclass.tasks.settings import STAGE_SETTINGS, check_model, restore_settings, validate_settings
 from oneclass.tasks.stores import erasures, home, publications, remote, runs, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -45,7 +43,6 @@ def forget_users(given: ForgetParameters, run: RunSettings | None) -> str:
         run: of `restore_run`.
 
     Raises:
-        OneclassError: a copy in PostgreSQL or in an object store still has the users; the home has not.
         ModelsFailed: as a run.
     """
     dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home))
@@ -61,26 +58,10 @@ def forget_users(given: ForgetParameters, run: RunSettings | None) -> str:
                 error = failed
         run_id = publications.load_current(dataset_home).get("run_id")
         assert run_id != before  # which has the users
-    outdated = remove_earlier_publications(dataset_home, run_id, lambda: _update_copies(run) if run else [])
-    if outdated:
-        raise OneclassError(
-            f"{dataset.name}: forgotten in {dataset_home.folder}, but these copies still have the users: "
-            f"{'; '.join(outdated)}. Mend that, then run flows.nightly_retrain with the settings of your nights: it "
-            "copies again."
-        ) from error
+    remove_earlier_publications(dataset_home, run_id)
     if error:
         raise error
     return f"Forgotten. Certificates: {dataset_home.forgotten}"
-
-
-def _update_copies(run: RunSettings) -> list[str]:
-    """Bring the copies of what is published up to date, and return why those that are not could not be."""
-    problems = []
-    if run.publish.copies_to_postgres:
-        problems.append(update_database(run.home, run.publish))
-    if run.publish.object_store:
-        problems.append(update_object_store(run.home, run.publish))
-    return [problem for problem in problems if problem is not None]
 
 
 def _build_home(given: ForgetParameters) -> Home:
@@ -91,7 +72,7 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
     """Build the settings of the run that rebuilds: those of the last evaluated run; None if nothing was published.
 
     Raises:
-        InputError: the data set is simulated, what is published cannot be made anew, or as `check_copies`.
+        InputError: the data set is simulated, or what is published cannot be made anew.
     """
     if given.store is not None:
         remote.check_url(given.store)
@@ -104,15 +85,14 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         return None
     if dataset.name == "demo" and not stored["sources"] and not stored["split_files"]:
         raise InputError("demo: every run simulates its log anew, so there is nobody to forget.")
-    stages = {name: validate_settings(name, select_current(name, stored.get(name, {}))) for name in STAGE_SETTINGS}
+    stages = {name: restore_settings(name, stored.get(name, {})) for name in STAGE_SETTINGS}
     models, changed = {}, {}
     for name, section in stored["models"].items():
         check_model(name)
-        models[name] = validate_settings(name, select_current(name, section))
+        models[name] = restore_settings(name, section)
         default = validate_settings(name, dataset.models.get(name, {}))
         changed[name] = [field for field, value in models[name] if value != getattr(default, field)]
     file_registry.find_file_ids(dataset_home, list(map(Path, stored["split_files"])))
-    check_copies(stages["publish"])
     if stages["publish"].titles:
         item_titles.read_titles(Path(stages["publish"].titles), dataset)
     has_cluster = given.workers is not None or given.dask is not None

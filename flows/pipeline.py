@@ -32,8 +32,6 @@ from oneclass.tasks.orchestration import artifacts, reconcile
 from oneclass.tasks.orchestration.notifications import send_notifications
 from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_splits, list_splits
-from oneclass.tasks.publish.object_store import copy_to_object_store_task
-from oneclass.tasks.publish.postgres import copy_to_postgres_task
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.report import report_task
 from oneclass.tasks.secrets import SECRET_SETTINGS
@@ -168,10 +166,6 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         run, fits, failed = train_models(run, run_id, splits, executor)
         failed |= _evaluate_protocols(run, run_id, splits, fits, executor)
         published = publish_run(run, run_id, splits, fits, failed, executor)
-        if run.publish.copies_to_postgres and run.home.published.exists():
-            copy_to_postgres_task(run.home, run_id, run.publish)
-        if run.publish.object_store and run.home.published.exists():
-            copy_to_object_store_task(run.home, run_id, run.publish)
         report_task(run.home, run_id)
         artifacts.publish_evaluation(run.home, published.table)
         artifacts.publish_decision(run.home, published.decision)

@@ -20,7 +20,6 @@ from oneclass.tasks.stores import home
 
 if TYPE_CHECKING:
     from oneclass.flows.settings import RunSettings
-    from oneclass.tasks.publish.settings import PublishSettings
 
 _prepared: ContextVar["RunSettings | None"] = ContextVar("prepared", default=None)
 
@@ -92,22 +91,6 @@ def check_run(run: "RunSettings") -> None:
     check_home(run)
 
 
-def check_copies(settings: "PublishSettings") -> None:
-    """Check that the places to which publications are copied can be used; their servers need not answer yet.
-
-    Raises:
-        InputError: a URL is absent or cannot be used, or a package for it is not installed.
-    """
-    if settings.copies_to_postgres:
-        from oneclass.tasks.publish.postgres import check_database
-
-        check_database(settings)
-    if settings.object_store:
-        from oneclass.tasks.publish.object_store import check_object_store
-
-        check_object_store(settings)
-
-
 def check_home(run: "RunSettings") -> None:
     """Check that a run has logs, its tables are readable, its rules fit them, and its home can be written.
 
@@ -123,7 +106,6 @@ def check_home(run: "RunSettings") -> None:
         raise InputError(describe_expected_sources(run.home, run.dataset))
     if run.publish.titles:
         item_titles.read_titles(Path(run.publish.titles), run.dataset)
-    check_copies(run.publish)
     declared_tables: dict[Side, AttributeTable | None] = {"item": run.dataset.items, "user": run.dataset.users}
     attributes: Attributes = {
         side: read_attributes(side, table, run.dataset).frame for side, table in declared_tables.items() if table

@@ -13,7 +13,7 @@ from oneclass.flows.prepare import check_home, hand_over, scan_sources
 from oneclass.flows.settings import RunSettings, resolve_settings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.settings import STAGE_SETTINGS, select_current
+from oneclass.tasks.settings import STAGE_SETTINGS, restore_settings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.terminal import format_grid
 
@@ -101,7 +101,7 @@ def _relevant_settings(settings: dict[str, Any], described: Collection[str]) -> 
     relevant = {name: value for name, value in settings.items() if name in names}
     stages = {name: relevant[name] for name in STAGE_SETTINGS if name in relevant}
     current, models = (
-        {name: select_current(name, section) for name, section in sections.items()}
+        {name: restore_settings(name, section).model_dump(mode="json") for name, section in sections.items()}
         for sections in (stages, relevant["models"])
     )
     return {**relevant, **current, "models": models}

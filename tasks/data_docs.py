@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from oneclass.data_contracts import STAGES, docs
-from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.settings import select_current
-from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.settings import restore_settings
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -40,9 +37,9 @@ def build_data_docs(home: Home, dataset: Dataset) -> Path:
 
 def _contract_parameters(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
     """Return the contract parameters of a run by stage, from its recorded settings."""
-    ingest = IngestSettings(**select_current("ingest", settings.get("ingest", {})))
-    binarize = BinarizeSettings.from_saved(settings.get("binarize", {}))
-    split = SplitSettings.from_saved(settings.get("split", {}))
+    ingest, binarize, split = (
+        restore_settings(name, settings.get(name, {})) for name in ("ingest", "binarize", "split")
+    )
     protocols = settings.get("protocols", [])
     values = {
         "ingest": {

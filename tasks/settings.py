@@ -79,12 +79,6 @@ STAGE_SETTINGS: dict[str, type[BaseModel]] = {
 REQUIRED_EXTRAS = {"neural": "torch"}  # the module that each optional extra installs
 
 
-def select_current(name: str, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run stored of the stage or model `name`, without settings that are gone."""
-    kind = _settings_class(name)
-    return {field: value for field, value in stored.items() if field in kind.model_fields}
-
-
 def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
     """Validate a section such as `[mrf_dense]` into the settings of the stage or model `name`.
 
@@ -102,6 +96,25 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
             raise InputError(_unknown_name_error("setting", setting, known)) from error
         value = "" if kind.model_config.get("hide_input_in_errors") else f" = {first['input']!r}"
         raise InputError(f"setting {setting}{value}: {first['msg'].removeprefix('Value error, ')}.") from error
+
+
+def restore_settings(name: str, stored: Mapping[str, Any]) -> Any:
+    """Build the settings of the stage or model `name` from what a run stored.
+
+    Settings that this version does not know are left out, and values that it does not allow become the default.
+
+    Raises:
+        InputError: no stage or model has this name, or the other settings do not fit together.
+    """
+    kind = _settings_class(name)
+    known = {field: value for field, value in stored.items() if field in kind.model_fields}
+    try:
+        return kind.model_validate(known)
+    except ValidationError as error:
+        refused = {part["loc"][0] for part in error.errors() if part["loc"]}
+        for field in refused:
+            logger.warning("setting %s.%s: the stored value is not known any more; the default counts", name, field)
+    return validate_settings(name, {field: value for field, value in known.items() if field not in refused})
 
 
 def _settings_class(name: str) -> type[BaseModel]:

@@ -195,17 +195,11 @@ def _delete_derived(home: Home) -> None:
     durable.sync_path(home.folder)
 
 
-def remove_earlier_publications(
-    home: Home, run_id: str | None, update_copies: Callable[[], list[str]] = list
-) -> list[str]:
+def remove_earlier_publications(home: Home, run_id: str | None) -> None:
     """Delete all publications but the current one, which the rebuild made, and complete the certificates.
 
     Args:
         run_id: the run that rebuilt; None if nothing had been published.
-        update_copies: brings copies outside of the home up to date, and returns why those that are not could not be.
-
-    Returns:
-        What `update_copies` returned; such a copy still has the users.
 
     Raises:
         InputError: another run holds the data set.
@@ -220,7 +214,5 @@ def remove_earlier_publications(
         if current is not None:
             with warehouses.open_warehouse(home) as connection:
                 publication_records.record_current(connection, home)
-        outdated = update_copies()
-        for certificate in erasures.certify_publication(home, run_id, outdated):
+        for certificate in erasures.certify_publication(home, run_id):
             logger.info("certificate: %s", certificate)
-    return outdated

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -157,8 +157,8 @@ def deliver(settings: NotifySettings, *, dataset: str, run_id: str, state: str, 
             if value := settings.read_target(name):
                 target.send(value, facts, text)
                 outcomes[name] = ""
-        except subprocess.TimeoutExpired:  # whose message has the arguments
-            outcomes[name] = f"it did not end within {NOTIFY_TIMEOUT_SECONDS} s"
+        except TimeoutError as error:  # whose message has no part of the target
+            outcomes[name] = str(error)
         except Exception as error:  # noqa: BLE001  (a failing notification must not change the outcome of the run)
             outcomes[name] = hide_secrets(str(error), _list_secrets(name, value))
     return outcomes
@@ -204,19 +204,43 @@ def send_test(settings: NotifySettings, dataset: str) -> str:
 
 
 def _run_command(command: str, facts: dict[str, str], text: str) -> None:
+    program, secrets = shlex.split(command), _list_secrets("command", command)
+    run_program(program, facts, timeout=NOTIFY_TIMEOUT_SECONDS, text=text, secrets=secrets)
+
+
+def run_program(
+    program: Sequence[str], facts: Mapping[str, str], *, timeout: float, text: str = "", secrets: Iterable[str] = ()
+) -> None:
+    """Run a program with each fact in its environment, as `ONECLASS_` and the fact's name in capitals.
+
+    Args:
+        program: with its arguments.
+        timeout: seconds after which the program is killed.
+        text: its standard input.
+        secrets: texts that no message may show.
+
+    Raises:
+        OSError: the program cannot be started, runs too long (`TimeoutError`), or ends with another status than 0; the
+            message has the end of its standard error.
+    """
     variables = {f"ONECLASS_{name.upper()}": value for name, value in facts.items()}
-    process = subprocess.run(
-        shlex.split(command),
-        input=text,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=NOTIFY_TIMEOUT_SECONDS,
-        check=False,
-    )
+    try:
+        process = subprocess.run(
+            program,
+            input=text,
+            env={**os.environ, **variables},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"it did not end within {timeout} s") from None
     if process.returncode:
         # Masked before it is cut, which would leave a part of a secret.
-        output = hide_secrets(process.stderr.strip(), _list_secrets("command", command))
+        output = hide_secrets(process.stderr.strip(), secrets)
         raise OSError(f"it ended with status {process.returncode}. {output[-500:]}".strip())
 
 

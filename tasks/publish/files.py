@@ -12,7 +12,6 @@ from oneclass import sql
 from oneclass.tasks import datasets, item_titles, leaderboard
 from oneclass.tasks.attributes import Attributes
 from oneclass.tasks.protocols import main_metric_parameters
-from oneclass.tasks.publish import odcs
 from oneclass.tasks.stores import fits, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -79,7 +78,6 @@ def write_publication_tables(
     (folder / "evaluation.md").write_text(
         leaderboard.format_markdown(table, f"Evaluation on {home.dataset}"), encoding="utf-8"
     )
-    odcs.write_contract(folder, home.dataset)
 
 
 def write_publication_model(

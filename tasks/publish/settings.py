@@ -1,8 +1,8 @@
 """The settings of the stage `publish`."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class PromotionLimits(BaseModel):
@@ -91,43 +91,10 @@ class PublishSettings(PromotionLimits):
         description="Days after which published recommendations are stale: a run that leaves older ones ends as "
         "`stale`, and /health says so. By default never.",
     )
-    postgres_env: str | None = Field(
-        None, description="The environment variable that holds the URL of a PostgreSQL database to copy the lists to."
+    after: list[str] = Field(
+        [],
+        description="A program and its arguments, run once a publication stands: made by a run, published by hand, or "
+        "rolled back to. It has ONECLASS_PUBLICATION (the publication's folder), ONECLASS_DATASET and ONECLASS_HOME in "
+        "its environment. If it fails, that is an alarm of the run.",
     )
-    postgres_file: str | None = Field(None, description="The whole path of the file that holds it.", pattern="^/")
-    postgres_block: str | None = Field(None, description="The Secret block on the Prefect server that holds it.")
-    postgres_schema: str | None = Field(
-        None,
-        pattern="^[a-z_][a-z0-9_]*$",
-        description="The schema of the copied tables there; by default the data set's name in small letters, with `_` "
-        "for other signs.",
-    )
-    object_store: str | None = Field(
-        None,
-        description="The URL below which the lists are copied as Parquet files, such as s3://BUCKET/PREFIX. By default "
-        "they are not.",
-    )
-    object_store_env: str | None = Field(
-        None,
-        description="The environment variable that holds the options of its file system, credentials among them, as a "
-        "JSON object. By default credentials are those that the environment has.",
-    )
-    object_store_file: str | None = Field(None, description="The whole path of the file that holds them.", pattern="^/")
-    object_store_block: str | None = Field(None, description="The Secret block on the Prefect server that holds them.")
     keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")
-
-    @property
-    def copies_to_postgres(self) -> bool:
-        """Whether one of the settings says where the database's URL is."""
-        return any((self.postgres_env, self.postgres_file, self.postgres_block))
-
-    @model_validator(mode="after")
-    def _check_places(self) -> Self:
-        if sum(place is not None for place in (self.postgres_env, self.postgres_file, self.postgres_block)) > 1:
-            raise ValueError("give one of postgres_env, postgres_file, postgres_block")
-        places = [self.object_store_env, self.object_store_file, self.object_store_block]
-        if sum(place is not None for place in places) > 1:
-            raise ValueError("give one of object_store_env, object_store_file, object_store_block")
-        if any(places) and self.object_store is None:
-            raise ValueError("object_store is not set, whose options object_store_env, _file or _block holds")
-        return self

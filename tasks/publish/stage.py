@@ -9,6 +9,7 @@ If the champion is kept (`tasks/publish/promotion/`), neither the link nor the r
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ import duckdb
 from oneclass.tasks import leaderboard
 from oneclass.tasks.attributes import Attributes, load_all_attributes
 from oneclass.tasks.cluster import LOCAL, Executor
+from oneclass.tasks.orchestration.notifications import run_program
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.publish import files, lists, promotion, recommend_all
@@ -31,11 +33,13 @@ from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.lists import ListSelections, has_new_items, load_selections
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
-from oneclass.tasks.stores import checksums, publication_records, publications, published_model, warehouse
+from oneclass.tasks.stores import checksums, publication_records, publications, published_model, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache, stage_output_digest
 
 logger = logging.getLogger(__name__)
+
+AFTER_TIMEOUT_SECONDS = 1800  # until the command of `publish.after` is killed
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ def publish(
     if made.are_promoted:
         facts |= _describe_recommendations(home, made.assessment, seen_items, unchanged=choice is None)
         _activate(home, folder, facts, settings.keep)
+        run_after(home, run_id, settings.after)
         by = f" by {choice.model}" if choice else ""
         logger.info("%s recommendations%s, tables in %s", f"{count:,}", by, home.published)
     else:
@@ -209,6 +214,22 @@ def _activate(home: Home, folder: Path, facts: dict[str, Any], keep: int) -> Non
     publications.activate_publication(home, folder, facts, keep)
     with warehouse.open_warehouse(home) as connection:
         publication_records.record_current(connection, home)
+
+
+def run_after(home: Home, run_id: str, command: Sequence[str]) -> None:
+    """Run the command of `publish.after` on what is published. If it fails, that is an alarm of the run and no more.
+
+    Args:
+        command: empty for none.
+    """
+    if not command:
+        return
+    folders = {"publication": home.published, "home": home.root}
+    facts = {"dataset": home.dataset, **{name: str(folder.resolve()) for name, folder in folders.items()}}
+    try:
+        run_program(command, facts, timeout=AFTER_TIMEOUT_SECONDS)
+    except (OSError, ValueError) as error:  # no such program, too slow, failed; or a name that no system call takes
+        runs.record_alarm(home, run_id, f"publish.after: {command[0]} failed, and the publication stands: {error}")
 
 
 def _specify_recommendations(

@@ -7,7 +7,6 @@ only the command that forgets runs on the data set.
 """
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -62,24 +61,22 @@ def certify_removal(home: Home, pending: dict[str, Any]) -> None:
         "removed_at": _format_now(),
         "published_at": None,
         "published_by_run": None,
-        "outdated_copies": [],
     }
     _write(home, home.forgotten / f"{pending['started_at'].replace(':', '')}.json", certificate)
     (home.forgotten / PENDING_FILE).unlink()
     durable.sync_path(home.forgotten)
 
 
-def certify_publication(home: Home, run_id: str | None, outdated_copies: Sequence[str] = ()) -> list[Path]:
+def certify_publication(home: Home, run_id: str | None) -> list[Path]:
     """Complete the certificates once no earlier publication is left in the home, and return them.
 
     Args:
         run_id: the run that published the rebuilt tables; None if nothing had been published.
-        outdated_copies: the copies outside of the home that still have the users, each with the reason.
     """
     unfinished = list_unfinished(home)
     for file in unfinished:
         certificate = json.loads(file.read_text(encoding="utf-8"))
-        facts = {"published_at": _format_now(), "published_by_run": run_id, "outdated_copies": [*outdated_copies]}
+        facts = {"published_at": _format_now(), "published_by_run": run_id}
         _write(home, file, {**certificate, **facts})
     return unfinished
 

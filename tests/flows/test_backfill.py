@@ -72,7 +72,6 @@ def test_a_log_becomes_published_tables(first):
     assert len(metrics) == 2 * 3
     assert {file.name for file in (home / "ml-latest-small" / "published").iterdir()} == {
         "evaluation.parquet",
-        "contract.odcs.yaml",
         "evaluation.csv",
         "evaluation.md",
         "recommendations.parquet",

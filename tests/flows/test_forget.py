@@ -21,7 +21,6 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 
 from oneclass.flows import commands, forget_flow
-from tests import postgres_server
 
 GONE = "customer-4f1d9a77"
 ALSO_GONE = "customer-b2c8e035"
@@ -188,29 +187,6 @@ def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tm
         night = "select max_by(run_id, rowid) from operations.runs"
         assert connection.execute(f"from operations.arrivals where run_id = ({night})").fetchall() == []
     assert fitted_arrays(home) == fitted_arrays(without)
-
-
-def test_copies_are_brought_up_to_date_or_the_command_fails(home, tmp_path, capsys, monkeypatch):
-    pytest.importorskip("adbc_driver_postgresql", reason="the extra `sql` is not installed")
-    store = tmp_path / "store"
-    copies = ["publish.postgres_env=SHOP_LISTS", f"publish.object_store=file://{store}"]
-    with postgres_server.start_postgres() as url:
-        monkeypatch.setenv("SHOP_LISTS", url)
-        assert commands.main("backfill", [*SHOP, str(home), *MODELS, *SETTINGS, *copies]) == 0
-    assert find_traces(store, GONE)
-    monkeypatch.delenv("SHOP_LISTS")
-    assert run_forget(home, GONE) == 2  # before anything is removed
-    assert find_traces(home, GONE) and "SHOP_LISTS is not set" in capsys.readouterr().err
-    monkeypatch.setenv("SHOP_LISTS", url)  # of a server that has ended
-    assert run_forget(home, GONE) == 1
-    assert "these copies still have the users: publish.postgres: " in (said := capsys.readouterr().err)
-    assert postgres_server.PASSWORD not in said and "publish.object_store" not in said.partition("still have")[2]
-    assert find_traces(home, GONE) == ["shop/landing/quarantine/other.csv"]
-    folders = {file.parent.name for file in store.glob("shop/publications/*/*")}
-    assert (folders, find_traces(store, GONE)) == ({(home / "shop" / "published").resolve().name}, [])
-    [certificate] = (home / "shop" / "forgotten").iterdir()
-    [outdated] = json.loads(certificate.read_text())["outdated_copies"]
-    assert outdated.startswith("publish.postgres: ")
 
 
 def test_an_unknown_user_changes_nothing(home, capsys):

@@ -1,14 +1,16 @@
 """From what a shop has to recommendations: rows of a real PostgreSQL, and the orders of a German Excel."""
 
 import json
+import sys
+from pathlib import Path
 
 import duckdb
-import polars as pl
 import pytest
 
 from oneclass.flows import commands
 from tests import postgres_server
 
+SCRIPT = Path(__file__).parents[2] / "examples" / "publish_to_postgres.py"
 DECLARED = """
 columns = { user = "customer", item = "sku", value = "quantity", time = "ordered_at" }
 
@@ -26,19 +28,23 @@ ORDERS = """
 
 
 @pytest.mark.slow
-def test_a_backfill_and_a_night_take_all_rows_of_a_database(prefect_server, tmp_path, monkeypatch):
+def test_a_backfill_and_a_night_take_all_rows_of_a_database_and_give_it_their_lists(
+    prefect_server, tmp_path, monkeypatch
+):
     dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra `sql` is not installed")
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop.toml").write_text(DECLARED)
     given = ["--dataset", "shop", "--home", str(tmp_path), "--models", "popularity,mrf_dense"]
     given += ["--set", "train.tune=off", "mrf_dense.l2=6", "publish.model=mrf_dense"]
-    given += [f"publish.object_store=file://{tmp_path}/store"]
+    given += [f"publish.after={json.dumps([sys.executable, str(SCRIPT)])}"]
+    lists = []
     with (
         postgres_server.start_postgres() as url,
         dbapi.connect(url, autocommit=True) as database,
         database.cursor() as cursor,
     ):
         monkeypatch.setenv("SHOP_DATABASE_URL", url)
+        monkeypatch.setenv("SHOP_LISTS", url)
         cursor.execute(
             "create table orders (id bigserial, customer text, sku text, quantity int, ordered_at timestamptz)"
         )
@@ -54,10 +60,12 @@ def test_a_backfill_and_a_night_take_all_rows_of_a_database(prefect_server, tmp_
             assert read == bought and counts == (12 * customers[1], 1 if command == "backfill" else 2)
             assert {user for user, _ in listed} == {user for user, _ in bought}
             assert not set(listed) & set(bought)
-            store = tmp_path / "store" / "shop"
-            current = json.loads((store / "current.json").read_text())
-            copied = pl.read_parquet(store / current["folder"] / "recommendations.parquet")
-            assert set(copied.select("user_id", "item_id").iter_rows()) == set(listed)
+            lists.append(listed)
+            cursor.execute("select user_id, item_id from shop.recommendations")
+            assert sorted(cursor.fetchall()) == sorted(listed)
+        assert commands.main("promote", ["--dataset", "shop", "--home", str(tmp_path), "--rollback"]) == 0
+        cursor.execute("select user_id, item_id from shop.recommendations")
+        assert sorted(cursor.fetchall()) == sorted(lists[0]) != sorted(lists[1])
 
 
 @pytest.mark.slow

@@ -16,8 +16,9 @@ from oneclass.tasks.protocols import ALL_EDGES, VALIDATION_METRIC
 from oneclass.tasks.publish import promotion
 from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import Published, publish
+from oneclass.tasks.publish.stage import Published, publish, run_after
 from oneclass.tasks.rules.breaches import find_breaches
+from oneclass.tasks.settings import restore_settings
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores import checksums, publication_records, publications, published_model, runs, warehouse
 from oneclass.tasks.stores.home import Home
@@ -102,6 +103,7 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     with warehouse.open_warehouse(home) as connection:
         publication_records.record_current(connection, home)
     logger.info("%s: %s", home.dataset, reason)
+    run_after(home, run_id, _load_publish_settings(home).after)
     return to
 
 
@@ -139,10 +141,7 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     )
     note = f"by hand: {model} of run {evaluated.run_id}"
     assessment = promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True)
-    stored = evaluated.settings.get("publish", {})  # by an earlier version, perhaps with settings that are gone
-    publishing = PublishSettings(
-        **{name: value for name, value in stored.items() if name in PublishSettings.model_fields}
-    )
+    publishing = restore_settings("publish", evaluated.settings.get("publish", {}))
     return publish(
         home,
         run_id,
@@ -156,6 +155,13 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         declared=datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules,
         seed=seed,
     )
+
+
+def _load_publish_settings(home: Home) -> PublishSettings:
+    """Load the settings by which the latest evaluated run published; the defaults without one."""
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        stored = warehouse.select(connection, "runs/evaluated_settings")["settings"].to_list()
+    return restore_settings("publish", json.loads(stored[0]).get("publish", {}) if stored else {})
 
 
 def _latest_evaluated(home: Home, model: str) -> EvaluatedRun:

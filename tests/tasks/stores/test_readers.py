@@ -100,7 +100,6 @@ def test_readers_of_one_publication_share_it_without_write_access(home):
     with publications.open_published_tables(home) as one, publications.open_published_tables(replace(home)) as other:
         assert one.execute("from metrics").fetchall() == other.execute("from metrics order by all").fetchall()
     assert {file.name for file in folder.iterdir()} == {
-        "contract.odcs.yaml",
         "evaluation.csv",
         "evaluation.md",
         "evaluation.parquet",

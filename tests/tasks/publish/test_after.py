@@ -1,0 +1,169 @@
+"""What runs after a publication: `publish.after`, and the script that copies the lists into a real PostgreSQL."""
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from oneclass.tasks.publish import stage
+from oneclass.tasks.publish.promotion import manual
+from oneclass.tasks.stores import runs, warehouse
+from tests import postgres_server
+from tests.conftest import query_rows
+from tests.tasks.conftest import publish_model
+
+RECORD = """
+import json, os
+names = ("PUBLICATION", "DATASET", "HOME")
+with open(os.environ["ONECLASS_HOME"] + "/ran.jsonl", "a") as file:
+    file.write(json.dumps([os.environ["ONECLASS_" + name] for name in names]) + "\\n")
+"""
+SCRIPT = Path(__file__).parents[3] / "examples" / "publish_to_postgres.py"
+COPY = [sys.executable, str(SCRIPT)]
+COPIED = "select (select count(*) from small.lists), (select max(score) from small.recommendations)"
+
+
+def load_alarms(home):
+    return [text for (text,) in query_rows(home, "select alarm from operations.alarms")]
+
+
+def record_settings(home, **settings):
+    """Record an evaluated run with these settings of `publish`."""
+    with runs.record_run(home, "evaluated", "backfill", {"publish": settings}):
+        pass
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute(
+            "insert into evaluation.metrics by name select 'evaluated' as run_id, 'leave_one_out' as protocol, "
+            "'slim' as model, 'score' as score, 'ndcg@100' as metric, 0.1 as value, 60 as users"
+        )
+
+
+def test_the_command_learns_what_stands_after_a_night_and_after_a_rollback(copied, split_once):
+    command = [sys.executable, "-c", RECORD]
+    publish_model(copied, split_once[1], "wmf", "night", after=command)
+    record_settings(copied, after=command, explore="bonus", postgres_env="SHOP_LISTS")  # two of an earlier version
+    manual.roll_back(copied, "by hand")
+    told = [json.loads(line) for line in (copied.root / "ran.jsonl").read_text().splitlines()]
+    folders = [copied.publications / run_id for run_id in ("night", "of-random_graph")]
+    assert told == [[str(folder.resolve()), "small", str(copied.root.resolve())] for folder in folders]
+    assert load_alarms(copied) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (["no-such-program"], "No such file"),
+        (["no\0program"], "null byte"),
+        ([sys.executable, "-c", "import sys; sys.exit('the shop is closed')"], "status 1. the shop is closed"),
+        ([sys.executable, "-c", "import time; time.sleep(60)"], "did not end within 1 s"),
+    ],
+    ids=["absent", "impossible", "failed", "slow"],
+)
+def test_a_command_that_fails_is_an_alarm_and_the_publication_stands(copied, split_once, monkeypatch, command, reason):
+    monkeypatch.setattr(stage, "AFTER_TIMEOUT_SECONDS", 1)
+    publish_model(copied, split_once[1], "wmf", "night", after=command)
+    [alarm] = load_alarms(copied)
+    assert alarm.startswith("publish.after: ") and reason in alarm
+    assert copied.published.resolve().name == "night"
+    record_settings(copied, after=command)
+    manual.roll_back(copied, "by hand")
+    assert copied.published.resolve().name == "of-random_graph" and len(load_alarms(copied)) == 2
+
+
+@pytest.fixture(scope="module")
+def url():
+    pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra `sql` is not installed")
+    with postgres_server.start_postgres() as address:
+        yield address
+
+
+@pytest.fixture
+def ask(url, monkeypatch):
+    """Query the database, in which no schema `small` is yet."""
+    from adbc_driver_postgresql import dbapi
+
+    monkeypatch.setenv("SHOP_LISTS", url)
+    postgres_server.execute_statements(url, "drop schema if exists small cascade")
+
+    def ask(query):
+        with dbapi.connect(url) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return cursor.fetchall()
+
+    return ask
+
+
+def test_the_script_replaces_the_rows_and_keeps_grants(copied, split_once, ask, url):
+    publish_model(copied, split_once[1], "wmf", "first", after=COPY)
+    postgres_server.execute_statements(url, "create role app", "grant select on small.recommendations to app")
+    publish_model(copied, split_once[1], "mrf_dense", "second", after=COPY)
+    assert load_alarms(copied) == []
+    for table, key in (("recommendations", ["user_id", "rank"]), ("lists", ["list", "window_days", "rank"])):
+        published = pl.read_parquet(copied.published / f"{table}.parquet").select(key).sort(key)
+        assert ask(f"select {', '.join(key)} from small.{table} order by {', '.join(key)} nulls first") == (
+            published.rows()
+        )
+    grants = ask("select grantee from information_schema.table_privileges where table_name = 'recommendations'")
+    assert ("app",) in grants
+    indexes = [index for (index,) in ask("select indexdef from pg_indexes where schemaname = 'small'")]
+    assert any(index.endswith("recommendations USING btree (user_id)") for index in indexes)
+
+
+def test_a_reader_sees_the_old_lists_or_the_new(copied, split_once, ask):
+    publish_model(copied, split_once[1], "wmf", "first", after=COPY)
+    seen, done = set(), threading.Event()
+
+    def read():
+        while not done.wait(0.001):
+            seen.update(ask(COPIED))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    stood = [ask(COPIED)[0]]
+    for model, run_id in (("mrf_dense", "second"), ("slim", "third")):
+        publish_model(copied, split_once[1], model, run_id, after=COPY)
+        stood.append(ask(COPIED)[0])
+    until = time.monotonic() + 30
+    while stood[-1] not in seen and time.monotonic() < until:
+        time.sleep(0.01)
+    done.set()
+    reader.join()
+    assert len(set(stood)) == 3 and {stood[0], stood[-1]} <= seen <= set(stood)
+
+
+def test_a_copy_that_fails_on_the_way_leaves_the_old_lists_and_the_next_puts_it_right(copied, split_once, ask, url):
+    publish_model(copied, split_once[1], "wmf", "first", after=COPY)
+    before = ask(COPIED)
+    refuse = "alter table small.lists add constraint nothing check (rank < 0) not valid"
+    postgres_server.execute_statements(url, refuse)  # after the recommendations were replaced
+    publish_model(copied, split_once[1], "mrf_dense", "second", after=COPY)
+    assert ask(COPIED) == before and copied.published.resolve().name == "second"
+    [alarm] = load_alarms(copied)
+    assert "nothing" in alarm and postgres_server.PASSWORD not in alarm
+    postgres_server.execute_statements(url, "alter table small.lists drop constraint nothing")
+    publish_model(copied, split_once[1], "slim", "third", after=COPY)
+    assert ask(COPIED) != before and len(load_alarms(copied)) == 1
+
+
+@pytest.mark.slow
+def test_a_copy_that_is_killed_leaves_the_old_lists(copied, split_once, ask, url, monkeypatch):
+    from adbc_driver_postgresql import dbapi
+
+    publish_model(copied, split_once[1], "wmf", "first", after=COPY)
+    before = ask(COPIED)
+    monkeypatch.setattr(stage, "AFTER_TIMEOUT_SECONDS", 10)
+    arguments = (copied, split_once[1], "mrf_dense", "second")
+    publishing = threading.Thread(target=publish_model, args=arguments, kwargs={"after": COPY})
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute("lock table small.lists in access exclusive mode")  # at which the copy waits
+        publishing.start()
+        until, waiting = time.monotonic() + 60, "select 1 from pg_stat_activity where wait_event_type = 'Lock'"
+        while not ask(waiting):
+            assert time.monotonic() < until and publishing.is_alive()
+            time.sleep(0.05)
+        publishing.join()
+    assert ask(COPIED) == before and "did not end within 10 s" in load_alarms(copied)[0]
