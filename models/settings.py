@@ -1,12 +1,15 @@
 """The base of model settings: frozen, with rules that derive defaults from the data, and with search spaces."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,18 @@ class Settings(BaseModel):
         if not (info.context or {}).get("saved"):
             return given
         return {name: value for name, value in given.items() if name in cls.model_fields}
+
+
+def select_allowed(kind: type[BaseModel], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that an earlier version saved, without those that are gone, or whose values are."""
+    known = {name: value for name, value in saved.items() if name in kind.model_fields}
+    try:
+        kind.model_validate(known)
+    except ValidationError as error:
+        for name in {part["loc"][0] for part in error.errors() if part["loc"]}:
+            logger.warning("%s: the saved value of %s is allowed no more; its default counts", kind.__name__, name)
+            del known[str(name)]
+    return known
 
 
 class ModelSettings(Settings):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from oneclass.models.registry import MODELS
-from oneclass.models.settings import ModelSettings, RecencySettings, SearchSpace
+from oneclass.models.settings import ModelSettings, RecencySettings, SearchSpace, select_allowed
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.demo.story import DemoSettings
 from oneclass.tasks.errors import InputError
@@ -99,22 +99,12 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
 
 
 def restore_settings(name: str, stored: Mapping[str, Any]) -> Any:
-    """Build the settings of the stage or model `name` from what a run stored.
-
-    Settings that this version does not know are left out, and values that it does not allow become the default.
+    """Build the settings of the stage or model `name` from what a run stored, perhaps by an earlier version.
 
     Raises:
-        InputError: no stage or model has this name, or the other settings do not fit together.
+        InputError: no stage or model has this name, or the settings do not fit together.
     """
-    kind = _settings_class(name)
-    known = {field: value for field, value in stored.items() if field in kind.model_fields}
-    try:
-        return kind.model_validate(known)
-    except ValidationError as error:
-        refused = {part["loc"][0] for part in error.errors() if part["loc"]}
-        for field in refused:
-            logger.warning("setting %s.%s: the stored value is not known any more; the default counts", name, field)
-    return validate_settings(name, {field: value for field, value in known.items() if field not in refused})
+    return validate_settings(name, select_allowed(_settings_class(name), stored))
 
 
 def _settings_class(name: str) -> type[BaseModel]:

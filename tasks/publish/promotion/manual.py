@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from oneclass.models.registry import MODELS
+from oneclass.models.settings import select_allowed
 from oneclass.tasks import datasets, promotion_log
 from oneclass.tasks.attributes import NO_ATTRIBUTES
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -18,7 +19,6 @@ from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import Published, publish, run_after
 from oneclass.tasks.rules.breaches import find_breaches
-from oneclass.tasks.settings import restore_settings
 from oneclass.tasks.split.stage import store_all_edges
 from oneclass.tasks.stores import checksums, publication_records, publications, published_model, runs, warehouse
 from oneclass.tasks.stores.home import Home
@@ -141,7 +141,7 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     )
     note = f"by hand: {model} of run {evaluated.run_id}"
     assessment = promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True)
-    publishing = restore_settings("publish", evaluated.settings.get("publish", {}))
+    publishing = PublishSettings(**select_allowed(PublishSettings, evaluated.settings.get("publish", {})))
     return publish(
         home,
         run_id,
@@ -161,7 +161,8 @@ def _load_publish_settings(home: Home) -> PublishSettings:
     """Load the settings by which the latest evaluated run published; the defaults without one."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
         stored = warehouse.select(connection, "runs/evaluated_settings")["settings"].to_list()
-    return restore_settings("publish", json.loads(stored[0]).get("publish", {}) if stored else {})
+    section = json.loads(stored[0]).get("publish", {}) if stored else {}
+    return PublishSettings(**select_allowed(PublishSettings, section))
 
 
 def _latest_evaluated(home: Home, model: str) -> EvaluatedRun:
