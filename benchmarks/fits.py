@@ -1,0 +1,127 @@
+"""Compare fits with other libraries' of the same kind: CPU seconds, peak of nothing else, and the ranking reached.
+
+    python -m benchmarks.fits --log 30000 17000 700000 [--models wmf slim] [--threads 1]
+    python -m benchmarks.fits --ratings ratings.csv
+    python -m benchmarks.fits --lines train.txt
+
+The log is drawn with so many users, items and edges and a long tail, or read: user_id,item_id,rating, of which ratings
+of 4 and more are edges, or a user and the user's items a line. One edge of each user is held out. Models with a peer
+run at equal settings (the weights and penalties of the peer's loss, or the like), the others at their defaults; all fits
+are in this process, ours after one that compiles, with the set-up included. A peer that is not installed is left out
+(`benchmarks.peers` says how to install them). Prints the CPU seconds of each fit, the peer's over ours, nDCG@100 and S
+of the held-out edges, over at most `--users` users. For a small run: `--log 300 200 4000`.
+"""
+
+import argparse
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+from threadpoolctl import threadpool_limits
+
+from benchmarks.common import Part, Scorer, build_matrix, draw_log, print_head, print_row, rank_users, time_call
+from benchmarks.peers import PEERS, Peer, fit_implicit_bpr, fit_implicit_knn, fit_irspack, is_installed
+from oneclass.models.registry import MODELS
+
+RENDLE = {"factors": 64, "iterations": 16, "tolerance": 0.0, "unobserved_weight": 0.15, "regularization": 0.01}
+HU = {**RENDLE, "loss": "hu2008", "alpha": 6.7, "regularization": 47.0}  # RENDLE divided by 0.15; nu is 0
+IALS = {**PEERS["irspack_ials"].settings, "n_components": 64}
+ALS = {"factors": 64, "iterations": 16, "alpha": 7.7, "regularization": 47.0}
+WALKS = {"alpha": 1.0, "beta": 0.2}
+NEIGHBOURS, L1, L2, PLAIN = 100, 5.0, 200.0, {"alpha": 0.0, "user_weight_exponent": 0.0}
+
+
+def list_pairs(users: int) -> list[tuple[str, dict[str, Any], str, Peer | None]]:
+    """List our models with their settings, and the peer of each with its name."""
+    ials, als = PEERS["irspack_ials"].fit, PEERS["implicit_als"].fit
+    slim = {"kind": "SLIMRecommender", "alpha": (L1 + L2) / users, "l1_ratio": L1 / (L1 + L2), "tol": 1e-5}
+    ease = {"alpha": 0.0, "centred": False, "user_weight_exponent": 0.0, "l2": 500.0}
+    bpr = {"factors": 64, "iterations": 20, "learning_rate": 0.05, "regularization": 0.01}
+    cosine, walks = {"similarity": "cosine"}, {"similarity": "rp3beta", **WALKS}
+    irspack_walks = {"kind": "RP3betaRecommender", "top_k": NEIGHBOURS, **WALKS}
+    return [
+        ("wmf", RENDLE, "irspack_ials", Peer(ials, IALS, {})),
+        ("wmf", HU, "implicit_als", Peer(als, ALS, {})),
+        ("bpr_popularity", {"factors": 64, "epochs": 20}, "implicit_bpr", Peer(fit_implicit_bpr, bpr, {})),
+        ("mrf_dense", ease, "irspack_ease", Peer(fit_irspack, {"kind": "DenseSLIMRecommender", "reg": 500.0}, {})),
+        ("slim", {"l1": L1, "l2": L2, "tolerance": 1e-5, **PLAIN}, "irspack_slim", Peer(fit_irspack, slim, {})),
+        ("item_knn", {**cosine, "neighbours": NEIGHBOURS}, "implicit_cosine",
+         Peer(fit_implicit_knn, {"kind": "CosineRecommender", "K": NEIGHBOURS}, {})),
+        ("item_knn", {**walks, "neighbours": NEIGHBOURS}, "irspack_rp3beta", Peer(fit_irspack, irspack_walks, {})),
+        *((name, {}, "", None) for name in ("popularity", "bpr_uniform", "mrf_sparse", "sansa", "graph_filter",
+                                             "random_graph", "paired_symbols", "binary_matrix", "hpf")),
+    ]  # fmt: skip
+
+
+def load_log(options: argparse.Namespace) -> csr_matrix:
+    """Draw or read the log."""
+    if options.log:
+        return draw_log(*options.log)
+    if options.lines:
+        lines = [list(map(int, line.split()[1:])) for line in options.lines.read_text().splitlines()]
+        users, items = np.repeat(np.arange(len(lines)), list(map(len, lines))), np.concatenate(lines).astype(int)
+    else:
+        likes = pl.read_csv(options.ratings).filter(pl.col("rating") >= 4)
+        users, items = (np.unique(likes[name], return_inverse=True)[1] for name in ("user_id", "item_id"))
+    return build_matrix(users, items, (users.max() + 1, items.max() + 1))
+
+
+def hold_out_one(likes: csr_matrix, users: int) -> tuple[csr_matrix, Part]:
+    """Hold out a random edge of each user with at least two; returns the training edges and the first users."""
+    degrees = np.diff(likes.indptr)
+    chosen = likes.indptr[:-1] + (np.random.default_rng(0).random(len(degrees)) * degrees).astype(np.int64)
+    held = np.zeros(likes.nnz, dtype=bool)
+    held[chosen[degrees >= 2]] = True
+    rows = np.repeat(np.arange(len(degrees)), degrees)
+    train, targets = (build_matrix(rows[of], likes.indices[of], likes.shape) for of in (~held, held))
+    return train, Part(train[:users], targets[:users], np.arange(len(degrees))[:users])
+
+
+def rank(score: Scorer, part: Part) -> list[str]:
+    """Return the cells of nDCG@100 and S."""
+    of = rank_users(score, part)
+    return [f"{np.nanmean(of[metric]):.4f}" for metric in ("ndcg@100", "mean_rank")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    log = parser.add_mutually_exclusive_group(required=True)
+    log.add_argument("--log", nargs=3, type=int, metavar=("USERS", "ITEMS", "EDGES"))
+    log.add_argument("--ratings", type=Path)
+    log.add_argument("--lines", type=Path)
+    parser.add_argument("--models", nargs="+", choices=MODELS, metavar="NAME", help="all by default")
+    parser.add_argument("--users", type=int, default=5000, help="of the ranking")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    train, part = hold_out_one(load_log(options), options.users)
+    print(f"{train.shape[0]:,} users, {train.shape[1]:,} items, {train.nnz:,} edges, {options.threads} threads\n")
+    print_head(["model", "CPU s", "nDCG@100", "S", "peer", "its CPU s", "times ours", "its nDCG@100", "its S"])
+    for name, settings, other, peer in list_pairs(train.shape[0]):
+        if options.models and name not in options.models:
+            continue
+        kind = MODELS[name]
+        with threadpool_limits(options.threads):
+            kind(kind.Settings(**settings), threads=options.threads).fit(train[:50])
+            model, _, cpu, _ = time_call(partial(kind(kind.Settings(**settings), threads=options.threads).fit, train))
+            cells = [
+                name,
+                f"{cpu:.2f}",
+                *rank(lambda histories, rows, of=model: of.scores(histories, users=rows), part),
+            ]
+            if peer and is_installed(other):
+                fit = partial(peer.fit, train, options.threads, 0, **peer.settings)
+                scorer, _, own, _ = time_call(fit)
+                reached = (
+                    ["", ""] if other == "implicit_bpr" else rank(lambda histories, _, of=scorer: of(histories), part)
+                )
+                cells += [other, f"{own:.2f}", f"{own / max(cpu, 1e-9):.1f}", *reached]
+        print_row(cells)
+
+
+if __name__ == "__main__":
+    main()

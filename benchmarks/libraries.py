@@ -1,0 +1,148 @@
+"""Compare our models with other libraries', each searched with the same budget, on the same split of a log.
+
+    python -m benchmarks.libraries --dataset demo --trials 10
+    python -m benchmarks.libraries --dataset ml-1m --source ratings.csv --peers implicit_als irspack_ials
+
+Run it by an interpreter that also has the libraries (`benchmarks.peers` says how to install them); one that is missing
+is left out. The split is that of `flows.backfill` under strong_generalization: validation and test users are not in
+training. Every row is searched by one function: the first trial has the initial settings (ours: the defaults), the
+others are drawn by Optuna's TPE from the row's space, until there are `--trials` or, after the first, `--seconds` of
+CPU time are spent. A trial is fitted on the training edges and judged by nDCG@100 of the validation users; a model with
+several scores by its best. The test users are read once, at the end.
+
+Prints nDCG@100 and recall@20 of the test users with standard errors, and the CPU seconds of the last fit and of the
+search. Bold is the best; `=` marks rows that a paired t-test over users, corrected for the choice of the best, does not
+call worse. For a small run: `--models wmf --peers implicit_als --trials 2`.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from scipy.sparse import csr_matrix
+
+from benchmarks.common import (
+    Part,
+    Scorer,
+    Split,
+    add_log_flags,
+    format_mean,
+    load_splits,
+    print_head,
+    print_row,
+    rank_users,
+)
+from benchmarks.peers import PEERS, is_installed
+from oneclass.models.evaluation.metrics import compare_paired
+from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
+from oneclass.models.registry import MODELS
+from oneclass.tasks.tuning.sampler import to_distribution
+
+METRIC, RANDOM_TRIALS = "ndcg@100", 4
+OWN_MODELS = ["popularity", "item_knn", "sansa", "slim", "mrf_dense", "mrf_sparse", "wmf", "graph_filter"]
+Fit = Callable[[Mapping[str, Any], csr_matrix], dict[str, Scorer]]  # of drawn values and edges; the scores by name
+
+
+def build_own_fit(name: str, seed: int, threads: int) -> tuple[Fit, dict[str, BaseDistribution]]:
+    """Build the fit and the space of one of our models."""
+    kind = MODELS[name]
+
+    def fit(values: Mapping[str, Any], train: csr_matrix) -> dict[str, Scorer]:
+        settings = kind.Settings().with_trial_values(values, train) if values else kind.Settings()
+        model = kind(settings, seed=seed, threads=threads).fit(train)
+        return {score: partial(score_rows, model, score) for score in kind.score_names}
+
+    return fit, {key: to_distribution(of) for key, of in kind.Settings.search_space.items()}
+
+
+def score_rows(model: Any, score: str, histories: csr_matrix, rows: np.ndarray | None) -> np.ndarray:
+    """Score all items for histories."""
+    return model.scores(histories, users=rows, score=score)
+
+
+def build_peer_fit(name: str, seed: int, threads: int) -> tuple[Fit, dict[str, BaseDistribution]]:
+    """Build the fit and the space of a library's model."""
+
+    def fit(values: Mapping[str, Any], train: csr_matrix) -> dict[str, Scorer]:
+        scorer = PEERS[name].fit(train, threads, seed, **{**PEERS[name].settings, **values})
+        return {"score": lambda histories, rows: scorer(histories)}
+
+    return fit, PEERS[name].space
+
+
+def judge(scorers: Mapping[str, Scorer], part: Part) -> tuple[float, str]:
+    """Return the highest mean of the metric, and the score that has it."""
+    return max((float(rank_users(scorer, part)[METRIC].mean()), score) for score, scorer in scorers.items())
+
+
+def search(
+    fit: Fit, space: dict[str, BaseDistribution], split: Split, options: argparse.Namespace
+) -> tuple[dict, str, int]:
+    """Search the settings of a row; returns the best drawn values, the score with them, and the number of trials."""
+    study = optuna.create_study(
+        direction="maximize", sampler=optuna.samplers.TPESampler(seed=options.seed, n_startup_trials=RANDOM_TRIALS)
+    )
+    began, trials, best = time.process_time(), 0, (-np.inf, "", {})
+    while trials < options.trials and (not trials or (space and time.process_time() - began < options.seconds)):
+        trial = study.ask(space) if trials else None
+        values = trial.params if trial else {}
+        try:
+            value, score = judge(fit(values, split.train), split.validation or split.test)
+        except ValueError as error:  # settings that contradict each other
+            print(f"  {values}: {error}", flush=True)
+            value, score = 0.0, ""
+        if trial:
+            study.tell(trial, value)
+        best = max(best, (value, score, values), key=lambda one: one[0])
+        trials += 1
+    return best[2], best[1], trials
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_log_flags(parser)
+    parser.add_argument("--models", nargs="*", choices=MODELS, default=OWN_MODELS, metavar="NAME")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=[*PEERS], metavar="NAME")
+    parser.add_argument("--trials", type=int, default=10, help="of each row; 1 takes the initial settings")
+    parser.add_argument("--seconds", type=float, default=600.0, help="CPU seconds of the search of a row")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    split = load_splits(options, ["strong_generalization"])["strong_generalization"]
+    if split.validation is None:
+        parser.error("the log has no validation users")
+    (users, items), tested = split.train.shape, split.test.targets.shape[0]
+    print(f"{options.dataset}: {users:,} users, {items:,} items, {split.train.nnz:,} edges, {tested} test users")
+    builders = dict.fromkeys(options.models, build_own_fit)
+    builders |= dict.fromkeys(filter(is_installed, options.peers), build_peer_fit)
+    found, cost = {}, {}
+    for name, build in builders.items():
+        fit, space = build(name, options.seed, options.threads)
+        began = time.process_time()
+        values, score, trials = search(fit, space, split, options)
+        searched, began = time.process_time() - began, time.process_time()
+        scorer = fit(values, split.train)[score]
+        cost[name] = f"{time.process_time() - began:.1f}; {searched:.0f} ({trials})"
+        found[name] = rank_users(scorer, split.test)
+        print(f"{name}: {found[name][METRIC].mean():.4f}, {cost[name]}, {values}", flush=True)
+    best = max(found, key=lambda name: found[name][METRIC].mean())
+    others = [name for name in found if name != best]
+    raw = [compare_paired(found[best][METRIC], found[name][METRIC]).p_value for name in others]
+    adjusted = adjust_against_best(np.nan_to_num(np.array(raw, dtype=float), nan=1.0))
+    level = {name for name, p_value in zip(others, adjusted, strict=True) if p_value > ALPHA}
+    print()
+    print_head(["model", METRIC, "recall@20", "CPU s of the fit; of the search (trials)"])
+    for name, of in sorted(found.items(), key=lambda one: -one[1][METRIC].mean()):
+        mean = format_mean(of[METRIC])
+        shown = f"**{mean}**" if name == best else f"{mean} =" if name in level else mean
+        print_row([name, shown, format_mean(of["recall@20"]), cost[name]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Measure the CPU seconds of whole runs of the demo: a first one, and nights with nothing new.
+
+    python -m benchmarks.nights [--repeats 3] [--set demo.users=300 demo.items=200 demo.likes=6000]
+
+Each run is the README's command in a process of its own. A run before them compiles the kernels. CPU seconds are those
+of the run with all processes that it starts, Prefect's temporary server among them; a permanent server, which this
+command starts for the last row, is not counted. Prints the least and the median of the repeats. The small run is that
+with `--set` and `--repeats 1`.
+"""
+
+import argparse
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from benchmarks.common import print_head, print_row, run_command
+
+
+def start_server(folder: Path) -> tuple[subprocess.Popen, str]:
+    """Start a Prefect server on a free port and wait until it answers."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port), "--no-ui"]
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    for _ in range(600):
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=1).close()
+            return server, f"http://127.0.0.1:{port}/api"
+        except OSError:
+            time.sleep(0.2)
+    server.terminate()
+    raise SystemExit("the Prefect server does not answer")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the runs")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder, environment = Path(name), {"PREFECT_API_URL": "", "PREFECT_HOME": f"{name}/prefect"}
+
+        def measure(home: str) -> float:
+            words = ["flows.backfill", "--dataset", "demo", "--home", folder / home]
+            words += ["--set", *options.set] if options.set else []
+            run = run_command(words, folder / "log", environment=environment)
+            if run.result:
+                raise SystemExit((folder / "log").read_text()[-2000:])
+            return run.cpu
+
+        measure("before")
+        costs = {"first": [measure(f"home-{number}") for number in range(options.repeats)]}
+        costs["nothing new"] = [measure("home-0") for _ in range(options.repeats)]
+        server, environment["PREFECT_API_URL"] = start_server(folder)
+        try:
+            costs["nothing new, a server that stays"] = [measure("home-0") for _ in range(options.repeats)]
+        finally:
+            server.terminate()
+            server.wait()
+    print_head(["run", "CPU s, least", "median"])
+    for kind, seconds in costs.items():
+        print_row([kind, f"{min(seconds):.1f}", f"{statistics.median(seconds):.1f}"])
+
+
+if __name__ == "__main__":
+    main()
