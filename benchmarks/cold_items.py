@@ -7,8 +7,8 @@ among themselves, by nDCG@100. FOLDER has ratings.csv and movies.csv of ml-lates
 it a shop's log is drawn, in which an item's traits follow its category, brands and price to 70 %, and how often users
 look at it does not. `truth` ranks the shop's items by the probability of a look times that of a like, which no
 attribute tells. Settings are the defaults; those of irspack's feature-aware iALS, if it is installed, are the
-best of eight on items drawn from the training edges. Prints means over users with standard errors, and the paired difference of `wmf` to each row. Models without
-attributes have no scores of new items. For a small run: `--seeds 1`.
+best of eight on items drawn from the training edges. Prints means over users with standard errors, and the paired
+difference of `wmf` to each row. Models without attributes have no scores of new items. For a small run: `--seeds 1`.
 """
 
 import argparse

@@ -30,7 +30,7 @@ def fit_implicit_als(train: csr_matrix, threads: int, seed: int, **settings: Any
 
 
 def fit_implicit_bpr(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
-    """Scores are those of the training users, in their order: implicit folds no history in."""
+    """Score the training users in their order: implicit folds no history in."""
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 
     model = BayesianPersonalizedRanking(num_threads=threads, random_state=seed, **settings)

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from benchmarks.reliability import fuzz_readers
+from benchmarks import fuzz_readers
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.reliability import rule_oracle
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.expressions import check_expression, normalize_types
 from oneclass.tasks.rules.selection import Catalogue
+from tests.tasks.rules import oracle
 
-ITEMS = pl.DataFrame(schema=rule_oracle.ITEM_TYPES)
-USERS = pl.DataFrame(schema=rule_oracle.USER_TYPES)
+ITEMS = pl.DataFrame(schema=oracle.ITEM_TYPES)
+USERS = pl.DataFrame(schema=oracle.USER_TYPES)
 NOTHING = pl.Series([], dtype=pl.String)
 CATALOGUE = Catalogue(NOTHING, NOTHING.cast(pl.Int64), {"item": ITEMS, "user": USERS})
 
@@ -33,17 +33,17 @@ def connection():
 @given(seed=st.integers(0, 2**32))
 def test_conditions_mean_the_same_here_in_duckdb_and_in_python(connection, seed):
     generator = random.Random(seed)
-    shop = rule_oracle.draw_shop(generator, items=30, users=3)
-    text, condition = rule_oracle.draw_condition(generator, 3)
-    rows = [{name: row[name] for name in (*rule_oracle.ITEM_TYPES, "history.users")} for row in shop.items]
-    items = normalize_types(pl.DataFrame(rows, schema={**rule_oracle.ITEM_TYPES, "history.users": pl.Int64}))
+    shop = oracle.draw_shop(generator, items=30, users=3)
+    text, condition = oracle.draw_condition(generator, 3)
+    rows = [{name: row[name] for name in (*oracle.ITEM_TYPES, "history.users")} for row in shop.items]
+    items = normalize_types(pl.DataFrame(rows, schema={**oracle.ITEM_TYPES, "history.users": pl.Int64}))
     expression = check_text(text)
     for person in shop.users:
         expected = [condition(item, person) is True for item in shop.items]
-        values = {f"user.{name}": person[name] for name in rule_oracle.USER_TYPES}
+        values = {f"user.{name}": person[name] for name in oracle.USER_TYPES}
         values["history.items"] = person["history.items"]
         assert expression.evaluate(items, values).to_list() == expected, text
-        user = pl.DataFrame([person], schema={**rule_oracle.USER_TYPES, "history.items": pl.Int64})
+        user = pl.DataFrame([person], schema={**oracle.USER_TYPES, "history.items": pl.Int64})
         connection.register("item", items).register("person", user)
         query = f'select ({expression.sql}) is true from item cross join person as "user"'
         assert [truth for (truth,) in connection.execute(query).fetchall()] == expected, text

@@ -12,8 +12,6 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
-from benchmarks.reliability import rule_oracle
-from benchmarks.reliability.rule_oracle import RuleCase, Shop
 from oneclass.flows import commands
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -32,6 +30,8 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
 from tests.conftest import home_in, log_into
 from tests.tasks.conftest import train_model
+from tests.tasks.rules import oracle
+from tests.tasks.rules.oracle import RuleCase, Shop
 from tests.tasks.serve.test_list_routes import Asker
 
 MODEL, TOP_N, USERS, ITEMS = "mrf_dense", 6, 40, 30
@@ -76,7 +76,7 @@ class RuledShop:
 
     def __init__(self, home):
         self.home = home
-        drawn = rule_oracle.draw_shop(random.Random(7), ITEMS, USERS)
+        drawn = oracle.draw_shop(random.Random(7), ITEMS, USERS)
         for item in drawn.items:
             item["tags"] = item["tags"] or None  # an empty cell is null
         self.bought = {
@@ -155,10 +155,10 @@ class RuledShop:
         """Return the ids that a plain reading of the rules lists for a user."""
         user, shop = self.user_ids.index(user_id), shop or self.shop
         positions = {item_id: position for position, item_id in enumerate(self.item_ids)}
-        allowed = rule_oracle.list_allowed_items(shop, case, user, exclude_seen=exclude_seen)
+        allowed = oracle.list_allowed_items(shop, case, user, exclude_seen=exclude_seen)
         pins = [item_id for item_id in case.rules.pinned if item_id in positions]
         case = replace(case, rules=case.rules.model_copy(update={"pinned": [f"i{positions[pin]}" for pin in pins]}))
-        return [self.item_ids[item] for item in rule_oracle.select_naively(shop, case, user, allowed)]
+        return [self.item_ids[item] for item in oracle.select_naively(shop, case, user, allowed)]
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +333,7 @@ def test_lists_are_made_anew_where_an_attribute_changes_and_stay_where_none_does
         shop.publish("same")
     assert "published.recommendations, published.placements stay as they are" in caplog.text
     sold_out = shop.expect(EVERYWHERE, "u2")[-1]
-    drawn = rule_oracle.draw_shop(random.Random(7), ITEMS, USERS)
+    drawn = oracle.draw_shop(random.Random(7), ITEMS, USERS)
     drawn.items[int(sold_out[1:])]["stock"] = 0
     shop.store(drawn)
     recommender = shop.publish("sold out")

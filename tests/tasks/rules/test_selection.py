@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.reliability import rule_oracle, rules
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.selection import check_rules, rule_columns
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
+from tests.tasks.rules import oracle
 
 ATTRIBUTES = {
-    "item": pl.DataFrame(schema=rule_oracle.ITEM_TYPES),
-    "user": pl.DataFrame(schema=rule_oracle.USER_TYPES),
+    "item": pl.DataFrame(schema=oracle.ITEM_TYPES),
+    "user": pl.DataFrame(schema=oracle.USER_TYPES),
 }
 
 
@@ -22,11 +22,11 @@ ATTRIBUTES = {
 @given(st.integers(0, 2**32), st.booleans())
 def test_lists_are_those_of_a_plain_reading_of_the_rules(seed, exclude_seen):
     generator = random.Random(seed)
-    shop = rule_oracle.draw_shop(generator, items=generator.choice([1, 12, 40]), users=12)
-    case = rule_oracle.draw_case(generator, len(shop.items))
-    lists = rules.select_all(shop, case, exclude_seen=exclude_seen)
-    for user, chosen in enumerate(lists):
-        assert rules.find_breaches(shop, case, user, chosen, exclude_seen=exclude_seen) == [], case
+    shop = oracle.draw_shop(generator, items=generator.choice([1, 12, 40]), users=12)
+    case = oracle.draw_case(generator, len(shop.items))
+    for user, chosen in enumerate(oracle.select_all(shop, case, exclude_seen=exclude_seen)):
+        allowed = oracle.list_allowed_items(shop, case, user, exclude_seen=exclude_seen)
+        assert chosen == oracle.select_naively(shop, case, user, allowed), case
 
 
 WRONG = {

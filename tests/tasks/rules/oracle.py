@@ -1,22 +1,24 @@
 """Draw random catalogues, rules and scores, and select lists by a plain implementation of the rules.
 
 Each condition is drawn as SQL and as a function of an item and a user in plain Python with three truth values. Nothing
-here uses the project's own evaluation or selection.
+but `select_all` uses the project's own evaluation or selection.
 """
 
 import fnmatch
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy.sparse import csr_matrix
 
-from oneclass.tasks.rules.settings import Boost, Placement, Rules
+from oneclass.tasks.rules.selection import Catalogue, Selection, Selector, compile_rules, select_lists
+from oneclass.tasks.rules.settings import Boost, DeclaredRules, Placement, Rules
 
 Row = Mapping[str, Any]
 Condition = Callable[[Row, Row], bool | None]
@@ -286,3 +288,27 @@ def select_naively(shop: Shop, case: RuleCase, user: int, allowed: list[int]) ->
 
 def _replace_nan(score: np.float32) -> np.float32:
     return np.float32(-np.inf) if np.isnan(score) else score
+
+
+def select_all(shop: Shop, case: RuleCase, *, exclude_seen: bool) -> list[list[int]]:
+    """Select the list of each user by the project's own code."""
+    attributes = {"item": shop.build_table("item"), "user": shop.build_table("user")}
+    ids = pl.Series([item["item_id"] for item in shop.items])
+    catalogue = Catalogue(ids, pl.Series([item["history.users"] for item in shop.items]), attributes)
+    name = "home" if case.placement else None
+    declared = DeclaredRules(rules=case.rules, placements={name: case.placement} if name else {})
+    compiled = compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds, name)
+    counts = pl.Series([user["history.items"] for user in shop.users])
+    people = catalogue.describe_users(pl.Series([user["user_id"] for user in shop.users]), counts)
+    sets, constraints = Selector(compiled, catalogue).constrain(people)
+    excluded = build_matrix(shop.excluded, len(ids))
+    selection = Selection(case.n, constraints, sets, excluded, exclude_seen)
+    lists = select_lists(shop.scores, build_matrix(shop.histories, len(ids)), selection)[0]
+    return [[int(item) for item in row if item >= 0] for row in lists]
+
+
+def build_matrix(rows: Sequence[set[int]], width: int) -> csr_matrix:
+    """Return a (rows, width) matrix with a one for each member of a row."""
+    indices = [item for row in rows for item in sorted(row)]
+    indptr = np.cumsum([0, *map(len, rows)])
+    return csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(len(rows), width))
