@@ -98,13 +98,6 @@ def test_a_fit_whose_factors_vanish_ends_at_once_and_ranks_by_popularity(tmp_pat
     assert mean == pytest.approx(np.full(mean.shape, x.nnz / np.prod(x.shape)), rel=0.25) and (sd > 0).all()
 
 
-def test_a_search_warns_once_of_a_matrix():
-    x = sparse_log(70, 40)
-    with pytest.warns(UserWarning, match="vanish") as told:
-        _ = [BinaryMatrix(user_variance=variance).fit(x) for variance in (0.2, 0.3)]
-    assert len(told) == 1 and told[0].filename == __file__
-
-
 def test_a_warm_start_at_vanished_factors_is_a_fit_from_scratch():
     x, grown = sparse_log(60, 40), draw_matrix(60, 40)
     with pytest.warns(UserWarning, match="vanish"):

@@ -8,7 +8,7 @@ from oneclass.models.bpr import training
 from oneclass.models.bpr import training as bpr
 from oneclass.models.bpr.kernels import CELLS, SHARDS
 from oneclass.models.bpr.model import BPR, BPRPopularity, BPRSettings, BPRUniform
-from oneclass.models.bpr.training import NEGATIVES_PER_EDGE, PASSES, HeldOutTriples, hold_out
+from oneclass.models.bpr.training import NEGATIVES_PER_EDGE, HeldOutTriples, hold_out
 from oneclass.models.fit_options import FitOptions
 
 both = pytest.mark.parametrize("model", [BPRUniform, BPRPopularity], ids=lambda model: model.name)
@@ -179,14 +179,6 @@ def test_planted_traits_are_recovered_beyond_popularity(known, long_tailed):
     assert mean_rank(model, train[users], held_out, rows) > mean_rank(popularity, train[users], held_out, rows) + 0.03
 
 
-def test_loss_falls_and_the_rate_is_reported(long_tailed):
-    epochs = []
-    BPRUniform(BPRSettings(factors=10, epochs=20)).fit(long_tailed, FitOptions(on_epoch=epochs.append))
-    assert [epoch.number for epoch in epochs] == list(range(1, 21)) and epochs[0].of == 20
-    assert epochs[-1].values["loss"] < 0.8 * epochs[0].values["loss"]
-    assert epochs[0].values["rate"] == 0.1 and epochs[-1].values["rate"] == pytest.approx(0.005)
-
-
 @pytest.mark.parametrize(("edges", "epochs"), [(4, 400), (6, 333), (10, 200), (50, 100)])
 def test_passes_that_are_left_to_the_log_come_to_so_many_samples(edges, epochs, monkeypatch):
     """But to 100 and 400 passes."""
@@ -221,13 +213,6 @@ def test_one_edge_of_each_chosen_user_is_left_out_and_the_others_are_not_liked(s
     assert not whole[left_out.users[:, None], left_out.others].any()
 
 
-def test_of_many_users_some_are_chosen_who_are_spread_evenly(small_is_large, monkeypatch, long_tailed):
-    monkeypatch.setattr(training, "MAX_HELD_OUT", 10)
-    able = np.flatnonzero(np.diff(long_tailed.indptr) >= 2)
-    _, left_out = hold_out(long_tailed, seed=1)
-    assert left_out.users.tolist() == [able[place * len(able) // 10] for place in range(10)]
-
-
 def test_the_loss_is_the_mean_over_the_triples():
     rng = np.random.default_rng(2)
     users, items = (rng.normal(size=shape).astype(np.float32) for shape in ((4, 3), (6, 3)))
@@ -239,21 +224,6 @@ def test_the_loss_is_the_mean_over_the_triples():
             margin = users[user] @ items[liked] + bias[liked] - users[user] @ items[other] - bias[other]
             expected.append(-np.log(1 / (1 + np.exp(-float(margin)))))
     assert triples.add(users, items, bias) == pytest.approx(np.mean(expected), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    "losses, level",
-    [
-        ([1.0] * PASSES, False),
-        ([1.0] * (PASSES + 1), True),
-        ([1.0] + [0.98] * PASSES, False),
-        ([1.0] + [0.995] * PASSES, True),
-        ([1.0, 0.9] + [1.1] * (PASSES - 1), False),
-        ([1.0, 0.9] + [1.1] * PASSES, True),
-    ],
-)
-def test_it_is_level_when_ten_passes_have_gained_too_little(losses, level):
-    assert HeldOutTriples(*np.zeros((3, 1), int), losses).has_converged(0.01) == level
 
 
 def test_a_fit_cools_down_when_the_loss_is_level(small_is_large, monkeypatch, long_tailed):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import pytest
 from numba import njit
@@ -18,6 +19,7 @@ from oneclass.models.paired_symbols.edges import (
     fill_moments,
     fill_row_factors,
 )
+from oneclass.models.paired_symbols.kernels import MAX_FACTORS
 from oneclass.models.paired_symbols.model import PairedSymbols, PairedSymbolsSettings
 from oneclass.models.paired_symbols.posterior import PairedSymbolsPosterior
 from oneclass.models.paired_symbols.symbols import Symbols
@@ -381,3 +383,11 @@ def test_moments_and_sums_are_those_of_dense_arrays(n):
     assert_allclose(found[:width][upper], outer[upper], rtol=1e-5, atol=1e-5)
     assert_allclose(found[width], weights[:count] @ spread, rtol=1e-5)
     assert_allclose(found[width + 1], halves[:count] @ y, rtol=1e-5, atol=1e-5)
+
+
+def test_numba_takes_as_many_lanes_as_the_settings_allow() -> None:
+    """It refuses longer tuples in a parallel region. Compiling for so many factors would take half a minute."""
+    PairedSymbolsSettings(factors=MAX_FACTORS)
+    with pytest.raises(ValueError, match="factors"):
+        PairedSymbolsSettings(factors=MAX_FACTORS + 1)
+    assert numba.config.PARFOR_MAX_TUPLE_SIZE >= MAX_FACTORS + 2
