@@ -3,8 +3,7 @@
 `<schema>.<table>.yaml` declares a table's columns and rules; `check` checks them on the rows of an open transaction.
 """
 
-from oneclass.data_contracts.checks import check
+from oneclass.data_contracts.checks import ContractBroken, RuleResult, check, raise_if_broken
 from oneclass.data_contracts.contracts import STAGES, for_stage
-from oneclass.data_contracts.results import ContractBroken, RuleResult, raise_if_broken
 
 __all__ = ["STAGES", "ContractBroken", "RuleResult", "check", "for_stage", "raise_if_broken"]

@@ -1,19 +1,56 @@
-"""Check a stage's contracts on the connection, and inside the transaction, that wrote the rows."""
+"""Check a stage's contracts on the connection, and inside the transaction, that wrote the rows; and what it finds."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
 
 from oneclass import sql
-from oneclass.data_contracts.contracts import Contract, Rule, for_stage
-from oneclass.data_contracts.results import RuleResult
-from oneclass.data_contracts.session import Session, session
-from oneclass.data_contracts.suites import columns_rule, fill_in, rows_query, rule_name
+from oneclass.data_contracts.contracts import Contract, Rule, Severity, fill_in, for_stage, rows_query
+from oneclass.data_contracts.session import Session, columns_rule, rule_name, session
 
 # With these options core expectations return whole rows, and only as many as requested from DuckDB.
 SAMPLES = {"result_format": "BASIC", "include_unexpected_rows": True, "partial_unexpected_count": 20}
+MAX_SHOWN_SAMPLES = 5
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """The result of one rule.
+
+    Attributes:
+        contract: the table, `schema.table`.
+        rule: the rule's name in the contract's file.
+        observed: the observed value or number of rows, in words; None if unknown.
+        samples: some of the rows, or values, that break the rule.
+        description: the rule in a sentence.
+    """
+
+    contract: str
+    rule: str
+    severity: Severity
+    success: bool
+    observed: str | None
+    samples: list[Any] = field(default_factory=list)
+    description: str = ""
+
+
+class ContractBroken(Exception):
+    """A rule of severity `error` does not hold. The message names it, shows rows, and says what to do.
+
+    Args:
+        explanation: what the stage knows of the cause; the message begins with it.
+    """
+
+    exit_status = 1
+
+    def __init__(self, stage: str, broken: Sequence[RuleResult], explanation: str = "") -> None:
+        self.stage = stage
+        self.broken = list(broken)
+        described = [_describe(stage, result) for result in broken]
+        super().__init__("\n".join([*([explanation, ""] if explanation else []), *described, _advice(stage, broken)]))
 
 
 def check(
@@ -209,3 +246,37 @@ def _to_json(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return str(value)
+
+
+def raise_if_broken(stage: str, results: Sequence[RuleResult]) -> None:
+    """Raise an error if a rule of severity `error` does not hold; a broken `warning` is only recorded.
+
+    Raises:
+        ContractBroken: with all broken rules.
+    """
+    broken = [result for result in results if not result.success and result.severity == "error"]
+    if broken:
+        raise ContractBroken(stage, broken)
+
+
+def _describe(stage: str, result: RuleResult) -> str:
+    lines = [f"{stage}: the contract of {result.contract} is broken: {result.rule}: {result.description}"]
+    if result.observed:
+        lines.append(f"  found: {result.observed}")
+    lines += [f"  sample: {_format_row(sample)}" for sample in result.samples[:MAX_SHOWN_SAMPLES]]
+    return "\n".join(lines)
+
+
+def _format_row(sample: Any) -> str:
+    if isinstance(sample, dict):
+        return ", ".join(f"{name} = {value!r}" for name, value in sample.items())
+    return repr(sample)
+
+
+def _advice(stage: str, broken: Sequence[RuleResult]) -> str:
+    tables = ", ".join(f"data_contracts/{table}.yaml" for table in dict.fromkeys(r.contract for r in broken))
+    return (
+        f"The stage {stage} was rolled back; the warehouse and the publication are unchanged. "
+        f"Correct the log or the settings that the rows come from and run again; "
+        f"the rules and their reasons are in {tables}."
+    )

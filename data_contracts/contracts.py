@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
@@ -120,6 +121,35 @@ class Contract(_Declared):
 def placeholders(text: str) -> set[str]:
     """Return the names between single braces, except `{batch}`."""
     return set(re.findall(r"(?<!\{)\{(\w+)\}", text)) - {"batch"}
+
+
+def fill_in(text: str, values: Mapping[str, Any]) -> str:
+    """Replace every `{name}` but `{batch}` by the SQL literal of its value."""
+    for name in placeholders(text):
+        text = text.replace("{" + name + "}", _literal(values[name]))
+    return text
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int | float):
+        return f"{value!r}::double" if isinstance(value, float) else str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, str | date | datetime):
+        # Braces, colons and backslashes are special to Python's format and SQLAlchemy's text, which read the query.
+        characters = (f"' || chr({ord(char)}) || '" if char in "{}:\\%'" else char for char in str(value))
+        return "('" + "".join(characters) + "')"
+    raise ValueError(
+        f"a contract's parameter must be text, a number, a date, a boolean, None or a list of them, not {value!r}"
+    )
+
+
+def rows_query(contract: Contract, values: Mapping[str, Any]) -> str:
+    """Build the query of the rows to check."""
+    query = f"select * from {contract.table}"
+    return f"{query} where {fill_in(contract.only, values)}" if contract.only else query
 
 
 # libyaml's reads the contracts in an eighth of the time.

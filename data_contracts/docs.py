@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from oneclass.data_contracts.contracts import Contract, load
-from oneclass.data_contracts.session import session
-from oneclass.data_contracts.suites import rule_name
+from oneclass.data_contracts.session import rule_name, session
 
 if TYPE_CHECKING:
     import great_expectations as gx

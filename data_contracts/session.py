@@ -1,4 +1,4 @@
-"""Great Expectations' context over a borrowed DuckDB connection, and the Checkpoint of a stage in it."""
+"""Great Expectations' context over a borrowed DuckDB connection, and the suites and Checkpoint of a stage in it."""
 
 import itertools
 import logging
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from oneclass.data_contracts.contracts import Contract
-from oneclass.data_contracts.suites import build_suite, rows_query
+from oneclass.data_contracts.contracts import COLUMNS, Contract, Rule, fill_in, rows_query
 
 if TYPE_CHECKING:
     import great_expectations as gx
@@ -107,8 +106,7 @@ def _new_session() -> Session:
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
-    import oneclass.data_contracts.execution_engine  # noqa: F401
-    from oneclass.data_contracts.transaction_dialect import URL, TransactionConnection, engine_options
+    from oneclass.data_contracts.execution_engine import URL, TransactionConnection, engine_options
 
     context = gx.get_context(mode="ephemeral")
     # A context in memory would write its configuration as YAML for every table, and every result as JSON, to no use.
@@ -131,3 +129,62 @@ def _silence(logger: logging.Logger) -> Generator[None]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagate
+
+
+def build_suite(contract: Contract, values: Mapping[str, Any]) -> "gx.ExpectationSuite":
+    """Build the suite of a contract: one expectation per rule, with the rule's name in its `meta`.
+
+    Args:
+        values: the values of the contract's parameters.
+
+    Raises:
+        ValueError: a rule has an unknown expectation type, or arguments that its type does not take.
+    """
+    import great_expectations as gx
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.expectations.metadata_types import FailureSeverity
+
+    suite = gx.ExpectationSuite(name=contract.table)
+    for rule in [columns_rule(contract), *contract.rules]:
+        try:
+            # The suite's constructor drops unknown types, and its `add_expectation_configuration` keeps only the last
+            # expectation of a type and column.
+            expectation = ExpectationConfiguration(
+                **_type_and_kwargs(contract, rule, values),
+                meta={"rule": rule.name},
+                description=rule.description,
+                severity=FailureSeverity.CRITICAL if rule.severity == "error" else FailureSeverity.WARNING,
+            )
+            suite.expectations.append(expectation.to_domain_obj())
+        except Exception as error:
+            raise ValueError(f"data_contracts/{contract.table}.yaml: rule {rule.name}: {error}") from error
+    return suite
+
+
+def rule_name(expectation: Any) -> str:
+    """Return the name of the rule that an expectation was built from."""
+    return expectation.meta["rule"]
+
+
+def columns_rule(contract: Contract) -> Rule:
+    """Build the rule that the columns are as declared."""
+    return Rule(
+        name=COLUMNS,
+        expect={"type": "table_columns_to_match_ordered_list", "column_list": list(contract.columns)},
+        description="the table has the declared columns and no others, in this order, types and NOT NULL included",
+    )
+
+
+def _type_and_kwargs(contract: Contract, rule: Rule, values: Mapping[str, Any]) -> dict[str, Any]:
+    if rule.expect is not None:
+        arguments = dict(rule.expect)
+        return {"type": f"expect_{arguments.pop('type')}", "kwargs": arguments}
+    query = fill_in(contract.rule_sql(rule), values)
+    if rule.where is not None:
+        query = f"select * from {{batch}} where {query}"
+    if "{batch}" not in query:
+        # The expectation prints a warning if the query does not name the batch.
+        query = f"with batch as not materialized (select * from {{batch}}) select * from ({query})"
+    # The expectation gives `{batch}` an alias in a query without a join.
+    query = query.replace("{batch}", "(select * from {batch})")
+    return {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}

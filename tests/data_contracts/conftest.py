@@ -7,8 +7,7 @@ import duckdb
 import pytest
 
 from oneclass import sql
-from oneclass.data_contracts.contracts import Contract, load
-from oneclass.data_contracts.suites import fill_in
+from oneclass.data_contracts.contracts import Contract, fill_in, load
 
 STAGE_VALUES = {
     "run_id": "ml-1m 10:02:03",

@@ -4,8 +4,7 @@ import pytest
 
 from oneclass.data_contracts import check
 from oneclass.data_contracts.checks import check_contracts
-from oneclass.data_contracts.contracts import STAGES, load
-from oneclass.data_contracts.suites import fill_in
+from oneclass.data_contracts.contracts import STAGES, fill_in, load
 from tests.data_contracts.conftest import STAGE_VALUES, load_contract, write_sql
 
 RULES = [(contract, rule) for contract in load() for rule in contract.rules]

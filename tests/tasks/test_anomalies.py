@@ -19,7 +19,7 @@ from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.stores import runs, warehouse
 from tests.conftest import query_rows
 from tests.tasks.ingest.test_ingest_stage import write_csv
-from tests.tasks.simulated_shop import FAULTS, FIRST_DAY, Shop, compute_run_time, double_file, shift_clock
+from tests.tasks.simulated_shop import FAULTS, FIRST_DAY, Shop, compute_run_time, shift_clock
 
 NIGHTS = 20
 CONTRACT = next(one for one in load() if one.table == "operations.nights")
@@ -163,21 +163,6 @@ def test_a_fault_is_warned_of(tonight, kind):
     found = find_broken_rules(connection, "tonight")
     assert figure in found.get(rule, ())
     assert "hard_limits" not in found
-
-
-@pytest.mark.parametrize(("least", "warned"), [("0.01", True), ("0.2", False)])
-def test_a_contract_with_another_limit_warns_otherwise(tonight, least, warned):
-    connection, log = tonight
-    insert_log(connection, "tonight", double_file(log, np.random.default_rng(0)), 99)
-    anomalies.record_batch_stats(connection, "tonight")
-    limits = CONTRACT.relations["limits"].replace("'doubled_share', 0.01", f"'doubled_share', {least}")
-    changed = CONTRACT.model_copy(update={"relations": {**CONTRACT.relations, "limits": limits}})
-    (result,) = [
-        one
-        for one in check_contracts(connection, [changed], {"run_id": "tonight"})
-        if one.rule == "heavy_hitters_usual"
-    ]
-    assert ("doubled_share" in {row["figure"] for row in result.samples}) == warned
 
 
 @pytest.mark.parametrize(("share", "allowed", "alarm"), [(0.45, 0.5, False), (0.55, 0.5, True), (0.55, 0.6, False)])

@@ -139,8 +139,3 @@ def test_a_malformed_file_is_named_with_its_key(tmp_path, text, said):
         datasets.load_dataset("mine", tmp_path)
     assert str(tmp_path / "datasets" / "mine.toml") in str(error.value)
     assert said in str(error.value)
-
-
-def test_a_data_set_is_frozen(tmp_path):
-    with pytest.raises(ValueError, match="frozen"):
-        datasets.load_dataset("demo", tmp_path).title = "x"

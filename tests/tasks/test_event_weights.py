@@ -12,8 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from oneclass import sql
-from oneclass.data_contracts.contracts import load
-from oneclass.data_contracts.suites import fill_in
+from oneclass.data_contracts.contracts import fill_in, load
 from oneclass.tasks.binarize import weights
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass import data_contracts
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
@@ -23,7 +22,7 @@ from oneclass.tasks.publish.choice import choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores import matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, Trial
 from oneclass.tasks.tuning.trial import run_trial_fit
@@ -230,21 +229,3 @@ def test_the_choice_and_the_comparison_are_over_all_folds(evaluated):
     mean, error = mean_and_error([of_user["ndcg@100"] for of_user in expected[choice.model].values()])
     assert (challenger.value, challenger.standard_error) == (pytest.approx(mean), pytest.approx(error))
     assert challenger.validation_users == users
-
-
-@pytest.mark.parametrize(
-    ("damage", "rule"),
-    [
-        ("update indexed.strong_generalization set part = 'train', role = 'fit' where user_index = 4", "part_by_hash"),
-        ("update indexed.strong_generalization set role = 'dropped' where role = 'fold_in'", "items_of_other_folds"),
-        ("update indexed.strong_generalization set role = 'fold_in' where role = 'target'", "a_fifth_is_target"),
-    ],
-)
-def test_the_contract_recounts_the_folds(home, likes, damage, rule):
-    settings = SplitSettings()
-    split_log(home)
-    values = {**settings.model_dump(), "seed": SEED, PROTOCOL: True, "fold_count": settings.folds}
-    values |= dict.fromkeys(("leave_one_out", "next_events", "given"), False)
-    broken = pytest.raises(data_contracts.ContractBroken, match=rule)
-    with broken, warehouse.run_stage(home, "run", "split", values) as connection:
-        connection.execute(damage)

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.split.settings import SplitSettings
@@ -18,9 +17,6 @@ ROLES = {  # the training edges, and the targets, of each protocol
     "leave_one_out": ("role = 'train'", "role = 'held_out'"),
     "next_events": ("role = 'train'", "role = 'next'"),
 }
-
-ASKED = {**SplitSettings().model_dump(), "seed": 1, **dict.fromkeys(PROTOCOLS, True), "given": False}
-ASKED |= {"train_files": "", "test_files": ""}
 
 
 @pytest.fixture
@@ -63,9 +59,3 @@ def test_later_edges_and_items_are_those_of_a_count(split_log):
             counts = len(held_out), len(trained), len(first_days)
             assert found[protocol] == (*counts, pytest.approx(edges), pytest.approx(items))
     assert found["next_events"][-2:] == (0, 0) and min(found["strong_generalization"][-2:]) > 0
-
-
-def test_learning_from_the_future_under_next_events_breaks_the_contract(split_log):
-    with pytest.raises(ContractBroken) as broken, warehouse.run_stage(split_log, "other", "split", ASKED) as connection:
-        connection.execute("update diagnostics.leakage set future_items = 1 where protocol = 'next_events'")
-    assert {one.rule for one in broken.value.broken} == {"nothing_from_the_future"}

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 import numpy as np
 import pytest
 
-from oneclass.data_contracts import ContractBroken
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
@@ -25,7 +24,6 @@ from oneclass.tasks.tuning.search import load_validation
 from tests.conftest import load_entries, query_rows
 
 LISTS = Dataset(name="lists", title="lists", layout="adjacency")
-BOUNDS = {"value_min": None, "value_max": None, "max_reject_share": 0.01, "fresh_within_hours": None}
 SHUFFLED, SORTED, DRIFTING = "shuffled", "sorted", "drifting"
 
 
@@ -173,27 +171,6 @@ def test_logs_with_times_are_ordered_by_them(home, log_events):
         user: {item for item, at in enumerate(times) if at >= day + timedelta(hours=8)} for user, times in own.items()
     }
     assert items_by_user(home, found.part.targets, found.part.users) == latest
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mutation", "rule"),
-    [
-        ("update raw.places set place = place + 1", "places_counted"),
-        ("update raw.places set place = 1", "places_counted"),
-        ("delete from raw.places where place = 2", "events_agree"),
-        ("update raw.places set item_id = 'another' where place = 1", "events_agree"),
-        ("delete from raw.events where line_number = 3", "events_agree"),
-    ],
-)
-def test_places_that_are_not_those_of_the_events_break_the_contract(home, tmp_path, mutation, rule):
-    split_lines(home, tmp_path, draw_lines(SHUFFLED, 1))
-    with (
-        pytest.raises(ContractBroken) as broken,
-        warehouse.run_stage(home, "another run", "ingest", BOUNDS) as connection,
-    ):
-        connection.execute(mutation)
-    assert rule in {one.rule for one in broken.value.broken if one.contract == "raw.places"}
 
 
 def draw_days(users, seed=1):
