@@ -123,7 +123,7 @@ alter table if exists published.placements add column if not exists explicit_lik
 alter table if exists raw.parts add column if not exists event varchar;
 
 -- name: without_parts
--- raw.parts: it held the orders and lines of data sets in two kinds of files.
+-- raw.parts: one row per line of orders and their lines, in files of two kinds; nothing reads it.
 drop table if exists raw.parts;
 
 -- name: lists_alone
@@ -138,7 +138,7 @@ alter table if exists operations.attribute_tables alter types type varchar[]
     using list_transform(types, lambda type: if(type in ('available_from', 'available_until'), 'date', type));
 
 -- name: without_sweeps
--- evaluation.sweeps: it held refits with other settings, for figures of papers.
+-- evaluation.sweeps: one row per refit with other settings and metric; nothing reads it.
 drop table if exists evaluation.sweeps;
 
 -- name: machines
