@@ -52,38 +52,10 @@ def build_parser(name: str, description: str | None, kind: type[BaseModel], exam
     parser = CommandParser(prog=sys.argv[0] if by_script else f"python -m flows.{name}", description=description)
     parser.kind, parser.example = kind, example
     for parameter, field in kind.model_fields.items():
-        _add_flag(parser, parameter, field)
+        parser.add_argument(flag_name(parameter, field), dest=parameter, **_argument_options(field))
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--version", action="version", version=f"oneclass {version('oneclass')}")
     return parser
-
-
-def _add_flag(parser: argparse.ArgumentParser, name: str, field: FieldInfo) -> None:
-    flag, options = flag_name(name, field), _argument_options(field)
-    old_name = _flag_metadata(field).deprecated
-    if old_name is None:
-        parser.add_argument(flag, dest=name, **options)
-        return
-    one_of = parser.add_mutually_exclusive_group()
-    one_of.add_argument(flag, dest=name, **options)
-    hidden: dict[str, Any] = {**options, "help": argparse.SUPPRESS}
-    if options.get("action") == "extend":
-        hidden = {"type": _split_names, "default": [], "help": argparse.SUPPRESS}
-    one_of.add_argument(old_name, dest=name, action=_DeprecatedFlag, replacement=flag, **hidden)
-
-
-class _DeprecatedFlag(argparse.Action):
-    """A flag's old name, which takes one value."""
-
-    def __init__(self, *arguments: Any, replacement: str, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.replacement = replacement
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
-    ) -> None:
-        warnings.warn(f"{option_string} is deprecated: use {self.replacement}", FutureWarning, stacklevel=2)
-        setattr(namespace, self.dest, values)
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -374,18 +346,6 @@ def _error_message(error: Exception) -> str:
     if explanation := memory_errors.explain_exhaustion(error, "The home"):
         return explanation
     return f"{type(error).__name__}: {error}\nRun again with --debug for the traceback."
-
-
-def split_lists(find_unknown: Callable[[list[str]], list[str]], flag: str, values: list[str]) -> list[str]:
-    """Split values `A,B` that are no items themselves but name some, the deprecated form of a flag.
-
-    Args:
-        find_unknown: returns those of some values that are no items.
-    """
-    lists = {value for value in find_unknown(values) if len(find_unknown(value.split(","))) <= value.count(",")}
-    if lists:
-        print(f"{flag} A,B is deprecated: use {flag} A B", file=sys.stderr)
-    return [item for value in values for item in (value.split(",") if value in lists else [value])]
 
 
 def _split_names(text: str) -> list[str]:

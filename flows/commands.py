@@ -219,13 +219,16 @@ def _recommend(given: RecommendParameters) -> str:
     if given.list_ is not None:
         found = shop.list_items(given.list_, given.n or 20, category=given.category, window_days=given.window_days)
         return text.format_list(shop, found, given.list_, as_json=given.json_)
-    within = cli.split_lists(shop.unknown, "--within", given.within)
-    without = cli.split_lists(shop.unknown, "--without", given.without)
-    unknown = shop.unknown([*given.history, *within])
+    unknown = shop.unknown([*given.history, *given.within])
     user, history = given.user, given.history
     recommend = partial(shop.recommend, history) if user is None else partial(shop.recommend_for, user)
     found = recommend(
-        given.n, within=within or None, without=without, seen=given.seen, placement=given.placement, where=given.where
+        given.n,
+        within=given.within or None,
+        without=given.without,
+        seen=given.seen,
+        placement=given.placement,
+        where=given.where,
     )
     return text.format_json(shop, found, unknown) if given.json_ else text.format_table(shop, found, unknown)
 

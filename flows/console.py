@@ -1,12 +1,10 @@
-"""Help around the commands: examples, hints for a misspelt command, the script's own help, and shell completion."""
+"""Help around the commands: examples, hints for a misspelt command, and the script's own help."""
 
 import difflib
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
-
-from oneclass.flows.cli import flag_name, unwrap_optional
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oneclass.flows.commands import Command
@@ -28,25 +26,6 @@ EXAMPLES = {
 }
 """Arguments of a common use of each command, with which its help ends."""
 
-COMPLETION = """\
-# Completion of oneclass in bash; in zsh first: autoload -U +X bashcompinit && bashcompinit
-_oneclass() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words=
-    if [ "$COMP_CWORD" = 1 ]; then
-        words="{commands}"
-    else
-        case "${{COMP_WORDS[1]//-/_}} $previous" in
-{values}
-            *) case "${{COMP_WORDS[1]//-/_}}" in
-{flags}
-            esac ;;
-        esac
-    fi
-    COMPREPLY=($(compgen -W "$words" -- "$current"))
-}}
-complete -o default -F _oneclass oneclass
-"""
-
 
 def run(arguments: list[str], commands: Mapping[str, "Command"]) -> int:
     """Answer arguments that begin with no command, and return the exit status."""
@@ -55,8 +34,6 @@ def run(arguments: list[str], commands: Mapping[str, "Command"]) -> int:
         print(f"oneclass {version('oneclass')}")
     elif name in ("--help", "-h", "help"):
         print(format_usage(commands))
-    elif name == "completion":
-        print(format_completion(commands), end="")
     else:
         print(suggest_command(name, commands) if name else format_usage(commands), file=sys.stderr)
         return 2
@@ -66,7 +43,6 @@ def run(arguments: list[str], commands: Mapping[str, "Command"]) -> int:
 def format_usage(commands: Mapping[str, "Command"]) -> str:
     """Return the list of commands."""
     lines = [f"  {name:17} {command.summary}" for name, command in commands.items()]
-    lines.append(f'  {"completion":17} completion for bash and zsh: eval "$(oneclass completion)"')
     return "\n".join(["usage: oneclass COMMAND ...", "", *lines, "", "oneclass COMMAND --help says more."])
 
 
@@ -79,22 +55,3 @@ def suggest_command(name: str, commands: Mapping[str, "Command"]) -> str:
         lines += ["", "The most similar command is" if is_one else "The most similar commands are"]
         lines += [f"        {one}" for one in near]
     return "\n".join(lines)
-
-
-def format_completion(commands: Mapping[str, "Command"]) -> str:
-    """Return the shell's completion script: commands, their flags, and the values of flags that have a choice."""
-    flags, values = [], []
-    for name, command in commands.items():
-        named = {flag_name(field_name, field): field for field_name, field in command.parameters.model_fields.items()}
-        flags.append(f'                {name}) words="{" ".join([*named, "--debug", "--help", "--version"])}" ;;')
-        for flag, field in named.items():
-            if choices := _list_choices(field.annotation):
-                values.append(f'            "{name} {flag}") words="{" ".join(choices)}" ;;')
-    names = " ".join([*commands, "completion", "--help", "--version"])
-    return COMPLETION.format(commands=names, flags="\n".join(flags), values="\n".join(values))
-
-
-def _list_choices(annotation: Any) -> tuple[str, ...]:
-    """Return the values of a choice; none of another type."""
-    kind = unwrap_optional(annotation)
-    return get_args(kind) if get_origin(kind) is Literal else ()

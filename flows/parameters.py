@@ -25,14 +25,12 @@ class Flag:
         name: the flag, if it is not named like the parameter.
         comma_separated: whether a list is written as `A,B` instead of several words.
         optional: whether the value may be omitted, and is then empty.
-        deprecated: the flag's old name, which works with a `FutureWarning`; of a list, it takes it as `A,B`.
     """
 
     metavar: str | tuple[str, ...] = ""
     name: str | None = None
     comma_separated: bool = False
     optional: bool = False
-    deprecated: str | None = None
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,7 @@ class TuneParameters(_ClusterParameters, _SourceParameters, _SplitFilesParameter
         description="trials in all, those of earlier commands included, so that a command that was cut off can be "
         "repeated",
     )
-    batch_size: Annotated[int, Flag("N", deprecated="--together")] = Field(
+    batch_size: Annotated[int, Flag("N")] = Field(
         1,
         description="trials in a round, made side by side with --workers or --dask: each is chosen by the trials of "
         "earlier rounds alone, so this number decides which trials are made, and the number of workers does not",
@@ -285,14 +283,14 @@ class ExplainParameters(DatasetParameters):
     item: Annotated[list[str], Flag("ID")] = Field(
         [], description="items: the rank of each in the published list, and why it is not higher"
     )
-    n: Annotated[int, Flag("N", deprecated="--top")] = Field(10, description="recommendations of each model")
+    n: Annotated[int, Flag("N")] = Field(10, description="recommendations of each model")
 
 
 class RecommendParameters(DatasetParameters):
     """Parameters of `flows.recommend`, which is not a flow."""
 
     user: Annotated[str | None, Flag("ID")] = Field(None, description="a user's id, as it stands in the logs")
-    history: Annotated[list[str], Flag("ID", name="--item", deprecated="--history")] = Field(
+    history: Annotated[list[str], Flag("ID", name="--item")] = Field(
         [], description="items that somebody likes, the newest last, known to the logs or not, instead of --user"
     )
     n: Annotated[int | None, Flag("N")] = Field(

@@ -145,3 +145,7 @@ drop table if exists evaluation.sweeps;
 -- operations.run_machines, operations.run_packages: one row per run; nothing reads them.
 drop table if exists operations.run_machines;
 drop table if exists operations.run_packages;
+
+-- name: explicit_negatives_alone
+-- curated.observed_negatives: one row per row of `curated.explicit_negatives`; a second name of that view.
+drop view if exists curated.observed_negatives;

@@ -76,6 +76,3 @@ from indexed.observed_negatives
 join indexed.users using (user_index)
 join indexed.items using (item_index)
 where liked_at is null;
--- curated.observed_negatives: one row per row of `curated.explicit_negatives`, whose deprecated name this is.
-create or replace view curated.observed_negatives as
-from curated.explicit_negatives;

@@ -134,5 +134,4 @@ def _describe_health(shop: Recommender, error: str | None) -> dict[str, Any]:
         "items": len(shop.items),
         "users": len(shop.users),
         "error": error,
-        "trouble": error,
     }

@@ -172,7 +172,6 @@ class Health(BaseModel):
     items: int
     users: int
     error: str | None
-    trouble: str | None = Field(deprecated="use error")
 
 
 class Status(BaseModel):

@@ -1,13 +1,11 @@
-"""What surrounds the commands: help, hints, completion in a real shell, and deprecated flags."""
+"""What surrounds the commands: help and hints."""
 
 import shlex
-import shutil
-import subprocess
 from importlib.metadata import version
 
 import pytest
 
-from oneclass.flows import cli, commands, console
+from oneclass.flows import commands, console
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import count_things
 
@@ -22,7 +20,7 @@ def run_script(capsys, *arguments):
 def test_version_and_help(capsys):
     assert run_script(capsys, "--version") == (0, f"oneclass {version('oneclass')}\n", "")
     status, out, _ = run_script(capsys, "--help")
-    assert status == 0 and all(f"  {name} " in out for name in (*commands.COMMANDS, "completion"))
+    assert status == 0 and all(f"  {name} " in out for name in commands.COMMANDS)
     assert run_script(capsys) == (2, "", out)
 
 
@@ -33,25 +31,6 @@ def test_a_misspelt_command_is_answered_with_what_resembles_it(capsys, name, nea
     status, out, errors = run_script(capsys, name)
     assert status == 2 and not out and f"oneclass: {name!r} is not a command." in errors
     assert errors.endswith(f"The most similar command is\n        {near}\n") if near else "similar" not in errors
-
-
-def complete_word(script, *words):
-    """What bash offers for the last word of a line."""
-    line = shlex.join(["oneclass", *words])
-    program = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; _oneclass; echo ${{COMPREPLY[@]}}"
-    return subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout.split()
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_completes_commands_flags_and_choices(capsys):
-    _, script, _ = run_script(capsys, "completion")
-    assert complete_word(script, "re") == ["recommend"]
-    assert complete_word(script, "nightly-retrain", "--prot") == ["--protocols"]
-    assert complete_word(script, "recommend", "--list", "") == ["popular", "trending", "new"]
-    assert complete_word(script, "recommend", "--user", "u1", "--wi") == ["--window-days", "--within", "--without"]
-    for name, command in commands.COMMANDS.items():
-        flags = [cli.flag_name(parameter, field) for parameter, field in command.parameters.model_fields.items()]
-        assert complete_word(script, name, "--") == [*flags, "--debug", "--help", "--version"]
 
 
 def test_help_names_the_data_sets_of_the_home_and_ends_with_an_example_that_parses(tmp_path, capsys):
@@ -71,13 +50,6 @@ def test_help_names_the_data_sets_of_the_home_and_ends_with_an_example_that_pars
         assert named.replace(" ", "") in "".join(out.split())  # a long folder is broken at its hyphens
         has_models = any(line.startswith("models: ") for line in lines)
         assert has_models == bool({"model", "models"} & commands.COMMANDS[name].parameters.model_fields.keys())
-
-
-def test_the_number_of_items_is_n_everywhere_and_its_old_name_warns():
-    parser = commands.build_parser("explain")
-    with pytest.warns(FutureWarning, match="--top is deprecated: use --n"):
-        assert parser.parse_args(["--dataset", "mine", "--user", "7", "--top", "3"]).n == 3
-    assert parser.parse_args(["--dataset", "mine", "--user", "7", "--n", "3"]).n == 3
 
 
 def test_a_count_has_its_noun_in_the_right_number():

@@ -211,14 +211,3 @@ def test_a_flow_that_is_run_by_another_program_leaks_nothing(prefect_server):
     environment = {**os.environ, "PREFECT_API_URL": prefect_server}
     command = [sys.executable, "-c", script]
     assert "leaked" not in subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stderr
-
-
-def test_a_deprecated_flag_works_with_one_warning_and_not_beside_the_current_one(capsys):
-    required = ["--dataset", "demo", "--model", "wmf"]
-    with pytest.warns(FutureWarning, match="^--together is deprecated: use --batch-size$") as warned:
-        old = commands.build_parser("tune").parse_args([*required, "--together", "4"])
-    assert len(warned) == 1 and old == commands.build_parser("tune").parse_args([*required, "--batch-size", "4"])
-    assert "--together" not in commands.build_parser("tune").format_help()
-    with pytest.warns(FutureWarning), pytest.raises(SystemExit):
-        commands.build_parser("tune").parse_args([*required, "--together", "4", "--batch-size", "4"])
-    assert "--batch-size: not allowed with argument --together" in capsys.readouterr().err

@@ -42,19 +42,6 @@ def test_a_history_of_known_and_unknown_items_is_answered(asked, capsys):
     assert "Not known, left out: no such film" in capsys.readouterr().out
 
 
-def test_lists_with_commas_work_with_a_warning(asked, capsys):
-    arguments, _ = asked
-    current = ["--item", "1", "3", "none", "--within", "5", "7", "9", "--without", "5", "7"]
-    assert commands.main("recommend", [*arguments, *current, "--json"]) == 0
-    answer = capsys.readouterr()
-    former = ["--history", "1, 3,none", "--within", "5,7,9", "--without", "5,7"]
-    with pytest.warns(FutureWarning, match="--history is deprecated: use --item"):
-        assert commands.main("recommend", [*arguments, *former, "--json"]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == answer.out and answer.err == ""
-    assert "--within A,B is deprecated: use --within A B" in printed.err and "--without A,B" in printed.err
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -87,7 +87,7 @@ def test_several_nights_end_with_the_spread_of_next_events(prefect_server, log, 
 def test_nights_that_were_done_are_passed_over_until_their_events_change(replayed, log, tmp_path, capsys):
     home = shutil.copytree(replayed, tmp_path / "home", symlinks=True)
     with warehouse.open_warehouse(Home(home, DATASET)) as connection:  # as an earlier version recorded them
-        settings = "replace(settings::varchar, 'explicit_negatives', 'observed_negatives')"
+        settings = """json_merge_patch(settings::json, '{"evaluate": {"attributes": ["town"]}}')"""
         connection.execute(f"update operations.runs set settings = {settings}")
     asked = ["--since", "2020-01-05", "--until", "2020-01-08", "--every", "3d", "--dry-run"]
     assert build_command(home, log, *asked, "--set", "split.min_user_edges=2") == 0

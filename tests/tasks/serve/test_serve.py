@@ -124,8 +124,6 @@ def test_answers_are_those_of_python(served):
     assert health["status"] == "ok" and health["publication"] == "of-random_graph" and health["age_seconds"] >= 0
     status, described = get_json(address, "/openapi.json")
     assert status == 200 and {"/recommend", "/similar", "/health"} <= described["paths"].keys()
-    fields = described["components"]["schemas"]["Health"]["properties"]
-    assert [name for name, field in fields.items() if field.get("deprecated")] == ["trouble"]
 
 
 def test_a_publication_older_than_its_limit_is_stale(served, split_once):
@@ -181,7 +179,7 @@ def test_a_publication_that_cannot_be_read_leaves_the_old_one_answering(served, 
     damaged.write_bytes(b"?")
     publications.switch_link(home, home.publications / "of-slim")
     health = wait_for_health(address, {"status": "behind"})
-    assert "items.parquet" in health["error"] == health["trouble"] and health["publication"] == "of-random_graph"
+    assert "items.parquet" in health["error"] and health["publication"] == "of-random_graph"
     assert get_json(address, "/recommend", user="u7")[0] == 200
     publish_model(home, split_once[1], "mrf_dense", "mended")
     assert wait_for_health(address, {"status": "ok"})["publication"] == "mended"
