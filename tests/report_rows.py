@@ -66,7 +66,7 @@ def _log_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
         ],
         "raw.rejects": [(2, line, "x", "value: no number") for line in (4, 9, 11)],
         "operations.arrivals": [
-            (RUN, BEGAN, "orders.csv", "/logs/orders.csv", "set aside", None, None, 0, 0, 0, 0, "is <empty>\n\nmore"),
+            (RUN, BEGAN, "orders.csv", "/logs/orders.csv", "set aside", None, None, 0, 0, 0, 0, "is <empty>\n\nmore")
         ],
         "operations.funnel": [
             (RUN, 0, "lines", "lines, or items of lines that list several", 0, 13_248, None, None),

@@ -20,12 +20,7 @@ from oneclass.models.base import Model
 from oneclass.models.numerics.sequential_histories import with_recency_ranks
 from oneclass.tasks import recommend
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.explain.item_lists import (
-    ModelRecommendations,
-    RecommendedItem,
-    explain_rank,
-    load_published_list,
-)
+from oneclass.tasks.explain.item_lists import ModelRecommendations, RecommendedItem, explain_rank, load_published_list
 from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION, PROTOCOLS, find_protocol
 from oneclass.tasks.recommend.ranking import explain_score
 from oneclass.tasks.recommend.vocabulary import normalize_id

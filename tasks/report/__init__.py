@@ -19,18 +19,18 @@ def report(home: Home, run_id: str) -> None:
     The page contains its style, script and figures. A copy in `runs/` stays when later runs replace `index.html`; the
     last `MAX_EARLIER` are kept. Figures of earlier runs that this one lacks are deleted.
     """
-    from oneclass.tasks.report import drawn, lookup
-    from oneclass.tasks.report.page import build_page
+    from oneclass.tasks.report.figures import render_svg_file
+    from oneclass.tasks.report.page import build_page, build_search_page
     from oneclass.tasks.report.run_tables import RunTables
 
     with warehouse.open_warehouse(home, read_only=True) as connection:
         tables = RunTables(connection, run_id)
         page = build_page(tables, home, list_earlier_runs(home))
-        search = lookup.build_search_page(tables, home)
+        search = build_search_page(tables, home)
     figures = home.report / "figures"
     durable.make_folder(figures)
     for name, element in page.panels.items():
-        _write(figures / f"{name}.svg", drawn.render_svg_file(element))
+        _write(figures / f"{name}.svg", render_svg_file(element))
     _write(home.report / "search.html", search)
     _write(home.report / "index.html", page.text)
     durable.make_folder(home.report / "runs")

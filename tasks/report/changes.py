@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from oneclass.tasks.html import numbers
-from oneclass.tasks.report.rows import Row, join_words
+from oneclass.tasks.report.run_tables import Row, join_words
 from oneclass.tasks.report.tables import Column, Table
 from oneclass.tasks.run_diff import PreviousRun, RunDiff
 

@@ -5,8 +5,7 @@ import json
 import polars as pl
 
 from oneclass.tasks.html.numbers import format_percent, format_significant
-from oneclass.tasks.report.rows import Row, join_words
-from oneclass.tasks.report.run_tables import RunTables
+from oneclass.tasks.report.run_tables import Row, RunTables, join_words
 from oneclass.tasks.report.tables import Column, Table, format_value
 from oneclass.tasks.report.warnings import describe_broken_rules
 
@@ -99,9 +98,9 @@ def build_exploration_table(rows: pl.DataFrame) -> Table | None:
     )  # fmt: skip
 
 
-def build_list_hits_table(rows: pl.DataFrame) -> Table | None:
-    """Build the table of what published lists found of the likes after them; None if no user came back yet."""
-    return None if rows.is_empty() else Table(
+def build_list_hits_table(rows: pl.DataFrame) -> Table:
+    """Build the table of what published lists found of the likes after them."""
+    return Table(
         "list_hits", "Published lists and the likes that came after them", "diagnostics.list_hits",
         [Column("made_at", "lists of", "time"),
          Column("users", "users", "count", "with a list and a new like"),
@@ -122,9 +121,9 @@ def describe_list_hits(rows: pl.DataFrame) -> str:
     return f"The last lists found {last['hits']:,} of {last['likes']:,} new likes of {last['users']:,} users"
 
 
-def build_certainty_table(rows: pl.DataFrame) -> Table | None:
-    """Build the table of the surest and least sure published lists; None if no list has a probability of a like."""
-    return None if rows.is_empty() else Table(
+def build_certainty_table(rows: pl.DataFrame) -> Table:
+    """Build the table of the surest and least sure published lists."""
+    return Table(
         "surest", "Published lists of which the model is surest and least sure", "published.recommendations",
         [Column("certainty", "list"), Column("user_id", "user"), Column("likes", "likes", "count", "in the history"),
          Column("items", "items", "count", "in the list"),
@@ -145,9 +144,9 @@ def describe_certainty(rows: pl.DataFrame, correlations: list[Row]) -> str:
     return f"Long histories make sure: {said}"
 
 
-def build_explicit_feedback_table(rows: pl.DataFrame) -> Table | None:
-    """Build the table that evaluates `like` on explicit negatives; None if a run has none."""
-    return None if rows.is_empty() else Table(
+def build_explicit_feedback_table(rows: pl.DataFrame) -> Table:
+    """Build the table that evaluates `like` on explicit negatives."""
+    return Table(
         "considered", "Of held-out items that were considered, which were liked?", "evaluation.considered",
         [Column("protocol", "protocol"),
          Column("model", "model", explain="popularity is the share of an item's considerers who liked it"),

@@ -8,7 +8,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from oneclass.tasks.report.plotting import (
     LIGHT_COLOURS,
-    Figure,
     Panel,
     draw_cells,
     format_tick,
@@ -18,7 +17,8 @@ from oneclass.tasks.report.plotting import (
     new_panel,
     set_log_axis,
 )
-from oneclass.tasks.report.rows import Row, bin_centres, column_values, group_rows, join_words, weighted_mean
+from oneclass.tasks.report.run_tables import Row, bin_centres, column_values, group_rows, join_words, weighted_mean
+from oneclass.tasks.report.tables import Figure
 
 BASELINE = "popularity"
 MAX_HIGHLIGHTED, WITH_PERCENTILES, WITH_CELLS = 4, 3, 4

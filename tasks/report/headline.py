@@ -14,7 +14,7 @@ from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds
 from oneclass.tasks.report.changes import RunDiffSection
-from oneclass.tasks.report.rows import Row, join_words
+from oneclass.tasks.report.run_tables import Row, join_words
 
 NOTABLE_AGE = timedelta(days=1)  # from which the age of what is published is stated
 MODEL_CHOICE_NOTE = "A run chooses on validation users, never on these."
@@ -54,10 +54,7 @@ def describe_configuration(of_list: str) -> str:
 
 
 def build_headline(
-    main: dict[str, list[LeaderboardRow]],
-    standing: Row | None,
-    decision: Decision | None,
-    started_at: datetime,
+    main: dict[str, list[LeaderboardRow]], standing: Row | None, decision: Decision | None, started_at: datetime
 ) -> Headline:
     """Build the headline by the first protocol's main metric.
 

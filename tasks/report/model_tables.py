@@ -8,8 +8,7 @@ import polars as pl
 from oneclass.tasks.html.numbers import format_percent
 from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds
-from oneclass.tasks.report.scale import fit_scale
-from oneclass.tasks.report.tables import METRIC_LABELS, SIGNIFICANCE_LABELS, Column, Table
+from oneclass.tasks.report.tables import METRIC_LABELS, SIGNIFICANCE_LABELS, Column, Table, fit_scale
 
 MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score", "score"))
 
@@ -60,10 +59,7 @@ def _flatten_row(row: LeaderboardRow) -> dict[str, Any]:
     for metric, (value, error) in row.cells.items():
         cells |= {metric: value, f"{metric} error": error}
     compared = row.against_best
-    cells |= {
-        "difference": compared and compared.difference,
-        "difference error": compared and compared.standard_error,
-    }
+    cells |= {"difference": compared and compared.difference, "difference error": compared and compared.standard_error}
     return {"model": row.model, "score": row.score, "standing": _significance_label(row)} | cells
 
 

@@ -1,7 +1,8 @@
-"""Render the report: every section's data in the template, with inline style and script."""
+"""Render the report: every section's data in the template, with inline style and script; and the page that searches."""
 
 import base64
 import hashlib
+import json
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -13,13 +14,9 @@ from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.promotion_log import load_decisions
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.report import (
-    content,
-    model_tables,
-    strata_tables,
-)
+from oneclass.tasks.report import content, model_tables, strata_tables
 from oneclass.tasks.report.changes import build_diff_section
-from oneclass.tasks.report.drawn import DrawnFigure, load_or_draw
+from oneclass.tasks.report.figures import load_or_draw
 from oneclass.tasks.report.headline import (
     Headline,
     build_change_card,
@@ -29,9 +26,8 @@ from oneclass.tasks.report.headline import (
     build_volume_card,
     describe_best,
 )
-from oneclass.tasks.report.rows import Row, group_rows
-from oneclass.tasks.report.run_tables import RunTables
-from oneclass.tasks.report.tables import render_cell
+from oneclass.tasks.report.run_tables import Row, RunTables, group_rows
+from oneclass.tasks.report.tables import Figure, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import published_model, runs
 from oneclass.tasks.stores.home import Home
@@ -70,6 +66,7 @@ def load_example_users(tables: RunTables, home: Home, items: int) -> list[Exampl
 
 
 ITEMS_PER_EXAMPLE = 5  # likes, and recommendations, of an example user
+MOST_SEARCHED = 20_000  # users, and items: those with the most likes, so that the page stays below a few MB
 
 
 @dataclass(frozen=True)
@@ -94,19 +91,22 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
     overview = tables("overview").row(0, named=True)
     by_section = load_or_draw(tables, home, main)
     figures = [figure for section_figures in by_section.values() for figure in section_figures]
-    panels = {name: element for figure in figures for name, element in figure.panels.items()}
+    panels = {name: element for figure in figures for name, element in figure.drawings.items()}
     headline, first_screen = _build_first_screen(tables, home, main, overview)
     name = f"{overview['started_at']:%Y-%m-%dT%H%M%S}"
-    text = load_template("oneclass.tasks.report", "page.html").render(
+    text = _render(
+        "page",
         dataset=home.dataset,
+        cell=render_cell,
+        protocols=PROTOCOLS,
+        folds_note=FOLDS_NOTE,
         earlier=[run for run in earlier if run != name],
         overview=overview,
         panels={name: Markup(element) for name, element in panels.items()},
-        absent=_group_missing_figures([figure for figure in figures if not figure.panels]),
-        **{section: [figure for figure in drawn if figure.panels] for section, drawn in by_section.items()},
+        absent=_group_missing_figures([figure for figure in figures if not figure.drawings]),
+        **{section: [figure for figure in drawn if figure.drawings] for section, drawn in by_section.items()},
         **first_screen,
         **_build_tables(tables, main, overview, headline.row),
-        **_template_constants(),
     )
     return Page(name, text, panels, build_summary(headline, first_screen))
 
@@ -182,7 +182,7 @@ def _build_tables(
     }
 
 
-def _group_missing_figures(figures: list[DrawnFigure]) -> dict[str, list[str]]:
+def _group_missing_figures(figures: list[Figure]) -> dict[str, list[str]]:
     """Group the headings of missing figures by reason."""
     headings: dict[str, list[str]] = {}
     for figure in figures:
@@ -203,13 +203,28 @@ def build_summary(headline: Headline, first_screen: dict[str, Any]) -> dict[str,
     }
 
 
-def _template_constants() -> dict[str, Any]:
-    folder = files("oneclass.tasks.report")
-    script = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("sort.js", "downloads.js"))
-    return {
-        "cell": render_cell,
-        "protocols": PROTOCOLS,
-        "folds_note": FOLDS_NOTE,
-        "script": Markup(script),
-        "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+def build_search_page(tables: RunTables, home: Home) -> str:
+    """Build the page that finds a user's published list or an item by id or title."""
+    items = tables.as_rows("searched_items", most=MOST_SEARCHED)
+    users = tables.as_rows("searched_users", most=MOST_SEARCHED)
+    position = {row["item_id"]: at for at, row in enumerate(items)}
+    for item in dict.fromkeys(item for row in users for item in row["items"] if item not in position):
+        position[item] = len(items)
+        items.append({"item_id": item, "likes": None, "lists": None})
+    titles = published_model.load_titles(home, set(position))
+    data = {
+        "items": [[row["item_id"], titles.get(row["item_id"], ""), row["likes"], row["lists"]] for row in items],
+        "users": [[row["user_id"], row["likes"], [position[item] for item in row["items"]]] for row in users],
     }
+    # A closing tag in a title must not end the element.
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    complete = max(len(users), len(items)) < MOST_SEARCHED
+    return _render("search", dataset=home.dataset, data=Markup(text), complete=complete)
+
+
+def _render(name: str, **values: Any) -> str:
+    """Render a template with its script inside."""
+    script = files("oneclass.tasks.report").joinpath(f"{name}.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    template = load_template("oneclass.tasks.report", f"{name}.html")
+    return template.render(script=Markup(script), script_digest=digest, **values)

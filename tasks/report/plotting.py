@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -191,29 +191,6 @@ def render_svg(drawn: Panel) -> str:
     label = f'<title id="{drawn.name}-title">{escape(drawn.title)}</title>'
     opening = text.index(">") + 1
     return f'{text[: opening - 1]} role="img" aria-labelledby="{drawn.name}-title">{label}{text[opening:].strip()}'
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure that is drawn, or the reason why it is missing.
-
-    Attributes:
-        name: its anchor in the page, and the prefix of its panels' names.
-        see: the finding, from the data.
-        how: how to read it: axes, lines, colours.
-        table: its warehouse table.
-        absent: why it is missing and how to get it; shown if it has no panels.
-        size: of its panels: `small`, `medium`, or empty for two abreast on a wide screen.
-    """
-
-    name: str
-    heading: str
-    see: str
-    how: str
-    table: str
-    absent: str
-    panels: list[Panel] = field(default_factory=list)
-    size: str = ""
 
 
 def label_lines(panel: Panel) -> None:

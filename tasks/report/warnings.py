@@ -12,7 +12,7 @@ from oneclass.tasks.html import numbers
 from oneclass.tasks.leaderboard import LeaderboardRow, list_weaknesses
 from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.report.headline import describe_configuration
-from oneclass.tasks.report.rows import Row
+from oneclass.tasks.report.run_tables import Row
 
 MIN_REJECT_SHARE = 0.001  # of all lines; below it a sentence in the text is enough
 MAX_EXAMPLES = 3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oneclass.tasks.report import drawn, figures, report
+from oneclass.tasks.report import figures, plotting, report
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
 from tests.report_rows import RUN, fill_tables
@@ -12,7 +12,7 @@ from tests.report_rows import RUN, fill_tables
 def renders(monkeypatch):
     """The names of the panels that are rendered."""
     rendered = []
-    monkeypatch.setattr(figures, "render_svg", lambda panel: rendered.append(panel.name) or f"<svg>{panel.name}</svg>")
+    monkeypatch.setattr(plotting, "render_svg", lambda panel: rendered.append(panel.name) or f"<svg>{panel.name}</svg>")
     return rendered
 
 
@@ -31,7 +31,7 @@ def test_figures_are_drawn_again_only_if_their_rows_changed_or_the_store_is_dama
     report(home, RUN)
     assert not renders and list_panels(home) == first and (home.report / "index.html").read_text() == page
 
-    (home.report / drawn.STORE).write_text((home.report / drawn.STORE).read_text()[:-9])
+    (home.report / figures.STORE).write_text((home.report / figures.STORE).read_text()[:-9])
     report(home, RUN)
     assert first.keys() == set(renders) and list_panels(home) == first
     renders.clear()
@@ -40,6 +40,6 @@ def test_figures_are_drawn_again_only_if_their_rows_changed_or_the_store_is_dama
     report(home, RUN)
     assert first.keys() == set(renders)
     renders.clear()
-    monkeypatch.setattr(drawn.checksums, "library_version", lambda name: "another")
+    monkeypatch.setattr(figures.checksums, "library_version", lambda name: "another")
     report(home, RUN)
     assert first.keys() == set(renders)

@@ -15,8 +15,7 @@ from oneclass.models.evaluation.metrics import Comparison
 from oneclass.tasks import leaderboard
 from oneclass.tasks.report import report
 from oneclass.tasks.report.headline import MODEL_CHOICE_NOTE, build_headline, describe_lead
-from oneclass.tasks.report.scale import Scale
-from oneclass.tasks.report.tables import Column, render_cell
+from oneclass.tasks.report.tables import Column, Scale, render_cell
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home, Limits
@@ -27,7 +26,7 @@ from tests.report_rows import BEGAN, MAIN, RUN, USERS, WORSE, fill_tables, query
 def undrawn(monkeypatch):
     """Reports whose figures stay empty; drawing them takes most of the time."""
     monkeypatch.setattr(
-        importlib.import_module("oneclass.tasks.report.figures"), "render_svg", lambda panel: "<svg></svg>"
+        importlib.import_module("oneclass.tasks.report.plotting"), "render_svg", lambda panel: "<svg></svg>"
     )
 
 

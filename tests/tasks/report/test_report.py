@@ -11,8 +11,8 @@ import pytest
 from oneclass.tasks import leaderboard
 from oneclass.tasks.html import templates
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.report import drawn, figures_degrees, figures_likes, figures_ranks, plotting, report
-from oneclass.tasks.report.figures import draw_figures
+from oneclass.tasks.report import figures_graph, figures_ranks, plotting, report
+from oneclass.tasks.report.figures import QUERIES, best_score_per_model, draw_figures
 from oneclass.tasks.report.run_tables import RunTables
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home, Limits
@@ -140,8 +140,8 @@ def figures(home):
     with warehouse.open_warehouse(home, read_only=True) as connection, plotting.plot_style():
         table = leaderboard.load_leaderboard(connection, RUN)
         main = leaderboard.group_by_protocol(table)
-        rows = {name: RunTables(connection, RUN).as_rows(name) for name in drawn.QUERIES}
-        by_section = draw_figures(rows, drawn.best_score_per_model(main["leave_one_out"]))
+        rows = {name: RunTables(connection, RUN).as_rows(name) for name in QUERIES}
+        by_section = draw_figures(rows, best_score_per_model(main["leave_one_out"]))
         return {figure.name: figure for of_section in by_section.values() for figure in of_section}
 
 
@@ -269,7 +269,7 @@ def test_degrees_are_drawn_as_they_are_and_laws_as_they_say(home, figures):
             }[family]()
             expected = mass / mass.sum() * sum(counts.values())
             (drawn_law,) = (
-                xy for label, xy in found.items() if label.startswith(f"{figures_degrees.FAMILY_NAMES[family]}: ")
+                xy for label, xy in found.items() if label.startswith(f"{figures_graph.FAMILY_NAMES[family]}: ")
             )
             np.testing.assert_allclose(drawn_law[:, 1], expected[drawn_law[:, 0].astype(int) - low], rtol=1e-9)
             said = "p <\N{NO-BREAK SPACE}0.01" if p <= 0.01 else f"p = {p:.2g}"  # of 99 samples
@@ -316,8 +316,8 @@ def test_a_probability_over_all_entries_is_no_like_given_considered():
         for model, counts in histograms.items()
     ]  # fmt: skip
     with plotting.plot_style():
-        errors, spread = figures_likes.draw_errors(rows), figures_likes.draw_histograms(rows)
-        alone = figures_likes.draw_errors(rows[:1])
+        errors, spread = figures_graph.draw_errors(rows), figures_graph.draw_histograms(rows)
+        alone = figures_graph.draw_errors(rows[:1])
     assert set(line_points(errors.panels[0])) == {"random_graph"} and len(spread.panels) == 1
     assert all("binary_matrix is left out" in figure.how for figure in (errors, spread))
     assert not alone.panels and alone.absent
