@@ -167,7 +167,7 @@ def _promote(given: PromoteParameters) -> str:
     """Without --model and --rollback: show the current publication, the others, and the last decisions."""
     from oneclass.flows import server_access
     from oneclass.tasks import home_page
-    from oneclass.tasks.publish.promotion import manual
+    from oneclass.tasks.publish import manual
     from oneclass.tasks.settings import check_model
     from oneclass.tasks.stores import runs
 
@@ -263,7 +263,7 @@ def _cite(given: CiteParameters) -> str:
 
 def _serve(given: ServeParameters) -> str:
     """What is published, over HTTP, by default on the loopback; /docs lists the addresses."""
-    from oneclass.tasks.serve import access, service
+    from oneclass.tasks.serve import access, app
 
     if given.host not in access.LOOPBACK and given.api_key_file is None:
         raise InputError(f"--host {given.host}: other machines reach it, so it needs --api-key-file FILE.")
@@ -273,7 +273,7 @@ def _serve(given: ServeParameters) -> str:
     )
     home, dataset = _find_home(given)
     names = {"host", "port", "certificate", "private_key", "wait", "workers", "access_log"}
-    service.run_service(home.root, dataset.name, service.ServiceOptions(rules=rules, **given.model_dump(include=names)))
+    app.run_service(home.root, dataset.name, app.ServiceOptions(rules=rules, **given.model_dump(include=names)))
     return "Ended."
 
 

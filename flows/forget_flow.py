@@ -19,7 +19,7 @@ from oneclass.tasks.errors import InputError, ModelsFailed
 from oneclass.tasks.forget.stage import remove_earlier_publications, remove_users
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.sources import SourceScanner
-from oneclass.tasks.orchestration import prefect_records
+from oneclass.tasks.orchestration import reconcile
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.settings import STAGE_SETTINGS, check_model, restore_settings, validate_settings
 from oneclass.tasks.stores import erasures, home, publications, remote, runs, warehouse
@@ -47,7 +47,7 @@ def forget_users(given: ForgetParameters, run: RunSettings | None) -> str:
     """
     dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home))
     dataset_home = run.home if run else _build_home(given)
-    remove_users(replace(dataset_home, store=given.store), dataset, given.users, prefect_records.delete_runs)
+    remove_users(replace(dataset_home, store=given.store), dataset, given.users, reconcile.delete_runs)
     run_id, error = None, None
     if run is not None:
         before = publications.load_current(dataset_home).get("run_id")

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from oneclass.tasks.explain.explanation import Explanation
-from oneclass.tasks.explain.item_lists import ModelRecommendations, RecommendedItem
+from oneclass.tasks.explain.explanation import Explanation, ModelRecommendations, RecommendedItem
 from oneclass.tasks.terminal import escape_controls, format_grid, truncate
 
 TITLE_WIDTH, REASON_WIDTH, MAX_HISTORY_LINES = 44, 24, 20

@@ -1,8 +1,8 @@
-"""Mark runs whose process was killed as ended in Prefect, which would show them as running."""
+"""Reconcile Prefect with the records of runs: end runs there whose process was killed, and delete runs."""
 
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
@@ -10,6 +10,8 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Crashed, Failed
 
 from oneclass.tasks.orchestration.artifacts import publish_artifact
+
+logger = logging.getLogger(__name__)
 
 RUN_ID_LENGTH = 36  # of Prefect's ids
 
@@ -28,8 +30,6 @@ def prefect_run_id(run_id: str) -> uuid.UUID:
     """Return the Prefect id of a run."""
     return uuid.UUID(run_id[:RUN_ID_LENGTH])
 
-
-logger = logging.getLogger(__name__)
 
 PREFECT_STATES = {
     "completed": Completed,
@@ -73,3 +73,24 @@ def sync_run_states(ended_runs: Mapping[str, str]) -> None:
             state = latest[run.id]
             client.set_flow_run_state(run.id, PREFECT_STATES[state](message=CRASH_MESSAGE), force=True)
             logger.warning("run %s: its process was killed; Prefect shows it as %s", run.id, state)
+
+
+RUNS_PER_REQUEST = 100
+PAGE_ROWS = 200  # the server's maximum
+
+
+def delete_runs(run_ids: Collection[str]) -> None:
+    """Delete what the configured server stores of these runs of `operations.runs`; others are not known there.
+
+    The server deletes a run's logs a moment later.
+    """
+    ids = list({prefect_run_id(run_id) for run_id in run_ids})
+    with get_client(sync_client=True) as client:
+        for first in range(0, len(ids), RUNS_PER_REQUEST):
+            by_id = FlowRunFilter(id=FlowRunFilterId(any_=ids[first : first + RUNS_PER_REQUEST]))
+            while artifacts := client.read_artifacts(flow_run_filter=by_id, limit=PAGE_ROWS):
+                for artifact in artifacts:
+                    client.delete_artifact(artifact.id)
+            for run in client.read_flow_runs(flow_run_filter=by_id):
+                client.delete_flow_run(run.id)
+                logger.info("run %s: deleted in Prefect, as it named a forgotten user", run.id)

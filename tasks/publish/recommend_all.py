@@ -19,9 +19,9 @@ from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.recommend import companion, exploration, like_calibration, new_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.exploration import Exploration, pick_items
-from oneclass.tasks.recommend.frames import LIKE_COLUMNS
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.recommend.new_items import MAX_REASONS
+from oneclass.tasks.recommend.ranking import LIKE_COLUMNS
 from oneclass.tasks.rules.breaches import EXPLORATION
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.rules.selection import Selection, select_lists

@@ -5,7 +5,7 @@ atomically, so that a reader sees either the old tables or the new.
 
 A publication also has `published.duckdb`, the same tables and the data of explanations
 (`tasks/stores/publications.py`), and `model/`, which recommends for any history (`tasks/stores/published_model.py`).
-If the champion is kept (`tasks/publish/promotion/`), neither the link nor the recommendations change.
+If the champion is kept (`tasks/publish/promotion.py`), neither the link nor the recommendations change.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """Recommend from the publication for any history, without Prefect or the warehouse, in a millisecond each.
 
-`recommender` has the interface, `vocabulary` maps ids to columns, `ranking` ranks, `frames` and `text` format the
-result.
+`recommender` has the interface, `vocabulary` maps ids to columns, `ranking` ranks, and `text` formats the result.
 """
 
 from oneclass.tasks.recommend.recommender import Recommender, load

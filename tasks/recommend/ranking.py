@@ -1,18 +1,21 @@
-"""Rank items for users by a fitted model, with like probabilities and the items of the history that contributed
-most.
-"""
+"""Rank items for users by a fitted model, find the lists for everybody, and format both as Polars frames."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
+import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import top_items
+from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.new_items import MAX_REASONS, raise_new_items
+from oneclass.tasks.recommend.vocabulary import ItemVocabulary
 from oneclass.tasks.rules.selection import Selection, select_lists
 
 
@@ -96,3 +99,95 @@ def explain_score(model: Model, history: csr_matrix, column: int) -> list[tuple[
     values = contributions[:, 0]
     largest = [entry for entry in np.argsort(-values, kind="stable")[:MAX_REASONS] if values[entry] > 0]
     return [(int(history.indices[entry]), float(values[entry])) for entry in largest]
+
+
+ITEM_COLUMNS = {
+    "item_id": pl.String,
+    "title": pl.String,
+    "score": pl.Float64,
+    "like_mean": pl.Float64,
+    "like_sd": pl.Float64,
+    "because": pl.List(pl.String),
+}
+LIKE_COLUMNS = ("like_mean", "like_sd")
+
+
+def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
+    """Return one row per item with `ITEM_COLUMNS`, users one after the other, best first.
+
+    The log's explicit negatives, if it has enough, add `explicit_like_mean` and `explicit_like_sd`.
+    Most frames are of one user, for whom creating a series takes longer than filling it. So the text columns are slices
+    of one series, and the numbers of another, which halves the time.
+    """
+    valid = ranked.items >= 0
+    columns = ranked.items[valid].tolist()
+    texts = [names.ids[column] for column in columns] + [names.titles[column] for column in columns]
+    numbers = [ranked.scores[valid]]
+    likes = [like for like in (ranked.like, ranked.explicit_like) if like is not None]
+    numbers += [values[valid] for like in likes for values in like]
+    because = None if ranked.because is None else ranked.because[valid]
+    if because is not None:
+        texts += [names.ids[column] if column >= 0 else None for column in because.ravel().tolist()]
+    rows, text = len(columns), pl.Series("item_id", texts, dtype=pl.String)
+    number = pl.Series("score", np.concatenate(numbers, dtype=np.float64))
+    series = [text.slice(rows, rows).alias("title"), number.slice(0, rows)]
+    for position, name in enumerate(LIKE_COLUMNS, 1):
+        series.append(number.slice(position * rows, rows).alias(name) if ranked.like else _null_column(name, rows))
+    if because is None or not rows:
+        series.append(_null_column("because", rows))
+    else:
+        lists = text.slice(2 * rows).reshape(because.shape).cast(ITEM_COLUMNS["because"]).alias("because")
+        series.append(lists if because.min() >= 0 else lists.list.drop_nulls())
+    if ranked.explicit_like is not None:  # a calibration of `like`, which is there too
+        explicit = enumerate((f"explicit_{name}" for name in LIKE_COLUMNS), 3)
+        series += [number.slice(position * rows, rows).alias(name) for position, name in explicit]
+    return text.slice(0, rows).to_frame().hstack(series)
+
+
+@functools.lru_cache(maxsize=16)
+def _null_column(name: str, rows: int) -> pl.Series:
+    """Return a null column. Cached, since a frame has up to three of them and creating one is slow."""
+    return pl.Series(name, [[] if name == "because" else None] * rows, dtype=ITEM_COLUMNS[name])
+
+
+def user_frame(ranked: RankedItems, users: pl.Series, names: ItemVocabulary) -> pl.DataFrame:
+    """Return one row per user and rank: `user_id`, `rank`, then `ITEM_COLUMNS`.
+
+    Args:
+        users: user_id of each row of `ranked`.
+    """
+    row, position = np.nonzero(ranked.items >= 0)
+    leading = [users[row].alias("user_id"), pl.Series("rank", (position + 1).astype(np.int32))]
+    return pl.DataFrame([*leading, *item_frame(ranked, names).get_columns()])
+
+
+ListName = Literal["popular", "trending", "new"]
+LIST_COLUMNS = ("item_id", "title", "value", "users", "expected_users", "p_value")
+
+
+def find_list(lists: pl.DataFrame, name: str, category: str | None, window_days: int | None) -> pl.DataFrame:
+    """Return the rows of a list in `published.lists`, best first.
+
+    Args:
+        window_days: by default the longest; of no effect if the log had no times.
+
+    Raises:
+        InputError: there is no such list, category or window.
+    """
+    if name not in get_args(ListName):
+        raise InputError(f"list {name}: does not exist; the lists are {', '.join(get_args(ListName))}.")
+    popular = lists.filter(pl.col("list") == "popular")  # it has every window and category
+    windows = popular["window_days"].unique().drop_nulls().sort().to_list()
+    if not windows and name != "popular":
+        raise InputError(f"list {name}: takes the times of events, and the published logs have none.")
+    if category is not None and name == "new":
+        raise InputError("list new: is of all items only; leave the category out.")
+    if category is not None and category not in (known := popular["category"].unique().drop_nulls().sort().to_list()):
+        named = ", ".join(known) or "none; name columns of [items] as `category` or `categories`"
+        raise InputError(f"category {category}: no item that users like has it. Categories: {named}.")
+    if windows and (window_days := window_days or windows[-1]) not in windows:
+        listed = ", ".join(map(str, windows))
+        raise InputError(f"window {window_days}: lists are published for {listed} days (publish.list_windows).")
+    wanted = {"list": name, "category": category, "window_days": window_days if windows else None}
+    is_wanted = [pl.col(column).eq_missing(pl.lit(value)) for column, value in wanted.items()]
+    return lists.filter(is_wanted).sort("rank")

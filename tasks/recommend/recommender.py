@@ -14,7 +14,7 @@ from oneclass.models import registry
 from oneclass.models.numerics.sequential_histories import with_event_ages
 from oneclass.models.reranking import project_items
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.recommend import frames, item_lists, ranking
+from oneclass.tasks.recommend import ranking
 from oneclass.tasks.recommend.companion import Companion, has_like
 from oneclass.tasks.recommend.like_calibration import Calibrations
 from oneclass.tasks.recommend.ranking import RankedItems
@@ -211,7 +211,7 @@ class Recommender:
                 companion=self.companion,
                 popular=self._popular_scores,
             )
-            blocks.append(frames.user_frame(ranked, names[block], self.names))
+            blocks.append(ranking.user_frame(ranked, names[block], self.names))
         return pl.concat(blocks)
 
     def similar_items(self, item_id: str, n: int = 20) -> pl.DataFrame:
@@ -236,10 +236,10 @@ class Recommender:
         if eligible is not None:
             kept = np.flatnonzero((items[0] >= 0) & eligible[items[0]])[:n]
             items, scores = items[:, kept], scores[:, kept]
-        return frames.item_frame(RankedItems(items, scores), self.names).select("item_id", "title", "score")
+        return ranking.item_frame(RankedItems(items, scores), self.names).select("item_id", "title", "score")
 
     def list_items(
-        self, name: item_lists.ListName, n: int = 20, *, category: str | None = None, window_days: int | None = None
+        self, name: ranking.ListName, n: int = 20, *, category: str | None = None, window_days: int | None = None
     ) -> pl.DataFrame:
         """Return the first n items of a list for everybody.
 
@@ -258,9 +258,9 @@ class Recommender:
         """
         if self._lists is None:
             raise InputError(f"{self.dataset}: was published by an earlier version, without lists. Run a night again.")
-        found = item_lists.find_list(self._lists, name, category, window_days).head(_check_count(n))
+        found = ranking.find_list(self._lists, name, category, window_days).head(_check_count(n))
         titles = self.items.select("item_id", "title")
-        return found.join(titles, on="item_id", how="left", maintain_order="left").select(item_lists.LIST_COLUMNS)
+        return found.join(titles, on="item_id", how="left", maintain_order="left").select(ranking.LIST_COLUMNS)
 
     def history(self, user_id: str) -> list[str]:
         """Return the items that a user of the logs likes: oldest first if the run stored the order of likes
@@ -315,7 +315,7 @@ class Recommender:
         """Scores of a history without a known item; None if an earlier version published without lists."""
         if self._lists is None:
             return None
-        listed = item_lists.find_list(self._lists, "popular", None, None).select("item_id", "value")
+        listed = ranking.find_list(self._lists, "popular", None, None).select("item_id", "value")
         items = self.items.join(listed, on="item_id", how="left", maintain_order="left")
         score = pl.coalesce("value", pl.col("users") / (pl.col("users").max() + 1))
         return items.select(score.cast(pl.Float32)).to_series().to_numpy()
@@ -384,7 +384,7 @@ class Recommender:
             popular=self._popular_scores,
             **choice,
         )
-        return frames.item_frame(ranked, self.names)
+        return ranking.item_frame(ranked, self.names)
 
     def _excludes_seen(self, seen: SeenChoice | None) -> bool:
         if seen not in (None, "include", "exclude"):

@@ -4,18 +4,23 @@ A response takes about a millisecond of processor time, so the event loop handle
 would cost more than it gains.
 """
 
+import contextlib
+import functools
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
-from fastapi import FastAPI, Path, Request, Response
+from fastapi import FastAPI, Request, Response
+from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender
-from oneclass.tasks.serve import description, list_routes
+from oneclass.tasks.serve import description, list_routes, server
 from oneclass.tasks.serve.access import AccessControl, AccessRules
-from oneclass.tasks.serve.observer import Metrics, Observer
+from oneclass.tasks.serve.observer import Metrics, Observer, open_access_log
 from oneclass.tasks.serve.reloader import NotLoaded, PublicationWatcher
 from oneclass.tasks.serve.schemas import Health, Status
 from oneclass.tasks.stores.home import Home
@@ -101,7 +106,7 @@ def _add_pages(app: FastAPI, watcher: PublicationWatcher, home: Home) -> None:
         return page
 
     @app.get("/report/runs/{name}.html", response_class=FileResponse, include_in_schema=False)
-    async def earlier_report(name: Annotated[str, Path(pattern=r"^[\w-]+$")]) -> Any:
+    async def earlier_report(name: Annotated[str, PathParameter(pattern=r"^[\w-]+$")]) -> Any:
         """The report of an earlier run, to which that of the last links."""
         page = home.report / "runs" / f"{name}.html"
         if not page.exists():
@@ -135,3 +140,64 @@ def _describe_health(shop: Recommender, error: str | None) -> dict[str, Any]:
         "users": len(shop.users),
         "error": error,
     }
+
+
+@dataclass(frozen=True)
+class ServiceOptions:
+    """How a data set is served.
+
+    Attributes:
+        host, port: the address to listen on; port 0 is any free one.
+        rules: what a request must have.
+        certificate, private_key: files of TLS in PEM.
+        wait: whether to start before the first publication.
+        workers: processes that answer on the port.
+        access_log: as `observer.open_access_log`; None for none.
+    """
+
+    host: str
+    port: int
+    rules: AccessRules
+    certificate: str | None = None
+    private_key: str | None = None
+    wait: bool = False
+    workers: int = 1
+    access_log: str | None = None
+
+
+def run_service(root: Path, dataset: str, options: ServiceOptions) -> None:
+    """Print the address, and answer until told to end.
+
+    Raises:
+        InputError: nothing is published, or a file, the address or the number of workers cannot be used.
+    """
+    if options.workers < 1:
+        raise InputError(f"--workers {options.workers}: must be at least 1.")
+    tls = options.certificate, options.private_key
+    server.check_certificate(*tls)
+    with contextlib.ExitStack() as stack:
+        log = None if options.access_log is None else stack.enter_context(open_access_log(options.access_log))
+        watcher = PublicationWatcher(root, dataset, wait=options.wait)
+        server_socket = stack.enter_context(server.open_socket(options.host, options.port))
+        scheme = "https" if options.certificate else "http"
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        served = "nothing is published yet" if watcher.is_empty else f"publication {watcher.shop.publication}"
+        address = f"{scheme}://{host}:{server_socket.getsockname()[1]}"
+        print(f"{dataset}, {served}: {address}/docs; Ctrl-C ends it", flush=True)
+        if options.workers > 1:
+            del watcher  # each worker has its own
+            server.run_workers(
+                functools.partial(_start_app, root, dataset, options), server_socket, options.workers, *tls
+            )
+        else:
+            stack.enter_context(watcher)
+            app = create_app(watcher, Home(root, dataset), options.rules, log)
+            server.build_server(app, *tls).run(sockets=[server_socket])
+
+
+def _start_app(root: Path, dataset: str, options: ServiceOptions) -> FastAPI:
+    """Load the publication in a worker, follow new ones while it lives, and create the application."""
+    watcher = PublicationWatcher(root, dataset, wait=options.wait)
+    watcher.start()
+    log = None if options.access_log is None else open_access_log(options.access_log)
+    return create_app(watcher, Home(root, dataset), options.rules, log)

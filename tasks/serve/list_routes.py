@@ -2,17 +2,71 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin
+from urllib.parse import parse_qsl
 
 from fastapi import FastAPI, HTTPException, Path, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender
-from oneclass.tasks.recommend.item_lists import ListName
-from oneclass.tasks.serve import answers, paging, schemas
+from oneclass.tasks.recommend.ranking import ListName
+from oneclass.tasks.serve import answers, schemas
 from oneclass.tasks.serve.observer import Metrics
-from oneclass.tasks.serve.queries import QueryReader
 from oneclass.tasks.serve.reloader import PublicationWatcher
+
+Query = TypeVar("Query", bound=BaseModel)
+
+
+class QueryReader(Generic[Query]):
+    """Reads the query strings of one model, whose lists are given by repeating a name.
+
+    Attributes:
+        openapi: the description of the parameters, for `openapi_extra` of a route.
+    """
+
+    def __init__(self, kind: type[Query]) -> None:
+        self._kind = kind
+        self._lists = frozenset(name for name, field in kind.model_fields.items() if _takes_list(field.annotation))
+        schema = kind.model_json_schema()
+        required = schema.get("required", ())
+        self.openapi: dict[str, Any] = {
+            "parameters": [
+                {
+                    "name": name,
+                    "in": "query",
+                    "required": name in required,
+                    "description": field.pop("description", ""),
+                    "schema": field,
+                }
+                for name, field in schema["properties"].items()
+            ]
+        }
+
+    def read(self, request: Request) -> Query:
+        """Return the query of a request; names that the model lacks are ignored.
+
+        Raises:
+            RequestValidationError: a value is wrong, or a required one is missing; answered by 422.
+        """
+        given: dict[str, Any] = {}
+        for name, value in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
+            if name in self._lists:
+                given.setdefault(name, []).append(value)
+            else:
+                given[name] = value
+        try:
+            return self._kind.model_validate(given)
+        except ValidationError as error:
+            errors = error.errors(include_url=False)
+            raise RequestValidationError([{**one, "loc": ("query", *one["loc"])} for one in errors]) from error
+
+
+def _takes_list(annotation: Any) -> bool:
+    """Whether a field is a list, or a list or None."""
+    return get_origin(annotation) is list or any(_takes_list(part) for part in get_args(annotation))
+
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
@@ -52,7 +106,7 @@ def add_routes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> N
         shop = watcher.shop
         if (known := answers.not_modified(request, shop)) is not None:
             return known
-        items, following = paging.cut_page(shop, shop.similar_items(query.item, query.n), query)
+        items, following = answers.cut_page(shop, shop.similar_items(query.item, query.n), query)
         return answers.respond(shop, {**answers.describe(shop), "unknown": [], "next": following}, items)
 
     def answer_list(request: Request, name: ListName) -> Response:
@@ -60,7 +114,7 @@ def add_routes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> N
         if (known := answers.not_modified(request, shop)) is not None:
             return known
         items = shop.list_items(name, query.n, category=query.category, window_days=query.window_days)
-        page, following = paging.cut_page(shop, items, query)
+        page, following = answers.cut_page(shop, items, query)
         fields = {"dataset": shop.dataset, "publication": shop.publication, "next": following}
         return answers.respond(shop, fields, page)
 
@@ -88,7 +142,7 @@ def add_routes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> N
 async def _answer_batch(shop: Recommender, batch: schemas.RecommendBatch, metrics: Metrics) -> Response:
     """Answer the queries of a batch one after the other, letting other requests in between."""
     answers.check_options(shop, batch)
-    paging.read_offset(shop, batch)  # once, so that a page of another publication is refused as a whole
+    answers.read_offset(shop, batch)  # once, so that a page of another publication is refused as a whole
     count = (batch.n or shop.rules.count_items(batch.placement)) * len(batch.queries)
     if count > schemas.MAX_BATCH_ITEMS:
         raise HTTPException(

@@ -18,7 +18,7 @@ from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import recommend_all
 from oneclass.tasks.publish.choice import ChosenModel
-from oneclass.tasks.publish.promotion.manual import roll_back
+from oneclass.tasks.publish.manual import roll_back
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load

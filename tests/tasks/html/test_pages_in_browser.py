@@ -12,8 +12,7 @@ import pytest
 
 from oneclass.tasks import home_page
 from oneclass.tasks.explain import page as explain_page
-from oneclass.tasks.explain.explanation import Explanation, HistoryItem
-from oneclass.tasks.explain.item_lists import ModelRecommendations, RecommendedItem
+from oneclass.tasks.explain.explanation import Explanation, HistoryItem, ModelRecommendations, RecommendedItem
 from oneclass.tasks.serve import description
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.stores.home import Home

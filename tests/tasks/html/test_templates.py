@@ -9,8 +9,7 @@ from jinja2 import nodes
 
 from oneclass.tasks import home_page
 from oneclass.tasks.explain import page as explain_page
-from oneclass.tasks.explain.explanation import Explanation, HistoryItem
-from oneclass.tasks.explain.item_lists import ModelRecommendations, RecommendedItem
+from oneclass.tasks.explain.explanation import Explanation, HistoryItem, ModelRecommendations, RecommendedItem
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.serve import description

@@ -9,8 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from oneclass.tasks.publish import stage
-from oneclass.tasks.publish.promotion import manual
+from oneclass.tasks.publish import manual, stage
 from oneclass.tasks.stores import runs, warehouse
 from tests import postgres_server
 from tests.conftest import query_rows

@@ -10,7 +10,7 @@ import pytest
 from oneclass.flows import commands
 from oneclass.tasks.explain import text
 from oneclass.tasks.explain.explanation import explain_user
-from oneclass.tasks.publish.promotion import manual
+from oneclass.tasks.publish import manual
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load

@@ -12,8 +12,8 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain.explanation import explain_user
 from oneclass.tasks.protocols import ALL_EDGES
+from oneclass.tasks.publish import manual
 from oneclass.tasks.publish.choice import ChosenModel
-from oneclass.tasks.publish.promotion import manual
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load

@@ -20,7 +20,7 @@ import pytest
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import load
-from oneclass.tasks.serve import connections
+from oneclass.tasks.serve import server
 from oneclass.tasks.serve.access import AccessRules, load_key_hashes
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.serve.reloader import PublicationWatcher
@@ -267,17 +267,17 @@ def test_tls_by_a_certificate(copied, tmp_path):
 def protocol(request, monkeypatch):
     """Each of the two protocols in turn."""
     if request.param == "h11":
-        monkeypatch.setattr(connections, "HttpToolsProtocol", None)
-    assert connections.choose_protocol().__mro__[2].__module__.startswith(f"uvicorn.protocols.http.{request.param}")
+        monkeypatch.setattr(server, "HttpToolsProtocol", None)
+    assert server.choose_protocol().__mro__[2].__module__.startswith(f"uvicorn.protocols.http.{request.param}")
 
 
 def test_connections_without_a_request_are_closed_and_more_than_the_limit_too(protocol, copied, monkeypatch, caplog):
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
     halves = (b"GET /health HTTP/1.1\r\n", b"POST /recommend HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
     with serve_home(copied) as url, contextlib.ExitStack() as stack:
         address = urllib.parse.urlsplit(url)
-        monkeypatch.setattr(connections.ConnectionLimits, "max_connections", 5)
-        monkeypatch.setattr(connections.ConnectionLimits, "_last_log", -connections.LOG_SECONDS)
+        monkeypatch.setattr(server.ConnectionLimits, "max_connections", 5)
+        monkeypatch.setattr(server.ConnectionLimits, "_last_log", -server.LOG_SECONDS)
         half_open = [
             stack.enter_context(socket.create_connection((address.hostname, address.port), timeout=10))
             for _ in range(9)

@@ -25,7 +25,7 @@ sys.meta_path.insert(0, OnlyAllowed())
 from pathlib import Path
 from oneclass import load
 from oneclass.flows import commands
-from oneclass.tasks.serve import service
+from oneclass.tasks.serve import app as service
 from oneclass.tasks.serve.access import AccessRules
 
 commands.build_parser("serve").format_help()

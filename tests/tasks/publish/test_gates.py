@@ -3,7 +3,7 @@
 import pytest
 
 from oneclass.models.evaluation.metrics import Mean
-from oneclass.tasks.publish.promotion import gates
+from oneclass.tasks.publish import gates
 from oneclass.tasks.publish.settings import PromotionLimits
 
 LIMITS = PromotionLimits()

@@ -13,9 +13,8 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
-from oneclass.tasks.publish import promotion
+from oneclass.tasks.publish import gates, manual, promotion
 from oneclass.tasks.publish.choice import ChosenModel
-from oneclass.tasks.publish.promotion import gates, manual
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
