@@ -1,8 +1,9 @@
-"""The commands: `oneclass NAME` after installation, `python -m flows.NAME` in a checkout.
+"""The commands, and help around them: `oneclass NAME` after installation, `python -m flows.NAME` in a checkout.
 
 Each function imports what it needs, so that `--help` answers at once.
 """
 
+import difflib
 import inspect
 import logging
 import os
@@ -11,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -288,6 +290,7 @@ class Command:
             is the description in the command's own help.
         prepare: of a command that runs flows: what happens before Prefect is loaded (`cli.run_flow`).
         needs_prefect: whether a command that runs no flow loads Prefect.
+        example: arguments of a common use, with which the command's help ends.
     """
 
     summary: str
@@ -295,37 +298,68 @@ class Command:
     run: Callable[..., str]
     prepare: Callable[[Any], Any] | None = None
     needs_prefect: bool = True
+    example: str = "--dataset mine"
 
 
+_SOURCE, _USER = "--dataset mine --source orders.csv", "--dataset mine --user 42"
 COMMANDS = {
-    "backfill": Command("from raw logs to published tables", ReplayParameters, _backfill, _prepare_backfill),
+    "backfill": Command(
+        "from raw logs to published tables", ReplayParameters, _backfill, _prepare_backfill, example=_SOURCE
+    ),
     "inspect": Command(
-        "how logs would be read, and the data set's file", InspectParameters, _inspect, needs_prefect=False
+        "how logs would be read, and the data set's file",
+        InspectParameters,
+        _inspect,
+        needs_prefect=False,
+        example=_SOURCE,
     ),
     "recommend": Command(
-        "recommendations for a user or a history", RecommendParameters, _recommend, needs_prefect=False
+        "recommendations for a user or a history", RecommendParameters, _recommend, needs_prefect=False, example=_USER
     ),
-    "serve": Command("recommendations over HTTP on this machine", ServeParameters, _serve, needs_prefect=False),
+    "serve": Command(
+        "recommendations over HTTP on this machine",
+        ServeParameters,
+        _serve,
+        needs_prefect=False,
+        example="--dataset mine --port 8765",
+    ),
     "explain": Command(
-        "a user's history and recommendations, with reasons", ExplainParameters, _explain, needs_prefect=False
+        "a user's history and recommendations, with reasons",
+        ExplainParameters,
+        _explain,
+        needs_prefect=False,
+        example=_USER,
     ),
     "cite": Command("a run's table for a paper, with all it was made of", CiteParameters, _cite, needs_prefect=False),
-    "forget": Command("remove users and what was learned from them", ForgetParameters, _forget, _prepare_forget),
-    "promote": Command("show the publications, publish another model, or roll back", PromoteParameters, _promote),
-    "tune": Command("search a model's settings", TuneParameters, _tune, _prepare_tune),
+    "forget": Command(
+        "remove users and what was learned from them", ForgetParameters, _forget, _prepare_forget, example=_USER
+    ),
+    "promote": Command(
+        "show the publications, publish another model, or roll back",
+        PromoteParameters,
+        _promote,
+        example="--dataset mine --rollback",
+    ),
+    "tune": Command(
+        "search a model's settings", TuneParameters, _tune, _prepare_tune, example="--dataset mine --model wmf"
+    ),
     "nightly_retrain": Command("the nightly run, once", NightlyRetrainParameters, _nightly_retrain, _prepare_run),
     "deploy": Command("the nightly run of a data set on the Prefect server", DeployParameters, _deploy),
-    "notify": Command("where outcomes are sent, and a test of it", NotifyParameters, _notify, needs_prefect=False),
+    "notify": Command(
+        "where outcomes are sent, and a test of it",
+        NotifyParameters,
+        _notify,
+        needs_prefect=False,
+        example="--dataset mine --test",
+    ),
     "data_docs": Command("Great Expectations' Data Docs of the contracts", DatasetParameters, _data_docs),
 }
 
 
 def build_parser(name: str) -> cli.CommandParser:
     """Build the parser of a command."""
-    from oneclass.flows.console import EXAMPLES
-
     command = COMMANDS[name]
-    return cli.build_parser(name, inspect.getdoc(command.run), command.parameters, EXAMPLES[name])
+    return cli.build_parser(name, inspect.getdoc(command.run), command.parameters, command.example)
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
@@ -350,12 +384,36 @@ def run_as_program(name: str) -> NoReturn:
 
 def run_script() -> NoReturn:
     """Run the console script `oneclass`: the command that its first argument names, from the installed package."""
-    from oneclass.flows import console
-
     # A command starts its server as a process with `-m`, which would import packages from the current folder.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     name = sys.argv[1].replace("-", "_") if len(sys.argv) > 1 else ""
     if name in COMMANDS:
         sys.argv = [f"oneclass {name}", *sys.argv[2:]]
         run_as_program(name)
-    raise SystemExit(console.run(sys.argv[1:], COMMANDS))
+    raise SystemExit(_answer_without_command(sys.argv[1:]))
+
+
+def _answer_without_command(arguments: list[str]) -> int:
+    """Answer arguments that begin with no command, and return the exit status."""
+    name = arguments[0] if arguments else ""
+    lines = [f"  {known:17} {command.summary}" for known, command in COMMANDS.items()]
+    usage = "\n".join(["usage: oneclass COMMAND ...", "", *lines, "", "oneclass COMMAND --help says more."])
+    if name in ("--version", "version"):
+        print(f"oneclass {version('oneclass')}")
+    elif name in ("--help", "-h", "help"):
+        print(usage)
+    else:
+        print(_suggest_command(name) if name else usage, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _suggest_command(name: str) -> str:
+    """Return what to say of a name that is no command, with those that resemble it."""
+    near = difflib.get_close_matches(name.replace("-", "_").lower(), COMMANDS, n=3)
+    lines = [f"oneclass: {name!r} is not a command. See oneclass --help."]
+    if near:
+        is_one = len(near) == 1
+        lines += ["", "The most similar command is" if is_one else "The most similar commands are"]
+        lines += [f"        {one}" for one in near]
+    return "\n".join(lines)

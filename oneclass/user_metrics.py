@@ -20,7 +20,7 @@ from oneclass.models.evaluation.metrics import mean_and_error
 from oneclass.models.evaluation.metrics_at_k import WITHOUT_K, find_metric
 from oneclass.tasks.evaluate.jobs import clear_caches, collect_test_ranks
 from oneclass.tasks.evaluate.own_metrics import IdsByIndex, compute_own_metric
-from oneclass.tasks.evaluate.ranked_targets import ComputeMetric, RankedTargets, from_ranks
+from oneclass.tasks.evaluate.ranking import ComputeMetric, RankedTargets, from_ranks
 from oneclass.tasks.evaluate.strata import STRATA, count_item_likes, evaluate_strata
 from oneclass.tasks.evaluate.tables import RankedList, compare_lists
 from oneclass.tasks.metric_registry import OwnMetric

@@ -17,8 +17,8 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks import memory_errors
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
 from oneclass.tasks.evaluate import calibration, explicit_negatives
-from oneclass.tasks.evaluate.ranked_targets import RankedTargets
 from oneclass.tasks.evaluate.ranking import (
+    RankedTargets,
     TargetRankMetrics,
     collect_target_ranks,
     rank_targets_by_score,

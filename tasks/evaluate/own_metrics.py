@@ -9,8 +9,7 @@ import numpy as np
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.jobs import EvalBatch
-from oneclass.tasks.evaluate.ranked_targets import RankedTargets
-from oneclass.tasks.evaluate.ranking import TargetRankMetrics
+from oneclass.tasks.evaluate.ranking import RankedTargets, TargetRankMetrics
 from oneclass.tasks.metric_registry import OwnMetric, UserRanks
 from oneclass.tasks.stores import warehouse
 

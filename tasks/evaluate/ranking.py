@@ -3,7 +3,7 @@
 No users x items array is ever held; the result has one number per user and metric.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
@@ -14,14 +14,56 @@ from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
-from oneclass.models.evaluation.metrics_at_k import find_metric
+from oneclass.models.evaluation.metrics_at_k import UserMetric, concatenate_ranks, find_metric, select_targets
 from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets
 from oneclass.models.evaluation.ranks_apart import rank_known_items, rank_new_and_repeated, rank_new_items
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.evaluate.ranked_targets import RankedTargets
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.stores.matrices import Part
+
+
+class RankedTargets(NamedTuple):
+    """The ranks of the targets of some users by one score.
+
+    Attributes:
+        users: int32 (users,), the curated `user_index` of the users with a target that is ranked.
+        history_lengths: int64 (users,), the number of items in their histories.
+        items: int32 (targets,), the column of each target.
+        ranks: of these targets; if new items are ranked apart, those of the known items.
+    """
+
+    users: np.ndarray
+    history_lengths: np.ndarray
+    items: np.ndarray
+    ranks: TargetRanks
+
+    @classmethod
+    def concatenate(cls, blocks: Sequence[Self]) -> Self:
+        """Concatenate the blocks in their order."""
+        users, lengths, items = (
+            np.concatenate([getattr(block, name) for block in blocks]) for name in ("users", "history_lengths", "items")
+        )
+        return cls(users, lengths, items, concatenate_ranks([block.ranks for block in blocks]))
+
+    def select(self, chosen: np.ndarray) -> Self:
+        """Leave out targets, which stay in the rankings as candidates, and users without another target.
+
+        Args:
+            chosen: bool (targets,), those to keep.
+        """
+        rows, ranks = select_targets(self.ranks, chosen)
+        return self._replace(
+            users=self.users[rows], history_lengths=self.history_lengths[rows], items=self.items[chosen], ranks=ranks
+        )
+
+
+ComputeMetric = Callable[[RankedTargets], np.ndarray]  # to float64 (users,)
+
+
+def from_ranks(metric: UserMetric) -> ComputeMetric:
+    """Return a metric that reads nothing but the ranks."""
+    return lambda targets: metric(targets.ranks)
 
 
 class TargetRankMetrics(NamedTuple):

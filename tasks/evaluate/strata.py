@@ -13,7 +13,7 @@ import numpy as np
 from oneclass.models.evaluation.metrics import mean_and_error
 from oneclass.models.evaluation.metrics_at_k import find_metric
 from oneclass.models.numerics.validation import count_item_degrees
-from oneclass.tasks.evaluate.ranked_targets import ComputeMetric, RankedTargets, from_ranks
+from oneclass.tasks.evaluate.ranking import ComputeMetric, RankedTargets, from_ranks
 from oneclass.tasks.stores.matrices import SplitMatrices
 
 STRATA = ACTIVITY, POPULARITY = "activity", "popularity"

@@ -1,7 +1,17 @@
-"""What is specific to a protocol or scheme: next_events, liang2018, leave_one_out and cold_items."""
+"""What is specific to a protocol or scheme: next_events, seen items, liang2018, leave_one_out, cold_items and given.
 
+Lists and rankings include the items that a user has already (`publish.seen`) where users come back to items: groceries,
+music, places. Where a second event is an exception (ratings, films), such items would only fill the lists.
+
+A search on `given` holds out validation edges from the training edges. If the test edges are later in time, these must
+be the latest of each user. Otherwise `tasks.tuning` draws them at random.
+"""
+
+import json
 import logging
+from dataclasses import dataclass, replace
 from datetime import date
+from typing import Literal
 
 import duckdb
 import numpy as np
@@ -9,6 +19,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass import sql
+from oneclass.models.evaluation.temporal_drift import measure_drift
 from oneclass.tasks.binarize.weights import LikeSelection, select_like_events
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION
@@ -200,3 +211,105 @@ def make_cold_items(connection: duckdb.DuckDBPyConnection, everything: SplitMatr
     logger.info("cold_items, %s new items, %s edges held out", f"{len(columns):,}", f"{targets.nnz:,}")
     part = Part(stored_histories=None, targets=targets, users=users, rows=rows, new_items=columns.astype(np.int32))
     return SplitMatrices("cold_items", train, everyone, everything.items, {"test": part})
+
+
+MIN_DRIFT_IN_SE = 4.0  # lines count as ordered if the drift exceeds this many standard errors
+MIN_SORTED_SHARE = 0.99  # lines count as sorted by id if this share of neighbours ascends, or descends
+
+# (split, log message); the split has a `latest_mask` if its latest edges are the validation edges
+ValidationSplit = tuple[SplitMatrices, str]
+
+
+def split_latest_events(
+    connection: duckdb.DuckDBPyConnection, split: SplitMatrices, settings: SplitSettings
+) -> ValidationSplit:
+    """Select the last fifth of each user's training edges: floor(.8 n) stay, and at least one.
+
+    Args:
+        split: the split whose roles are in `given_roles`.
+
+    Raises:
+        InputError: `split.validation = latest` of files that have neither places in lines nor times.
+    """
+    if settings.validation == "random":
+        return split, "drawn at random, as split.validation says"
+    order = select(connection, "split/line_order").row(0, named=True)
+    if not (order["places"] or order["times"]):
+        return split, _explain_unordered(settings)
+    train = "given_roles where role = 'train'"
+    _, positions = load_csr(connection, train, split.train.shape[1], split.users, value="place::integer")
+    degrees = np.diff(split.train.indptr)
+    with_latest = replace(split, latest_mask=positions.data > np.repeat(np.maximum(1, 4 * degrees // 5), degrees))
+    if settings.validation == "latest":
+        return with_latest, "by the ends of lines, as split.validation says"
+    ascending = order["ascending_text"], order["ascending_numbers"]
+    if not order["times"] and (max(ascending) >= MIN_SORTED_SHARE or min(ascending) <= 1 - MIN_SORTED_SHARE):
+        return split, "drawn at random, for lines are sorted by item id"
+    z, users = measure_drift(split.train, positions.data)
+    figures = f"(z = {z:.1f}, {users:,} users)"
+    if z > MIN_DRIFT_IN_SE:
+        return with_latest, f"by the ends of lines, for items drift along them {figures}"
+    return split, f"drawn at random, for items do not drift along lines {figures}"
+
+
+def _explain_unordered(settings: SplitSettings) -> str:
+    lacking = "the training file has neither places in its lines nor times of all its events"
+    if settings.validation == "latest":
+        raise InputError(
+            f"split.validation = latest: {lacking}. Places are those of adjacency lists; one that was read in before "
+            "they were kept is read again into a new --home. Or set split.validation=random."
+        )
+    return f"drawn at random, for {lacking}"
+
+
+MIN_REPEATED_SHARE = 0.05  # of the pairs after the cut, from which on `auto` includes seen items
+MIN_REPEATING_USERS = 50  # with fewer users, the share says little
+
+SeenSetting = Literal["auto", "include", "exclude"]
+
+
+@dataclass(frozen=True)
+class SeenItems:
+    """Whether seen items are included, and why, as a sentence."""
+
+    included: bool = False
+    reason: str = ""
+
+    @property
+    def choice(self) -> str:
+        """The setting that would choose this."""
+        return "include" if self.included else "exclude"
+
+
+def choose_seen_items(connection: duckdb.DuckDBPyConnection, setting: SeenSetting, cut_day: date | None) -> SeenItems:
+    """Choose by the setting; `auto` includes seen items where users come back to them from a day on.
+
+    Args:
+        cut_day: the first day of the targets of next_events; None if the log has no times.
+    """
+    if setting != "auto":
+        return SeenItems(setting == "include", "as publish.seen says")
+    if cut_day is None:
+        return SeenItems(
+            False,
+            "no event has a time, so nothing shows whether users come back to items; if they do, set "
+            "publish.seen=include",
+        )
+    repeats = select(connection, "split/repeats", next_from=cut_day).row(0, named=True)
+    share = repeats["repeated"] / max(repeats["pairs"], 1)
+    figures = (
+        f"{100 * share:.1f} % of {repeats['pairs']:,} pairs of known users and items from {cut_day} on are repeats, of "
+        f"{repeats['users']:,} users"
+    )
+    included = share >= MIN_REPEATED_SHARE and repeats["users"] >= MIN_REPEATING_USERS
+    return SeenItems(
+        included, f"{figures}; include takes {100 * MIN_REPEATED_SHARE:g} % and {MIN_REPEATING_USERS} users"
+    )
+
+
+def record_choice(connection: duckdb.DuckDBPyConnection, run_id: str, seen_items: SeenItems) -> None:
+    """Record the choice among the settings of a run in `operations.runs`, as `seen_items`."""
+    connection.execute(
+        "update operations.runs set settings = json_merge_patch(settings, ?) where run_id = ?",
+        [json.dumps({"seen_items": seen_items.choice}), run_id],
+    )

@@ -20,12 +20,11 @@ from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
-from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization, validation
+from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization
 from oneclass.tasks.split.features import add_new_items
 from oneclass.tasks.split.matrix import load_csr, store_roles
 from oneclass.tasks.split.matrix_writer import MatrixWriter
-from oneclass.tasks.split.protocols import find_cut_day
-from oneclass.tasks.split.seen_items import SeenItems, SeenSetting, choose_seen_items, record_choice
+from oneclass.tasks.split.protocols import SeenItems, SeenSetting, choose_seen_items, find_cut_day, record_choice
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.stores import matrices, warehouse
 from oneclass.tasks.stores.home import Home
@@ -223,7 +222,7 @@ def _rewrite_splits(
     if "given" in arguments.protocols:
         assert arguments.given_files is not None
         split_matrices = _load_given_split(connection, arguments.given_files)
-        split_matrices, messages["given"] = validation.split_latest_events(connection, split_matrices, settings)
+        split_matrices, messages["given"] = protocols.split_latest_events(connection, split_matrices, settings)
         matrix_writer.store(split_matrices)
     warehouse.drop_temporary(connection)
     connection.execute("delete from diagnostics.leakage")

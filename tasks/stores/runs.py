@@ -12,16 +12,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Generator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
 import duckdb
 
+from oneclass import sql
 from oneclass.tasks.errors import InputError, ModelsFailed
 from oneclass.tasks.stores import (
     checksums,
-    clock,
     durable,
     erasures,
     publication_records,
@@ -99,7 +99,7 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
         if flow != erasures.FLOW:
             erasures.require_finished(home)
         with warehouse.open_warehouse(home) as connection:
-            alarms = clock.correct_future_starts(connection, _utc_now())
+            alarms = _correct_future_starts(connection, _utc_now())
             alarms += publication_records.repair_publications(connection, home)
             remove_partial_files(home)
             connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
@@ -169,7 +169,7 @@ def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
         return None
     after = moment.astimezone(UTC).replace(tzinfo=None)
     with warehouse.open_warehouse(home) as connection:
-        latest = _utc_now() + clock.MAX_SKEW
+        latest = _utc_now() + MAX_SKEW
         found = warehouse.select(connection, "runs/completed_since", moment=after, latest=latest, flow=flow)
     return found["run_id"].item() if len(found) else None
 
@@ -214,3 +214,36 @@ def end_run(home: Home, run_id: str, state: str) -> None:
 
 def _utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
+
+
+MAX_SKEW = timedelta(minutes=1)  # by which the clocks of two machines with one home may differ
+# Other times of such runs, by table. What is later than now becomes now.
+RECORDED_TIMES = {
+    "operations.runs": "ended_at",
+    "operations.log_files": "ingested_at",
+    "operations.arrivals": "arrived_at",
+    "operations.promotions": "decided_at",
+    "operations.model_settings": "searched_on",
+}
+NIGHT_TABLES = ("operations.nights", "diagnostics.nightly_exponents")
+
+
+def _correct_future_starts(connection: duckdb.DuckDBPyConnection, now: datetime) -> list[str]:
+    """Move runs that start after `now` between the runs recorded before and after them; return a sentence for each.
+
+    Args:
+        now: in UTC, without a time zone.
+    """
+    ahead = connection.execute(sql.statement("runs/in_future"), {"now": now, "latest": now + MAX_SKEW}).fetchall()
+    for run_id, _, corrected in ahead:
+        connection.execute("update operations.runs set started_at = ? where run_id = ?", [corrected, run_id])
+        for table in NIGHT_TABLES:
+            connection.execute(f"update {table} set night = ? where run_id = ?", [corrected.date(), run_id])
+    if ahead:
+        for table, column in RECORDED_TIMES.items():
+            connection.execute(f"update {table} set {column} = $now where {column} > $now", {"now": now})
+    return [
+        f"run {run_id}: was recorded as begun at {started:%Y-%m-%d %H:%M} UTC, which is in the future: the machine's "
+        f"clock was ahead. Its start is corrected to {corrected:%Y-%m-%d %H:%M} UTC, between the runs beside it"
+        for run_id, started, corrected in ahead
+    ]

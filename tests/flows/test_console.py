@@ -1,34 +1,37 @@
 """What surrounds the commands: help and hints."""
 
 import shlex
+import sys
 from importlib.metadata import version
 
 import pytest
 
-from oneclass.flows import commands, console
+from oneclass.flows import commands
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import count_things
 
 
-def run_script(capsys, *arguments):
+def run_script(monkeypatch, capsys, *arguments):
     """(status, output, errors) of the script."""
-    status = console.run(list(arguments), commands.COMMANDS)
+    monkeypatch.setattr(sys, "argv", ["oneclass", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        commands.run_script()
     captured = capsys.readouterr()
-    return status, captured.out, captured.err
+    return ended.value.code, captured.out, captured.err
 
 
-def test_version_and_help(capsys):
-    assert run_script(capsys, "--version") == (0, f"oneclass {version('oneclass')}\n", "")
-    status, out, _ = run_script(capsys, "--help")
+def test_version_and_help(monkeypatch, capsys):
+    assert run_script(monkeypatch, capsys, "--version") == (0, f"oneclass {version('oneclass')}\n", "")
+    status, out, _ = run_script(monkeypatch, capsys, "--help")
     assert status == 0 and all(f"  {name} " in out for name in commands.COMMANDS)
-    assert run_script(capsys) == (2, "", out)
+    assert run_script(monkeypatch, capsys) == (2, "", out)
 
 
 @pytest.mark.parametrize(
     ("name", "near"), [("recomend", "recommend"), ("Backfil", "backfill"), ("data-doc", "data_docs"), ("xyz", None)]
 )
-def test_a_misspelt_command_is_answered_with_what_resembles_it(capsys, name, near):
-    status, out, errors = run_script(capsys, name)
+def test_a_misspelt_command_is_answered_with_what_resembles_it(monkeypatch, capsys, name, near):
+    status, out, errors = run_script(monkeypatch, capsys, name)
     assert status == 2 and not out and f"oneclass: {name!r} is not a command." in errors
     assert errors.endswith(f"The most similar command is\n        {near}\n") if near else "similar" not in errors
 
@@ -37,9 +40,8 @@ def test_help_names_the_data_sets_of_the_home_and_ends_with_an_example_that_pars
     Home(tmp_path, "shop").landing.mkdir(parents=True)
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "songs.toml").write_text("")
-    assert set(console.EXAMPLES) == set(commands.COMMANDS)
-    for name, example in console.EXAMPLES.items():
-        parser = commands.build_parser(name)
+    for name, command in commands.COMMANDS.items():
+        parser, example = commands.build_parser(name), command.example
         assert parser.parse_args(shlex.split(example)).dataset == "mine"
         with pytest.raises(SystemExit):
             parser.parse_args(["--home", str(tmp_path), "--help"])

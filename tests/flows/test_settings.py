@@ -11,7 +11,7 @@ from oneclass.flows.settings import RunSettings, resolve_search_space
 from oneclass.flows.settings import resolve_settings as resolved
 from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.split.seen_items import SeenItems
+from oneclass.tasks.split.protocols import SeenItems
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.stores.resources import available_cores
 
