@@ -17,8 +17,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
 from prefect.flow_engine import run_flow
 
-from oneclass.data_contracts import STAGES
-from oneclass.flows import commands, pipeline
+from oneclass.flows import commands
 from oneclass.flows.pipeline import backfill as backfill_flow
 from oneclass.flows.pipeline import nightly_retrain
 from oneclass.models.registry import MODELS
@@ -191,18 +190,6 @@ def test_each_protocol_has_its_table_and_says_what_it_is(two_runs):
             "".join(row.values()) for row in rows
         )
         assert about.meaning in found[-1].description and "± is one standard error" in found[-1].description
-
-
-def test_a_flow_tells_a_stranger_what_it_does(two_runs):
-    """In lines that the UI need not break: it begins a new one where the text does."""
-    for one in (backfill_flow, nightly_retrain):
-        assert one.description in (pipeline.BACKFILL, pipeline.NIGHTLY)
-        stages = re.findall(r"^\d\. \*\*(\w+)\*\*", one.description, flags=re.MULTILINE)
-        assert tuple(stages) == STAGES
-        for kind in re.findall(r"^- `([a-z]+)`:", one.description, flags=re.MULTILINE):
-            assert shown_like(f"ml-latest-small-{kind}"), kind
-        for line in filter(None, one.description.splitlines()):
-            assert line[-1] in ".:" or line.startswith("- "), line
 
 
 def test_a_failed_run_has_its_summary_too_and_notifies(two_runs, tmp_path, ratings):

@@ -1,27 +1,21 @@
-"""Notifications of a run's end, by a real command and a real webhook; and the tasks of stages."""
+"""Notifications of a run's end, by a real command and a real webhook; the tasks of stages, and keys of artifacts."""
 
 import json
 import logging
+import re
 import sys
 
 import pytest
-from prefect import Task
-from prefect.cache_policies import NO_CACHE
 from prefect.states import Failed
 from pydantic import ValidationError
 
 from oneclass.data_contracts import ContractBroken
-from oneclass.tasks.binarize.stage import binarize_task
-from oneclass.tasks.diagnose import diagnose_task
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.evaluate.stage import evaluate_task
-from oneclass.tasks.ingest.stage import ingest_task
 from oneclass.tasks.orchestration import notifications
+from oneclass.tasks.orchestration.artifacts import artifact_key
 from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.publish.stage import publish_task
 from oneclass.tasks.settings import validate_settings
-from oneclass.tasks.split.stage import split_task
 from oneclass.tasks.train import train_task
 
 RUN = {"dataset": "shop", "run_id": "r1", "text": "# shop: nightly-retrain failed\n\nAll of it."}
@@ -141,26 +135,6 @@ def test_a_program_that_is_not_found_is_warned_of_without_its_arguments(caplog):
     assert "notify.webhook_env: the environment variable NO_HOOK is not set" in caplog.text
 
 
-TASKS = [
-    ingest_task,
-    binarize_task,
-    split_task,
-    diagnose_task,
-    train_task,
-    evaluate_task,
-    publish_task,
-]
-
-
-@pytest.mark.parametrize("one", TASKS, ids=lambda one: one.name)
-def test_a_stage_is_a_task_with_its_retries_declared(one):
-    assert isinstance(one, Task) and one.cache_policy == NO_CACHE and not one.persist_result
-    assert one.retries == 1 and one.retry_condition_fn is not None
-    other = one.with_options(retries=3, timeout_seconds=60)
-    assert (other.retries, other.timeout_seconds, other.name) == (3, 60, one.name)
-    assert (other.task_run_name, other.retry_condition_fn) == (one.task_run_name, one.retry_condition_fn)
-
-
 @pytest.mark.parametrize(
     ("error", "again"),
     [
@@ -180,3 +154,12 @@ def test_outside_of_a_task_run_a_stage_needs_no_prefect(home):
         return run_id
 
     assert stage_task(binarize).fn(home, run_id="run") == "run"
+
+
+NAMES = ["my-data", "my_data", "my.data", "My-Data", "MY_DATA", "my--data", "my-data-", "my-data_", "my-data.2"]
+
+
+def test_names_that_differ_by_case_or_marks_have_keys_of_their_own():
+    keys = [artifact_key(name, "summary") for name in NAMES]
+    assert len({*keys}) == len(NAMES)
+    assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", key) for key in keys)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.selection import check_rules, rule_columns
-from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
+from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from tests.tasks.rules import oracle
 
 ATTRIBUTES = {
@@ -46,14 +46,6 @@ def test_wrong_rules_are_refused_with_their_key(message):
     with pytest.raises(InputError) as refused:
         check_rules(DeclaredRules(rules=WRONG[message]), *rule_columns(ATTRIBUTES))
     assert message in str(refused.value)
-
-
-def test_wrong_rules_of_a_placement_are_refused_with_its_name():
-    with pytest.raises(InputError) as refused:
-        check_rules(DeclaredRules(placements={"home": Placement(eligible="genre > 1")}), *rule_columns(ATTRIBUTES))
-    assert str(refused.value) == (
-        "[placements.home] eligible = 'genre > 1': compares column genre, a text, with 1, a number."
-    )
 
 
 def test_without_a_table_a_column_is_refused_with_what_to_declare():
