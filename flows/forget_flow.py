@@ -22,7 +22,7 @@ from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.orchestration import reconcile
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.settings import STAGE_SETTINGS, check_model, restore_settings, validate_settings
-from oneclass.tasks.stores import erasures, home, publications, remote, runs, warehouse
+from oneclass.tasks.stores import erasures, home, publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def forget_users(given: ForgetParameters, run: RunSettings | None) -> str:
     """
     dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home))
     dataset_home = run.home if run else _build_home(given)
-    remove_users(replace(dataset_home, store=given.store), dataset, given.users, reconcile.delete_runs)
+    remove_users(dataset_home, dataset, given.users, reconcile.delete_runs)
     run_id, error = None, None
     if run is not None:
         before = publications.load_current(dataset_home).get("run_id")
@@ -74,8 +74,6 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
     Raises:
         InputError: the data set is simulated, or what is published cannot be made anew.
     """
-    if given.store is not None:
-        remote.check_url(given.store)
     dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home))
     dataset_home = _build_home(given)
     stored = _load_settings(dataset_home)
@@ -95,10 +93,8 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
     file_registry.find_file_ids(dataset_home, list(map(Path, stored["split_files"])))
     if stages["publish"].titles:
         item_titles.read_titles(Path(stages["publish"].titles), dataset)
-    has_cluster = given.workers is not None or given.dask is not None
-    store = given.store if has_cluster else None
     return RunSettings(
-        home=replace(dataset_home, files=stages["files"], store=store),
+        home=replace(dataset_home, files=stages["files"]),
         dataset=dataset,
         sources=tuple(map(Path, stored["sources"])),
         split_files=split_file_pair(stored["split_files"]),
@@ -108,7 +104,7 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         optional_models=tuple(stored.get("optional_models", ())),
         given={name: fields for name, fields in changed.items() if fields},
         **stages,
-        cluster=ClusterSettings(given.workers, given.dask, given.dask_unencrypted, store),
+        cluster=ClusterSettings(given.workers, given.dask, given.dask_unencrypted),
         seed=stored["seed"],
         since=date.fromisoformat(stored["since"]) if stored["since"] else None,
         until=date.fromisoformat(stored["until"]) if stored["until"] else None,

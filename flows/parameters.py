@@ -143,11 +143,6 @@ class _ClusterParameters(DatasetParameters):
     dask_unencrypted: Annotated[bool, Flag()] = Field(
         False, description="with --dask: the scheduler may be on another machine and not use TLS"
     )
-    store: Annotated[str | None, Flag("URL")] = Field(
-        None,
-        description="a place such as s3://BUCKET/PREFIX, by which workers that do not see the home get matrices and "
-        "fits (--dask, --workers); one home, one URL",
-    )
 
 
 # Prefect's pages and `--help` show the parameters of the last base first.

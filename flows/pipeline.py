@@ -36,7 +36,7 @@ from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.report import report_task
 from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.split.stage import Splits, split_task
-from oneclass.tasks.stores import matrices, retention, runs
+from oneclass.tasks.stores import retention, runs
 from oneclass.tasks.tuning import far_behind
 from oneclass.tasks.tuning.auto import SearchRequest
 from oneclass.tasks.tuning.stage import tune_task
@@ -312,7 +312,6 @@ def build_splits(run: RunSettings, run_id: str) -> Splits:
         since=run.since,
         until=run.until,
     )
-    matrices.upload_splits(run.home, splits.digests.values())
     return splits
 
 

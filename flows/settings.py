@@ -170,9 +170,9 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
     elif optional_models and not settings["split"].times:
         settings["split"] = settings["split"].model_copy(update={"times": "auto"})
     _check_flags(given)
-    cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted, given.store)
+    cluster = ClusterSettings(given.workers, given.dask, given.dask_unencrypted)
     return RunSettings(
-        home=Home(root, declared.name, resolve_limits(given.threads, given.memory), settings["files"], cluster.store),
+        home=Home(root, declared.name, resolve_limits(given.threads, given.memory), settings["files"]),
         dataset=declared,
         sources=tuple(map(Path, given.source)),
         split_files=split_file_pair(given.split_files),

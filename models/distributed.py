@@ -1,6 +1,6 @@
 """Fits by blocks of users: the part that all models share.
 
-The users' parameters lie in a scratch store (`models.fit_options.ScratchStore`), each block under its own names. A call
+The users' parameters lie in a scratch store (`LocalScratch`), each block under its own names. A call
 for a block (`function(block, state, ...)`, at module level) reads the arrays of the previous call and writes the new
 ones atomically under the next number. So a call that is repeated after its process died reads the same arrays and gives
 the same bits. Item parameters and sums travel as arguments and results. Results are added in the order of the blocks,
@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.fit_options import BlockExecutor, FitOptions, InMemoryRows, RowLoader, ScratchFactory, ScratchStore
+from oneclass.models.fit_options import BlockExecutor, FitOptions, InMemoryRows, RowLoader
 from oneclass.models.numerics.partition import partition_rows
 
 MISSING_SCRATCH = "not there; give a `scratch` that every worker sees and no other program cleans up"
@@ -29,7 +28,7 @@ MISSING_SCRATCH = "not there; give a `scratch` that every worker sees and no oth
 
 @dataclass(frozen=True)
 class LocalScratch:
-    """A scratch store (`models.fit_options.ScratchStore`) in a folder."""
+    """Scratch storage for the state of blocks between their calls, in a folder shared by all workers."""
 
     path: Path
 
@@ -84,7 +83,7 @@ class UserBlock:
     first: int
     end: int
     rows: RowLoader
-    scratch: ScratchStore
+    scratch: LocalScratch
     config: Any
 
     def matrix(self, items: int) -> csr_matrix:
@@ -126,7 +125,7 @@ class UserBlock:
 class UserBlocks(Sequence[UserBlock]):
     """The blocks of one fit, on the coordinator's side."""
 
-    def __init__(self, blocks: Sequence[UserBlock], scratch: ScratchStore, workers: BlockExecutor) -> None:
+    def __init__(self, blocks: Sequence[UserBlock], scratch: LocalScratch, workers: BlockExecutor) -> None:
         self._scratch = scratch
         self._blocks, self._workers, self._states = list(blocks), workers, [0] * len(blocks)
 
@@ -185,16 +184,12 @@ def partition_users(
         config: model configuration shared by all blocks.
         name: name of the model.
     """
-    with _scratch_factory(options.scratch)(name) as scratch:
+    with open_scratch(options.scratch, name) as scratch:
         blocks = [
             UserBlock(number, first, end, _row_loader(interactions, first, end, options), scratch, config)
             for number, (first, end) in enumerate(partition_by_edges(interactions.indptr, count))
         ]
         yield UserBlocks(blocks, scratch, options.workers)
-
-
-def _scratch_factory(scratch: Path | ScratchFactory | None) -> ScratchFactory:
-    return scratch if callable(scratch) else partial(open_scratch, scratch)
 
 
 def add_arrays(parts: Iterable[np.ndarray]) -> np.ndarray:

@@ -7,7 +7,6 @@ learned.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -131,28 +130,6 @@ class InMemoryRows:
         return self.matrix[first - self.first : end - self.first]
 
 
-class ScratchStore(Protocol):
-    """Scratch storage for the state of blocks between their calls, shared by all workers; picklable."""
-
-    def read(self, name: str) -> dict[str, np.ndarray]:
-        """Return the arrays stored under a name.
-
-        Raises:
-            FileNotFoundError: the name is absent.
-        """
-        ...
-
-    def write(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store arrays under a name atomically, replacing earlier ones."""
-
-    def remove(self, name: str) -> None:
-        """Delete a name, if it exists."""
-
-
-# Opens a new scratch store for a fit of the model with this name.
-ScratchFactory = Callable[[str], AbstractContextManager[ScratchStore]]
-
-
 class BlockExecutor(Protocol):
     """Executes the calls of a fit by blocks; a call is repeated if its process dies."""
 
@@ -202,8 +179,8 @@ class FitOptions:
             settings, or None.
         workers: the executor of blocks, for a model with a setting `blocks`; others ignore this and the options below.
         rows: loads a block's rows of the matrix on a worker; None sends them with each call.
-        scratch: scratch storage for block state: a factory of stores, or a folder shared by all workers, in which the
-            fit creates a folder and removes it at its end. None for the machine's folder of temporary files.
+        scratch: a folder shared by all workers, in which the fit creates a folder for the state of its blocks, and
+            removes it at its end. None for the machine's folder of temporary files.
     """
 
     start: Start | None = None
@@ -216,7 +193,7 @@ class FitOptions:
     load_component: Callable[[str, ModelSettings], Any] = _raise_no_component
     workers: BlockExecutor = SERIAL
     rows: RowLoader | None = None
-    scratch: Path | ScratchFactory | None = None
+    scratch: Path | None = None
 
     def for_component(self) -> "FitOptions":
         """Return the options of a fit on the same users and items, for a component of the model."""

@@ -27,7 +27,3 @@ class ResourceExhausted(OneclassError):
 
 class ClusterUnavailable(OneclassError):
     """The connection to the cluster of a run was lost."""
-
-
-class SharedStoreUnavailable(OneclassError):
-    """The URL through which workers share matrices and fits is unreachable."""

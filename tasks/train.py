@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import duckdb
 import polars as pl
@@ -16,7 +15,7 @@ from scipy.sparse import csr_matrix
 from oneclass.data_contracts import ContractBroken
 from oneclass.models.base import Model
 from oneclass.models.distributed import partition_by_edges
-from oneclass.models.fit_options import BlockExecutor, Epoch, FitOptions, ScratchFactory, ValidationUsers
+from oneclass.models.fit_options import BlockExecutor, Epoch, FitOptions, ValidationUsers
 from oneclass.models.memory_estimates import LogSize, estimate_block_bytes, estimate_coordinator_bytes
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
@@ -27,13 +26,12 @@ from oneclass.tasks.errors import (
     InputError,
     OneclassError,
     ResourceExhausted,
-    SharedStoreUnavailable,
 )
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.artifacts import artifact_key
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import is_fold
-from oneclass.tasks.stores import checksums, fits, matrices, remote_scratch, warehouse, warm_start
+from oneclass.tasks.stores import checksums, fits, matrices, warehouse, warm_start
 from oneclass.tasks.stores.fits import Fit
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.resources import format_size
@@ -66,7 +64,6 @@ def train(
     """
     if pending is not None:
         fit = pending.result()
-        fits.download_fit(home, fit)
     else:
         previous = warm_start.find_latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
         fit = load_or_fit(home, matrices_digest, model, settings, seed, previous)
@@ -82,8 +79,6 @@ def record_stored_fits(home: Home, run_id: str, stored: Mapping[str, Sequence[Fi
     """
     _record_fits(home, run_id, stored)
     for protocol, of_protocol in stored.items():
-        for fit in of_protocol:
-            fits.upload_fit(home, fit)
         names = ", ".join(fit.model for fit in of_protocol)
         logger.info("%s: fitted before on these edges with these settings, taken from the store: %s", protocol, names)
 
@@ -150,8 +145,6 @@ def submit_fit(
     matrix = matrices.load_split(home, matrices_digest, parts=()).train
     if MODELS[model].block_sizes(settings, matrix.shape[1]):
         return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed, None, executor)
-    if home.store is not None and _find_stored_fits(home, matrices_digest, {model: settings}, seed):
-        return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed)  # no worker need download it
     memory = MODELS[model].fit_bytes(settings, LogSize.of(matrix))
     label = f"{model}: train on {protocol}"
     return executor.submit(load_or_fit, home, matrices_digest, model, settings, seed, label=label, memory=memory)
@@ -203,7 +196,7 @@ def load_or_fit(
                 load_component=partial(_load_component, home, matrices_digest, seed),
                 workers=_with_block_memory(what, estimator, split.train, workers),
                 rows=matrices.MatrixStoreRows(home.absolute(), matrices_digest),
-                scratch=_scratch_store(home, workers),
+                scratch=home.absolute().spill,
             )
             with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):
                 interactions = split.histories if settings.reads_times else split.train
@@ -221,15 +214,7 @@ def load_or_fit(
                 )
     cost = f"{fit.seconds:.1f} s, peak memory {fit.peak_bytes / 1e6:.0f} MB, {fit.saved_bytes / 1e6:.1f} MB saved"
     logger.info("%s: fitted in %s", what, cost)
-    fits.upload_fit(home, fit)
     return fit
-
-
-def _scratch_store(home: Home, workers: BlockExecutor) -> Path | ScratchFactory:
-    """Scratch storage for the state of blocks: a local folder when running in-process."""
-    if home.store is None or workers is LOCAL:
-        return home.absolute().spill
-    return partial(remote_scratch.open_scratch, home.absolute())
 
 
 def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> int:
@@ -276,7 +261,6 @@ def is_model_error(error: BaseException) -> bool:
     concerns_all = (
         InputError,
         ClusterUnavailable,
-        SharedStoreUnavailable,
         ResourceExhausted,
         checksums.DamagedFile,
         OSError,

@@ -32,7 +32,6 @@ from oneclass.models.fit_options import BlockExecutor
 from oneclass.tasks.cluster import worker
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
 from oneclass.tasks.orchestration import artifacts
-from oneclass.tasks.stores import remote
 from oneclass.tasks.stores import resources as resource_limits
 from oneclass.tasks.stores.home import Home
 
@@ -202,18 +201,14 @@ def open_cluster(
 
 @contextlib.contextmanager
 def _sentinel(home: Home) -> Generator[str]:
-    """Create a file in the home and at its URL, and yield its name; workers check by it that the store is the same."""
+    """Create a file in the home and yield its name; workers check by it that they see the same home."""
     home.spill.mkdir(parents=True, exist_ok=True)
     name = f"cluster-{uuid.uuid4().hex}"
-    if home.store is not None:
-        remote.write_sentinel(home, name)
     (home.spill / name).touch()
     try:
         yield name
     finally:
         (home.spill / name).unlink(missing_ok=True)
-        if home.store is not None:
-            remote.remove_sentinel(home, name)
 
 
 @contextlib.contextmanager

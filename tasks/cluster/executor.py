@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from oneclass.models.fit_options import BlockExecutor, SerialExecutor
 from oneclass.models.numerics.threads import limit_threads, parallel_calls
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.stores import remote
 from oneclass.tasks.stores.home import Home
 
 INSTALL_DASK = "python -m pip install -c constraints.txt -e '.[dask]'"
@@ -150,27 +149,20 @@ class ClusterSettings:
         workers: number of worker processes of the run's own cluster on this machine.
         address: address of an existing cluster's scheduler, such as tcp://10.0.0.1:8786.
         unencrypted: allow a scheduler on another machine without TLS.
-        store: URL of the matrices and fits, for workers that cannot access the home.
 
     Raises:
-        InputError: `workers` and `address` are both given; `workers` is below 1; `store` is not a URL, or is given
-            without a cluster.
+        InputError: `workers` and `address` are both given; `workers` is below 1.
     """
 
     workers: int | None = None
     address: str | None = None
     unencrypted: bool = False
-    store: str | None = None
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise InputError(f"--workers {self.workers}: must be at least 1.")
         if self.workers is not None and self.address is not None:
             raise InputError("--workers and --dask: give one of them; the cluster at an address has its own workers.")
-        if self.store is not None:
-            remote.check_url(self.store)
-            if self.workers is None and self.address is None:
-                raise InputError(f"--store {self.store}: is for the workers of --dask or --workers; give one of them.")
 
 
 @contextlib.contextmanager

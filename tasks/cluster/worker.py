@@ -49,7 +49,7 @@ class WorkerContext:
     Attributes:
         versions: the coordinator's `versions()`.
         home: the coordinator's home, with an absolute path.
-        sentinel: name of a file of this run, in the home's `spill` or at its URL.
+        sentinel: name of a file of this run, in the home's `spill`.
         threads: cores that each call may use.
         run_id: Prefect's id of the run, to which log lines belong; None outside of a run.
     """
@@ -73,47 +73,22 @@ def versions() -> tuple[tuple[str, str], ...]:
     return ("Python", platform.python_version()), *libraries, ("oneclass's source", source.hexdigest()[:16])
 
 
-def incompatibility(context: WorkerContext, dask_worker: distributed.Worker | None = None) -> str | None:
-    """Return why this process cannot run the coordinator's calls; None if it can.
-
-    Args:
-        dask_worker: Dask's worker in this process; needed outside of a call only.
-    """
+def incompatibility(context: WorkerContext) -> str | None:
+    """Return why this process cannot run the coordinator's calls; None if it can."""
     for (name, own), (_, wanted) in zip(versions(), context.versions, strict=True):
         if own != wanted:
             return f"it has {name} {own}, and the run {wanted}: install the same versions"
-    if context.home.store is not None:
-        # Dask deletes this folder when the worker ends.
-        cache = Path((dask_worker or distributed.get_worker()).local_directory) / "oneclass"
-        return _prepare_cache(context.home, context.sentinel, cache)
     if not (context.home.spill / context.sentinel).exists():
-        return f"it does not see {context.home.folder}: mount the home there under the same path, or give a --store"
+        return f"it does not see {context.home.folder}: mount the home there under the same path"
     return None
 
 
-@functools.cache
-def _prepare_cache(home: Home, sentinel: str, cache: Path) -> str | None:
-    """Check once per run that the home's URL reaches the coordinator's store, and evict the cache; returns an error
-    message.
+async def describe(context: WorkerContext) -> tuple[str | None, int]:
+    """Return `incompatibility` and the number of available cores.
+
+    The check runs in a thread, since a slow disk would block the event loop and the worker's heartbeat.
     """
-    from oneclass.tasks.stores import remote, retention
-
-    remote.use_cache(cache)
-    try:
-        if not remote.has_sentinel(home, sentinel):
-            return f"it does not find the run's files at {home.store}; give a URL that is the same on all machines"
-        retention.evict_worker_cache(remote.local_home(home))
-    except OneclassError as error:
-        return str(error).rstrip(".")
-    return None
-
-
-async def describe(context: WorkerContext, dask_worker: distributed.Worker) -> tuple[str | None, int]:
-    """Return `incompatibility` and the number of available cores; Dask passes `dask_worker`.
-
-    The check runs in a thread, since reading a URL would block the event loop and the worker's heartbeat.
-    """
-    return await asyncio.to_thread(incompatibility, context, dask_worker), resources.available_cores()
+    return await asyncio.to_thread(incompatibility, context), resources.available_cores()
 
 
 def pickled_call(function: Callable[..., Any], *arguments: Any) -> bytes:
@@ -123,7 +98,7 @@ def pickled_call(function: Callable[..., Any], *arguments: Any) -> bytes:
 
 
 def run_call(context: WorkerContext, pickled: bytes) -> Any:
-    """Run a pickled call with this worker's limits and cache, one at a time.
+    """Run a pickled call with this worker's limits, one at a time.
 
     The worker is checked before each call, since it may have joined late, and after a failed call, since a shared
     folder may be gone.
@@ -144,12 +119,10 @@ def run_call(context: WorkerContext, pickled: bytes) -> Any:
 
 
 def _localize(value: Any, context: WorkerContext) -> Any:
-    """Give a home this worker's cache and threads; return other values unchanged."""
-    from oneclass.tasks.stores import remote
-
+    """Give a home this worker's threads; return other values unchanged."""
     if not isinstance(value, Home):
         return value
-    return replace(remote.local_home(value), limits=replace(value.limits, threads=context.threads))
+    return replace(value, limits=replace(value.limits, threads=context.threads))
 
 
 def _require_compatible(context: WorkerContext) -> None:

@@ -30,7 +30,7 @@ from oneclass.tasks.forget.tables import RewrittenLog, check_tables, copy_remain
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.landing import NOTE_SUFFIX
 from oneclass.tasks.ingest.scan import hash_file
-from oneclass.tasks.stores import checksums, durable, erasures, publication_records, remote, runs
+from oneclass.tasks.stores import checksums, durable, erasures, publication_records, runs
 from oneclass.tasks.stores import warehouse as warehouses
 from oneclass.tasks.stores.home import Home
 
@@ -117,11 +117,9 @@ def remove_users(
         for file in staged:
             _install(file)
         _delete_derived(home)
-        if home.store is not None:
-            remote.delete_all(home)
         delete_run_records(pending["runs"])
         runs.remove_partial_files(home)
-        erasures.certify_removal(home, {**pending, "files": list(pending["files"].values()), "store": home.store})
+        erasures.certify_removal(home, {**pending, "files": list(pending["files"].values())})
     for path in pending["logs_elsewhere"]:
         logger.warning("%s: is outside of the home and holds them: delete their lines, or the file", path)
 

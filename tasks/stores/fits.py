@@ -23,8 +23,7 @@ from oneclass import sql
 from oneclass.models import fingerprint, registry
 from oneclass.models.base import Model
 from oneclass.models.settings import ModelSettings
-from oneclass.tasks.errors import SharedStoreUnavailable
-from oneclass.tasks.stores import checksums, durable, remote, warehouse
+from oneclass.tasks.stores import checksums, durable, warehouse
 from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 
@@ -82,9 +81,8 @@ def warm_fit_digest(key: str, previous: Fit | None) -> str:
 
 
 def find_fit(home: Home, model: str, digest: str) -> Fit | None:
-    """Find the fit with this digest, in the home or at its URL. None if absent, or damaged, which is logged."""
+    """Find the fit with this digest. None if absent, or damaged, which is logged."""
     folder = fit_folder(home, model, digest)
-    remote.download(home, folder, RECORD_FILE)
     return (
         _fit_from_facts(model, digest, lambda: checksums.load_checked_facts(folder, RECORD_FILE))
         if os.path.lexists(folder)
@@ -136,25 +134,6 @@ def store_fit(
     return fit
 
 
-def upload_fit(home: Home, fit: Fit) -> None:
-    """Upload a fit to the home's URL, if it has one.
-
-    Raises:
-        SharedStoreUnavailable: the URL is not writable.
-    """
-    remote.upload(home, fit_folder(home, fit.model, fit.digest), RECORD_FILE)
-
-
-def download_fit(home: Home, fit: Fit) -> None:
-    """Download a fit that a worker uploaded to the home's URL, if it has one.
-
-    Raises:
-        SharedStoreUnavailable: it is absent there, or damaged.
-    """
-    if home.store is not None and find_fit(home, fit.model, fit.digest) is None:
-        raise SharedStoreUnavailable(remote.explain_absence(home, fit_folder(home, fit.model, fit.digest)))
-
-
 def load_fit(home: Home, model: str, digest: str) -> Model:
     """Load the fit with this digest, verifying its checksums; arrays are memory-mapped, threads as in the home's
     limits.
@@ -163,7 +142,6 @@ def load_fit(home: Home, model: str, digest: str) -> Model:
         DamagedFile: it differs from what was stored. A run fits it again.
     """
     folder = fit_folder(home, model, digest)
-    remote.require(home, folder, RECORD_FILE)
     checksums.load_checked_facts(folder, RECORD_FILE)
     return registry.load_model(model, folder, threads=home.limits.threads)
 

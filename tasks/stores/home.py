@@ -63,8 +63,6 @@ class Home:
     """The folder `<root>/<dataset>/`, laid out as in docs/explanation/pipeline.md.
 
     Attributes:
-        store: the URL where workers that do not see the home find its matrices and fits (`tasks.stores.remote`).
-
     Raises:
         InputError: DuckDB cannot open a database at this path.
     """
@@ -73,7 +71,6 @@ class Home:
     dataset: str
     limits: Limits = field(default_factory=Limits)
     files: FileSettings = field(default_factory=FileSettings)
-    store: str | None = None
 
     def __post_init__(self) -> None:
         for character in "?\\":

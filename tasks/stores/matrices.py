@@ -8,7 +8,7 @@ import hashlib
 import logging
 import shutil
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
-from oneclass.tasks.stores import checksums, durable, remote
+from oneclass.tasks.stores import checksums, durable
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -126,9 +126,8 @@ class MatrixStoreRows:
         Raises:
             DamagedFile: they differ from what was stored.
         """
-        home = remote.local_home(self.home)
-        with home.writing():
-            return load_split(home, self.digest, parts=()).train[first:end]
+        with self.home.writing():
+            return load_split(self.home, self.digest, parts=()).train[first:end]
 
 
 def store_split(home: Home, split: SplitMatrices) -> str:
@@ -165,16 +164,6 @@ def has_split(home: Home, digest: str) -> bool:
     return checksums.verify_folder(home.matrices / digest, RECORD_FILE, "; the matrices are made anew")
 
 
-def upload_splits(home: Home, digests: Iterable[str]) -> None:
-    """Upload splits to the home's URL, if it has one.
-
-    Raises:
-        SharedStoreUnavailable: the URL is not writable.
-    """
-    for digest in digests:
-        remote.upload(home, home.matrices / digest, RECORD_FILE)
-
-
 def load_split(
     home: Home, digest: str, parts: Collection[str] | None = None, *, histories: bool = True
 ) -> SplitMatrices:
@@ -189,7 +178,6 @@ def load_split(
         DamagedFile: a file differs from what was stored. A run writes it again.
     """
     folder = home.matrices / digest
-    remote.require(home, folder, RECORD_FILE)
     description = checksums.load_facts(folder, RECORD_FILE)
     wanted = [name for name in description["parts"] if parts is None or name in parts]
     left_out = tuple(f"{name}_" for name in set(description["parts"]) - set(wanted))

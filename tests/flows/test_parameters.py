@@ -46,7 +46,6 @@ FULL = {
     "workers": 2,
     "dask": "tls://machine:8786",
     "dask_unencrypted": True,
-    "store": "s3://bucket/prefix",
     "source": ["ratings.csv"],
     "split_files": ["train.txt", "test.txt"],
     "models": ["slim", "wmf"],
@@ -110,7 +109,7 @@ def test_prefect_shows_what_is_trained_before_the_cluster_and_lists_the_values()
     names = sorted(shown, key=lambda name: shown[name]["position"])
     assert names[:4] == ["dataset", "home", "config", "settings"]
     assert max(map(names.index, ("models", "protocols", "config", "settings"))) < names.index("workers")
-    assert names[-4:] == ["workers", "dask", "dask_unencrypted", "store"]
+    assert names[-3:] == ["workers", "dask", "dask_unencrypted"]
     assert shown["models"]["items"]["enum"] == sorted(MODELS)
     assert shown["protocols"]["items"]["enum"] == list(PROTOCOLS)
 

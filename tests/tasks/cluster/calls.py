@@ -13,11 +13,6 @@ def identify_worker(home: Home) -> tuple[int, int]:
     return os.getpid(), home.limits.threads
 
 
-def find_home_cache(home: Home) -> str:
-    """The folder that the worker has for the home."""
-    return str(home.folder)
-
-
 def record_slowly(home: Home, began: Path, seconds: float) -> int:
     """Note the process in a file, and take a while."""
     with began.open("a") as file:

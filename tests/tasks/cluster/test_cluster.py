@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import dask
@@ -123,8 +122,6 @@ def other_source(folder):
     """A folder with the program as the package `oneclass`, with a comment more."""
     package = folder / "oneclass"
     shutil.copytree(ROOT / "oneclass", package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in worker.SOURCE_FOLDERS:
-        shutil.copytree(ROOT / name, package / name, ignore=shutil.ignore_patterns("__pycache__"))
     with (package / "models" / "popularity.py").open("a") as file:
         file.write("# another version\n")
     return folder
@@ -141,7 +138,7 @@ def test_a_worker_of_other_source_is_refused_by_name(own_cluster, home, tmp_path
 
 def test_a_worker_that_does_not_see_the_home_says_so(home):
     context = worker.WorkerContext(worker.versions(), home, "cluster-1", 1, None)
-    said = f"it does not see {home.folder}: mount the home there under the same path, or give a --store"
+    said = f"it does not see {home.folder}: mount the home there under the same path"
     assert worker.incompatibility(context) == said
 
 
@@ -328,19 +325,7 @@ def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
         pass
 
 
-def test_a_url_is_used_that_workers_see_and_one_that_they_do_not_is_refused(cluster, home, tmp_path):
-    home = replace(home, store=f"file://{tmp_path}/url")
-    with open_cluster(cluster, home) as executor:
-        assert executor.submit(calls.find_home_cache, home, label="call").result() != str(home.folder)
-    assert not list((tmp_path / "url" / "small").rglob("cluster-*"))
-    message = r"worker tcp://[\d.:]+ cannot be used: it does not find the run's files at memory://x"
-    with pytest.raises(InputError, match=message), open_cluster(cluster, replace(home, store="memory://x")):
-        pass
-
-
-@pytest.mark.parametrize(
-    "settings", [{"workers": 0}, {"workers": 2, "address": "tcp://127.0.0.1:8786"}, {"store": "s3://bucket/prefix"}]
-)
+@pytest.mark.parametrize("settings", [{"workers": 0}, {"workers": 2, "address": "tcp://127.0.0.1:8786"}])
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(InputError, match="--workers"):
         ClusterSettings(**settings)

@@ -1,7 +1,5 @@
 """Warm start: yesterday's fit is found by ids, only while the numbering means the same and no answer was learned."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -59,10 +57,8 @@ def first(home, log_events):
     return run_night(home, "first")
 
 
-@pytest.mark.parametrize("away", [False, True], ids=["", "stores at a url"])
-def test_the_next_night_begins_where_the_last_ended(home, log_events, first, tmp_path, away):
+def test_the_next_night_begins_where_the_last_ended(home, log_events, first):
     log_events(draw_events(range(35, 50), np.random.default_rng(5)), file_id=2)
-    home = replace(home, store=f"file://{tmp_path}/url" if away else None)
     fit, split_now = run_night(home, "second")
     users, items = (np.arange(n) for n in split_now.train.shape)
     before = first[1].train.shape
@@ -72,11 +68,9 @@ def test_the_next_night_begins_where_the_last_ended(home, log_events, first, tmp
     expected = PairedSymbols(SETTINGS, seed=0).fit(split_now.train, FitOptions(start=start))
     histories = split_now.train[:5]
     cold = PairedSymbols(SETTINGS, seed=0).fit(split_now.train)
-    fitting_home = replace(home, root=tmp_path / "worker") if away else home
-    found = fits.load_fit(fitting_home, "paired_symbols", fit.digest).scores(histories)
+    found = fits.load_fit(home, "paired_symbols", fit.digest).scores(histories)
     assert np.array_equal(found, expected.scores(histories))
     assert not np.array_equal(cold.scores(histories), expected.scores(histories))
-    assert not list(tmp_path.glob("url/**/spill"))
 
 
 def test_a_night_with_nothing_new_takes_the_fit_from_the_store(home, first):
