@@ -125,6 +125,12 @@ def test_the_pages_are_short():
     assert sum(any(map(str.isalnum, word)) for word in words) <= 45_000  # the bars of tables are no words
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_pages_beside_the_site_lead_to_files(page):
+    linked = set(re.findall(r"\]\((?!https?://)([^)#]+)", read_page(page)))
+    assert not [name for name in linked if not (ROOT / name).exists()]
+
+
 @pytest.mark.parametrize("page", NAMES)
 def test_prose_has_at_most_100_columns(page):
     """Tables and code, which cannot be wrapped, are exempt."""
