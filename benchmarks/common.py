@@ -103,7 +103,7 @@ class Split(NamedTuple):
 def add_log_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that `load_splits` reads."""
     parser.add_argument("--dataset", required=True)
-    parser.add_argument("--source", nargs="+", default=[], help="a log")
+    parser.add_argument("--source", action="append", default=[], help="a log; may be repeated")
     parser.add_argument("--split-files", nargs=2, default=[], metavar=("TRAIN", "TEST"))
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the split, for example")
     parser.add_argument("--seed", type=int, default=0)

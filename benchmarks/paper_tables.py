@@ -38,7 +38,7 @@ from oneclass.models.evaluation.metrics import compute_edge_ranks
 from oneclass.models.evaluation.ranking import rank_targets
 from oneclass.models.registry import MODELS
 
-DEFAULT_PROTOCOLS = ["leave_one_out", "strong_generalization"]
+DEFAULT_PROTOCOLS = "leave_one_out,strong_generalization"
 HEAD_SHARE, COMPILE_USERS = 0.8, 100
 
 
@@ -96,9 +96,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="MODEL[:setting=value,...]")
     add_log_flags(parser)
-    parser.add_argument("--protocols", nargs="+", help="leave_one_out and strong_generalization by default")
+    parser.add_argument("--protocols", help="comma-separated; leave_one_out,strong_generalization by default")
     options = parser.parse_args()
-    splits = load_splits(options, options.protocols or (["given"] if options.split_files else DEFAULT_PROTOCOLS))
+    protocols = options.protocols or ("given" if options.split_files else DEFAULT_PROTOCOLS)
+    splits = load_splits(options, protocols.split(","))
     for protocol, split in splits.items():
         shape = " x ".join(f"{size:,}" for size in split.train.shape)
         print(f"{protocol}: {shape}, {split.train.nnz:,} training edges, {split.test.targets.nnz:,} held out")

@@ -1,0 +1,145 @@
+"""Measure the server under load: latencies, CPU time of an answer, and answers while the publication changes.
+
+    python -m benchmarks.serving [--items 3500] [--model slim] [--connections 4] [--seconds 10]
+
+Publishes a model on two nights of a generated log, starts `python -m flows.serve` in a process of its own, and sends
+requests over connections that stay open, each with the next as soon as it has its answer, half of them for a user and
+half for a history of three items. After half of the time `flows.promote --rollback` publishes the first night again. An
+answer that is not 200, or does not come, is lost; one whose items are not those of the publication that it names is
+mixed. The client uses the same cores, so the server alone answers more. The CPU time of an answer is the server's in
+the first half. For a small run: `--items 200 --model popularity --seconds 4`.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+import oneclass
+from benchmarks.common import run_command
+
+USERS_ASKED, HISTORY_ITEMS, N, USERS_PER_ITEM, LIKES_PER_USER = 500, 3, 20, 1.2, 30
+
+
+class Client(threading.Thread):
+    """One connection: `answers` has (query, publication or error, items, seconds) of each request."""
+
+    def __init__(self, port: int, queries: list[str], until: float) -> None:
+        super().__init__()
+        self.port, self.queries, self.until = port, queries, until
+        self.answers: list[tuple[str, str, tuple[str, ...], float]] = []
+
+    def run(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        while time.monotonic() < self.until:
+            query, items, began = self.queries[len(self.answers) % len(self.queries)], (), time.perf_counter()
+            try:
+                connection.request("GET", f"/recommend?n={N}&{query}")
+                answer = connection.getresponse()
+                body = answer.read()
+                outcome = f"status {answer.status}"
+                if answer.status == 200:
+                    found = json.loads(body)
+                    outcome, items = found["publication"], tuple(one["item_id"] for one in found["items"])
+            except (OSError, http.client.HTTPException) as error:
+                outcome = type(error).__name__
+                connection.close()
+            self.answers.append((query, outcome, items, time.perf_counter() - began))
+
+
+def list_expected(home: Path, queries: list[str]) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """Return the name of the current publication, and the items of each query by it."""
+    shop, name = oneclass.load(home, "demo"), (home / "demo" / "published").resolve().name
+    expected = {}
+    for query in set(queries):
+        values = [pair.partition("=")[2] for pair in query.split("&")]
+        found = shop.recommend_for(values[0], n=N) if query.startswith("user=") else shop.recommend(values, n=N)
+        expected[query] = tuple(found["item_id"])
+    return name, expected
+
+
+def read_cpu_seconds(pid: int) -> float:
+    """Read the CPU time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run_load(home: Path, options: argparse.Namespace) -> int:
+    """Send requests while the publication changes, and print rates, latencies, and what was lost or mixed."""
+    shop, generator, queries = oneclass.load(home, "demo"), np.random.default_rng(0), []
+    users, items = shop.users["user_id"].to_list(), shop.items["item_id"].to_list()
+    for user in generator.choice(len(users), min(USERS_ASKED, len(users)), replace=False):
+        history = generator.choice(len(items), HISTORY_ITEMS, replace=False)
+        queries += [f"user={users[user]}", "&".join(f"item={items[item]}" for item in history)]
+    expected = dict([list_expected(home, queries)])
+    command = [sys.executable, "-m", "flows.serve", "--dataset", "demo", "--home", str(home), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            port = int(re.search(r":(\d+)", server.stdout.readline())[1])
+            until = time.monotonic() + options.seconds
+            clients = [Client(port, queries[at :: options.connections], until) for at in range(options.connections)]
+            cpu_before = read_cpu_seconds(server.pid)
+            for client in clients:
+                client.start()
+            time.sleep(options.seconds / 2)
+            answered, cpu = sum(len(client.answers) for client in clients), read_cpu_seconds(server.pid) - cpu_before
+            words = ["flows.promote", "--dataset", "demo", "--home", home, "--rollback"]
+            if run_command(words, home / "log").result:
+                raise SystemExit((home / "log").read_text()[-1000:])
+            for client in clients:
+                client.join()
+        finally:
+            server.terminate()
+    name, of_queries = list_expected(home, queries)
+    expected[name] = of_queries
+    answers = [answer for client in clients for answer in client.answers]
+    p50, p99 = np.percentile([seconds for *_, seconds in answers], [50, 99]) * 1e3
+    lost = Counter(outcome for _, outcome, *_ in answers if outcome not in expected)
+    mixed = sum(outcome in expected and items != expected[outcome][query] for query, outcome, items, _ in answers)
+    names = {outcome for _, outcome, *_ in answers} & set(expected)
+    rate = len(answers) / options.seconds
+    print(f"{options.connections} connections, {rate:,.0f} requests a second, p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    print(f"CPU time of an answer: {cpu / max(1, answered) * 1e3:.2f} ms")
+    print(f"{len(answers):,} answers by {len(names)} publications; lost {lost.total()} {dict(lost)}, mixed {mixed}")
+    return int(bool(lost or mixed))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=3500)
+    parser.add_argument("--model", default="slim")
+    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    options = parser.parse_args()
+    users = round(USERS_PER_ITEM * options.items)
+    settings = ["train.tune=off", "publish.margin=1e9", "publish.min_size_ratio=0"]
+    settings += [f"demo.users={users}", f"demo.items={options.items}", f"demo.likes={LIKES_PER_USER * users}"]
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        words = ["flows.backfill", "--dataset", "demo", "--home", home, "--models", options.model, "--protocols"]
+        words += [
+            "leave_one_out",
+            "--set",
+            "train.tune=off",
+            "publish.margin=1e9",
+            "publish.min_size_ratio=0",
+            *settings,
+        ]
+        for likes in ([], ["binarize.threshold=5"]):
+            if run_command([*words, *likes], home / "log").result:
+                raise SystemExit((home / "log").read_text()[-1000:])
+        return run_load(home, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
