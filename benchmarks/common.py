@@ -1,6 +1,5 @@
 """What the benchmarks share: clocks, runs of the commands, logs, splits, rankings and Markdown tables."""
 
-import argparse
 import os
 import subprocess
 import sys
@@ -18,6 +17,10 @@ from oneclass.models.evaluation.metrics import compute_user_metrics
 from oneclass.models.evaluation.ranking import rank_targets
 
 USERS_PER_BLOCK = 1000
+EDGES = """
+    select part, role, user_index, item_index
+    from splits.strong_generalization join curated.interactions using (user_id, item_id)
+"""
 Scorer = Callable[[csr_matrix, np.ndarray | None], np.ndarray]  # histories and rows of training, to (users, items)
 
 
@@ -46,10 +49,7 @@ def time_call(work: Callable[[], Any], repeats: int = 1) -> Timing:
 def run_command(
     words: Sequence[Any], log: Path, *, at_most: float | None = None, environment: Mapping[str, str] | None = None
 ) -> Timing:
-    """Run `python -m WORDS`, with its output at the end of a file; the result is the status, -15 if it took too long.
-
-    CPU seconds and the peak are those of the process and of all that it waited for.
-    """
+    """Run `python -m WORDS`, with its output at the end of a file; the result is the status, -15 if stopped."""
     began = time.perf_counter()
     with log.open("ab") as output:
         command = [sys.executable, "-m", *map(str, words)]
@@ -93,75 +93,42 @@ class Part(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The training edges, and the validation and test users, of whom the first may be absent."""
+    """The training edges, and the validation and test users, who are not in training."""
 
     train: csr_matrix
-    validation: Part | None
+    validation: Part
     test: Part
 
 
-def add_log_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that `load_splits` reads."""
-    parser.add_argument("--dataset", required=True)
-    parser.add_argument("--source", action="append", default=[], help="a log; may be repeated")
-    parser.add_argument("--split-files", nargs=2, default=[], metavar=("TRAIN", "TEST"))
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the split, for example")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=2)
+def load_split(dataset: str, sources: Sequence[str], settings: Sequence[str], seed: int) -> Split:
+    """Let the pipeline split a log: run a backfill of `popularity` alone in a home of its own, and read its tables.
 
-
-def load_splits(options: argparse.Namespace, protocols: Sequence[str]) -> dict[str, Split]:
-    """Let the pipeline split a log: run a backfill of `popularity` alone in a home of its own, and read its tables."""
-    with tempfile.TemporaryDirectory() as name:
-        folder, words = Path(name), ["flows.backfill", "--dataset", options.dataset, "--home", name]
-        for flag in ("source", "split_files"):
-            values = getattr(options, flag)
-            words += [f"--{flag.replace('_', '-')}", *values] if values else []
-        words += ["--seed", options.seed, "--models", "popularity", "--protocols", ",".join(protocols)]
-        words += ["--set", "train.tune=off", "split.min_validation_users=0", *options.set]
-        if run_command(words, folder / "log").result:
-            raise SystemExit("\n".join((folder / "log").read_text().splitlines()[-5:]))
-        with duckdb.connect(str(folder / options.dataset / "warehouse.duckdb"), read_only=True) as connection:
-            return {protocol: _load_split(connection, protocol) for protocol in protocols}
-
-
-def _load_split(connection: duckdb.DuckDBPyConnection, protocol: str) -> Split:
-    table = f"splits.{protocol}"
-    names = [name for name, *_ in connection.execute(f"describe {table}").fetchall()]
-    if "role" not in names:  # it has the held-out edges alone
-        held_out = f"(select user_id, item_id, true as held from {table})"
-        both = f"(from curated.interactions left join {held_out} using (user_id, item_id))"
-        table = f"(select *, if(held, 'test', 'train') as part, if(held, 'target', 'fit') as role from {both})"
-    query = f"""
-        select part, role, user_index, item_index, user_id, item_id
-        from (select part, role, user_id, item_id from {table})
-        join curated.interactions using (user_id, item_id)
+    The protocol is strong_generalization: validation and test users are not in training.
     """
-    edges = connection.execute(query).fetchnumpy()
-    users, items = edges["user_index"].astype(np.int64), edges["item_index"].astype(np.int64)
+    with tempfile.TemporaryDirectory() as name:
+        words = ["flows.backfill", "--dataset", dataset, "--home", name, "--seed", seed, "--models", "popularity"]
+        words += ["--protocols", "strong_generalization", *(["--source", *sources] if sources else [])]
+        words += ["--set", "train.tune=off", "split.min_validation_users=0", *settings]
+        if run_command(words, Path(name) / "log").result:
+            raise SystemExit("\n".join((Path(name) / "log").read_text().splitlines()[-5:]))
+        with duckdb.connect(f"{name}/{dataset}/warehouse.duckdb", read_only=True) as connection:
+            edges = connection.execute(EDGES).fetchnumpy()
+    users, items = edges["user_index"], edges["item_index"]
     is_fit = edges["role"] == "fit"
-    known, columns = np.unique(items[is_fit], return_inverse=True)
-    trained, rows = np.unique(users[is_fit], return_inverse=True)
-    train = build_matrix(rows, columns, (len(trained), len(known)))
+    known = np.unique(items[is_fit])
 
-    def load_part(name: str) -> Part | None:
-        wanted = (edges["part"] == name) & (edges["role"] == "target") & np.isin(items, known)
-        if not wanted.any():
-            return None
-        tested, targets = np.unique(users[wanted], return_inverse=True)
-        shape = (len(tested), len(known))
-        found = build_matrix(targets, np.searchsorted(known, items[wanted]), shape)
-        if np.isin(tested, trained).all():
-            own = np.searchsorted(trained, tested)
-            return Part(train[own], found, own)
-        of = (edges["part"] == name) & (edges["role"] == "fold_in") & np.isin(users, tested) & np.isin(items, known)
-        history = build_matrix(np.searchsorted(tested, users[of]), np.searchsorted(known, items[of]), shape)
-        return Part(history, found)
+    def build_part(is_chosen: np.ndarray, of: np.ndarray) -> csr_matrix:
+        chosen = is_chosen & np.isin(users, of) & np.isin(items, known)
+        columns = np.searchsorted(known, items[chosen])
+        return build_matrix(np.searchsorted(of, users[chosen]), columns, (len(of), len(known)))
 
-    test = load_part("test")
-    if test is None:
-        raise SystemExit(f"{protocol}: no test user has an item to be found")
-    return Split(train, load_part("validation"), test)
+    parts = []
+    for part in ("validation", "test"):
+        is_target = (edges["part"] == part) & (edges["role"] == "target")
+        tested = np.unique(users[is_target])
+        histories = build_part((edges["part"] == part) & (edges["role"] == "fold_in"), tested)
+        parts.append(Part(histories, build_part(is_target, tested)))
+    return Split(build_part(is_fit, np.unique(users[is_fit])), *parts)
 
 
 def rank_users(score: Scorer, part: Part) -> dict[str, np.ndarray]:
@@ -175,11 +142,10 @@ def rank_users(score: Scorer, part: Part) -> dict[str, np.ndarray]:
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
-def format_mean(values: np.ndarray, digits: int = 4) -> str:
+def format_mean(values: np.ndarray) -> str:
     """Format a mean over users with its standard error."""
-    values = values[~np.isnan(values)]
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return f"{values.mean():.{digits}f} ± {error:.{digits}f}"
+    return f"{values.mean():.4f} ± {error:.4f}"
 
 
 def print_head(columns: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ them). Prints the CPU seconds of each fit, the peer's over ours, and nDCG@100 an
 
 import argparse
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,36 +25,34 @@ from scipy.sparse import csr_matrix
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Part, Scorer, build_matrix, draw_log, print_head, print_row, rank_users, time_call
-from benchmarks.peers import PEERS, Peer, fit_implicit_bpr, fit_implicit_knn, fit_irspack, is_installed
+from benchmarks.peers import PEERS, fit_implicit_als, fit_implicit_bpr, fit_implicit_knn, fit_irspack, is_installed
 from oneclass.models.registry import MODELS
 
 RENDLE = {"factors": 64, "iterations": 16, "tolerance": 0.0, "unobserved_weight": 0.15, "regularization": 0.01}
 HU = {**RENDLE, "loss": "hu2008", "alpha": 6.7, "regularization": 47.0}  # RENDLE divided by 0.15; nu is 0
-IALS = {**PEERS["irspack_ials"].settings, "n_components": 64}
-ALS = {"factors": 64, "iterations": 16, "alpha": 7.7, "regularization": 47.0}
 WALKS = {"alpha": 1.0, "beta": 0.2}
-NEIGHBOURS, L1, L2, PLAIN = 100, 5.0, 200.0, {"alpha": 0.0, "user_weight_exponent": 0.0}
+NEIGHBOURS, L1, L2 = 100, 5.0, 200.0
 
 
-def list_pairs(users: int) -> list[tuple[str, dict[str, Any], str, Peer | None]]:
-    """List our models with their settings, and the peer of each with its name."""
-    ials, als = PEERS["irspack_ials"].fit, PEERS["implicit_als"].fit
-    slim = {"kind": "SLIMRecommender", "alpha": (L1 + L2) / users, "l1_ratio": L1 / (L1 + L2), "tol": 1e-5}
-    ease = {"alpha": 0.0, "centred": False, "user_weight_exponent": 0.0, "l2": 500.0}
-    bpr = {"factors": 64, "iterations": 20, "learning_rate": 0.05, "regularization": 0.01}
-    cosine, walks = {"similarity": "cosine"}, {"similarity": "rp3beta", **WALKS}
-    irspack_walks = {"kind": "RP3betaRecommender", "top_k": NEIGHBOURS, **WALKS}
+def list_pairs(users: int) -> list[tuple[str, dict[str, Any], str, Callable | None, dict[str, Any]]]:
+    """List our models with their settings, and the name, fit and settings of the peer of each."""
+    ease, bpr = {"alpha": 0.0, "centred": False, "user_weight_exponent": 0.0, "l2": 500.0}, {"factors": 64}
+    slim = {"l1": L1, "l2": L2, "tolerance": 1e-5, "alpha": 0.0, "user_weight_exponent": 0.0}
+    irspack_slim = {"kind": "SLIMRecommender", "alpha": (L1 + L2) / users, "l1_ratio": L1 / (L1 + L2), "tol": 1e-5}
+    cosine, walks = ({"similarity": kind, "neighbours": NEIGHBOURS} for kind in ("cosine", "rp3beta"))
     return [
-        ("wmf", RENDLE, "irspack_ials", Peer(ials, IALS, {})),
-        ("wmf", HU, "implicit_als", Peer(als, ALS, {})),
-        ("bpr_popularity", {"factors": 64, "epochs": 20}, "implicit_bpr", Peer(fit_implicit_bpr, bpr, {})),
-        ("mrf_dense", ease, "irspack_ease", Peer(fit_irspack, {"kind": "DenseSLIMRecommender", "reg": 500.0}, {})),
-        ("slim", {"l1": L1, "l2": L2, "tolerance": 1e-5, **PLAIN}, "irspack_slim", Peer(fit_irspack, slim, {})),
-        ("item_knn", {**cosine, "neighbours": NEIGHBOURS}, "implicit_cosine",
-         Peer(fit_implicit_knn, {"kind": "CosineRecommender", "K": NEIGHBOURS}, {})),
-        ("item_knn", {**walks, "neighbours": NEIGHBOURS}, "irspack_rp3beta", Peer(fit_irspack, irspack_walks, {})),
-        *((name, {}, "", None) for name in ("popularity", "bpr_uniform", "mrf_sparse", "sansa", "graph_filter",
-                                             "random_graph", "paired_symbols", "binary_matrix", "hpf")),
+        ("wmf", RENDLE, "irspack_ials", fit_irspack, {**PEERS["irspack_ials"].settings, "n_components": 64}),
+        ("wmf", HU, "implicit_als", fit_implicit_als,
+         {"factors": 64, "iterations": 16, "alpha": 7.7, "regularization": 47.0}),
+        ("bpr_popularity", {**bpr, "epochs": 20}, "implicit_bpr", fit_implicit_bpr,
+         {**bpr, "iterations": 20, "learning_rate": 0.05, "regularization": 0.01}),
+        ("mrf_dense", ease, "irspack_ease", fit_irspack, {"kind": "DenseSLIMRecommender", "reg": 500.0}),
+        ("slim", slim, "irspack_slim", fit_irspack, irspack_slim),
+        ("item_knn", cosine, "implicit_cosine", fit_implicit_knn, {"kind": "CosineRecommender", "K": NEIGHBOURS}),
+        ("item_knn", {**walks, **WALKS}, "irspack_rp3beta", fit_irspack,
+         {"kind": "RP3betaRecommender", "top_k": NEIGHBOURS, **WALKS}),
+        *((name, {}, "", None, {}) for name in ("popularity", "bpr_uniform", "mrf_sparse", "sansa", "graph_filter",
+                                                 "random_graph", "paired_symbols", "binary_matrix", "hpf")),
     ]  # fmt: skip
 
 
@@ -102,25 +101,20 @@ def main() -> None:
     train, part = hold_out_one(load_log(options), options.users)
     print(f"{train.shape[0]:,} users, {train.shape[1]:,} items, {train.nnz:,} edges, {options.threads} threads\n")
     print_head(["model", "CPU s", "nDCG@100", "S", "peer", "its CPU s", "times ours", "its nDCG@100", "its S"])
-    for name, settings, other, peer in list_pairs(train.shape[0]):
+    for name, settings, other, peer, own_settings in list_pairs(train.shape[0]):
         if options.models and name not in options.models:
             continue
         kind = MODELS[name]
         with threadpool_limits(options.threads):
             kind(kind.Settings(**settings), threads=options.threads).fit(train[:50])
             model, _, cpu, _ = time_call(partial(kind(kind.Settings(**settings), threads=options.threads).fit, train))
-            cells = [
-                name,
-                f"{cpu:.2f}",
-                *rank(lambda histories, rows, of=model: of.scores(histories, users=rows), part),
-            ]
+            cells = [name, f"{cpu:.2f}"]
+            cells += rank(lambda histories, rows, of=model: of.scores(histories, users=rows), part)
             if peer and is_installed(other):
-                fit = partial(peer.fit, train, options.threads, 0, **peer.settings)
-                scorer, _, own, _ = time_call(fit)
-                reached = (
-                    ["", ""] if other == "implicit_bpr" else rank(lambda histories, _, of=scorer: of(histories), part)
-                )
-                cells += [other, f"{own:.2f}", f"{own / max(cpu, 1e-9):.1f}", *reached]
+                scorer, _, own, _ = time_call(partial(peer, train, options.threads, 0, **own_settings))
+                cells += [other, f"{own:.2f}", f"{own / max(cpu, 1e-9):.1f}"]
+                if other != "implicit_bpr":
+                    cells += rank(lambda histories, _, of=scorer: of(histories), part)
         print_row(cells)
 
 

@@ -3,10 +3,10 @@
     python -m benchmarks.fuzz_readers [--minutes 1] [--seed 0] [--keep FOLDER]
 
 Draws small logs of every format, with damaged lines, bytes and files, and compares the events and the rejected lines
-with those of a naive reader (`tests/tasks/ingest/hostile_logs.py`), which shares no code with the product.
-A log that no reader can read must be refused with a message that names it. Prints how many inputs of each format were
-read, refused and misread; each misread input with its seed and the first difference. Exit status: 0 if nothing was
-misread, else 1. For a small run: `--minutes 0.05`.
+with those of a naive reader (`tests/tasks/ingest/hostile_logs.py`), which shares no code with the product. A log
+that no reader can read must be refused with a message that names it. Prints how many inputs of each format were read,
+refused and misread; each misread input with its seed and the first difference. Exit status: 0 if nothing was misread,
+else 1. For a small run: `--minutes 0.05`.
 """
 
 import argparse
@@ -15,9 +15,8 @@ import logging
 import random
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, namedtuple
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
 
@@ -32,13 +31,7 @@ EVENTS = "select line_number, user_id, item_id, value, epoch(occurred_at) from r
 REJECTS = "select line_number from raw.rejects order by all"
 
 
-class Finding(NamedTuple):
-    """A misread input and its first difference."""
-
-    format: str
-    seed: str
-    difference: str
-    case: Case
+Finding = namedtuple("Finding", "format seed difference case")  # a misread input and its first difference
 
 
 def fuzz_readers(

@@ -4,7 +4,7 @@
     python -m benchmarks.interrupted_nights --power [--moments 20]
 
 A night of a small shop is stopped with all its threads right before a change of files in its home (opened for writing,
-renamed, removed, linked), or before or after a commit, checkpoint or closing of DuckDB. Without `--power` it then gets
+renamed, removed, linked), or around a commit, checkpoint or closing of DuckDB. Without `--power` it then gets
 `kill -9`: what it wrote stays. With `--power` the home is on an ext4 file system of its own, on a loop device, and a
 copy of the device at that moment is what a power cut leaves; this needs root, losetup and mkfs.ext4. The same command
 runs again. The rows of the tables and the bytes of the published lists must equal those of an undisturbed night, and no
@@ -35,8 +35,8 @@ ARGUMENTS = ["--dataset", "shop", "--models", "popularity,wmf", "--protocols", "
 TABLES = {
     "curated.interactions": "from curated.interactions",
     "splits.leave_one_out": "from splits.leave_one_out",
-    "evaluation.metrics": "select * exclude (run_id) from evaluation.metrics where run_id in (select run_id from "
-    "operations.runs order by started_at desc limit 1)",
+    "evaluation.metrics": "select * exclude (run_id) from evaluation.metrics "
+    "where run_id = (select max_by(run_id, started_at) from operations.runs)",
     "published.recommendations": "from published.recommendations",
 }
 PROGRAM = """
@@ -45,18 +45,15 @@ import duckdb
 
 home, moment, counter, writes = sys.argv[1], int(sys.argv[2]), sys.argv[3], 0
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.symlink", "os.link", "os.truncate")
-
 def count_write():
     global writes
     writes += 1
     if writes == moment:
         os.kill(os.getpid(), signal.SIGSTOP)
-
 def hear_event(event, arguments):
     is_write = event in CHANGES or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
     if is_write and isinstance(arguments[0], (str, bytes, os.PathLike)) and os.fsdecode(arguments[0]).startswith(home):
         count_write()
-
 def wrap(method):
     def call(*arguments, **more):
         count_write()
@@ -65,7 +62,6 @@ def wrap(method):
         finally:
             count_write()
     return call
-
 for name in ("commit", "checkpoint", "close", "__exit__"):
     setattr(duckdb.DuckDBPyConnection, name, wrap(getattr(duckdb.DuckDBPyConnection, name)))
 sys.addaudithook(hear_event)
@@ -108,10 +104,9 @@ def copy_store(store: Path, copy: Path) -> None:
 
 
 def run_night(home: Path, folder: Path, moment: int = 0, cut: tuple[Path, Path] | None = None) -> int:
-    """Run the night, and kill it right before a write, if a moment is given; returns its status, or STOPPED.
+    """Run the night; returns its status, or STOPPED if it was killed right before the write of that number.
 
-    Args:
-        cut: the image of the home, and where its copy at that moment goes.
+    `cut` has the image of the home, and where its copy at that moment goes.
     """
     words = [sys.executable, "-c", PROGRAM, str(home), str(moment), str(folder / "writes"), *ARGUMENTS]
     environment = {**os.environ, "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": ""}
@@ -176,10 +171,8 @@ def main() -> int:
                 raise SystemExit((folder / "log").read_text()[-2000:])
             expected = digest_home(home)
         writes = int((folder / "writes").read_text())
-        moments = sorted(
-            random.Random(options.seed).sample(range(1, writes + 1), min(options.moments or writes, writes))
-        )
-        wrong = 0
+        count, wrong = min(options.moments or writes, writes), 0
+        moments = sorted(random.Random(options.seed).sample(range(1, writes + 1), count))
         for moment in moments:
             if differing := try_moment(folder, before, moment, expected):
                 print(f"write {moment} of {writes}: {differing}", flush=True)

@@ -19,7 +19,6 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,17 +26,7 @@ import optuna
 from optuna.distributions import BaseDistribution
 from scipy.sparse import csr_matrix
 
-from benchmarks.common import (
-    Part,
-    Scorer,
-    Split,
-    add_log_flags,
-    format_mean,
-    load_splits,
-    print_head,
-    print_row,
-    rank_users,
-)
+from benchmarks.common import Scorer, Split, format_mean, load_split, print_head, print_row, rank_users
 from benchmarks.peers import PEERS, is_installed
 from oneclass.models.evaluation.metrics import compare_paired
 from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
@@ -46,27 +35,24 @@ from oneclass.tasks.tuning.sampler import to_distribution
 
 METRIC, RANDOM_TRIALS = "ndcg@100", 4
 OWN_MODELS = ["popularity", "item_knn", "sansa", "slim", "mrf_dense", "mrf_sparse", "wmf", "graph_filter"]
+Space = dict[str, BaseDistribution]
 Fit = Callable[[Mapping[str, Any], csr_matrix], dict[str, Scorer]]  # of drawn values and edges; the scores by name
 
 
-def build_own_fit(name: str, seed: int, threads: int) -> tuple[Fit, dict[str, BaseDistribution]]:
+def build_own_fit(name: str, seed: int, threads: int) -> tuple[Fit, Space]:
     """Build the fit and the space of one of our models."""
     kind = MODELS[name]
 
     def fit(values: Mapping[str, Any], train: csr_matrix) -> dict[str, Scorer]:
         settings = kind.Settings().with_trial_values(values, train) if values else kind.Settings()
         model = kind(settings, seed=seed, threads=threads).fit(train)
-        return {score: partial(score_rows, model, score) for score in kind.score_names}
+        names, score = kind.score_names, model.scores
+        return {name: lambda histories, rows, name=name: score(histories, users=rows, score=name) for name in names}
 
     return fit, {key: to_distribution(of) for key, of in kind.Settings.search_space.items()}
 
 
-def score_rows(model: Any, score: str, histories: csr_matrix, rows: np.ndarray | None) -> np.ndarray:
-    """Score all items for histories."""
-    return model.scores(histories, users=rows, score=score)
-
-
-def build_peer_fit(name: str, seed: int, threads: int) -> tuple[Fit, dict[str, BaseDistribution]]:
+def build_peer_fit(name: str, seed: int, threads: int) -> tuple[Fit, Space]:
     """Build the fit and the space of a library's model."""
 
     def fit(values: Mapping[str, Any], train: csr_matrix) -> dict[str, Scorer]:
@@ -76,24 +62,17 @@ def build_peer_fit(name: str, seed: int, threads: int) -> tuple[Fit, dict[str, B
     return fit, PEERS[name].space
 
 
-def judge(scorers: Mapping[str, Scorer], part: Part) -> tuple[float, str]:
-    """Return the highest mean of the metric, and the score that has it."""
-    return max((float(rank_users(scorer, part)[METRIC].mean()), score) for score, scorer in scorers.items())
-
-
-def search(
-    fit: Fit, space: dict[str, BaseDistribution], split: Split, options: argparse.Namespace
-) -> tuple[dict, str, int]:
+def search(fit: Fit, space: Space, split: Split, options: argparse.Namespace) -> tuple[dict, str, int]:
     """Search the settings of a row; returns the best drawn values, the score with them, and the number of trials."""
-    study = optuna.create_study(
-        direction="maximize", sampler=optuna.samplers.TPESampler(seed=options.seed, n_startup_trials=RANDOM_TRIALS)
-    )
+    sampler = optuna.samplers.TPESampler(seed=options.seed, n_startup_trials=RANDOM_TRIALS)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
     began, trials, best = time.process_time(), 0, (-np.inf, "", {})
     while trials < options.trials and (not trials or (space and time.process_time() - began < options.seconds)):
         trial = study.ask(space) if trials else None
         values = trial.params if trial else {}
         try:
-            value, score = judge(fit(values, split.train), split.validation or split.test)
+            scorers = fit(values, split.train).items()
+            value, score = max((rank_users(scorer, split.validation)[METRIC].mean(), name) for name, scorer in scorers)
         except ValueError as error:  # settings that contradict each other
             print(f"  {values}: {error}", flush=True)
             value, score = 0.0, ""
@@ -106,7 +85,11 @@ def search(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_log_flags(parser)
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--source", nargs="+", default=[], help="its log")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the split")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--models", nargs="*", choices=MODELS, default=OWN_MODELS, metavar="NAME")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=[*PEERS], metavar="NAME")
     parser.add_argument("--trials", type=int, default=10, help="of each row; 1 takes the initial settings")
@@ -114,9 +97,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    split = load_splits(options, ["strong_generalization"])["strong_generalization"]
-    if split.validation is None:
-        parser.error("the log has no validation users")
+    split = load_split(options.dataset, options.source, options.set, options.seed)
     (users, items), tested = split.train.shape, split.test.targets.shape[0]
     print(f"{options.dataset}: {users:,} users, {items:,} items, {split.train.nnz:,} edges, {tested} test users")
     builders = dict.fromkeys(options.models, build_own_fit)

@@ -7,9 +7,8 @@ format: 100,587,242 lines, 2 GB in four files. `--share` takes a part of the use
 `python -m flows.backfill --dataset netflix` with the settings shipped. A second night has 1 % more lines, drawn here:
 ratings by known users, of a later week. A third has nothing new.
 
-Prints a row for each stage from the run's log, and the minutes and the largest process of the run. DIR keeps the logs
-and has 12 GB after one night, more while DuckDB spills. Needs an idle machine. For a small run: `--share 0.001 --set
-train.tune=off`.
+Prints the time of each stage, and minutes and memory of the largest process of the run. DIR has 12 GB after one night,
+more while DuckDB spills. For a small run: `--share 0.001 --set train.tune=off`.
 """
 
 import argparse

@@ -4,8 +4,8 @@
 
 Each run is the README's command in a process of its own. A run before them compiles the kernels. CPU seconds are those
 of the run with all processes that it starts, Prefect's temporary server among them; a permanent server, which this
-command starts for the last row, is not counted. Prints the least and the median of the repeats. The small run is that
-with `--set` and `--repeats 1`.
+command starts for the last row, is not counted. Prints the least and the median of the repeats. For a small run: the
+settings above with `--repeats 1`.
 """
 
 import argparse
@@ -49,8 +49,7 @@ def main() -> None:
         def measure(home: str) -> float:
             words = ["flows.backfill", "--dataset", "demo", "--home", folder / home]
             words += ["--set", *options.set] if options.set else []
-            run = run_command(words, folder / "log", environment=environment)
-            if run.result:
+            if (run := run_command(words, folder / "log", environment=environment)).result:
                 raise SystemExit((folder / "log").read_text()[-2000:])
             return run.cpu
 

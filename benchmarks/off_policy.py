@@ -6,7 +6,6 @@ Each user has a hidden probability to like each of 60 candidates, and guesses of
 logged: with the probability `--rate` a list fills its last four places with drawn items, else with the best guesses, so
 that the probability of every shown item is known. Every listed item gets a like by its hidden probability. The value of
 the lists that do not explore is estimated from these logs and compared with its expectation.
-
 Prints, for each estimator, the share of seeds whose 95 % interval covers it, the bias with its standard error, and the
 root mean squared error. For a small run: `--seeds 50`.
 """

@@ -46,64 +46,41 @@ def fit_implicit_knn(train: csr_matrix, threads: int, seed: int, *, kind: str, *
     return lambda histories: (histories @ model.similarity).toarray()
 
 
-def fit_irspack_ials(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
-    from irspack import IALSRecommender
+def fit_irspack(train: csr_matrix, threads: int, seed: int, *, kind: str, **settings: Any) -> Scorer:
+    from irspack import recommenders
 
-    model = IALSRecommender(train, n_threads=threads, random_seed=seed, **settings)
+    own = {} if kind == "DenseSLIMRecommender" else {"n_threads": threads}
+    model = getattr(recommenders, kind)(csr_matrix(train, dtype=np.float64), **own, **settings)
+    if kind != "IALSRecommender":
+        return model.learn().get_score_cold_user
     model.start_learning()
     for _ in range(model.train_epochs):  # as in `learn`, without its progress bar
         model.run_epoch()
     return model.get_score_cold_user
 
 
-def fit_irspack(train: csr_matrix, threads: int, seed: int, *, kind: str, **settings: Any) -> Scorer:
-    from irspack import recommenders
-
-    own = {} if kind == "DenseSLIMRecommender" else {"n_threads": threads}
-    return (
-        getattr(recommenders, kind)(csr_matrix(train, dtype=np.float64), **own, **settings).learn().get_score_cold_user
-    )
-
-
-def build_rectools_dataset(train: csr_matrix) -> Any:
-    """Build a data set whose internal ids are the rows and columns of the matrix."""
+def fit_rectools_ease(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
     import pandas as pd
     from rectools import Columns
     from rectools.dataset import Dataset, IdMap, Interactions
+    from rectools.models import EASEModel
 
     edges = train.tocoo()
     frame = pd.DataFrame({Columns.User: edges.row, Columns.Item: edges.col, Columns.Weight: 1.0})
     frame[Columns.Datetime] = pd.Timestamp(0)
-    users, items = (IdMap.from_values(np.arange(size)) for size in train.shape)
-    return Dataset(users, items, Interactions(frame))
-
-
-def fit_rectools_ease(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
-    from rectools.models import EASEModel
-
+    users, items = (IdMap.from_values(np.arange(size)) for size in train.shape)  # ids are the rows and columns
     model = EASEModel(recommend_n_threads=threads, recommend_use_gpu_ranking=False, **settings)
-    model.fit(build_rectools_dataset(train))
+    model.fit(Dataset(users, items, Interactions(frame)))
     return lambda histories: histories @ model.weight
 
 
-def fit_rectools_pure_svd(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
-    """Project an unseen history on the items' singular vectors."""
-    from rectools.models import PureSVDModel
-
-    model = PureSVDModel(random_state=seed, **settings)
-    model.fit(build_rectools_dataset(train))
-    vectors = model.item_factors / np.linalg.norm(model.item_factors, axis=0)
-    return lambda histories: (histories @ vectors) @ vectors.T
-
-
-def fit_lenskit(train: csr_matrix, threads: int, seed: int, *, kind: str, **settings: Any) -> Scorer:
-    """Score one history at a time; an item without an edge or a neighbour comes last."""
+def fit_lenskit_als(train: csr_matrix, threads: int, seed: int, **settings: Any) -> Scorer:
+    """Score one history at a time; an item without an edge comes last."""
     import pandas as pd
     from lenskit.als import ImplicitMFScorer
     from lenskit.data import ItemList, RecQuery, from_interactions_df
-    from lenskit.knn import ItemKNNScorer
 
-    model = {"als": ImplicitMFScorer, "item_knn": ItemKNNScorer}[kind](**settings)
+    model = ImplicitMFScorer(**settings)
     edges = train.tocoo()
     model.train(from_interactions_df(pd.DataFrame({"user_id": edges.row, "item_id": edges.col})))
     every = ItemList(item_ids=np.arange(train.shape[1]))
@@ -128,52 +105,32 @@ def search_log(low: float, high: float) -> BaseDistribution:
     return IntDistribution(low, high, log=True) if isinstance(low, int) else FloatDistribution(low, high, log=True)
 
 
-IALS = {"n_components": 256, "alpha0": 0.15, "reg": 0.01, "nu": 1.0, "nu_star": 1.0, "loss_type": "IALSPP"}
 # First settings were chosen on validation users of ml-1m where the libraries' own are far from the best.
 PEERS = {
     "implicit_als": Peer(
-        fit_implicit_als,
-        {"factors": 256, "regularization": 65.0, "alpha": 7.7, "iterations": 16},
+        fit_implicit_als, {"factors": 256, "regularization": 65.0, "alpha": 7.7, "iterations": 16},
         {"factors": FACTORS, "iterations": IntDistribution(6, 30), "regularization": search_log(1.0, 300.0),
-         "alpha": search_log(1.0, 40.0)},
-    ),
+         "alpha": search_log(1.0, 40.0)}),
     "implicit_bm25": Peer(
-        fit_implicit_knn,
-        {"kind": "BM25Recommender", "K": 200, "K1": 1.2, "B": 0.75},
-        {"K": search_log(20, 1000), "K1": search_log(0.1, 100.0), "B": FloatDistribution(0.0, 1.0)},
-    ),
+        fit_implicit_knn, {"kind": "BM25Recommender", "K": 200, "K1": 1.2, "B": 0.75},
+        {"K": search_log(20, 1000), "K1": search_log(0.1, 100.0), "B": FloatDistribution(0.0, 1.0)}),
     "irspack_ials": Peer(
-        fit_irspack_ials,
-        {**IALS, "train_epochs": 16},
+        fit_irspack, {"kind": "IALSRecommender", "n_components": 256, "alpha0": 0.15, "reg": 0.01, "nu": 1.0,
+                      "nu_star": 1.0, "loss_type": "IALSPP", "train_epochs": 16},
         {"n_components": FACTORS, "train_epochs": IntDistribution(6, 24), "alpha0": search_log(0.05, 0.5),
-         "reg": search_log(3e-3, 3e-2), "nu": FloatDistribution(0.5, 1.25)},
-    ),
-    "irspack_ease": Peer(
-        fit_irspack, {"kind": "DenseSLIMRecommender", "reg": 700.0}, {"reg": search_log(20.0, 5000.0)}
-    ),
+         "reg": search_log(3e-3, 3e-2), "nu": FloatDistribution(0.5, 1.25)}),
+    "irspack_ease": Peer(fit_irspack, {"kind": "DenseSLIMRecommender", "reg": 700.0}, {"reg": search_log(20.0, 5e3)}),
     "irspack_slim": Peer(
-        fit_irspack,
-        {"kind": "SLIMRecommender", "alpha": 0.07, "l1_ratio": 0.0005},
-        {"alpha": search_log(0.01, 0.3), "l1_ratio": search_log(5e-4, 0.1)},
-    ),
+        fit_irspack, {"kind": "SLIMRecommender", "alpha": 0.07, "l1_ratio": 0.0005},
+        {"alpha": search_log(0.01, 0.3), "l1_ratio": search_log(5e-4, 0.1)}),
     "irspack_rp3beta": Peer(
-        fit_irspack,
-        {"kind": "RP3betaRecommender", "alpha": 1.0, "beta": 0.6, "top_k": 200},
-        {"alpha": FloatDistribution(0.3, 2.0), "beta": FloatDistribution(0.0, 1.2), "top_k": search_log(20, 1000)},
-    ),
+        fit_irspack, {"kind": "RP3betaRecommender", "alpha": 1.0, "beta": 0.6, "top_k": 200},
+        {"alpha": FloatDistribution(0.3, 2.0), "beta": FloatDistribution(0.0, 1.2), "top_k": search_log(20, 1000)}),
     "rectools_ease": Peer(fit_rectools_ease, {"regularization": 700.0}, {"regularization": search_log(20.0, 5000.0)}),
-    "rectools_pure_svd": Peer(fit_rectools_pure_svd, {"factors": 64}, {"factors": search_log(8, 256)}),
     "lenskit_als": Peer(
-        fit_lenskit,
-        {"kind": "als", "embedding_size": 64, "epochs": 10, "regularization": 0.1, "weight": 40.0},
+        fit_lenskit_als, {"embedding_size": 64, "epochs": 10, "regularization": 0.1, "weight": 40.0},
         {"embedding_size": CategoricalDistribution((32, 64, 128, 256)), "epochs": IntDistribution(5, 20),
-         "regularization": search_log(0.01, 300.0), "weight": search_log(1.0, 100.0)},
-    ),
-    "lenskit_item_knn": Peer(
-        fit_lenskit,
-        {"kind": "item_knn", "feedback": "implicit", "max_nbrs": 100, "save_nbrs": None},
-        {"max_nbrs": search_log(10, 1000)},
-    ),
+         "regularization": search_log(0.01, 300.0), "weight": search_log(1.0, 100.0)}),
 }  # fmt: skip
 
 

@@ -3,13 +3,11 @@
     python -m benchmarks.random_shops [--shops 20] [--seed 0]
     python -m benchmarks.random_shops --shops 0 --lists 1000000
 
-A shop has a random log, with times, values and kinds of events or without, tables of attributes of items (some of which
-nobody likes) and of users, rules, a placement, models, protocols and settings, each with a chance. Its nights read four
-fifths of the log, then the rest, then nothing new; a user's and an item's recommendations, a list for everybody, an
-explanation, a citation, the removal of a user and a rollback follow. A command may end with status 0, or with 2 where
-it refuses its input and says why; no list may hold a banned item, or a seen one that it must not. `--lists` draws so
-many sets of rules and lists besides, and compares each list with that of a brute-force reading of the rules
-(`tests/tasks/rules/oracle.py`).
+A shop has a random log, with times, values and kinds of events or without, tables of attributes of items and users,
+rules, a placement, models, protocols and settings, each with a chance. Its nights read four fifths of the log, then the
+rest, then nothing new; questions, the removal of a user and a rollback follow. A command may end with status 0, or with
+2 where it refuses its input and says why; no list may have gaps, an item twice or a banned one. `--lists` compares so
+many lists by drawn rules with a brute-force reading of the rules (`tests/tasks/rules/oracle.py`).
 
 Prints a line for each shop, for each command that failed, and for a first night that was refused. Exit status: 0 if
 nothing failed or differed, else 1. A shop follows from `--seed` and its number. For a small run: `--shops 1`.
@@ -28,6 +26,7 @@ from oneclass.models.registry import MODELS
 from tests.tasks.rules import oracle
 
 KINDS, USERS_OF_LISTS = ("view", "buy", "return"), 100
+MODELS_OF_SHOPS = [name for name in MODELS if name not in ("cdae", "mult_dae", "mult_vae")]  # which need PyTorch
 PROTOCOLS = ("strong_generalization", "leave_one_out", "next_events", "leave_one_out,next_events")
 SETTINGS = (  # of each line one with a chance of a quarter
     ("publish.seen=include", "publish.seen=exclude"), ("publish.explore=thompson",), ("split.order=true",),
@@ -92,18 +91,6 @@ def write_shop(home: Path, generator: np.random.Generator) -> tuple[str, list[st
     return header, lines, ", ".join(name for name in names if has[name])
 
 
-def draw_options(generator: np.random.Generator) -> list[str]:
-    """Draw the models, protocols and settings of the nights."""
-    options = []
-    if generator.random() < 0.5:
-        names = [name for name in MODELS if name not in ("cdae", "mult_dae", "mult_vae")]  # which need PyTorch
-        options += ["--models", ",".join(generator.choice(names, int(generator.integers(1, 6)), replace=False))]
-    if generator.random() < 0.3:
-        options += ["--protocols", str(generator.choice(PROTOCOLS))]
-    settings = [str(generator.choice(choices)) for choices in SETTINGS if generator.random() < 0.25]
-    return options + (["--set", *settings] if settings else [])
-
-
 def find_wrong_lists(home: Path, *, has_rules: bool) -> str:
     """Describe what the published lists break: ranks with gaps, items twice, or a banned item."""
     published = home / "shop" / "published" / "published.duckdb"
@@ -121,8 +108,13 @@ def run_shop(home: Path, number: int, seed: int) -> int:
     """Run a shop's nights and questions; returns the number of failures."""
     generator, failed = np.random.default_rng([seed, number]), 0
     header, lines, has = write_shop(home, generator)
-    drawn, landing, cut = draw_options(generator), home / "shop" / "landing", 1 + len(lines) * 4 // 5
+    landing, cut, drawn = home / "shop" / "landing", 1 + len(lines) * 4 // 5, []
     landing.mkdir(parents=True)
+    if generator.random() < 0.5:
+        drawn += ["--models", ",".join(generator.choice(MODELS_OF_SHOPS, int(generator.integers(1, 6)), replace=False))]
+    if generator.random() < 0.3:
+        drawn += ["--protocols", str(generator.choice(PROTOCOLS))]
+    drawn += ["--set", "publish.keep=9", *(str(generator.choice(of)) for of in SETTINGS if generator.random() < 0.25)]
     print(f"shop {number}: {len(lines)} events, {has};", *drawn, flush=True)
     user, item = lines[0].split(",")[:2]
     nights = [lines[:cut], lines[cut:], []]

@@ -1,13 +1,13 @@
 """Measure the server under load: latencies, CPU time of an answer, and answers while the publication changes.
 
-    python -m benchmarks.serving [--items 3500] [--model slim] [--connections 4] [--seconds 10]
+    python -m benchmarks.serving [--items 3500] [--model slim] [--connections 4] [--seconds 20]
 
 Publishes a model on two nights of a generated log, starts `python -m flows.serve` in a process of its own, and sends
 requests over connections that stay open, each with the next as soon as it has its answer, half of them for a user and
 half for a history of three items. After half of the time `flows.promote --rollback` publishes the first night again. An
 answer that is not 200, or does not come, is lost; one whose items are not those of the publication that it names is
 mixed. The client uses the same cores, so the server alone answers more. The CPU time of an answer is the server's in
-the first half. For a small run: `--items 200 --model popularity --seconds 4`.
+the first half. For a small run: `--items 200 --model popularity`.
 """
 
 import argparse
@@ -31,41 +31,34 @@ from benchmarks.common import run_command
 USERS_ASKED, HISTORY_ITEMS, N, USERS_PER_ITEM, LIKES_PER_USER = 500, 3, 20, 1.2, 30
 
 
-class Client(threading.Thread):
-    """One connection: `answers` has (query, publication or error, items, seconds) of each request."""
-
-    def __init__(self, port: int, queries: list[str], until: float) -> None:
-        super().__init__()
-        self.port, self.queries, self.until = port, queries, until
-        self.answers: list[tuple[str, str, tuple[str, ...], float]] = []
-
-    def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        while time.monotonic() < self.until:
-            query, items, began = self.queries[len(self.answers) % len(self.queries)], (), time.perf_counter()
-            try:
-                connection.request("GET", f"/recommend?n={N}&{query}")
-                answer = connection.getresponse()
-                body = answer.read()
-                outcome = f"status {answer.status}"
-                if answer.status == 200:
-                    found = json.loads(body)
-                    outcome, items = found["publication"], tuple(one["item_id"] for one in found["items"])
-            except (OSError, http.client.HTTPException) as error:
-                outcome = type(error).__name__
-                connection.close()
-            self.answers.append((query, outcome, items, time.perf_counter() - began))
+Answer = tuple[str, str, tuple[str, ...], float]  # query, publication or error, items, seconds
 
 
-def list_expected(home: Path, queries: list[str]) -> tuple[str, dict[str, tuple[str, ...]]]:
-    """Return the name of the current publication, and the items of each query by it."""
-    shop, name = oneclass.load(home, "demo"), (home / "demo" / "published").resolve().name
-    expected = {}
-    for query in set(queries):
+def send_requests(port: int, queries: list[str], until: float, answers: list[Answer]) -> None:
+    """Send queries over one connection, one after the other."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    while time.monotonic() < until:
+        query, items, began = queries[len(answers) % len(queries)], (), time.perf_counter()
+        try:
+            connection.request("GET", f"/recommend?n={N}&{query}")
+            answer = connection.getresponse()
+            found, outcome = json.loads(answer.read()), f"status {answer.status}"
+            if answer.status == 200:
+                outcome, items = found["publication"], tuple(one["item_id"] for one in found["items"])
+        except (OSError, http.client.HTTPException) as error:
+            outcome = type(error).__name__
+            connection.close()
+        answers.append((query, outcome, items, time.perf_counter() - began))
+
+
+def list_expected(home: Path, queries: list[str]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the items of each query by the current publication, under its name."""
+    shop, expected = oneclass.load(home, "demo"), {}
+    for query in queries:
         values = [pair.partition("=")[2] for pair in query.split("&")]
         found = shop.recommend_for(values[0], n=N) if query.startswith("user=") else shop.recommend(values, n=N)
         expected[query] = tuple(found["item_id"])
-    return name, expected
+    return {(home / "demo" / "published").resolve().name: expected}
 
 
 def read_cpu_seconds(pid: int) -> float:
@@ -81,18 +74,19 @@ def run_load(home: Path, options: argparse.Namespace) -> int:
     for user in generator.choice(len(users), min(USERS_ASKED, len(users)), replace=False):
         history = generator.choice(len(items), HISTORY_ITEMS, replace=False)
         queries += [f"user={users[user]}", "&".join(f"item={items[item]}" for item in history)]
-    expected = dict([list_expected(home, queries)])
+    expected, answers = list_expected(home, queries), [[] for _ in range(options.connections)]
     command = [sys.executable, "-m", "flows.serve", "--dataset", "demo", "--home", str(home), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             port = int(re.search(r":(\d+)", server.stdout.readline())[1])
             until = time.monotonic() + options.seconds
-            clients = [Client(port, queries[at :: options.connections], until) for at in range(options.connections)]
+            parts = [(port, queries[at :: options.connections], until, own) for at, own in enumerate(answers)]
+            clients = [threading.Thread(target=send_requests, args=part) for part in parts]
             cpu_before = read_cpu_seconds(server.pid)
             for client in clients:
                 client.start()
             time.sleep(options.seconds / 2)
-            answered, cpu = sum(len(client.answers) for client in clients), read_cpu_seconds(server.pid) - cpu_before
+            answered, cpu = sum(map(len, answers)), read_cpu_seconds(server.pid) - cpu_before
             words = ["flows.promote", "--dataset", "demo", "--home", home, "--rollback"]
             if run_command(words, home / "log").result:
                 raise SystemExit((home / "log").read_text()[-1000:])
@@ -100,17 +94,15 @@ def run_load(home: Path, options: argparse.Namespace) -> int:
                 client.join()
         finally:
             server.terminate()
-    name, of_queries = list_expected(home, queries)
-    expected[name] = of_queries
-    answers = [answer for client in clients for answer in client.answers]
-    p50, p99 = np.percentile([seconds for *_, seconds in answers], [50, 99]) * 1e3
-    lost = Counter(outcome for _, outcome, *_ in answers if outcome not in expected)
-    mixed = sum(outcome in expected and items != expected[outcome][query] for query, outcome, items, _ in answers)
-    names = {outcome for _, outcome, *_ in answers} & set(expected)
-    rate = len(answers) / options.seconds
-    print(f"{options.connections} connections, {rate:,.0f} requests a second, p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    expected |= list_expected(home, queries)
+    joined = [answer for own in answers for answer in own]
+    p50, p99 = np.percentile([seconds for *_, seconds in joined], [50, 99]) * 1e3
+    lost = Counter(outcome for _, outcome, *_ in joined if outcome not in expected)
+    mixed = sum(outcome in expected and items != expected[outcome][query] for query, outcome, items, _ in joined)
+    names = {outcome for _, outcome, *_ in joined} & set(expected)
+    print(f"{len(joined) / options.seconds:,.0f} requests a second, p50 {p50:.2f} ms, p99 {p99:.2f} ms")
     print(f"CPU time of an answer: {cpu / max(1, answered) * 1e3:.2f} ms")
-    print(f"{len(answers):,} answers by {len(names)} publications; lost {lost.total()} {dict(lost)}, mixed {mixed}")
+    print(f"{len(joined):,} answers by {len(names)} publications; lost {lost.total()} {dict(lost)}, mixed {mixed}")
     return int(bool(lost or mixed))
 
 
@@ -119,7 +111,7 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=3500)
     parser.add_argument("--model", default="slim")
     parser.add_argument("--connections", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
     options = parser.parse_args()
     users = round(USERS_PER_ITEM * options.items)
     settings = ["train.tune=off", "publish.margin=1e9", "publish.min_size_ratio=0"]

@@ -1,26 +1,38 @@
-"""Each benchmark states its command and answers `--help`."""
+"""Each benchmark states its command and answers `--help`, and two of them run on little."""
 
 import importlib
 from pathlib import Path
 
 import pytest
 
+from benchmarks import interrupted_nights, random_shops
+
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-MODULES = {
-    ".".join(file.relative_to(FOLDER.parent).with_suffix("").parts): file.read_text(encoding="utf-8")
-    for file in sorted(FOLDER.rglob("*.py"))
-}
+MODULES = {f"benchmarks.{file.stem}": file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob("*.py"))}
 
 
-@pytest.mark.parametrize("dotted", [dotted for dotted, text in MODULES.items() if "ArgumentParser" in text])
-def test_a_benchmark_states_its_command_and_answers_help(dotted, monkeypatch, capsys):
-    module = importlib.import_module(dotted)
-    assert f"python -m {dotted}" in module.__doc__
-    monkeypatch.setattr("sys.argv", [dotted, "--help"])
+def test_the_benchmarks_are_few():
+    assert len(list(FOLDER.rglob("*.py"))) == len(MODULES) <= 16
+    assert sum(len(text.splitlines()) for text in MODULES.values()) <= 2000
+
+
+@pytest.mark.parametrize("name", [name for name, text in MODULES.items() if "ArgumentParser" in text])
+def test_a_benchmark_states_its_command_and_answers_help(name, monkeypatch, capsys):
+    module = importlib.import_module(name)
+    assert f"python -m {name}" in module.__doc__
+    monkeypatch.setattr("sys.argv", [name, "--help"])
     with pytest.raises(SystemExit) as ended:
         module.main()
     assert ended.value.code == 0 and "usage: " in capsys.readouterr().out
 
 
-def test_the_benchmarks_are_few():
-    assert len(MODULES) <= 16 and sum(len(text.splitlines()) for text in MODULES.values()) <= 2000
+def test_lists_by_drawn_rules_are_those_of_a_brute_force_reading(capsys):
+    assert random_shops.compare_lists(300, seed=4) == 0
+    assert capsys.readouterr().out == "300 lists by drawn rules, 0 differ from the brute-force reading\n"
+
+
+@pytest.mark.slow
+def test_a_night_that_is_killed_at_a_write_ends_like_an_undisturbed_one(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["interrupted_nights", "--moments", "3", "--seed", "7"])
+    assert interrupted_nights.main() == 0
+    assert " writes; 3 ended like an undisturbed night" in capsys.readouterr().out
