@@ -28,8 +28,7 @@ from scipy.sparse import csr_matrix
 
 from benchmarks.common import Scorer, Split, format_mean, load_split, print_head, print_row, rank_users
 from benchmarks.peers import PEERS, is_installed
-from oneclass.models.evaluation.metrics import compare_paired
-from oneclass.models.evaluation.multiple_tests import ALPHA, adjust_against_best
+from oneclass.models.evaluation.metrics import ALPHA, adjust_against_best, compare_paired
 from oneclass.models.registry import MODELS
 from oneclass.tasks.tuning.sampler import to_distribution
 
