@@ -10,7 +10,7 @@ wherever they were computed.
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -190,15 +190,6 @@ def partition_users(
             for number, (first, end) in enumerate(partition_by_edges(interactions.indptr, count))
         ]
         yield UserBlocks(blocks, scratch, options.workers)
-
-
-def add_arrays(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """Add arrays of one shape in float64, in their order."""
-    first, *others = parts
-    total = first.astype(np.float64)
-    for part in others:
-        total += part
-    return total
 
 
 def partition_by_edges(starts: np.ndarray, count: int) -> list[tuple[int, int]]:

@@ -6,7 +6,6 @@ head of the list of all candidates by score, where of equal scores the lower ind
 it. s_n is the score of item n, d_n its training degree, and M the number of training users.
 """
 
-import re
 from dataclasses import dataclass
 
 from oneclass.models.evaluation.beyond_accuracy import TOP_K
@@ -135,10 +134,3 @@ LIST_METRICS_AT_K = {
         "Steck 2018",
     ),
 }
-
-
-def find_definition(metric: str) -> Definition | None:
-    """Return the definition of a metric of a run, of any k; None if the program does not define it."""
-    name = metric.removeprefix("validation_")
-    known = USER_METRICS | SEEN_ITEM_METRICS | NEW_ITEM_METRICS | LIST_METRICS | METRICS_AT_K | LIST_METRICS_AT_K
-    return known.get(name) or known.get(re.sub(r"@\d+$", "@k", name))

@@ -59,15 +59,6 @@ def find_facts(folder: Path, name: str) -> dict[str, Any]:
         return {}
 
 
-def load_file_hashes(folder: Path, name: str) -> dict[str, str]:
-    """Return the sha256 of each file by its path in the folder, as the manifest has them.
-
-    Raises:
-        DamagedFile: as in `load_facts`.
-    """
-    return _read_record(folder, name)[1]
-
-
 def load_checked_facts(folder: Path, name: str, wanted: Callable[[str], bool] = lambda file: True) -> dict[str, Any]:
     """Load the facts in a folder's manifest after verifying its files.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, vstack
 
-from oneclass.models.distributed import add_arrays, partition_by_edges, partition_users
+from oneclass.models.distributed import partition_by_edges, partition_users
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.random_graph.messages import message_size
 from oneclass.models.random_graph.model import RandomGraph
@@ -132,9 +132,3 @@ def test_a_block_has_its_rows_and_refuses_those_of_another_matrix(begun, long_ta
         assert (block.matrix(120) != long_tailed[block.first : block.end]).nnz == 0
     with pytest.raises(ValueError, match=r"rows 0 to \d+ came as a matrix of .*90 columns"):
         begun[0].matrix(90)
-
-
-def test_parts_are_added_in_float64_in_their_order():
-    parts = [np.array([1e8], np.float32), np.array([1.0], np.float32), np.array([-1e8], np.float32)]
-    assert add_arrays(parts) == 1.0 and add_arrays(parts).dtype == np.float64
-    assert parts[0] == 1e8
