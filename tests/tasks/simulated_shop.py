@@ -39,13 +39,6 @@ class Log:
         """Return the events at some positions."""
         return replace(self, **{name: column[positions] for name, column in vars(self).items()})
 
-    def format_csv(self, broken: int) -> str:
-        """Format the log as a CSV file; the first `broken` lines lack their last two fields."""
-        rows = zip(self.user, self.item, self.stars, self.seconds, strict=True)
-        lines = [f"u{user},i{item},{stars},{second}" for user, item, stars, second in rows]
-        lines = [line.rsplit(",", 2)[0] if number < broken else line for number, line in enumerate(lines)]
-        return "\n".join(["user_id,item_id,rating,timestamp", *lines, ""])
-
 
 class Shop:
     """Simulate customers and items; call `draw_day` for one day after the other."""
