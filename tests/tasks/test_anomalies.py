@@ -328,34 +328,6 @@ def test_a_night_over_the_landing_folder_leaves_its_figures_and_other_runs_do_no
     assert found == [("again", 2), ("night", 2)]
 
 
-@pytest.mark.parametrize("orders", ["orders-2.csv", "orders-1.csv"])
-def test_lines_count_on_the_night_on_which_their_order_comes(home, orders):
-    dataset = datasets.Dataset(
-        name="shop",
-        max_reject_share=1,
-        join={"key": "order_id", "orders": {"files": ["orders*"]}, "lines": {"files": ["lines*"]}},
-    )
-    home.landing.mkdir(parents=True)
-    nights = [
-        {"orders-1.csv": "order_id,user\n1,a\n", "lines-1.csv": "order_id,item\n1,x\n2,y\n2,z\n3,x\n"},
-        {orders: "order_id,user\n1,a\n2,b\n", "lines-2.csv": "order_id,item\n1,w\n2,w\n4,w\n"},
-    ]
-    for number, files in enumerate(nights):
-        for name, text in files.items():
-            (home.landing / name).write_text(text)
-        with warehouse.open_warehouse(home) as connection:
-            begin_run(connection, f"night-{number}", datetime(2026, 1, 1 + number))
-        ingest(home, dataset, [], f"night-{number}")
-        with warehouse.open_warehouse(home) as connection:
-            end_run(connection, f"night-{number}")
-    # A changed file does not tell which of its orders are new.
-    late = 2 if orders == "orders-2.csv" else 0
-    found = dict(query_rows(home, "select run_id, value from operations.nights where figure = 'events'"))
-    assert found == {"night-0": 1, "night-1": 2 + late}
-    users = dict(query_rows(home, "select figure, value from operations.nights where run_id = 'night-1'"))
-    assert (users["users"], users["items"]) == (2, 3 if late else 1)
-
-
 def test_new_lines_of_a_grown_log_that_are_rejected_are_an_alarm(home, tmp_path, caplog):
     dataset = datasets.load_dataset("ml-1m", tmp_path)
     lines = [f"u{number},x,5" for number in range(990)]
