@@ -165,24 +165,24 @@ def _definitions(found: dict[str, definitions.Definition]) -> str:
 
 def _tables() -> Iterator[str]:
     yield "## Tables\n\nIn `<home>/<dataset>/warehouse.duckdb`, in the order of `sql/schema/`.\n"
+    described = {contract.table: contract for contract in contracts.load()}
     for statements in sql.schema():
         for comment, name, body in CREATED.findall(statements):
-            yield f"### {name}\n\n{_one_row(comment.partition(': ')[2])}\n"
-            if columns := _columns(name, body):
+            if contract := described.get(name):
+                row = f"one row is {contract.row}"
+                columns = [(_code(name), column.declared, column.meaning) for name, column in contract.columns.items()]
+            else:
+                row = comment.partition(": ")[2]
+                found = COLUMN.findall(body)
+                columns = [(_code(name), kind.upper() + null, meaning) for name, kind, null, meaning in found]
+            yield f"### {name}\n\n{_one_row(row)}\n"
+            if columns:
                 yield _table(("column", "type", "meaning"), columns)
     yield "### published.duckdb\n\nFor readers: `<home>/<dataset>/published/published.duckdb`\n"
     heads = {name: re.match(r"(?:--.*\n)+", sql.statement(name))[0] for name in files.PUBLISHED_TABLES}
     yield _table(
         ("table", "rows"), ((_code(name.partition("/")[2]), _one_row(heads[name])) for name in files.PUBLISHED_TABLES)
     )
-
-
-def _columns(table: str, body: str) -> list[tuple[str, ...]]:
-    """Name, type and meaning: of the table's contract, where it has one, else of the schema's own comments."""
-    for contract in contracts.load():
-        if contract.table == table:
-            return [(_code(name), column.declared, column.meaning) for name, column in contract.columns.items()]
-    return [(_code(name), kind.upper() + null, meaning) for name, kind, null, meaning in COLUMN.findall(body)]
 
 
 def _one_row(comment: str) -> str:

@@ -17,8 +17,7 @@ create table if not exists raw.rejects (
     line varchar,
     reason varchar not null
 );
--- raw.places: one row per item of a line of an adjacency log: which of the line's items it is, counted from 1. A log of one
--- event a line has none, nor has one that was read in before places were kept.
+-- raw.places: one row per item of a line of an adjacency log; a log of one event a line has none.
 create table if not exists raw.places (
     file_id bigint not null,
     line_number bigint not null,

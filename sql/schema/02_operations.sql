@@ -55,10 +55,7 @@ create table if not exists operations.attribute_tables (
     run_id varchar not null, -- the run that read it
     is_current boolean not null -- whether raw.attributes has its cells
 );
--- operations.arrivals: one row per log that a run of ingest read in, `new` or `changed` under its name; per name
--- that went over to bytes that the warehouse held already (`withdrawn`); and per file of the landing folder that
--- was `set aside`, without file_id and sha256, and with the reason. The events and rejects before are those that
--- the name had until then, and that were deleted.
+-- operations.arrivals: one row per log that a run read in, whose name went over to other bytes, or that was set aside.
 create table if not exists operations.arrivals (
     run_id varchar not null,
     arrived_at timestamp not null default (now() at time zone 'UTC'),
@@ -73,8 +70,7 @@ create table if not exists operations.arrivals (
     rejects_before bigint not null,
     reason varchar
 );
--- operations.promotions: one row per decision on what stands as published: by a run of all stages, or by hand. Champion and
--- challenger are written `model/score`; no champion where nothing was published before, or nobody knows what made it.
+-- operations.promotions: one row per decision on what stands as published, by a run of all stages or by hand.
 create table if not exists operations.promotions (
     run_id varchar not null,
     decided_at timestamp not null,
@@ -87,10 +83,7 @@ create table if not exists operations.promotions (
     promoted boolean not null,
     reason varchar not null
 );
--- operations.nights: one row per figure of what a night brought, and run that read its landing folder. A night is the
--- date, in UTC, on which its run began; runs of one date are one night. `usual` and `spread` are those of the nights
--- before, where there are enough: `spread` is a standard deviation of the values, or of their logarithms where nights
--- are `in_ratio`.
+-- operations.nights: one row per figure of what a night (the date in UTC on which its runs began) brought, and run.
 create table if not exists operations.nights (
     run_id varchar not null,
     night date not null,
@@ -119,8 +112,7 @@ create table if not exists operations.stage_results (
     made varchar not null, -- digest of the rows that it made; empty for a check
     result json not null -- what the stage returned, or the results of the check
 );
--- operations.model_settings: one row per run and model that has settings to search: where its settings come from, and
--- for those that were searched for, in this run or in an earlier one, what that found.
+-- operations.model_settings: one row per run and model that has settings to search: where these come from.
 create table if not exists operations.model_settings (
     run_id varchar not null,
     model varchar not null,
@@ -164,8 +156,7 @@ create table if not exists operations.evaluations (
     rows varchar not null, -- digest of the rows without their run
     result json not null -- what the stage returned
 );
--- operations.funnel: one row per step from the lines of all logs to the edges of the observed graph in a run: what was
--- lost, and what remained.
+-- operations.funnel: one row per step from the lines of all logs to the edges of the observed graph in a run.
 create table if not exists operations.funnel (
     run_id varchar not null,
     step integer not null,

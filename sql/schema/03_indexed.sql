@@ -10,8 +10,7 @@ create table if not exists indexed.items (
     item_index integer not null,
     item_id varchar not null
 );
--- indexed.new_items: one row per item of the table of attributes that nobody likes: its index, after those of indexed.items, and
--- its id.
+-- indexed.new_items: one row per item of the table of attributes that nobody likes.
 create table if not exists indexed.new_items (
     item_index integer not null,
     item_id varchar not null
@@ -58,8 +57,7 @@ create table if not exists indexed.given (
     item_index integer not null,
     role enum('train', 'test') not null
 );
--- indexed.observed_negatives: one row per pair of a user and an item that the user considered and did not like, or liked only
--- later; none unless `binarize.explicit_negatives` asks for them.
+-- indexed.observed_negatives: one row per user and item that the user considered and did not like, or only later.
 create table if not exists indexed.observed_negatives (
     user_index integer not null,
     item_index integer not null,

@@ -5,8 +5,7 @@ create table if not exists diagnostics.degrees (
     degree bigint not null,
     vertices bigint not null
 );
--- diagnostics.power_law_fits: one row per side and family of laws fitted to its degrees. A null
--- cutoff is infinite; log_normal keeps (mu, sigma) in (exponent, cutoff), exponential (null, 1 / rate).
+-- diagnostics.power_law_fits: one row per side and family of laws fitted to its degrees.
 create table if not exists diagnostics.power_law_fits (
     side varchar not null,
     family varchar not null,
@@ -19,8 +18,7 @@ create table if not exists diagnostics.power_law_fits (
     ks double not null,
     p_value double
 );
--- diagnostics.hidden_graph_ratios: one row per rate r and item of a hidden graph sampled around the
--- observed one: its edges that are in the observed graph, and those that were sampled.
+-- diagnostics.hidden_graph_ratios: one row per rate r and item of a hidden graph sampled around the observed one.
 create table if not exists diagnostics.hidden_graph_ratios (
     r double not null,
     item_index integer not null,
@@ -36,8 +34,7 @@ create table if not exists diagnostics.leakage (
     future_edges double not null,
     future_items double not null
 );
--- diagnostics.list_hits: one row per run whose lists were published and whose users came back: what the lists found of the
--- users' likes that came in after that run, until its lists were replaced.
+-- diagnostics.list_hits: one row per run whose lists were published, and what they found of later likes.
 create table if not exists diagnostics.list_hits (
     run_id varchar not null, -- the run that made the lists
     made_at timestamp not null,
@@ -53,8 +50,7 @@ create table if not exists diagnostics.list_hits (
     popularity_ndcg double not null,
     ndcg_gain_error double not null -- standard error of ndcg - popularity_ndcg, paired over users
 );
--- diagnostics.nightly_exponents: one row per run and side: the exponent of its degrees' power law, beside what was
--- usual, with the columns of operations.nights.
+-- diagnostics.nightly_exponents: one row per run and side: the exponent of its degrees, as in operations.nights.
 create table if not exists diagnostics.nightly_exponents (
     run_id varchar not null,
     night date not null,

@@ -10,8 +10,7 @@ create table if not exists evaluation.metrics (
     standard_error double,
     users bigint not null
 );
--- evaluation.comparisons: one row per run, protocol, metric and pair of ranked lists, user by user:
--- the difference is that of model minus other_model. `adjusted_p_value` is corrected for all pairs of the metric.
+-- evaluation.comparisons: one row per run, protocol, metric and pair of ranked lists, compared user by user.
 create table if not exists evaluation.comparisons (
     run_id varchar not null,
     protocol varchar not null,
@@ -26,8 +25,7 @@ create table if not exists evaluation.comparisons (
     users bigint not null,
     adjusted_p_value double
 );
--- evaluation.ranks_by_degree: one row per run, model, score, side and log-spaced bin of training
--- degrees, both ends of the bin included.
+-- evaluation.ranks_by_degree: one row per run, model, score, side and log-spaced bin of training degrees.
 create table if not exists evaluation.ranks_by_degree (
     run_id varchar not null,
     model varchar not null,
@@ -43,8 +41,7 @@ create table if not exists evaluation.ranks_by_degree (
     p75 double not null,
     p95 double not null
 );
--- evaluation.ranks_by_both_degrees: one row per run, model, score and pair of log-spaced bins of the
--- training degrees of a held-out edge's user and item, both ends of a bin included.
+-- evaluation.ranks_by_both_degrees: one row per run, model, score and pair of log-spaced bins of training degrees.
 create table if not exists evaluation.ranks_by_both_degrees (
     run_id varchar not null,
     model varchar not null,
@@ -56,9 +53,7 @@ create table if not exists evaluation.ranks_by_both_degrees (
     edges bigint not null,
     mean_rank double not null
 );
--- evaluation.like_by_degree: one row per run, model and bin of user training degrees, both ends included
--- (1 to 40 one by one, then log-spaced): how the held-out edges' like probabilities are spread. `error` is
--- the share below one half; `histogram` counts them in twenty bins of equal width from 0 to 1.
+-- evaluation.like_by_degree: one row per run, model and bin of user training degrees.
 create table if not exists evaluation.like_by_degree (
     run_id varchar not null,
     model varchar not null,
@@ -68,9 +63,7 @@ create table if not exists evaluation.like_by_degree (
     error double not null,
     histogram bigint[] not null
 );
--- evaluation.dislike_by_degree: one row per run, model and bin of user training degrees, as `like_by_degree`, of held-out
--- items that users considered and did not like; `error` is the share of one half and more. None unless
--- `binarize.explicit_negatives` keeps such.
+-- evaluation.dislike_by_degree: one row per run, model and bin of user training degrees, of considered items.
 create table if not exists evaluation.dislike_by_degree (
     run_id varchar not null,
     model varchar not null,
@@ -80,8 +73,7 @@ create table if not exists evaluation.dislike_by_degree (
     error double not null,
     histogram bigint[] not null
 );
--- evaluation.calibration: one row per run, model, reference and bin of the like probability: what the
--- model says of the pairs in the bin on average, and what the reference says of the same pairs.
+-- evaluation.calibration: one row per run, model, reference and bin of the like probability.
 create table if not exists evaluation.calibration (
     run_id varchar not null,
     model varchar not null,
@@ -93,8 +85,7 @@ create table if not exists evaluation.calibration (
     observed double not null,
     standard_error double
 );
--- evaluation.considered: one row per run, protocol, model with a `like` (or popularity) and metric of held-out items that
--- users considered, likes and dislikes; none unless `binarize.explicit_negatives` keeps the latter.
+-- evaluation.considered: one row per run, protocol, model and metric of held-out items that users considered.
 create table if not exists evaluation.considered (
     run_id varchar not null,
     protocol varchar not null,
@@ -105,8 +96,7 @@ create table if not exists evaluation.considered (
     likes bigint not null,
     dislikes bigint not null
 );
--- evaluation.beyond_accuracy: one row per run, protocol, model, score and metric of the test users'
--- first recommendations; over users, or of all lists together where the standard error is null.
+-- evaluation.beyond_accuracy: one row per run, protocol, model, score and metric of first recommendations.
 create table if not exists evaluation.beyond_accuracy (
     run_id varchar not null,
     protocol varchar not null,
@@ -117,8 +107,7 @@ create table if not exists evaluation.beyond_accuracy (
     standard_error double,
     users bigint not null
 );
--- evaluation.strata: one row per run, protocol, model, score, metric, division of users or items (`strata`) and part of it
--- (`stratum`). `least` and `most` are the range of its values.
+-- evaluation.strata: one row per run, protocol, model, score, metric, division of users or items, and part of it.
 create table if not exists evaluation.strata (
     run_id varchar not null,
     protocol varchar not null,
