@@ -173,7 +173,7 @@ SHORTER = {
 
 
 def runnable_lines(text: str) -> list[str]:
-    """The commands of a page, one per line, except help, servers, stores and placeholders."""
+    """The commands of a page, one per line, except help, servers and placeholders."""
     lines = re.findall(r"^    .*?(python -m flows\..*)$", text, flags=re.MULTILINE)
     return [line for line in lines if not re.search("--help|flows.serve|publish.explore", line)]
 
