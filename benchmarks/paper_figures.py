@@ -87,7 +87,7 @@ class FinishedRun:
                 where run_id = ? group by protocol"""
             found = connection.execute(query, [run_id]).fetchall()
             query = "from evaluation.ranks_by_degree where run_id = ? order by side desc, model, score, degree_low"
-            self.ranks: list[Row] = connection.execute(query, [run_id]).pl().to_dicts()
+            self.ranks: list[Row] = connection.sql(query, params=[run_id]).pl().to_dicts()
         self.settings: dict[str, Any] = json.loads(text)
         self.splits = {protocol: fits.find_matrices_digest(home, model, digest) for protocol, model, digest in found}
 

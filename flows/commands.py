@@ -241,7 +241,7 @@ def _explain(given: ExplainParameters) -> str:
     Also written as a page.
     """
     from oneclass.tasks import item_titles
-    from oneclass.tasks.explain import page, text
+    from oneclass.tasks.explain import views
     from oneclass.tasks.explain.explanation import explain_user
 
     dataset_home, dataset = _find_home(given)
@@ -250,8 +250,8 @@ def _explain(given: ExplainParameters) -> str:
     explanation = explain_user(dataset_home, given.user, models=given.models, top=given.n, item_ids=given.item)
     titles = item_titles.read_titles(Path(given.titles), dataset) if given.titles else explanation.titles
     return (
-        f"{text.format_explanation(explanation, titles)}\n\nPage: "
-        f"{page.write_user_page(dataset_home, explanation, titles)}"
+        f"{views.format_explanation(explanation, titles)}\n\nPage: "
+        f"{views.write_user_page(dataset_home, explanation, titles)}"
     )
 
 

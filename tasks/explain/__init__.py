@@ -1,4 +1,4 @@
 """Explain one user's recommendations: each model's list, its certainty, and the reasons.
 
-`explanation` collects them; `page` and `text` show them.
+`explanation` collects them; `views` shows them.
 """

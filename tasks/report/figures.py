@@ -95,7 +95,6 @@ def draw_figures(rows: Mapping[str, list[Row]], scores: dict[str, str]) -> dict[
     return {
         "for_whom": [
             figures_ranks.draw_rank_overview(ranks, scores),
-            figures_ranks.draw_other_models(ranks, scores),
             figures_ranks.draw_score_variants(ranks, scores),
             figures_ranks.draw_percentiles(ranks, scores),
             figures_ranks.draw_both_degrees(rows["ranks_by_both_degrees"], scores),

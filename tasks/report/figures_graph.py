@@ -78,7 +78,9 @@ def draw_errors(rows: list[Row], of: LikeClass = LIKE_CLASS) -> Figure:
         f"{of.name}_errors",
         f"How often a held-out {of.name} is taken for a {of.other}",
         see=f"Taken for {of.other}s: "
-        + join_sentences([_describe_errors(model, of_model) for model, of_model in by_model.items()]),
+        + join_sentences(
+            [f"by {model} {format_percent(weighted_mean(of_model, 'error'))}" for model, of_model in by_model.items()]
+        ),
         how=f"Across, the likes that a user has in training; upwards, the share of held-out {of.name}s whose like "
         f"probability is {of.wrong}: the pale dots for each number of likes up to 40, the line for bins that double "
         f"in width. Lower is better; guessing would give 0.5.{left_out}",
@@ -100,28 +102,16 @@ def group_considered(rows: list[Row]) -> tuple[dict[str, list[Row]], str]:
     return by_model, f" {OF_ALL_ENTRIES} is left out: its probability is of a one among all entries, considered or not."
 
 
-def _describe_errors(model: str, rows: list[Row]) -> str:
-    few = weighted_mean(rows, "error", where=lambda row: row["degree_high"] < 5)
-    some = weighted_mean(rows, "error", where=lambda row: row["degree_low"] >= 10 and row["degree_high"] <= 20)
-    parts = ((few, "fewer than five likes in training"), (some, "ten to twenty"))
-    phrases = [f"{format_percent(value)} for users with {when}" for value, when in parts if not np.isnan(value)]
-    return f"by {model} {join_words(phrases or [format_percent(weighted_mean(rows, 'error'))])}"
-
-
 def merge_into_doubling_bins(rows: list[Row]) -> list[Row]:
     """Merge rows into bins that double in width, 0, 1, 2-3, 4-7, ..., with the mean error of their edges."""
     bins: dict[int, list[Row]] = {}
     for row in rows:
         bins.setdefault(int(row["degree_low"]).bit_length(), []).append(row)
     return [
-        {
-            "degree_low": of_bin[0]["degree_low"],
-            "degree_high": of_bin[-1]["degree_high"],
-            "edges": sum(row["edges"] for row in of_bin),
-            "error": weighted_mean(of_bin, "error"),
-        }
+        {"degree_low": of_bin[0]["degree_low"], "degree_high": of_bin[-1]["degree_high"],
+         "error": weighted_mean(of_bin, "error")}
         for of_bin in bins.values()
-    ]
+    ]  # fmt: skip
 
 
 def join_sentences(parts: list[str]) -> str:
@@ -186,15 +176,8 @@ def slice_shares(rows: list[Row]) -> np.ndarray:
 
 
 def _describe_confidence(model: str, rows: list[Row]) -> str:
-    phrases = []
-    for low, high, when in ((1, 5, "up to five likes in training"), (21, NUM_SLICES, f"21 to {NUM_SLICES}")):
-        part = [row for row in rows if low <= row["degree_low"] <= high]
-        counts = np.sum([row["histogram"] for row in part], axis=0) if part else np.zeros(4)
-        if counts.sum():
-            phrases.append(
-                f"{format_percent(counts[len(counts) * 3 // 4 :].sum() / counts.sum())} for users with {when}"
-            )
-    return f"by {model} {join_words(phrases)}" if phrases else f"by {model} too few to say"
+    counts = np.sum([row["histogram"] for row in rows], axis=0)
+    return f"by {model} {format_percent(counts[len(counts) * 3 // 4 :].sum() / counts.sum())}"
 
 
 def draw_histogram(name: str, title: str, heading: str, rows: list[Row]) -> Panel:
@@ -248,26 +231,15 @@ def _draw_calibration_curve(model: str, rows: list[Row]) -> Panel:
     panel = new_panel(f"calibration-{model}", f"{model}: like probability against each reference")
     axes = panel.axes
     axes.plot([0, 1], [0, 1], color=LIGHT_COLOURS["faint"], linestyle=(0, (4, 3)), linewidth=1)
-    looks = (
-        ("blue", "o", "-"),
-        ("orange", "s", (0, (5, 1.6))),
-        ("green", "^", (0, (1.6, 1.2))),
-        ("ink", "D", (0, (4, 1, 1, 1))),
-    )
-    for (colour, marker, dash), (reference, reference_rows) in zip(
-        looks, group_rows(rows, "reference").items(), strict=False
-    ):
-        errors = 2 * np.nan_to_num(column_values(reference_rows, "standard_error"))
+    looks = (("blue", "o", "-"), ("orange", "s", (0, (5, 1.6))), ("green", "^", (0, (1.6, 1.2))),
+             ("ink", "D", (0, (4, 1, 1, 1))))  # fmt: skip
+    by_reference = group_rows(rows, "reference")
+    for (colour, marker, dash), (reference, judged) in zip(looks, by_reference.items(), strict=False):
+        errors = 2 * np.nan_to_num(column_values(judged, "standard_error"))
         axes.errorbar(
-            column_values(reference_rows, "mean_like"),
-            column_values(reference_rows, "observed"),
-            errors,
-            color=LIGHT_COLOURS[colour],
-            marker=marker,
-            linestyle=dash,
-            elinewidth=0.9,
-            label=reference.replace("_", " "),
-        )
+            column_values(judged, "mean_like"), column_values(judged, "observed"), errors, elinewidth=0.9,
+            color=LIGHT_COLOURS[colour], marker=marker, linestyle=dash, label=reference.replace("_", " "),
+        )  # fmt: skip
     axes.set(title=model, xlabel="like probability stated", ylabel="what the reference says", xlim=(0, 1), ylim=(0, 1))
     limit_ticks(axes, "x")
     limit_ticks(axes, "y")

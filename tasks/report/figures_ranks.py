@@ -9,9 +9,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from oneclass.tasks.report.plotting import (
     LIGHT_COLOURS,
     Panel,
+    add_legend_below,
     draw_cells,
     format_tick,
-    label_lines,
     limit_ticks,
     model_style,
     new_panel,
@@ -43,7 +43,7 @@ def draw_rank_overview(rows: list[Row], scores: dict[str, str]) -> Figure:
         see=" ".join(_describe_extremes(side, by_side[side]) for side in SIDES if by_side.get(side)),
         how=f"{MEAN_RANK} Held-out likes are grouped by the likes in training of their user (left) and of their item "
         "(right), in bins that double in width, of which the outermost may hold few; each model by its best score. "
-        f"Beyond the {MAX_HIGHLIGHTED} best, models are thin grey lines, named one by one below; popularity is dotted.",
+        f"Beyond the {MAX_HIGHLIGHTED} best, models are thin grey lines; popularity is dotted.",
         table="evaluation.ranks_by_degree",
         absent=NO_RANKS,
         panels=[_draw_overview_side(side, by_side[side], scores) for side in SIDES if by_side.get(side)],
@@ -72,47 +72,12 @@ def _describe_extremes(side: str, rows: list[Row]) -> str:
 def _draw_overview_side(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
     panel = new_panel(f"ranks_by_degree-{side}", f"Mean rank of every model by {side} degree", height=3.3)
     axes, by_model = panel.axes, group_rows(rows, "model")
-    muted = _grey_models(scores)
+    muted = [model for model in scores if model != BASELINE][MAX_HIGHLIGHTED:]
     for model in reversed([model for model in scores if model in by_model]):
         looks: dict[str, Any] = FAINT if model in muted else model_style(model).line | {"label": model}
         axes.plot(bin_centres(by_model[model]), column_values(by_model[model], "mean_rank"), **looks)
     set_rank_axes(panel, rows, side)
-    label_lines(panel)
-    return panel
-
-
-def draw_other_models(rows: list[Row], scores: dict[str, str]) -> Figure:
-    """Draw the models that are grey in the overview, each highlighted in its own panel."""
-    by_panel = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
-    keys = [key for side in SIDES for model in _grey_models(scores) if (key := (side, model)) in by_panel]
-    phrases = [
-        f"{model} {weighted_mean(by_panel[side, model], 'mean_rank'):.3f}" for side, model in keys if side == "user"
-    ]
-    return Figure(
-        "ranks_of_others",
-        "The other models, one by one",
-        see=f"Their mean ranks over all held-out likes: {join_words(phrases)}.",
-        how="The model in colour, all others in grey, popularity dotted; the axes are those above.",
-        table="evaluation.ranks_by_degree",
-        absent="",
-        panels=[_draw_others(*key, by_panel) for key in keys],
-        size="small",
-    )
-
-
-def _grey_models(scores: dict[str, str]) -> list[str]:
-    return [model for model in scores if model != BASELINE][MAX_HIGHLIGHTED:]
-
-
-def _draw_others(side: str, chosen: str, by_panel: dict[tuple[str, str], list[Row]]) -> Panel:
-    panel = new_panel(f"ranks_of_others-{side}-{chosen}", f"{chosen}: mean rank by {side} degree, among all models",
-                  width=3.0, height=2.4)  # fmt: skip
-    on_side = {model: rows for (of_side, model), rows in by_panel.items() if of_side == side}
-    for model in sorted(on_side, key=lambda model: model == chosen):
-        looks = model_style(model).line if model in (chosen, BASELINE) else FAINT
-        panel.axes.plot(bin_centres(on_side[model]), column_values(on_side[model], "mean_rank"), **looks)
-    set_rank_axes(panel, [row for rows in on_side.values() for row in rows], side)
-    panel.axes.set(title=chosen)
+    add_legend_below(panel)
     return panel
 
 
@@ -190,7 +155,7 @@ def _draw_score_variants(side: str, model: str, of_scores: list[list[Row]], rows
         )
     set_rank_axes(panel, of_scores[0], side)
     panel.axes.set(title=f"{model}, by {side}")
-    label_lines(panel)
+    add_legend_below(panel)
     return panel
 
 
@@ -248,7 +213,7 @@ def draw_both_degrees(rows: list[Row], scores: dict[str, str]) -> Figure:
     return Figure(
         "ranks_by_both_degrees",
         "Users and items at once",
-        see=_describe_tail(chosen),
+        see=_describe_rare_items(chosen),
         how="A cell holds the held-out likes of users (across) and items (upwards) with at least that many likes in "
         "training; the number is their mean rank in hundredths, and the stronger the blue, the better. Cells of fewer "
         f"than {MIN_EDGES} likes are pale. The best models, and popularity.",
@@ -259,32 +224,16 @@ def draw_both_degrees(rows: list[Row], scores: dict[str, str]) -> Figure:
     )
 
 
-def _describe_tail(by_model: dict[str, list[Row]]) -> str:
-    """Describe the best model for the rarer half of the items, separately for users with few and with many likes."""
-    every = [row for rows in by_model.values() for row in rows]
-    if len({row["user_degree_low"] for row in every}) < 2 or len({row["item_degree_low"] for row in every}) < 2:
+def _describe_rare_items(by_model: dict[str, list[Row]]) -> str:
+    """Describe which model ranks the rarer half of the items best, by the bins of their likes."""
+    lows = sorted({row["item_degree_low"] for rows in by_model.values() for row in rows})
+    if len(lows) < 2:
         return ""
-    first = next(iter(by_model.values()))
-    halves = {}
-    for side in SIDES:
-        bins = sorted((row[f"{side}_degree_low"], row["edges"]) for row in first)
-        running = np.cumsum([edges for _, edges in bins])
-        halves[side] = max(bins[int(np.searchsorted(running, running[-1] / 2))][0], bins[0][0] + 1)
-    phrases = []
-    for few, words in ((True, "fewer"), (False, "more")):
-        means = {
-            model: weighted_mean(rows, "mean_rank", where=lambda row, few=few: row["item_degree_low"] < halves["item"]
-                             and (row["user_degree_low"] < halves["user"]) == few)
-            for model, rows in by_model.items()
-        }  # fmt: skip
-        known = {model: value for model, value in means.items() if not np.isnan(value)}
-        if known:
-            best = max(known, key=lambda model: known[model])
-            phrases.append(f"{best} ({known[best]:.3f}) for users with {words} likes than {halves['user']:,}"
-                        if few else f"{best} ({known[best]:.3f}) for the others")  # fmt: skip
-    return (
-        f"Items with fewer than {halves['item']:,} likes are placed best by {join_words(phrases)}." if phrases else ""
-    )
+    middle = lows[len(lows) // 2]
+    means = {model: weighted_mean(rows, "mean_rank", where=lambda row: row["item_degree_low"] < middle)
+             for model, rows in by_model.items()}  # fmt: skip
+    best = max(means, key=lambda model: means[model])
+    return f"Items with fewer than {middle:,} likes are placed best by {best} ({means[best]:.3f})."
 
 
 def _draw_degree_cells(model: str, rows: list[Row], low: float) -> Panel:

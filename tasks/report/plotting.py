@@ -18,7 +18,6 @@ import numpy as np
 matplotlib.use("svg")
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -66,8 +65,6 @@ PLOT_STYLE: dict[Any, Any] = {
     "ytick.labelcolor": LIGHT_COLOURS["soft"],
 }
 NUM_SHADES, MAX_SHADE = 10, 0.85
-LINE_LOOKS = ("color", "linestyle", "linewidth", "marker", "markersize")
-LABEL_INCHES = 0.068  # of a letter beside the end of a line
 CSS_COLOURS = {value: f"var(--{name}, {value})" for name, value in LIGHT_COLOURS.items()}
 
 
@@ -191,31 +188,6 @@ def render_svg(drawn: Panel) -> str:
     label = f'<title id="{drawn.name}-title">{escape(drawn.title)}</title>'
     opening = text.index(">") + 1
     return f'{text[: opening - 1]} role="img" aria-labelledby="{drawn.name}-title">{label}{text[opening:].strip()}'
-
-
-def label_lines(panel: Panel) -> None:
-    """Write the label of each line, after a piece of it, in the order of their ends; the axes become narrower."""
-    axes = panel.axes
-    lines = {str(line.get_label()): line for line in axes.get_lines()}
-    labels = [label for label in lines if not label.startswith("_")]
-    left, bottom, wide, high = axes.get_position().bounds
-    width, height = panel.figure.get_size_inches()
-    room = (0.3 + LABEL_INCHES * max(map(len, labels))) / width
-    axes.set_position((left, bottom, wide - room, high))
-    to_axes = axes.transData + axes.transAxes.inverted()
-    ends = [float(to_axes.transform(np.asarray(lines[label].get_xydata())[-1])[1]) for label in labels]
-    gap = 0.16 / (high * height)  # the height of a text, in shares of the axes
-    place = np.inf
-    for at in sorted(range(len(labels)), key=lambda at: -ends[at]):
-        below = sum(ends[other] < ends[at] or (ends[other] == ends[at] and other > at) for other in range(len(labels)))
-        place = max(min(ends[at], place - gap), below * gap)
-        ink, looks = LIGHT_COLOURS["ink"], {name: getattr(lines[labels[at]], f"get_{name}")() for name in LINE_LOOKS}
-        start, end, text = np.array([0.05, 0.3, 0.35]) / (wide - room) / width + 1
-        panel.figure.add_artist(Line2D([start, end], [place] * 2, transform=axes.transAxes, markevery=[1], **looks))
-        axes.text(
-            text, place, labels[at], transform=axes.transAxes, color=ink, fontsize=8.5,
-            va="center",
-        )  # fmt: skip
 
 
 def add_legend_below(panel: Panel, columns: int = 2, **keywords: Any) -> None:

@@ -17,7 +17,7 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset, Titles
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.stage import evaluate
-from oneclass.tasks.explain import page as explanation_page
+from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import Explanation, ModelRecommendations, explain_user
 from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION
 from oneclass.tasks.publish.choice import ChosenModel
@@ -278,7 +278,7 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
 @pytest.mark.parametrize("user", ["../../x", "a/b", ".", "..", "x" * 400, "naïve <b>", "%2E"])
 def test_any_user_has_a_page_in_the_folder_of_users(home, user):
     nothing = ModelRecommendations("popularity", "score", "leave_one_out", in_training=True, history_size=40, items=[])
-    page = explanation_page.write_user_page(home, Explanation("small", user, [], [nothing]), {})
+    page = views.write_user_page(home, Explanation("small", user, [], [nothing]), {})
     assert page.parent == home.report / "users" and list(page.parent.iterdir()) == [page]
     assert "<b>" not in page.read_text()
 

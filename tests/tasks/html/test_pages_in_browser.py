@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from oneclass.tasks import home_page
-from oneclass.tasks.explain import page as explain_page
+from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import Explanation, HistoryItem, ModelRecommendations, RecommendedItem
 from oneclass.tasks.serve import description
 from oneclass.tasks.serve.app import create_app
@@ -40,7 +40,7 @@ def pages(reported, tmp_path_factory):
     ]
     history = [HistoryItem(f"i{at}", at, datetime(2026, 11, 20), 5) for at in range(30)]
     found = Explanation("small", "u1", history, lists, lists[0], rank_explanations=["i3: rank 4 of 20."])
-    explained = explain_page.write_user_page(home, found, {f"i{at}": f"A film <of> {at}" for at in range(9)})
+    explained = views.write_user_page(home, found, {f"i{at}": f"A film <of> {at}" for at in range(9)})
     broken = home.root / "broken" / "report"
     broken.mkdir(parents=True)
     (broken / home_page.SUMMARY_FILE).write_text("{")

@@ -8,7 +8,7 @@ import pytest
 from jinja2 import nodes
 
 from oneclass.tasks import home_page
-from oneclass.tasks.explain import page as explain_page
+from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import Explanation, HistoryItem, ModelRecommendations, RecommendedItem
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.templates import load_template
@@ -47,7 +47,7 @@ def test_pages_render_without_an_undefined_name(tmp_path):
     ]
     history = [HistoryItem(f"i{number}", number, datetime(2026, 11, 20), 5) for number in range(30)]
     explanation = Explanation("small", "u1", history, lists, lists[0], rank_explanations=["i3: rank 4 of 20."])
-    page = explain_page.write_user_page(home, explanation, {"i1": "A <b>"}).read_text()
+    page = views.write_user_page(home, explanation, {"i1": "A <b>"}).read_text()
     assert "i3: rank 4 of 20." in page and "7\N{NO-BREAK SPACE}likes used" in page and "A &lt;b&gt;" in page
     home_page.store_run_facts(home, shown={"look": 2}, ended={"state": "failed", "at": "2026-11-20T03:00:00Z"})
     home_page.write_home_page(home)

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from oneclass.flows import commands
-from oneclass.tasks.explain import text
+from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import explain_user
 from oneclass.tasks.publish import manual
 from oneclass.tasks.publish.settings import PublishSettings
@@ -106,7 +106,7 @@ def test_an_explanation_marks_seen_items_and_ranks_them_among_all(included):
         assert [row.item_id for row in one.items] == ranking[:8]
         assert [row.seen for row in one.items] == [row.item_id in history for row in one.items]
         assert not any(row.held_out for row in one.items)
-    assert "+ seen: the user likes it already" in text.format_explanation(found, {})
+    assert "+ seen: the user likes it already" in views.format_explanation(found, {})
 
 
 def test_a_roll_back_restores_the_choice_with_the_lists(copied, split_once):

@@ -11,6 +11,7 @@ import pytest
 from oneclass.tasks import leaderboard
 from oneclass.tasks.html import templates
 from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.report import figures as report_figures
 from oneclass.tasks.report import figures_graph, figures_ranks, plotting, report
 from oneclass.tasks.report.figures import QUERIES, best_score_per_model, draw_figures
 from oneclass.tasks.report.run_tables import RunTables
@@ -233,10 +234,7 @@ def test_nothing_is_fetched(page):
 def test_each_panel_is_a_file_with_a_title_and_both_themes(home, figures):
     names = {panel.name for figure in figures.values() for panel in figure.panels}
     assert {file.stem for file in (home.report / "figures").glob("*.svg")} == names and len(names) > 15
-    assert [figure.name for figure in figures.values() if not figure.panels] == [
-        "ranks_of_others"  # there are three models
-    ]  # fmt: skip
-    assert all(figure.see and figure.how for figure in figures.values() if figure.panels)
+    assert all(figure.panels and figure.see and figure.how for figure in figures.values())
     for name in names:
         text = (home.report / "figures" / f"{name}.svg").read_text()
         root = ElementTree.fromstring(text)
@@ -323,27 +321,18 @@ def test_a_probability_over_all_entries_is_no_like_given_considered():
     assert not alone.panels and alone.absent
 
 
-def test_models_beyond_the_best_are_muted_and_shown_one_by_one(home):
+def test_models_beyond_the_best_are_muted():
     models = ["popularity", *plotting.MODEL_ORDER]
     rows = [
         {"side": side, "model": model, "score": "score", "degree_low": low, "degree_high": low, "edges": 5,
          "mean_rank": 0.9 - 0.01 * at - 0.001 * low}
         for side in ("user", "item") for at, model in enumerate(models) for low in (1, 2, 4)
     ]  # fmt: skip
-    scores = dict.fromkeys(models, "score")
     with plotting.plot_style():
-        overview, others = figures_ranks.draw_rank_overview(rows, scores), figures_ranks.draw_other_models(rows, scores)
+        overview = figures_ranks.draw_rank_overview(rows, dict.fromkeys(models, "score"))
     for panel in overview.panels:
         assert set(line_points(panel)) == {"popularity", *plotting.MODEL_ORDER[: figures_ranks.MAX_HIGHLIGHTED]}
         assert len(panel.axes.lines) == len(models)
-    assert others.see.startswith("Their mean ranks over all held-out likes: hpf 0.848, binary_matrix 0.838")
-    left = plotting.MODEL_ORDER[figures_ranks.MAX_HIGHLIGHTED :]
-    assert [panel.axes.get_title("left") for panel in others.panels] == [*left, *left]
-    for panel in others.panels:
-        at = models.index(panel.axes.get_title("left"))
-        top = panel.axes.lines[-1]
-        assert top.get_color() == plotting.model_style(models[at]).colour and len(panel.axes.lines) == len(models)
-        np.testing.assert_allclose(top.get_ydata(), [0.9 - 0.01 * at - 0.001 * low for low in (1, 2, 4)])
 
 
 def test_cells_of_both_degrees_hold_their_mean_rank(home, figures):
@@ -386,6 +375,43 @@ def test_the_other_figures_are_drawn_as_they_are(home, figures):
         rows = query_rows(home, f"select positives, positives / negatives from diagnostics.hidden_graph_ratios "
                      f"where r = {r} and negatives > 0")  # fmt: skip
         assert {tuple(point) for point in panel.axes.lines[0].get_xydata()} <= set(rows)
+
+
+@pytest.fixture
+def renders(monkeypatch):
+    """The names of the panels that are rendered."""
+    rendered = []
+    monkeypatch.setattr(plotting, "render_svg", lambda panel: rendered.append(panel.name) or f"<svg>{panel.name}</svg>")
+    return rendered
+
+
+def list_panels(home):
+    return {file.stem: file.read_text() for file in (home.report / "figures").glob("*.svg")}
+
+
+def test_figures_are_drawn_again_only_if_their_rows_changed_or_the_store_is_damaged(tmp_path, renders, monkeypatch):
+    home = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30))
+    with warehouse.open_warehouse(home) as connection:
+        fill_tables(connection)
+    report(home, RUN)
+    first, page = list_panels(home), (home.report / "index.html").read_text()
+    assert first.keys() == set(renders) and all(f"<svg>{name}</svg>" in page for name in renders)
+    renders.clear()
+    report(home, RUN)
+    assert not renders and list_panels(home) == first and (home.report / "index.html").read_text() == page
+
+    (home.report / report_figures.STORE).write_text((home.report / report_figures.STORE).read_text()[:-9])
+    report(home, RUN)
+    assert first.keys() == set(renders) and list_panels(home) == first
+    renders.clear()
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute("update diagnostics.degrees set vertices = vertices + 1 where degree = 1")
+    report(home, RUN)
+    assert first.keys() == set(renders)
+    renders.clear()
+    monkeypatch.setattr(report_figures.checksums, "library_version", lambda name: "another")
+    report(home, RUN)
+    assert first.keys() == set(renders)
 
 
 @pytest.mark.slow

@@ -118,14 +118,6 @@ def test_the_keyboard_reaches_the_content_and_the_wide_tables(page, file):
     assert page.js(f"{wide}.every(e => e.tabIndex === 0 && e.getAttribute('aria-label'))")
 
 
-@pytest.mark.parametrize("width", [360, 768, 1280])
-def test_the_page_never_scrolls_sideways(page, file, width):
-    page.open(file, width=width)
-    page.js("document.querySelectorAll('details').forEach(d => d.open = true)")
-    assert page.js("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
-    assert page.js("[...document.querySelectorAll('svg')].every(s => s.getBoundingClientRect().right <= innerWidth)")
-
-
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_figures_follow_the_theme(page, file, dark):
     page.open(file, dark=dark)
