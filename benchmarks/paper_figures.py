@@ -217,7 +217,7 @@ def draw_paired_symbols(run: FinishedRun) -> None:
     names = {(SYMBOLS, "popularity_x_like"): SYMBOLS}
     names |= {(GRAPH, score): f"{GRAPH}, {called}" for score, called in GRAPH_SCORES.items()}
     lines = own_lines(run, "user", names | {(model, "score"): model for model in BASELINES})
-    title = "Paired symbols, Figure 2: mean rank by user degree, of the run's models"
+    title = "Paired symbols, Figure 2: mean rank by user degree"
     if lines:
         print_lines(title, lines)
         run.save(draw_lines("paired_symbols_ranks", title, "user", lines))
@@ -231,7 +231,7 @@ def draw_paired_symbols(run: FinishedRun) -> None:
     for r in SPREAD_RATES:
         rows = like_rows(refits[r])
         title = f"Paired symbols, Figure 4: like of held-out likes, r = {r:g}"
-        run.save(draw_histogram(f"paired_symbols_spread-{r:g}", title, title, rows))
+        run.save(draw_histogram(f"paired_symbols_spread-{r:g}", title, f"Figure 4, r = {r:g}", rows))
         counts = np.sum([row["histogram"] for row in rows], axis=0)
         above.append([f"r = {r:g}", *(counts.reshape(-1, HISTOGRAM_BINS // 4).sum(axis=1) / counts.sum()).tolist()])
     quarters = ["0-1/4", "1/4-1/2", "1/2-3/4", "3/4-1"]
