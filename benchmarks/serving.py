@@ -4,8 +4,8 @@
 
 Publishes a model on two nights of a generated log, starts `python -m flows.serve` in a process of its own, and sends
 requests over connections that stay open, each with the next as soon as it has its answer, half of them for a user and
-half for a history of three items. After half of the time `flows.promote --rollback` publishes the first night again. An
-answer that is not 200, or does not come, is lost; one whose items are not those of the publication that it names is
+half for a history of three items. After half of `--seconds` `flows.promote --rollback` publishes the first night again.
+An answer that is not 200, or does not come, is lost; one whose items are not those of the publication that it names is
 mixed. The client uses the same cores, so the server alone answers more. The CPU time of an answer is the server's in
 the first half. For a small run: `--items 200 --model popularity`.
 """
@@ -34,10 +34,10 @@ USERS_ASKED, HISTORY_ITEMS, N, USERS_PER_ITEM, LIKES_PER_USER = 500, 3, 20, 1.2,
 Answer = tuple[str, str, tuple[str, ...], float]  # query, publication or error, items, seconds
 
 
-def send_requests(port: int, queries: list[str], until: float, answers: list[Answer]) -> None:
-    """Send queries over one connection, one after the other."""
+def send_requests(port: int, queries: list[str], stop: threading.Event, answers: list[Answer]) -> None:
+    """Send queries over one connection, one after the other, until the event is set."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    while time.monotonic() < until:
+    while not stop.is_set():
         query, items, began = queries[len(answers) % len(queries)], (), time.perf_counter()
         try:
             connection.request("GET", f"/recommend?n={N}&{query}")
@@ -75,12 +75,12 @@ def run_load(home: Path, options: argparse.Namespace) -> int:
         history = generator.choice(len(items), HISTORY_ITEMS, replace=False)
         queries += [f"user={users[user]}", "&".join(f"item={items[item]}" for item in history)]
     expected, answers = list_expected(home, queries), [[] for _ in range(options.connections)]
-    command = [sys.executable, "-m", "flows.serve", "--dataset", "demo", "--home", str(home), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    command, stop = [sys.executable, "-m", "flows.serve", "--dataset", "demo", "--home", str(home)], threading.Event()
+    with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
         try:
             port = int(re.search(r":(\d+)", server.stdout.readline())[1])
-            until = time.monotonic() + options.seconds
-            parts = [(port, queries[at :: options.connections], until, own) for at, own in enumerate(answers)]
+            began = time.monotonic()
+            parts = [(port, queries[at :: options.connections], stop, own) for at, own in enumerate(answers)]
             clients = [threading.Thread(target=send_requests, args=part) for part in parts]
             cpu_before = read_cpu_seconds(server.pid)
             for client in clients:
@@ -90,9 +90,13 @@ def run_load(home: Path, options: argparse.Namespace) -> int:
             words = ["flows.promote", "--dataset", "demo", "--home", home, "--rollback"]
             if run_command(words, home / "log").result:
                 raise SystemExit((home / "log").read_text()[-1000:])
+            time.sleep(options.seconds / 2)
+            stop.set()
             for client in clients:
                 client.join()
+            elapsed = time.monotonic() - began
         finally:
+            stop.set()
             server.terminate()
     expected |= list_expected(home, queries)
     joined = [answer for own in answers for answer in own]
@@ -100,7 +104,7 @@ def run_load(home: Path, options: argparse.Namespace) -> int:
     lost = Counter(outcome for _, outcome, *_ in joined if outcome not in expected)
     mixed = sum(outcome in expected and items != expected[outcome][query] for query, outcome, items, _ in joined)
     names = {outcome for _, outcome, *_ in joined} & set(expected)
-    print(f"{len(joined) / options.seconds:,.0f} requests a second, p50 {p50:.2f} ms, p99 {p99:.2f} ms")
+    print(f"{len(joined) / elapsed:,.0f} requests a second, p50 {p50:.2f} ms, p99 {p99:.2f} ms")
     print(f"CPU time of an answer: {cpu / max(1, answered) * 1e3:.2f} ms")
     print(f"{len(joined):,} answers by {len(names)} publications; lost {lost.total()} {dict(lost)}, mixed {mixed}")
     return int(bool(lost or mixed))
