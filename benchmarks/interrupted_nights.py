@@ -177,8 +177,9 @@ def main() -> int:
             if differing := try_moment(folder, before, moment, expected):
                 print(f"write {moment} of {writes}: {differing}", flush=True)
                 wrong += 1
-        what = "power cuts" if options.power else "kills"
-        print(f"{len(moments)} {what} at {writes} writes; {len(moments) - wrong} ended like an undisturbed night")
+        print(
+            f"{len(moments)} {'power cuts' if options.power else 'kills'} at {writes} writes; {len(moments) - wrong} ended like an undisturbed night"
+        )
     return int(wrong > 0)
 
 

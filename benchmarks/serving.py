@@ -83,8 +83,7 @@ def run_load(home: Path, options: argparse.Namespace) -> int:
             parts = [(port, queries[at :: options.connections], stop, own) for at, own in enumerate(answers)]
             clients = [threading.Thread(target=send_requests, args=part) for part in parts]
             cpu_before = read_cpu_seconds(server.pid)
-            for client in clients:
-                client.start()
+            [client.start() for client in clients]
             time.sleep(options.seconds / 2)
             answered, cpu = sum(map(len, answers)), read_cpu_seconds(server.pid) - cpu_before
             words = ["flows.promote", "--dataset", "demo", "--home", home, "--rollback"]
@@ -92,8 +91,7 @@ def run_load(home: Path, options: argparse.Namespace) -> int:
                 raise SystemExit((home / "log").read_text()[-1000:])
             time.sleep(options.seconds / 2)
             stop.set()
-            for client in clients:
-                client.join()
+            [client.join() for client in clients]
             elapsed = time.monotonic() - began
         finally:
             stop.set()
@@ -104,8 +102,8 @@ def run_load(home: Path, options: argparse.Namespace) -> int:
     lost = Counter(outcome for _, outcome, *_ in joined if outcome not in expected)
     mixed = sum(outcome in expected and items != expected[outcome][query] for query, outcome, items, _ in joined)
     names = {outcome for _, outcome, *_ in joined} & set(expected)
-    print(f"{len(joined) / elapsed:,.0f} requests a second, p50 {p50:.2f} ms, p99 {p99:.2f} ms")
-    print(f"CPU time of an answer: {cpu / max(1, answered) * 1e3:.2f} ms")
+    cpu_ms = cpu / max(1, answered) * 1e3
+    print(f"{len(joined) / elapsed:,.0f} requests a second, p50 {p50:.2f}, p99 {p99:.2f}, CPU time {cpu_ms:.2f} ms")
     print(f"{len(joined):,} answers by {len(names)} publications; lost {lost.total()} {dict(lost)}, mixed {mixed}")
     return int(bool(lost or mixed))
 
