@@ -7,7 +7,6 @@ import io
 import json
 import lzma
 import re
-import struct
 import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
@@ -101,49 +100,6 @@ def as_workbook(rows) -> bytes:
         for name, text in files.items():
             archive.writestr(name, text)
     return packed.getvalue()
-
-
-def as_old_workbook(rows) -> bytes:
-    """An .xls file of texts (BIFF8 in a compound file), written by hand."""
-
-    def record(kind: int, data: bytes = b"") -> bytes:
-        return struct.pack("<HH", kind, len(data)) + data
-
-    def beginning(kind: int) -> bytes:
-        return record(0x0809, struct.pack("<HHHHII", 0x0600, kind, 0x0DBB, 0x07CC, 0, 0))
-
-    def cell(row: int, column: int, text: str) -> bytes:
-        return record(0x0204, struct.pack("<HHHHB", row, column, 0, len(text), 1) + text.encode("utf-16-le"))
-
-    def entry(name: str, kind: int, child: int, start: int, size: int) -> bytes:
-        encoded = (name + "\0" * bool(name)).encode("utf-16-le")
-        links = struct.pack("<HBBIII", len(encoded), kind, 1, NONE, NONE, child)
-        return encoded.ljust(64, b"\0") + links + bytes(36) + struct.pack("<IQ", start, size)
-
-    NONE, END = 0xFFFFFFFF, 0xFFFFFFFE
-    cells = [cell(row, column, text) for row, texts in enumerate(rows) for column, text in enumerate(texts)]
-    first = len(beginning(5)) + 17  # behind the record of the sheet and the end of the workbook's own
-    book = beginning(5) + record(0x85, struct.pack("<IBB", first, 0, 0) + b"\1\0a") + record(0x0A)
-    book = (book + beginning(0x10) + b"".join(cells) + record(0x0A)).ljust(4096, b"\0")
-    allocation = struct.pack("<10I", NONE - 2, END, *range(3, 10), END).ljust(512, b"\xff")
-    folder = entry("Root Entry", 5, 1, END, 0) + entry("Workbook", 2, NONE, 2, len(book)) + entry("", 0, NONE, 0, 0) * 2
-    head = bytes.fromhex("D0CF11E0A1B11AE1") + bytes(16) + struct.pack("<HHHHH6x", 0x3E, 3, 0xFFFE, 9, 6)
-    head += struct.pack("<10I", 0, 1, 1, 0, 4096, END, 0, END, 0, 0)
-    return head.ljust(512, b"\xff") + allocation + folder + book
-
-
-def as_open_document(rows) -> bytes:
-    """An .ods file of texts, written by hand."""
-    urn = "urn:oasis:names:tc:opendocument:xmlns"
-    cell = "<table:table-cell office:value-type='string'><text:p>{}</text:p></table:table-cell>"
-    lines = [f"<table:table-row>{''.join(map(cell.format, row))}</table:table-row>" for row in rows]
-    content = (
-        f"<office:document-content xmlns:office='{urn}:office:1.0' xmlns:table='{urn}:table:1.0' "
-        f"xmlns:text='{urn}:text:1.0'><office:body><office:spreadsheet><table:table table:name='a'>{''.join(lines)}"
-        "</table:table></office:spreadsheet></office:body></office:document-content>"
-    )
-    kind = b"application/vnd.oasis.opendocument.spreadsheet"
-    return zip_content(content.encode(), "content.xml", **{"mimetype": kind, "META-INF/manifest.xml": b"<manifest/>"})
 
 
 def zip_content(content: bytes, name: str = "export/log.csv", **others: bytes) -> bytes:
@@ -266,8 +222,6 @@ LAYOUTS: dict[str, bytes] = {
     "adjacency list with commas": "".join(f"{','.join([user, *items])}\n" for user, items in LISTED.items()).encode(),
     "counted adjacency list": b"2 10 20\n1 10\n3 30 10 40\n",
     "zip of macOS": zip_content(PLAIN, **{"__MACOSX/._log.csv": b"\0\5\x16\7", ".DS_Store": b"\0"}),
-    "old workbook": as_old_workbook([NAMES, *in_rows(EVENTS)]),
-    "OpenDocument": as_open_document([NAMES, *in_rows(EVENTS)]),
     "Feather": write_to_bytes(lambda frame, target: frame.write_ipc(target, compression="zstd")),
     "Arrow stream": write_to_bytes(lambda frame, target: frame.write_ipc_stream(target)),
     "JSON object with an array": json.dumps({"shop": "x", "result": {"data": as_records()}}).encode(),
@@ -344,7 +298,7 @@ def documented_layouts() -> dict[str, str]:
 def test_the_page_on_layouts_has_a_row_for_each():
     found = documented_layouts()
     assert list(found) == list(LAYOUTS)
-    assert sum(how == "✓" for how in found.values()) == 68
+    assert sum(how == "✓" for how in found.values()) == 66
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
