@@ -178,7 +178,7 @@ def main() -> int:
                 print(f"write {moment} of {writes}: {differing}", flush=True)
                 wrong += 1
         print(
-            f"{len(moments)} {'power cuts' if options.power else 'kills'} at {writes} writes; {len(moments) - wrong} ended like an undisturbed night"
+            f"{len(moments)} interruptions of {writes} writes; {len(moments) - wrong} ended like an undisturbed night"
         )
     return int(wrong > 0)
 
