@@ -18,7 +18,7 @@ from oneclass.flows.settings import resolve_settings
 from oneclass.models.registry import MODELS
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
-from tests.flows.test_store_by_url import kill_one_after
+from tests.flows.test_workers import kill_one_after
 
 pytestmark = pytest.mark.slow
 
