@@ -323,21 +323,3 @@ def test_outside_of_a_run_nothing_is_sent(two_runs, monkeypatch):
     assert sent == []
     flow(show)()
     assert sent == ["link", "markdown", "table", "table", "progress"]
-
-
-def test_the_names_of_flow_and_tasks_are_those_of_the_stages(two_runs):
-    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
-        run_id = connection.execute("select run_id from operations.runs order by started_at desc").fetchone()[0]
-    with get_client(sync_client=True) as client:
-        body = {"flow_runs": {"id": {"any_": [str(UUID(run_id))]}}}
-        runs = client.request("POST", "/task_runs/filter", json=body).json()
-    assert {run["name"] for run in runs} >= {
-        "ingest",
-        "binarize",
-        "split",
-        "diagnose",
-        "train mrf_dense on strong_generalization",
-        "evaluate leave_one_out",
-        "publish",
-        "report",
-    }

@@ -337,12 +337,6 @@ def test_separators_within_a_line_are_part_of_a_title(tmp_path, mark, ending):
         assert item_titles.read_titles(path, Dataset(name="small")) == {"1": f"a{mark}b", "2": second}, kind
 
 
-def test_latin_1_titles_are_read(tmp_path):
-    path = tmp_path / "movies.dat"
-    path.write_bytes("1::Misérables, Les::Drama\n".encode("latin-1"))
-    assert item_titles.read_titles(path, Dataset(name="small")) == {"1": "Misérables, Les"}
-
-
 TABLE = [
     ("sku", "note", "Name"),
     ("  7 ", "a", "Käse; alt"),
@@ -371,20 +365,6 @@ TABLES = {
     "JSON array": json.dumps(RECORDS).encode(),
     "workbook": as_workbook([[cell.replace('"', "&quot;") for cell in row] for row in TABLE]),
 }
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_titles_are_read_as_logs_are(tmp_path, name):
-    path = tmp_path / "products"
-    path.write_bytes(TABLES[name])
-    expected = {"7": "Kase; alt" if name == "Shift-JIS" else "Käse; alt", "8": "クール" * 9, "x": 'a "b"'}
-    assert item_titles.read_titles(path, NAMED) == expected
-
-
-def test_titles_in_parquet(tmp_path):
-    path = tmp_path / "products.parquet"
-    pl.DataFrame({"Name": ["A", None, "C"], "sku": [7.0, 8.0, 9.5]}).write_parquet(path)
-    assert item_titles.read_titles(path, NAMED) == {"7": "A", "9.5": "C"}
 
 
 def test_a_table_of_titles_lies_beside_the_data_sets_file(tmp_path):

@@ -122,23 +122,6 @@ def test_a_command_line_gives_the_parameters_and_can_be_spelt_again(name):
     assert cli.parse_parameters(kind, commands.build_parser(name).parse_args(words)) == given
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
-def test_what_is_left_out_has_the_declared_default(name):
-    kind = commands.COMMANDS[name].parameters
-    required = {name: FULL[name] for name, field in kind.model_fields.items() if field.is_required()}
-    words = shlex.split(cli.to_command_line("flows.any", kind(**required)))[3:]
-    assert len(words) == 2 * len(required)
-    assert cli.parse_parameters(kind, commands.build_parser(name).parse_args(words)) == kind(**required)
-
-
-def test_flags_may_be_repeated():
-    given = commands.build_parser("backfill").parse_args(
-        ["--dataset", "d", "--source", "a", "b", "--source", "c", "--set", "x.y=1", "--set", "x.z=u"]
-    )
-    parameters = cli.parse_parameters(BackfillParameters, given)
-    assert parameters.source == ["a", "b", "c"] and parameters.settings == {"x.y": 1, "x.z": "u"}
-
-
 def test_the_deployment_passes_parameters_that_its_flow_takes(monkeypatch):
     monkeypatch.chdir(ROOT)
     for deployment in yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]:

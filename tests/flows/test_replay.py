@@ -2,12 +2,10 @@
 
 import shutil
 import statistics
-from datetime import date
 
 import pytest
 
-from oneclass.flows import commands, replay
-from oneclass.tasks.errors import InputError
+from oneclass.flows import commands
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -112,14 +110,3 @@ def test_nights_that_were_done_are_passed_over_until_their_events_change(replaye
 def test_arguments_that_are_no_replay_are_reported(tmp_path, log, capsys, arguments, message):
     assert build_command(tmp_path, log, *arguments) == 2
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
-def test_the_days_lie_a_step_apart_from_the_first_on():
-    assert replay.list_days(date(2020, 2, 27), date(2020, 3, 2), "2d") == [
-        date(2020, 2, 27),
-        date(2020, 2, 29),
-        date(2020, 3, 2),
-    ]
-    assert replay.list_days(date(2020, 1, 1), date(2020, 1, 14), "1w") == [date(2020, 1, 1), date(2020, 1, 8)]
-    with pytest.raises(InputError, match="--every 0d"):
-        replay.list_days(date(2020, 1, 1), date(2020, 1, 2), "0d")

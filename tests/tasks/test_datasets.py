@@ -27,25 +27,6 @@ def test_every_built_in_data_set_loads(tmp_path):
         assert dataset.default_models[0] == "popularity"
 
 
-def test_stars_are_binarized_at_four_and_everything_else_at_one(tmp_path):
-    thresholds = {name: datasets.load_dataset(name, tmp_path).binarize["threshold"] for name in BUILT_IN}
-    stars = {"demo", "netflix", *(name for name in BUILT_IN if name.startswith("ml-"))}
-    assert thresholds == {name: 4 if name in stars else 1 for name in BUILT_IN}
-
-
-def test_the_published_protocols_counts_and_filters(tmp_path):
-    def split(name: str) -> tuple:
-        settings = datasets.load_dataset(name, tmp_path).split
-        return tuple(settings.get(key) for key in ("scheme", "min_user_edges", "min_item_edges", "held_out_users"))
-
-    assert split("ml-20m") == ("liang2018", 5, 0, 10_000)
-    assert split("netflix") == ("liang2018", 5, 0, 40_000)
-    assert split("msd") == ("liang2018", 20, 200, 50_000)
-    assert split("ml-1m") == (None, 5, 0, 500)
-    assert datasets.load_dataset("msd", tmp_path).id_order == "text"
-    assert datasets.load_dataset("netflix", tmp_path).id_order == "number"
-
-
 def test_a_person_adds_a_data_set_by_adding_a_file(tmp_path):
     write_own_dataset(tmp_path, "songs", 'title = "Songs"\ncolumns.user = ["listener"]\n[models.mrf_dense]\nl2 = 3.0\n')
     dataset = datasets.load_dataset("songs", tmp_path)

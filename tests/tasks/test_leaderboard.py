@@ -45,26 +45,12 @@ def test_a_model_is_named_where_its_best_score_is_worse_than_a_trivial_one():
     assert {row.model for row in rows if row.weaknesses} == {"slim", "wmf", "paired_symbols"}
 
 
-def test_without_popularity_only_guesses_are_a_measure():
-    ranks = {name: scores for name, scores in RANKS.items() if name != "popularity"}
-    assert list_weaknesses(with_weaknesses(make_table(ranks))) == [SENTENCES[0], SENTENCES[2]]
-
-
 def test_popularity_is_held_against_guesses_alone_and_protocols_apart():
     rows = with_weaknesses(
         [*make_table({"popularity": {"score": (0.2, 0.4)}}), *make_table({"wmf": {"score": (0.1, 0.6)}}, "given")]
     )
     (sentence,) = list_weaknesses(rows)
     assert sentence.startswith("popularity on strong_generalization ranks worse than guessing")
-
-
-def test_half_is_no_weakness_nor_is_popularitys_own_figure():
-    assert (
-        list_weaknesses(
-            with_weaknesses(make_table({"popularity": {"score": (0.3, 0.8)}, "wmf": {"score": (0.3, 0.5)}}))
-        )
-        == []
-    )
 
 
 # Five models are compared with popularity, so Holm's factor of equal p-values is 5.

@@ -1,6 +1,8 @@
 """What a cluster's workers do and refuse, with a real scheduler and real processes."""
 
+import asyncio
 import functools
+import ipaddress
 import os
 import shutil
 import signal
@@ -17,12 +19,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from distributed import Client, Security
+from distributed.comm import connect
 
 from oneclass.models.registry import MODELS
 from oneclass.tasks import cluster as clusters
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.cluster import ClusterSettings, worker
+from oneclass.tasks.cluster import ClusterSettings, open_executor, worker
 from oneclass.tasks.cluster import dask as dask_executor
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
 from oneclass.tasks.split.settings import SplitSettings
@@ -329,3 +333,36 @@ def test_a_scheduler_without_workers_is_refused(own_cluster, home, monkeypatch):
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(InputError, match="--workers"):
         ClusterSettings(**settings)
+
+
+def find_listeners():
+    """The addresses on which this process and all that it started accept connections, by any network."""
+    own = psutil.Process()
+    processes = [own, *own.children(recursive=True)]
+    open_sockets = [one for process in processes for one in process.net_connections(kind="inet")]
+    return {one.laddr for one in open_sockets if one.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)}
+
+
+async def connect_without_certificate(address):
+    await connect(address.replace("tls://", "tcp://"), timeout=2)
+
+
+@pytest.mark.slow
+def test_only_the_run_itself_can_use_its_cluster(home):
+    before = find_listeners()
+    with open_executor(ClusterSettings(workers=1), home) as executor:
+        assert executor.submit(calls.identify_worker, home, label="call").result()[0] != os.getpid()
+        listeners = find_listeners() - before
+        assert all(ipaddress.ip_address(address.ip).is_loopback for address in listeners)
+        scheduler = executor._client.scheduler.address
+        ((worker, facts),) = executor._client.scheduler_info()["workers"].items()
+        addresses = {scheduler, worker, facts["nanny"]}
+        assert {int(address.rpartition(":")[2]) for address in addresses} < {address.port for address in listeners}
+        for security in (None, Security.temporary()):
+            address = scheduler if security else scheduler.replace("tls://", "tcp://")
+            with pytest.raises(OSError):
+                Client(address, security=security, timeout=2, set_as_default=False)
+        for address in addresses:
+            with pytest.raises(OSError):
+                asyncio.run(connect_without_certificate(address))
+        assert executor.map(calls.double_number, [(1,), (2,)]) == [2, 4]

@@ -16,7 +16,6 @@ from oneclass.models.memory_estimates import estimate_coordinator_bytes
 from oneclass.models.numerics import threads
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.registry import MODELS
-from oneclass.tasks import cluster as clusters
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.cluster import LOCAL, ClusterSettings, imap, lru_cache_last, open_executor
@@ -180,20 +179,6 @@ def test_the_tables_do_not_depend_on_the_cut_nor_on_the_order_of_the_calls(demo,
     executor = InAnyOrder(1)
     assert evaluate_fits(home, digests, executor=executor) == whole
     assert len(executor.submitted) == len(SHORT) * (8 + 1 + 1)  # of 295, 30 and 32 users, by 40
-
-
-@pytest.mark.slow
-def test_two_workers_one_of_which_is_killed_judge_as_a_plain_run(own_cluster, demo, monkeypatch):
-    home, digests, plain = demo
-    in_small_calls(monkeypatch)
-    killed = own_cluster.worker()
-    own_cluster.worker()
-    with clusters.open_executor(ClusterSettings(address=own_cluster.address), home) as executor:
-        executor = KillsOne(executor, killed, before=4)
-        assert evaluate_fits(home, digests, executor=executor) == plain
-    assert killed.poll() is not None
-    for name in SHORT:
-        assert executor.labels.count(f"{name}: evaluate on leave_one_out") > 2
 
 
 DECLARED = 1_800_000  # bytes; room for a block of a few users of K = 100

@@ -6,11 +6,13 @@ import sys
 import time
 from dataclasses import replace
 
+import duckdb
 import pytest
 
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
+from oneclass.tasks.stores.publications import DATABASE_FILE
 
 LOOP = """
 import os, sys, time
@@ -148,3 +150,12 @@ def test_the_fits_behind_a_publication_are_known_by_its_record(home):
         assert publications.list_used_fits(home) == {("m", "d" * 16)}  # the last three publications stay
     publish_rows(home, "fifth", 1)
     assert publications.list_used_fits(home) == set()
+
+
+def test_the_published_tables_are_readable_from_duckdb_1_2_on(by_model):
+    home, _ = by_model
+    with duckdb.connect(str(home.published / DATABASE_FILE), read_only=True) as connection:
+        (tags,) = connection.execute("select tags from duckdb_databases() where not internal").fetchone()
+        assert tags == {"storage_version": "v1.2.0+"}
+        tables = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]
+    assert {"recommendations", "metrics", "histories"} <= set(tables)

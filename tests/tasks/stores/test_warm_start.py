@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.ranking import rank_targets
@@ -17,8 +18,10 @@ from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
-from oneclass.tasks.stores.warm_start import _match_indices
-from tests.conftest import home_in, query_rows
+from oneclass.tasks.stores.matrices import Part
+from oneclass.tasks.stores.warm_start import build_start
+from oneclass.tasks.train import train
+from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
 
 pytestmark = pytest.mark.slow
@@ -95,10 +98,6 @@ def test_a_new_numbering_begins_afresh(home, log_events, first, caplog):
         load_fit(home, fit).scores(split_now.train),
         PairedSymbols(SETTINGS, seed=0).fit(split_now.train).scores(split_now.train),
     )
-
-
-def test_places_of_old_indices():
-    assert _match_indices(np.array([2, 5, 7]), np.array([7, 3, 2, 9])).tolist() == [2, -1, 0, -1]
 
 
 def test_a_damaged_fit_is_not_begun_from(home, log_events, first):
@@ -178,3 +177,26 @@ def _demo_likes(folder):
     )
     asked = "select user_id, item_id, value from raw.events where value >= 4 order by occurred_at, user_id, item_id"
     return query_rows(home, asked)
+
+
+WMF_SETTINGS = MODELS["wmf"].Settings(factors=4, iterations=1)
+
+
+@pytest.mark.parametrize(("leaked", "begins"), [(0, True), (3, True), (4, False)])
+def test_a_hundredth_of_the_targets_may_have_been_trained_on(home, caplog, leaked, begins):
+    two_tastes(home)
+    binarize(home, BinarizeSettings(), "run")
+    digest = split(home, SplitSettings(), "run", protocols=["leave_one_out"], seed=1).digests[ALL_EDGES]
+    fit = train(home, "run", protocol=ALL_EDGES, matrices_digest=digest, model="wmf", settings=WMF_SETTINGS, seed=0)
+    before = matrices.load_split(home, digest)
+    known = before.train.toarray() > 0
+    trained, unknown = np.argwhere(known)[:leaked], np.argwhere(~known)[: 300 - leaked]
+    rows, columns = np.concatenate([trained, unknown]).T
+    targets = csr_matrix((np.ones(300, dtype=np.float32), (rows, columns)), shape=known.shape)
+    assert targets.multiply(before.train).nnz == leaked
+    now = replace(before, parts={"test": Part(before.train, targets, before.users, np.arange(len(known)))})
+    start = build_start(home, MODELS["wmf"](WMF_SETTINGS, seed=0), fit, now)
+    assert (start is not None) == begins
+    assert ("trained on edges that have to be found now" in caplog.text) != begins
+    if start is not None:  # users with a leaked target begin as new ones
+        assert np.flatnonzero(start.users < 0).tolist() == sorted(set(rows[:leaked].tolist()))

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from pydantic import Field
-from scipy.sparse import csr_matrix, random_array
+from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch
@@ -24,8 +24,7 @@ from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
-from oneclass.tasks.stores.matrices import Part
-from oneclass.tasks.tuning import auto, halving, search, trial, trial_task
+from oneclass.tasks.tuning import auto, halving, search, trial_task
 from oneclass.tasks.tuning.sampler import QUICK_STARTUP_TRIALS
 from oneclass.tasks.tuning.stage import tune
 from tests.conftest import home_in, log_into
@@ -77,41 +76,6 @@ def dial(monkeypatch):
     alone = functools.partial(auto.SearchData, trial=trial_task.fn)  # without a server for the task runs
     monkeypatch.setattr("oneclass.tasks.tuning.stage.SearchData", alone)
     return Dial
-
-
-@pytest.mark.parametrize("given", [(), ("factors",), ("dial",)])
-@pytest.mark.parametrize("large", [False, True])
-def test_initial_trials_leave_out_what_is_given_and_on_large_logs_what_is_not_searched(home, monkeypatch, given, large):
-    trials = {"dial": 9.0, "factors": 7, "epochs": 3}, {"factors": 5}
-    monkeypatch.setattr(DialSettings, "initial_trials", trials)
-    monkeypatch.setattr(auto, "MAX_QUICK_EDGES", 0 if large else 1)
-    log = auto.SearchData(home, "strong_generalization", "", csr_matrix(np.ones((1, 1))), DAY, 0)
-    kept = {"dial"} - {*given} | ({"factors", "epochs"} if not large and "factors" not in given else set())
-    expected = [{name: value for name, value in values.items() if name in kept} for values in trials]
-    assert auto._initial_trials(log, DialSettings(), given) == tuple(filter(None, expected))
-
-
-@pytest.mark.parametrize(("rows", "users"), [(None, 222), (np.arange(6000), 4000)])
-def test_checkpoints_cost_about_a_third_of_the_fit(rows, users):
-    """Three of 6,000 users in 30 epochs of 60,000 edges: a ninth each of two scores an edge, or of three fold-ins."""
-    train = random_array((6000, 100), density=0.1, format="csr", rng=1)
-    part = Part(stored_histories=train, targets=train, users=np.arange(6000), rows=rows)
-    checkpoints = trial._Checkpoints(Popularity(), search.ValidationData("ndcg@100", train, part), {})
-    assert (train.nnz, checkpoints._affordable_users(30)) == (60_000, users)
-    assert checkpoints._affordable_users(1) == 133
-
-
-def test_checkpoints_are_after_an_eighth_a_quarter_and_half_of_the_epochs():
-    train, targets = csr_matrix(np.eye(60, 20, dtype=np.float32)), csr_matrix(np.eye(60, 20, 1, dtype=np.float32))
-    part = Part(stored_histories=train, targets=targets, users=np.arange(60), rows=None)
-    model = Popularity().fit(train)
-    checkpoints = trial._Checkpoints(model, search.ValidationData("ndcg@100", train, part), {})
-    reached = []
-    for number in range(1, 17):
-        before = len(checkpoints.values)
-        checkpoints(Epoch(number, 16, 0.0))
-        reached += [number] * (len(checkpoints.values) - before)
-    assert reached == [2, 4, 8] and list(checkpoints.values) == [12, 25, 50]
 
 
 def add_log(home, users, file_id, protocols):
@@ -321,26 +285,6 @@ def test_settings_that_need_far_more_memory_on_the_whole_log_lose(home, log, dia
     assert found.dial is None or found.dial > whole[0]
 
 
-def test_a_limit_of_memory_follows_the_initial_fit_and_is_never_above_the_machines(monkeypatch):
-    monkeypatch.setattr(search.resources, "memory_limit", lambda: 5 * 10**9)
-    assert [search.limit_bytes(needed) for needed in (0, 10**8, 5 * 10**8, 10**9)] == [
-        10**9,
-        10**9,
-        4 * 10**9,
-        5 * 10**9,
-    ]
-
-
-def test_a_limit_follows_the_initial_fit_and_binds_no_short_one():
-    fitted = functools.partial(search.TrialOutcome, 1, "done", {})
-    limits = [
-        search.limit_seconds(of)
-        for of in (None, fitted(seconds=0.1), fitted(seconds=60.0, checkpoint_seconds=10.0), fitted(seconds=2.0))
-    ]
-    assert limits == [np.inf, 20.0, 400.0, 20.0]
-    assert search.limit_seconds(search.TrialOutcome(1, "failed", {}, seconds=9.0)) == np.inf
-
-
 def test_no_more_edges_than_a_stated_number_are_asked(home, log, dial, monkeypatch):
     monkeypatch.setattr(auto, "MIN_SAMPLE_EDGES", 600)
     monkeypatch.setattr(halving, "MAX_CHECK_EDGES", 1000)
@@ -513,13 +457,6 @@ def test_trials_from_the_second_on_have_what_ranks_well_elsewhere_and_later_ones
     assert tried[2].dial == pytest.approx(BEST / 2 * edges) and tried[2].factors == 2
     assert {settings.factors for settings in tried[3:]} == {5} and found.factors == 5
     assert "factors 5" in row["reason"] and row["reached"] > row["at_start"]
-
-
-def test_what_ranks_well_elsewhere_and_worse_here_is_left(home, log, dial, monkeypatch):
-    monkeypatch.setattr(DialSettings, "initial_trials", ({"factors": 7, "dial": 8.0},))
-    found, _ = tune_dial(home, log(300))
-    assert [settings.factors for _, settings in dial.fits] == [2, 7] + [2] * (halving.NUM_TRIALS - 2)
-    assert found.factors == 2
 
 
 @pytest.mark.slow

@@ -45,13 +45,6 @@ def test_metrics_on_samples_of_items_are_not_compared_with_those_on_samples_of_u
     assert list(find_models_far_behind([*searches, of_items, behind], 4)) == ["inverse"]
 
 
-def test_a_short_log_is_a_trial_of_itself():
-    [of] = search_costs(quick=(3.0, 0.1))
-    assert of.fit_seconds == pytest.approx(24.0)
-    assert SearchCost("quick", 0.1, 3.0, 20_000).fit_seconds == 3.0
-    assert SearchCost("quick", 0.1, 3.0, 20_000, least_seconds=7.0).fit_seconds == 7.0
-
-
 def test_a_model_is_left_out_by_its_own_estimate_where_trials_take_little(home):
     """A trial of slim takes 5 s, and a fit on as many short histories several minutes; wmf's is linear in the likes."""
     logs = [LogSize(1000, 800, 10**4, 5000), LogSize(148_609, 163_110, 1_848_709, 54_057_727)]

@@ -14,7 +14,6 @@ from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.cluster import LOCAL
 from oneclass.tasks.cluster.executor import LocalCall
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
@@ -213,10 +212,3 @@ def test_no_trial_begins_after_the_time_and_earlier_ones_are_kept(split_log):
     whole, _ = run_trials(home, search, (), 6, math.inf)
     assert [of.outcome.settings for of in whole] == [of.outcome.settings for of in later]
     assert time.monotonic() - started < 60
-
-
-def test_searches_run_in_this_process_without_workers(split_log):
-    home, digest = split_log
-    search = make_search(digest, "calm")
-    [of] = run_searches(home, [search], SearchBudget(1.0, 2), record_pending_trial, LOCAL)
-    assert len(of.results) == ROUNDS[-1] and 0 < of.cpu_seconds < 60
