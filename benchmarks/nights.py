@@ -4,8 +4,7 @@
 
 Each run is the README's command in a process of its own. A run before them compiles the kernels. CPU seconds are those
 of the run with all processes that it starts, Prefect's temporary server among them; a permanent server, which this
-command starts for the last row, is not counted. Prints the least and the median of the repeats. For a small run: the
-settings above with `--repeats 1`.
+command starts for the last row, is not counted. Prints the least and the median of the repeats.
 """
 
 import argparse
@@ -24,8 +23,8 @@ from benchmarks.common import print_head, print_row, run_command
 def start_server(folder: Path) -> tuple[subprocess.Popen, str]:
     """Start a Prefect server on a free port and wait until it answers."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port), "--no-ui"]
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "prefect", "server", "start", "--port", port, "--no-ui"]
     with (folder / "server.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log)
     for _ in range(600):
