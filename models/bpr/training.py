@@ -1,7 +1,7 @@
 """The tables of a BPR fit in the layout of the kernels, its epochs, and when to stop.
 
 The loss on the training edges falls with every pass, long after the factors have begun to overfit. On a large log the
-loss on other edges converges after a tenth of the passes that a small log needs (docs/benchmarks/papers.md). So one
+loss on other edges converges after a tenth of the passes that a small log needs. So one
 edge of some of the users is left out of training: CHECKED edges, at most one in two hundred.
 """
 
