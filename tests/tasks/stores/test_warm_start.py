@@ -1,5 +1,7 @@
 """Warm start: yesterday's fit is found by ids, only while the numbering means the same and no answer was learned."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
