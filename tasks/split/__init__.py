@@ -1,5 +1,5 @@
 """Stage `split`: divide the edges into training edges, known histories of held-out users, and targets.
 
 `stage` writes the roles and matrices of every protocol; `protocols` has what is specific to leave_one_out, next_events
-and liang2018, `validation` the latest edges that settings are chosen by, `explicit_negatives` the explicit negatives.
+and liang2018, `explicit_negatives` the explicit negatives.
 """

@@ -14,6 +14,8 @@ from oneclass.tasks.terminal import count_things
 def run_script(monkeypatch, capsys, *arguments):
     """(status, output, errors) of the script."""
     monkeypatch.setattr(sys, "argv", ["oneclass", *arguments])
+    # The script sets it where it is not set, and would leave it to the tests after this one.
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
     with pytest.raises(SystemExit) as ended:
         commands.run_script()
     captured = capsys.readouterr()
