@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oneclass.flows.parameters import BackfillParameters, RunParameters
 from oneclass.tasks import datasets, item_titles
 from oneclass.tasks.attributes import Attributes, Side
-from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError, SettingsError
 from oneclass.tasks.ingest.attributes import read_attributes
 from oneclass.tasks.ingest.sources import SourceScanner, describe_expected_sources

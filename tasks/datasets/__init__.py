@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from oneclass.tasks.datasets import names
-from oneclass.tasks.datasets.attributes import AttributeTable
-from oneclass.tasks.datasets.columns import EVENT_COLUMNS, Columns
+from oneclass.tasks.datasets.columns import EVENT_COLUMNS, AttributeTable, Columns
 from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.settings import Boost, DeclaredRules, Placement, Rules

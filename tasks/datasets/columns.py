@@ -1,6 +1,9 @@
-"""The columns of a data set's logs."""
+"""The columns that a data set's file names: those of the logs, and of the tables of attributes of items and users."""
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from collections import Counter
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 EVENT_COLUMNS = (
     "event",
@@ -13,6 +16,8 @@ EVENT_COLUMNS = (
     "interaction",
 )
 """Accepted names of the column with the kind of event, where `[events]` is declared and `columns.event` is not."""
+
+FeatureKind = Literal["category", "categories", "number", "text"]
 
 
 class Columns(BaseModel):
@@ -38,3 +43,47 @@ class Columns(BaseModel):
     @classmethod
     def _one_name_is_a_list(cls, names: object) -> object:
         return (names,) if isinstance(names, str) else names
+
+
+class AttributeTable(BaseModel):
+    """A table with one row per item or user. The columns named here are features of the models; rules read all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = Field(min_length=1)
+    """In the folder of the data set's file unless the path is absolute."""
+    id: str = ""
+    """The column of ids; by default one of the usual names."""
+    title: str = ""
+    """The column of titles, of items; instead of `[titles]`."""
+    category: tuple[str, ...] = ()
+    """Columns with one name in a cell, such as a department."""
+    categories: tuple[str, ...] = ()
+    """Columns with several names in a cell, such as genres."""
+    separator: str = Field("|", min_length=1)
+    """Of the names in a cell of `categories`."""
+    number: tuple[str, ...] = ()
+    """Columns of numbers, such as a price."""
+    text: tuple[str, ...] = ()
+    """Columns of words, such as a description."""
+    max_missing_share: float = Field(0.5, ge=0, le=1)
+    """A column named here with a larger share of empty cells is warned of."""
+
+    @field_validator("category", "categories", "number", "text", mode="before")
+    @classmethod
+    def _one_name_is_a_list(cls, names: object) -> object:
+        return (names,) if isinstance(names, str) else names
+
+    @model_validator(mode="after")
+    def _name_each_column_once(self) -> Self:
+        named = Counter(name.lower() for name in (*self.kinds, *([self.id] if self.id else [])))
+        count = sum(len(names) for names in (self.category, self.categories, self.number, self.text))
+        if count > len(self.kinds) or any(times > 1 for times in named.values()):
+            raise ValueError("a column is named twice; it has one kind")
+        return self
+
+    @property
+    def kinds(self) -> dict[str, FeatureKind]:
+        """The kind of each column that is a feature."""
+        kinds: tuple[FeatureKind, ...] = ("category", "categories", "number", "text")
+        return {name: kind for kind in kinds for name in getattr(self, kind)}

@@ -14,7 +14,7 @@ import polars as pl
 from oneclass import sql
 from oneclass.tasks.attributes import Side, convert_column, load_version
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.scan import hash_file
 from oneclass.tasks.ingest.tables import ID_COLUMNS, Table, find_column, normalize_id, read_table

@@ -9,7 +9,7 @@ import pytest
 
 from oneclass.tasks.attributes import load_attributes
 from oneclass.tasks.datasets import Dataset, load_dataset
-from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.stage import remove_users
 from oneclass.tasks.ingest.attributes import read_attributes

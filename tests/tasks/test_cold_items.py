@@ -12,7 +12,7 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate import evaluate
 from oneclass.tasks.ingest.stage import ingest

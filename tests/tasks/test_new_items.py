@@ -13,7 +13,7 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import recommend_all

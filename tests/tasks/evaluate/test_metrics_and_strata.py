@@ -16,7 +16,7 @@ import oneclass
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate import evaluate
 from oneclass.tasks.evaluate.strata import METRICS, STRATA
@@ -188,6 +188,19 @@ def test_other_metrics_or_another_source_are_evaluated_anew(shop, field_metrics)
         counted = f"run_id = '{run_id}' and metric like 'field_metrics:%'"
         ((found, value),) = load_rows(home, counted, "count(*), max(value)", "metrics")
         assert (found, value is None) == (count, count == 0)
+
+
+def test_a_function_is_asked_about_the_targets_of_test_users_alone(shop, field_metrics):
+    home, _ = shop
+    field_metrics.write_text(
+        "ASKED = []\n\ndef first_place(user):\n    ASKED.append(user)\n    return user.places[0]\n"
+    )
+    settings = {"held_out_share": 0.2, "min_validation_users": 0}
+    run_stages(home, "strong_generalization", settings=settings, metrics=["field_metrics:first_place"])
+    asked = importlib.import_module("field_metrics").ASKED
+    targets = "from splits.strong_generalization where part = 'test' and role = 'target'"
+    expected = query_rows(home, f"select user_id, list_sort(list(item_id)) {targets} group by user_id order by user_id")
+    assert sorted((user.user_id, sorted(user.targets)) for user in asked) == expected and len(expected) > 10
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from oneclass.flows import commands
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.datasets.attributes import AttributeTable
+from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.protocols import ALL_EDGES
