@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.evaluate.jobs import EvalBatch
+from oneclass.tasks.evaluate.jobs import EvalBatch, PendingEvaluation
 from oneclass.tasks.evaluate.ranking import RankedTargets, TargetRankMetrics
 from oneclass.tasks.metric_registry import OwnMetric, UserRanks
 from oneclass.tasks.stores import warehouse
@@ -66,15 +66,16 @@ def compute_own_metric(
 
 
 def add_own_metrics(
-    batches: Iterator[EvalBatch], metrics: Mapping[str, OwnMetric], ids: IdsByIndex
+    pending: PendingEvaluation, metrics: Mapping[str, OwnMetric], ids: IdsByIndex
 ) -> Iterator[EvalBatch]:
-    """Add the metrics that functions compute from the ranks of targets in batches.
+    """Yield the batches, those of the test part with the metrics that functions compute from the ranks of targets.
 
     Raises:
         InputError: a function fails or returns no number; it names the metric and the user.
     """
-    for batch in batches:
-        yield batch._replace(ranks={score: _add(ranks, metrics, ids) for score, ranks in batch.ranks.items()})
+    for (part, _), batch in zip(pending.parts, pending.results, strict=True):
+        ranks = {score: _add(of, metrics, ids) for score, of in batch.ranks.items()} if part == "test" else batch.ranks
+        yield batch._replace(ranks=ranks)
 
 
 def _add(ranks: TargetRankMetrics, metrics: Mapping[str, OwnMetric], ids: IdsByIndex) -> TargetRankMetrics:

@@ -195,7 +195,7 @@ def _submit(
     pending = jobs.submit_evaluation(executor, home, matrices_digest, split, name, digest, truth, chosen.by_rank)
     if not chosen.own:
         return pending
-    return pending._replace(results=own_metrics.add_own_metrics(pending.results, chosen.own, ids))
+    return pending._replace(results=own_metrics.add_own_metrics(pending, chosen.own, ids))
 
 
 @dataclass(frozen=True)
