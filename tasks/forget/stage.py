@@ -94,7 +94,6 @@ def remove_users(
             rows = copy_remaining_rows(
                 connection,
                 home,
-                dataset,
                 home.folder / COPY_FILE,
                 users=query.users,
                 pattern=query.pattern,

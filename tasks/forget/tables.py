@@ -10,7 +10,6 @@ from typing import NamedTuple
 import duckdb
 
 from oneclass import sql
-from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.rewrite import Digests
 from oneclass.tasks.stores import publications, warehouse
@@ -60,7 +59,6 @@ def check_tables(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
 def copy_remaining_rows(
     connection: duckdb.DuckDBPyConnection,
     home: Home,
-    dataset: Dataset,
     target: Path,
     *,
     users: Sequence[str],

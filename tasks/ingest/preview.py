@@ -219,7 +219,7 @@ def preview_query(dataset: Dataset, source: Source) -> Preview:
 def format_preview(preview: Preview) -> str:
     """Format a preview for a terminal."""
     counts = preview.counts
-    sections = ["\n".join(_describe_layout(preview.dataset, *log) for log in preview.layouts)]
+    sections = ["\n".join(_describe_layout(*log) for log in preview.layouts)]
     with pl.Config(
         tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True, fmt_str_lengths=60
     ):
@@ -342,7 +342,7 @@ def _write_sample(path: Path, sample: Path) -> bool:
     return is_cut
 
 
-def _describe_layout(dataset: Dataset, path: str, layout: LogFormat, is_cut: bool) -> str:
+def _describe_layout(path: str, layout: LogFormat, is_cut: bool) -> str:
     kinds = {
         "netflix": "Netflix Prize: ratings under MOVIE: headers",
         "json": "JSON lines",

@@ -108,7 +108,7 @@ def split(
             connection.execute(sql.statement("split/new_items"))
             with ThreadPoolExecutor(1) as writer:
                 matrix_writer = MatrixWriter(home, connection, writer, order=settings.order, timed=timed)
-                result = _rewrite_splits(home, connection, settings, arguments, matrix_writer, cut_day, seen_items)
+                result = _rewrite_splits(connection, settings, arguments, matrix_writer, cut_day, seen_items)
             cache.store(result)
         parameters |= result["drawn"]
         seen_items = SeenItems(**result["seen_items"])
@@ -162,7 +162,6 @@ def _open_cache(
 
 
 def _rewrite_splits(
-    home: Home,
     connection: duckdb.DuckDBPyConnection,
     settings: SplitSettings,
     arguments: _SplitArguments,

@@ -62,7 +62,6 @@ def duckdb_memory(memory: int) -> int:
 class Home:
     """The folder `<root>/<dataset>/`, laid out as in docs/explanation/pipeline.md.
 
-    Attributes:
     Raises:
         InputError: DuckDB cannot open a database at this path.
     """
