@@ -23,9 +23,14 @@ from oneclass.models.numerics.validation import (
 )
 from oneclass.models.predictor import Predictor
 
+if TYPE_CHECKING:
+    from oneclass.models.negatives.distributions import NegativeDistribution
+
+INTERACTIONS = "interactions"  # folder of a saved model with the ids
+
 
 class InferenceCache:
-    """Per-model cache. Thread-safe for fitted models."""
+    """Keep what a fitted model computes again and again: arrays of its own, and of the last block of histories."""
 
     _cache: dict[str, Any] | None = None  # None in a fit, whose arrays may still change
 
@@ -55,12 +60,6 @@ class InferenceCache:
         return value
 
 
-if TYPE_CHECKING:
-    from oneclass.models.negatives.distributions import NegativeDistribution
-
-INTERACTIONS = "interactions"  # folder of a saved model with the ids
-
-
 class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC):
     """An estimator for one-class data. Scoring by a fitted model is thread-safe.
 
@@ -69,7 +68,6 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         is_deterministic: whether a fit draws nothing at random, so that it is the same for every seed.
         scores_each_epoch: whether `on_epoch` may call `scores`, which then uses the parameters learned so far.
         warm_startable: whether `fit` can start at an earlier fit.
-        stops_early: whether `fit` keeps the epoch that is best on the validation users.
         cost_depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
         cost_is_linear: whether the time of a fit is in proportion to the edges, as far as a sample of users can tell.
         block_bytes: bytes of a block of scores that fits the CPU's cache, for models whose blocks read no large table.
@@ -85,7 +83,6 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
     is_deterministic: ClassVar[bool] = False
     warm_startable: ClassVar[bool] = False
     scores_each_epoch: ClassVar[bool] = False
-    stops_early: ClassVar[bool] = False
     cost_depends_on_items: ClassVar[bool] = False
     cost_is_linear: ClassVar[bool] = True
     block_bytes: ClassVar[int] = 1 << 23

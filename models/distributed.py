@@ -1,7 +1,7 @@
 """Fits by blocks of users: the part that all models share.
 
-The users' parameters lie in a scratch store (`LocalScratch`), each block under its own names. A call
-for a block (`function(block, state, ...)`, at module level) reads the arrays of the previous call and writes the new
+The users' parameters lie in a scratch store (`LocalScratch`), each block under its own names. A call for a block
+(`function(block, state, ...)`, at module level) reads the arrays of the previous call and writes the new
 ones atomically under the next number. So a call that is repeated after its process died reads the same arrays and gives
 the same bits. Item parameters and sums travel as arguments and results. Results are added in the order of the blocks,
 wherever they were computed.

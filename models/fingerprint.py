@@ -15,17 +15,8 @@ from oneclass.models.base import Model
 from oneclass.models.numba_cache import PACKAGE
 
 SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
-    *(
-        "__init__",
-        "base",
-        "distributed",
-        "estimator",
-        "fingerprint",
-        "fit_options",
-        "inference_cache",
-        "memory_estimates",
-    ),
-    *("numba_cache", "predictor", "settings"),
+    *("__init__", "base", "distributed", "estimator", "fingerprint", "fit_options", "memory_estimates", "numba_cache"),
+    *("predictor", "settings"),
 }
 
 

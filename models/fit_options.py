@@ -167,7 +167,7 @@ class FitOptions:
 
     Attributes:
         start: an earlier fit to start at, for a model that is `warm_startable`.
-        validation: a model that `stops_early` keeps the epoch of the best nDCG@100 on these users; others ignore them.
+        validation: an autoencoder keeps the epoch of the best nDCG@100 on these users; other models ignore them.
         explicit_negatives: (users, items) CSR, items that training users considered and did not like, for a model whose
             settings say `reads_explicit_negatives`; None if the log has none.
         item_features, user_features: (items, F) and (users, F) CSR, their attributes encoded by

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 import polars as pl
@@ -21,21 +21,7 @@ from oneclass.models.numerics.top_k import top_items
 from oneclass.models.numerics.validation import single_item_histories
 
 Arrays = tuple[np.ndarray, np.ndarray]
-TableT = TypeVar("TableT", bound=type)
 LIKE_COLUMNS = ("like_mean", "like_sd")
-_table_classes: list[type] = []
-
-
-def register_table(kind: TableT) -> TableT:
-    """Let models read tables of ids by this class, as `oneclass.interactions` does for `oneclass.Interactions`."""
-    _table_classes[:] = [kind]
-    return kind
-
-
-def _table_class() -> Any:
-    if not _table_classes:
-        raise TypeError("a matrix alone is read here; import oneclass.interactions for frames and other tables of ids")
-    return _table_classes[0]
 
 
 class Predictor(ABC):
@@ -43,9 +29,11 @@ class Predictor(ABC):
 
     Attributes:
         interactions: the `oneclass.Interactions` of the fit, whose ids the answers use; None if it was on a matrix.
+        table_class: the class that reads frames and other tables of ids: `oneclass.Interactions`, once it is imported.
     """
 
     interactions: Any = None
+    table_class: ClassVar[Any] = None
 
     if TYPE_CHECKING:  # of the other bases of `Model`
         threads: int
@@ -55,6 +43,11 @@ class Predictor(ABC):
         @property
         def users_at_once(self) -> int: ...
         def compute_once(self, name: str, make: Any) -> Any: ...
+        def _check_score(self, score: str | None) -> str: ...
+        def _score_block(self, histories: csr_matrix, users: np.ndarray | None) -> csr_matrix: ...
+        def scores_of_training_users(
+            self, histories: csr_matrix, users: np.ndarray | None, score: str
+        ) -> np.ndarray: ...
 
     @classmethod
     def has_like(cls) -> bool:
@@ -86,7 +79,7 @@ class Predictor(ABC):
         score: str | None = None,
         exclude_seen: bool = True,
     ) -> Arrays | pl.DataFrame:
-        """Recommend the n best items for each user.
+        """Recommend the n best items for each user; `users_at_once` users are scored at a time.
 
         Args:
             histories, users, score: as in `scores`. By ids: `users` of the fit, all by default, or the histories of
@@ -104,9 +97,14 @@ class Predictor(ABC):
         """
         if self.interactions is not None and not isinstance(histories, csr_matrix):
             return self._recommend_by_id(histories, users, (n, score, exclude_seen))
-        return self.select_best(
-            self.scores(histories, users=users, score=score), histories, n, exclude_seen=exclude_seen
-        )
+        score, known = self._check_score(score), self._score_block(histories, users)
+        size, found = self.users_at_once, []
+        for first in range(0, max(1, known.shape[0]), size):
+            block = slice(first, first + size)
+            scores = self.scores_of_training_users(known[block], None if users is None else users[block], score)
+            found.append(self.select_best(scores, histories[block], n, exclude_seen=exclude_seen))
+        ids, best = zip(*found, strict=True)
+        return np.concatenate(ids), np.concatenate(best)
 
     def select_best(self, scores: np.ndarray, histories: csr_matrix, n: int, *, exclude_seen: bool) -> Arrays:
         """Return the n best items by these scores of all items, as `recommend` does."""
@@ -224,7 +222,8 @@ class Predictor(ABC):
         self.interactions = None
         if isinstance(data, csr_matrix | np.ndarray) or issparse(data):
             return data, options
-        self.interactions = table = data if isinstance(data, _table_class()) else _table_class()(data)
+        table_class = self._find_table_class()
+        self.interactions = table = data if isinstance(data, table_class) else table_class(data)
         given = {name: getattr(options, name) for name in ("user_features", "item_features")}
         features = {name: getattr(table, name) if value is None else value for name, value in given.items()}
         return table.matrix, replace(options, **features)
@@ -232,7 +231,14 @@ class Predictor(ABC):
     def _restore_interactions(self, folder: Path) -> None:
         """Load what a model fitted on ids has saved."""
         if folder.exists():
-            self.interactions = _table_class().load(folder)
+            self.interactions = self._find_table_class().load(folder)
+
+    def _find_table_class(self) -> Any:
+        if self.table_class is None:
+            raise TypeError(
+                "frames and other tables of ids are read by oneclass.Interactions; import oneclass.interactions"
+            )
+        return self.table_class
 
     def _blocks(self, histories: Any, users: Any) -> Iterator[tuple[pl.Series, csr_matrix, np.ndarray | None]]:
         """Yield (user ids, their histories, their rows of the fit if they are of it) of some users at a time."""

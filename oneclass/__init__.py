@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from oneclass.models.evaluation.off_policy import OffPolicyEstimate, OverlapTooSmallError, off_policy
     from oneclass.models.graph_filter.model import GraphFilter
     from oneclass.models.hpf.model import HPF
-    from oneclass.models.item_knn.model import ItemKNN, RP3beta
+    from oneclass.models.item_knn import ItemKNN, RP3beta
     from oneclass.models.mrf.dense import EASE, MRFDense
     from oneclass.models.mrf.sparse import MRFSparse
     from oneclass.models.paired_symbols.model import PairedSymbols
@@ -102,7 +102,7 @@ MODULES = {
     "oneclass.models.evaluation.off_policy": ["OffPolicyEstimate", "OverlapTooSmallError", "off_policy"],
     "oneclass.models.graph_filter.model": ["GraphFilter"],
     "oneclass.models.hpf.model": ["HPF"],
-    "oneclass.models.item_knn.model": ["ItemKNN", "RP3beta"],
+    "oneclass.models.item_knn": ["ItemKNN", "RP3beta"],
     "oneclass.models.mrf.dense": ["EASE", "MRFDense"],
     "oneclass.models.mrf.sparse": ["MRFSparse"],
     "oneclass.models.paired_symbols.model": ["PairedSymbols"],

@@ -13,13 +13,12 @@ from scipy.sparse import csr_matrix, issparse, vstack
 from oneclass.models.attributes.encoder import FeatureEncoder
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
 from oneclass.models.numerics.validation import refuse_id_pairs
-from oneclass.models.predictor import register_table
+from oneclass.models.predictor import Predictor
 from oneclass.tables import check_ids, read_events, read_frame
 
 SHOWN_IDS = 3  # in an error
 
 
-@register_table
 class Interactions:
     """Events of users and items by their ids, and the users x items matrix of them.
 
@@ -238,6 +237,9 @@ class Interactions:
         return (
             None if times is None or times.is_empty() else cast(tuple[datetime, datetime], (times.min(), times.max()))
         )
+
+
+Predictor.table_class = Interactions
 
 
 def _read_matrix(data: Any) -> tuple[pl.DataFrame, tuple[pl.Series, pl.Series]]:

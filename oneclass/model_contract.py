@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.estimator import NotFittedError
-from oneclass.models.item_knn.model import ItemKNN
+from oneclass.models.item_knn import ItemKNN
 from oneclass.models.popularity import Popularity
 
 DEGENERATE = {

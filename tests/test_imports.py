@@ -33,7 +33,6 @@ BESIDE_THEM = {
     "estimator",
     "fingerprint",
     "fit_options",
-    "inference_cache",
     "memory_estimates",
     "numba_cache",
     "predictor",

@@ -144,7 +144,7 @@ class NewItemScorer(ABC):
     """The part of a model that scores items without a training edge, columns of its matrix and others.
 
     A model that `learns_attributes` derives their scores from their attributes itself. Any other takes the mean of the
-    scores of the nearest trained items (`nearest_items.find_nearest`), weighted by their similarity.
+    scores of the nearest trained items (`find_nearest`), weighted by their similarity.
 
     Attributes:
         item_features: float32 (items, F) CSR, as given to `fit` (`FitOptions.item_features`); None without.

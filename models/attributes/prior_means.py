@@ -8,8 +8,8 @@ a ridge regression on the features with the weights q of the rows' prior terms.
 
 Rows without an edge are represented by a map of their own, fitted to the final vectors with the penalty NEW_ROWS, in
 rows, and equal weights. The penalty of the objective is larger: a prior mean that fits the known rows too closely ranks
-them worse, while a map that is held back as much predicts new rows too close to zero. NEW_ROWS was chosen on
-new items of four logs.
+them worse, while a map that is held back as much predicts new rows too close to zero. NEW_ROWS was chosen on new
+items of four logs.
 """
 
 import numpy as np

@@ -1,7 +1,6 @@
 """CDAE, Mult-DAE and Mult-VAE, in PyTorch, which is imported only when one of them is fitted.
 
-`autoencoder` is their base, `training` has the gradient steps, `draws` the random numbers, `checkpoints` saves long
-fits.
+`autoencoder` is their base and saves long fits, `training` has the gradient steps, `draws` the random numbers.
 """
 
 from oneclass.models.autoencoders.cdae import CDAE

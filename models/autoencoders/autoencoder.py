@@ -155,7 +155,6 @@ class Autoencoder(Model[AutoencoderT]):
             fit, `fit` goes on from it, and gives the same bits.
     """
 
-    stops_early = True
     warm_startable = True
     scores_each_epoch = True
     extra = "neural"

@@ -7,10 +7,10 @@ eight nodes: those of the Gauss quadrature for sums over equidistant points, who
 discrete Chebyshev polynomials (Golub and Welsch 1969). It is exact for polynomials of degree 15: of three million
 degrees the shares agree with the whole sums to 1e-11 (`tests/models/degrees/test_degree_fits.py`).
 
- The log-likelihood of an exponential family is concave in its natural parameters, and the means of T
-are sufficient statistics, so that Newton's method with the exact covariance finds the maximum. The test of fit is that
-of Clauset, Shalizi and Newman (2009, section 4): a parametric bootstrap of the Kolmogorov-Smirnov distance, in which
-the law is fitted anew to every replicate.
+The log-likelihood of an exponential family is concave in its natural parameters, and the means of T are sufficient
+statistics, so that Newton's method with the exact covariance finds the maximum. The test of fit is that of Clauset,
+Shalizi and Newman (2009, section 4): a parametric bootstrap of the Kolmogorov-Smirnov distance, in which the law is
+fitted anew to every replicate.
 """
 
 from dataclasses import dataclass

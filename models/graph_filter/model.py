@@ -78,13 +78,8 @@ class ColumnCache:
         self.rows: dict[int, int] = {}
         self.lock = threading.Lock()
 
-    @property
-    def capacity(self) -> int:
-        """Number of items that fit."""
-        return len(self.columns)
-
     def lookup(self, items: np.ndarray, make: ColumnMaker) -> np.ndarray:
-        """Return the rows of some items, int64 (n,), of at most `capacity` different ones.
+        """Return the rows of some items, int64 (n,), of at most as many different ones as the tables have rows.
 
         Args:
             make: computes the column and the factor of each missing item.
@@ -95,7 +90,7 @@ class ColumnCache:
         recent = {item: self.rows.pop(item) for item in wanted if item in self.rows}
         for item, (column, factor) in zip(missing, computed, strict=True):
             row = len(self.rows) + len(recent)  # the next free row
-            if row == self.capacity:
+            if row == len(self.columns):
                 row = self.rows.pop(next(iter(self.rows)))
             self.columns[row], self.factors[row], recent[item] = column, factor, row
         self.rows |= recent
@@ -224,18 +219,14 @@ class GraphFilter(Model[GraphFilterSettings]):
 
     def _path_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Return what the filter without its low-pass adds for items of a history, float32 (history, items)."""
-        before, after = self._walk_powers()
-        return before[history, None] * after[items] * self._walk_sums(history, items)
-
-    def _walk_sums(self, history: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Return (S - h S^2)_ji; a fitted model keeps columns of the hubs."""
-        graph, sharpening = self.graph, self.params.sharpening
+        graph, sharpening, (before, after) = self.graph, self.params.sharpening, self._walk_powers()
         assert isinstance(graph, NormalizedGraph) and sharpening is not None
         if self._cache is None:
-            return sum_paths(*graph.tables, history, items, sharpening)
-        count = min(MAX_HUBS, CACHE_ENTRIES // self.edges.shape[0])
-        hubs = self.compute_once("hubs", lambda: HubColumns.of(graph, sharpening, count))
-        return hubs.pair_sums(history, items)
+            sums = sum_paths(*graph.tables, history, items, sharpening)
+        else:  # a fitted model keeps columns of the hubs
+            count = min(MAX_HUBS, CACHE_ENTRIES // self.edges.shape[0])
+            sums = self.compute_once("hubs", lambda: HubColumns.of(graph, sharpening, count)).pair_sums(history, items)
+        return before[history, None] * after[items] * sums
 
     def _cached_columns(self, history: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what the filter without its low-pass adds for items of a history, float32 (history, items), and the
@@ -257,7 +248,7 @@ class GraphFilter(Model[GraphFilterSettings]):
         """
         size, factors = self.edges.shape[0] if self._ends_at_users else self.item_count, self.vectors.shape[1]
         cache = self.compute_once("filter columns", lambda: ColumnCache(CACHE_ENTRIES // size, size, factors))
-        return cache if count <= cache.capacity else ColumnCache(count, size, factors)
+        return cache if count <= len(cache.columns) else ColumnCache(count, size, factors)
 
     def _columns(self, items: list[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield columns of the filter: without its low-pass, float32 (items,), and of the low-pass's second factor,

@@ -1,7 +1,6 @@
 """What models take: users x items matrices of counts, checked before anything is computed from them."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -60,16 +59,6 @@ def check_matrix(matrix: csr_matrix, name: str) -> None:
         ValueError: columns of a row are not sorted or come twice, or a count is not positive and finite; the first such
             entry is named.
     """
-    check_matrix_type(matrix, name)
-    check_entries(matrix, name)
-
-
-def check_matrix_type(matrix: Any, name: str) -> None:
-    """The part of `check_matrix` that reads no entry.
-
-    Raises:
-        TypeError: as there.
-    """
     if not isinstance(matrix, csr_matrix):
         narrow = getattr(matrix, "ndim", 0) == 2 and matrix.shape[1] in (2, 3)  # as rows of ids are
         advice = "" if narrow else f"csr_matrix({name}), or "
@@ -79,14 +68,6 @@ def check_matrix_type(matrix: Any, name: str) -> None:
         )
     if matrix.dtype.kind not in "biuf":
         raise TypeError(f"{name}: its values are of type {matrix.dtype}; give counts, such as {name}.astype('float32')")
-
-
-def check_entries(matrix: csr_matrix, name: str) -> None:
-    """The part of `check_matrix` that reads every entry.
-
-    Raises:
-        ValueError: as there.
-    """
     if not matrix.has_canonical_format:
         raise ValueError(
             f"{name}: columns of a row are not sorted, or a column comes twice in a row; call {name}.sum_duplicates()"

@@ -167,10 +167,22 @@ def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checke
 
     model.fit(checkerboard, FitOptions(on_epoch=look))
     assert len(seen) > 2 and np.isfinite(seen).all() and not np.array_equal(seen[0], seen[-1])
-    final = seen[model.best_epoch - 1 if model.stops_early else -1]
+    final = seen[getattr(model, "best_epoch", 0) - 1]  # the last, if no epoch is chosen
     for users, last in zip((None, np.arange(9)), final, strict=True):
         np.testing.assert_array_equal(last, all_scores(model, checkerboard[:9], users=users))
         np.testing.assert_array_equal(last, all_scores(fitted(name), checkerboard[:9], users=users))
+
+
+@pytest.mark.parametrize("name", ["popularity", "item_knn", "paired_symbols", "repeat"])
+def test_recommendations_for_many_users_score_a_block_at_a_time(name, fitted, checkerboard, monkeypatch):
+    model, blocks = fitted(name), []
+    expected = [model.recommend(checkerboard, 5, users=users) for users in (None, np.arange(80))]
+    complete = model._complete_scores
+    monkeypatch.setattr(model, "_complete_scores", lambda of, *more: blocks.append(len(of)) or complete(of, *more))
+    monkeypatch.setattr(type(model), "block_bytes", 4 * checkerboard.shape[1] * 30)
+    for users, lists in zip((None, np.arange(80)), expected, strict=True):
+        np.testing.assert_array_equal(model.recommend(checkerboard, 5, users=users), lists)
+    assert blocks == [30, 30, 20] * 2
 
 
 def test_scores_are_training_degrees(long_tailed):

@@ -218,6 +218,16 @@ def test_settings_left_to_the_log_follow_its_density(long_tailed):
     assert of_twice.regularization == pytest.approx(resolved.regularization)
 
 
+def test_long_histories_have_a_penalty_of_their_length_and_short_ones_over_many_items_the_largest():
+    likes = csr_matrix(np.random.default_rng(0).random((90, 200)) < 0.4, dtype=np.float32)
+    assert likes.nnz / 90 > 35
+    assert WMFSettings().resolve(likes).regularization == pytest.approx(0.08 / 13)
+    wide = csr_matrix(np.eye(90, 3100) + np.eye(90, 3100, k=1) + np.eye(90, 3100, k=2), dtype=np.float32)
+    assert WMFSettings().resolve(wide).regularization == pytest.approx(0.08 * (35 / 3) / 7)
+    given = WMFSettings(unobserved_weight=0.2, regularization=0.007)
+    assert given.resolve(likes) == given
+
+
 def test_weights_of_one_are_no_weights_and_larger_ones_pull_more():
     rng = np.random.default_rng(3)
     liked = csr_matrix((rng.random((30, 20)) < 0.3).astype(np.float32))

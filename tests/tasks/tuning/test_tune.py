@@ -54,7 +54,6 @@ class Toy(Model):
     Settings = ToySettings
     score_names = ("noisier", "score")
     scores_each_epoch = True
-    stops_early = True
     seen: ClassVar[list] = []  # what each fit was given
 
     def _fit(self, interactions, options):

@@ -1,4 +1,4 @@
-"""The re-rankers, against their definitions in plain numpy."""
+"""Re-ranking against its definition in plain numpy."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy.sparse import random as random_matrix
 
 from oneclass.models.numerics.constrained_top_k import Constraints, select_top_items
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.reranking import METHODS, project_items, rerank, select_diverse_items, unit_rows
+from oneclass.models.reranking import project_items, rerank, select_diverse_items, unit_rows
 
 
 def draw_candidates(seed, users=6, candidates=25, width=40, items=60):
@@ -28,28 +28,6 @@ def cosine_similarities(vectors, ids):
     return table
 
 
-def pick_marginal(relevance, table, n, strength):
-    """Maximal marginal relevance by its definition."""
-    picked, left = [], list(range(len(relevance)))
-    while left and len(picked) < n:
-        values = [
-            (1 - strength) * relevance[i] - strength * max((table[i, j] for j in picked), default=0) for i in left
-        ]
-        picked.append(left.pop(int(np.argmax(values))))
-    return picked
-
-
-def pick_determinantal(relevance, table, n, strength):
-    """The greedy list by a log-determinant for every candidate."""
-    picked, left = [], list(range(len(relevance)))
-    while left and len(picked) < n:
-        lists = [[*picked, i] for i in left]
-        logs = [np.linalg.slogdet(table[np.ix_(chosen, chosen)])[1] for chosen in lists]
-        values = [(1 - strength) * relevance[i] + strength * log for i, log in zip(left, logs, strict=True)]
-        picked.append(left.pop(int(np.argmax(values))))
-    return picked
-
-
 def pick_max_sum(relevance, table, n, strength):
     """Max-sum diversification by its definition; the products of the vectors are 2 s - 1."""
     picked, left = [], list(range(len(relevance)))
@@ -63,59 +41,51 @@ def pick_max_sum(relevance, table, n, strength):
     return picked
 
 
-ORACLES = {"mmr": pick_marginal, "dpp": pick_determinantal, "max_sum": pick_max_sum}
-
-
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("strength", [0.1, 0.5, 0.9, 1.0])
-def test_lists_are_those_of_the_definition(method, strength):
+def test_lists_are_those_of_the_definition(strength):
     for seed in range(4):
         ids, scores, vectors = draw_candidates(seed)
         for n in (1, 2, 3, 5, 8, 12):
             tables = [cosine_similarities(vectors, ids[user]) for user in range(6)]
-            expected = [ORACLES[method](scale_scores(scores[u]), tables[u], n, strength) for u in range(6)]
-            assert rerank(ids, scores, vectors, n, strength=strength, method=method).tolist() == expected
+            expected = [pick_max_sum(scale_scores(scores[u]), tables[u], n, strength) for u in range(6)]
+            assert rerank(ids, scores, vectors, n, strength=strength).tolist() == expected
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_more_picks_go_on_behind_the_list(method):
+def test_more_picks_go_on_behind_the_list():
     ids, scores, vectors = draw_candidates(4)
-    picked = rerank(ids, scores, vectors, 8, strength=0.5, method=method, picks=25)
-    assert (picked[:, :8] == rerank(ids, scores, vectors, 8, strength=0.5, method=method)).all()
+    picked = rerank(ids, scores, vectors, 8, strength=0.5, picks=25)
+    assert (picked[:, :8] == rerank(ids, scores, vectors, 8, strength=0.5)).all()
     assert (np.sort(picked, axis=1) == np.arange(25)).all()
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_no_strength_keeps_the_order_and_more_strength_gives_more_variety(method):
+def test_no_strength_keeps_the_order_and_more_strength_gives_more_variety():
     ids, scores, vectors = draw_candidates(9)
-    assert (rerank(ids, scores, vectors, 12, strength=0, method=method) == np.arange(12)).all()
+    assert (rerank(ids, scores, vectors, 12, strength=0) == np.arange(12)).all()
     levels = []
     for strength in (0, 0.5, 1):
-        picked = rerank(ids, scores, vectors, 12, strength=strength, method=method)
+        picked = rerank(ids, scores, vectors, 12, strength=strength)
         lists = np.take_along_axis(ids, picked, axis=1)
         levels.append(np.mean([cosine_similarities(vectors, one)[np.triu_indices(12, 1)].mean() for one in lists]))
     assert levels[0] > levels[1] > levels[2]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_short_rows_equal_scores_duplicates_and_unknown_items(method):
+def test_short_rows_equal_scores_duplicates_and_unknown_items():
     _, _, vectors = draw_candidates(2)
     vectors[[1, 2, 3]] = vectors[0]  # equal items
     vectors[5] = 0  # an item that is like no other
     ids = np.array([[0, 1, 2, 3, 5], [4, 6, -1, -1, -1], [-1] * 5], dtype=np.int32)
     scores = np.array([[5, 4, 3, 2, 1], [1, 1, -np.inf, -np.inf, -np.inf], [-np.inf] * 5], dtype=np.float32)
-    picked = rerank(ids, scores, vectors, 5, strength=0.7, method=method)
+    picked = rerank(ids, scores, vectors, 5, strength=0.7)
     assert picked.tolist() == [[0, 4, 1, 2, 3], [0, 1, -1, -1, -1], [-1] * 5]
-    assert rerank(ids, scores, vectors, 7, strength=0.7, method=method)[:, 5:].max() == -1
+    assert rerank(ids, scores, vectors, 7, strength=0.7)[:, 5:].max() == -1
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_threads_and_other_users_change_nothing(method):
+def test_threads_and_other_users_change_nothing():
     ids, scores, vectors = draw_candidates(3, users=40)
     with kernel_threads(1):
-        alone = rerank(ids[7:8], scores[7:8], vectors, 10, strength=0.4, method=method)
+        alone = rerank(ids[7:8], scores[7:8], vectors, 10, strength=0.4)
     with kernel_threads(2):
-        assert (rerank(ids, scores, vectors, 10, strength=0.4, method=method)[7] == alone[0]).all()
+        assert (rerank(ids, scores, vectors, 10, strength=0.4)[7] == alone[0]).all()
 
 
 def test_projections_have_the_correlations_of_the_columns():
@@ -201,6 +171,6 @@ def test_without_constraints_the_picks_are_those_of_rerank():
     nobody = np.zeros(USERS + 1, dtype=np.int64), none, np.zeros(USERS, dtype=np.int32)
     ids, best = select_diverse_items(scores, *nobody, free, N, vectors=vectors, strength=0.5)
     order = np.argsort(-scores, axis=1)[:, : 5 * N].astype(np.int32)
-    picks = rerank(order, np.take_along_axis(scores, order, 1), vectors, N, strength=0.5, method="max_sum")
+    picks = rerank(order, np.take_along_axis(scores, order, 1), vectors, N, strength=0.5)
     assert (ids == np.take_along_axis(order, np.sort(picks, axis=1), 1)).all()
     assert (best == np.take_along_axis(scores, ids.astype(np.int64), 1)).all()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.item_knn import model as item_knn
-from oneclass.models.item_knn.model import ItemKNN, RP3beta
+from oneclass.models import item_knn
+from oneclass.models.item_knn import ItemKNN, RP3beta
 
 
 def dense_similarities(likes, kind, shrinkage, alpha=0.5, beta=0.2, k1=100.0, b=0.8):

@@ -1,4 +1,7 @@
-"""The probability that an item is among the k best of independent normal scores.
+"""Lists that explore: draws of scores from the posterior, and the probability that an item is among the k best.
+
+A list of the best of a draw shows what may be good, as often as it may be: Thompson, W. R. (1933), "On the likelihood
+that one unknown probability exceeds another in view of the evidence of two samples", Biometrika 25, 285-294.
 
 The scores are a_i ~ N(m_i, s_i^2). Item i is among the k best if fewer than k others exceed it, so
 
@@ -11,7 +14,7 @@ both found by one pass over the items,
 
 which costs O(N k) a node for all items together. The nodes are equidistant, NODES_PER_DEVIATION for the smallest s_i:
 for such integrands the trapezoidal rule converges faster than any power of the distance. Items whose s_i is tiny beside
-the largest would want very many nodes, so `thompson.draw_scores` draws none with less than MIN_RELATIVE_DEVIATION of
+the largest would want very many nodes, so `draw_scores` draws none with less than MIN_RELATIVE_DEVIATION of
 it, and neither does this.
 """
 
@@ -20,6 +23,9 @@ import math
 import numpy as np
 from numba import njit, prange
 
+from oneclass.models.numerics.random_numbers import normal, purpose, stream
+
+PURPOSE = purpose("thompson list")
 MIN_RELATIVE_DEVIATION = 1 / 10
 NODES_PER_DEVIATION = 1.5
 TAIL = 8.0  # deviations from a mean beyond which nothing is counted
@@ -92,3 +98,37 @@ def _count_one_more(counts, probability, out):
     out[0] = counts[0] * (1.0 - probability)
     for total in range(1, len(out)):
         out[total] = counts[total] * (1.0 - probability) + counts[total - 1] * probability
+
+
+def draw_scores(means: np.ndarray, deviations: np.ndarray, *, users: np.ndarray, night: int, seed: int) -> np.ndarray:
+    """Draw scores a_i ~ N(m_i, s_i^2), one for each item of a row, keyed by the user and the night.
+
+    Args:
+        means, deviations: as in `place_probabilities`.
+        users: non-negative integers (rows,), which tell users apart.
+        night: a non-negative integer.
+
+    Returns:
+        float64 (rows, N); NaN without an item.
+    """
+    return _draw_rows(
+        np.ascontiguousarray(means, np.float64),
+        np.ascontiguousarray(deviations, np.float64),
+        np.asarray(users, np.int64),
+        night,
+        seed,
+        PURPOSE,
+    )
+
+
+@njit(cache=True, nogil=True)
+def _draw_rows(means, deviations, users, night, seed, purpose):
+    drawn = np.full(means.shape, np.nan)
+    for row in range(len(means)):
+        items = np.flatnonzero(~np.isnan(means[row]))
+        if len(items) == 0:
+            continue
+        spreads, key = bounded_deviations(deviations[row][items]), stream(seed, purpose, night, users[row])
+        for place in range(len(items)):
+            drawn[row, items[place]] = means[row, items[place]] + spreads[place] * normal(key, items[place])
+    return drawn
