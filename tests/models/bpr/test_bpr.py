@@ -8,7 +8,7 @@ from oneclass.models.bpr import training
 from oneclass.models.bpr import training as bpr
 from oneclass.models.bpr.kernels import CELLS, SHARDS
 from oneclass.models.bpr.model import BPR, BPRPopularity, BPRSettings, BPRUniform
-from oneclass.models.bpr.training import NEGATIVES_PER_EDGE, HeldOutTriples, hold_out
+from oneclass.models.bpr.training import NEGATIVES_PER_EDGE, PASSES, HeldOutTriples, hold_out
 from oneclass.models.fit_options import FitOptions
 
 both = pytest.mark.parametrize("model", [BPRUniform, BPRPopularity], ids=lambda model: model.name)
@@ -224,6 +224,21 @@ def test_the_loss_is_the_mean_over_the_triples():
             margin = users[user] @ items[liked] + bias[liked] - users[user] @ items[other] - bias[other]
             expected.append(-np.log(1 / (1 + np.exp(-float(margin)))))
     assert triples.add(users, items, bias) == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("losses", "level"),
+    [
+        ([1.0] * PASSES, False),
+        ([1.0] * (PASSES + 1), True),
+        ([1.0] + [0.98] * PASSES, False),
+        ([1.0] + [0.995] * PASSES, True),
+        ([1.0, 0.9] + [1.1] * (PASSES - 1), False),
+        ([1.0, 0.9] + [1.1] * PASSES, True),
+    ],
+)
+def test_it_is_level_when_ten_passes_have_gained_too_little(losses, level):
+    assert HeldOutTriples(*np.zeros((3, 1), int), losses).has_converged(0.01) == level
 
 
 def test_a_fit_cools_down_when_the_loss_is_level(small_is_large, monkeypatch, long_tailed):
