@@ -43,6 +43,7 @@ def run_program(program: list[str], redirected: str, **environment: str) -> subp
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", CLOSED)
 def test_a_closed_stream_changes_no_file_and_no_status(tmp_path, closed):
     kind = "command" if closed == "all three" else "without_prefect"  # which starts in a fifth of the time
@@ -59,6 +60,7 @@ UNWRITABLE = {"> /dev/full": "No space left on device", "| true": "Broken pipe"}
 DONE = "Done, but standard output cannot be written ({}), so the result is not shown."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "status", "sentence", "redirected"),
     [
@@ -75,6 +77,7 @@ def test_an_output_that_cannot_be_written_is_one_sentence(tmp_path, kind, status
     assert "Traceback" not in ended.stderr and "Exception ignored" not in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "redirected"), [("without_prefect", "2> /dev/full"), ("command", "2> >(true)")])
 def test_a_log_that_nobody_can_read_ends_no_command(tmp_path, kind, redirected):
     program = PRINTING.format(kind=kind).replace('print("words of a library", file=sys.stderr)', "pass")

@@ -45,6 +45,7 @@ def run(prefect_server, tmp_path_factory):
     return run_command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "name", "arguments", "shown"),
     [

@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.typed import read_page
 
 MODELS = '''
@@ -28,6 +30,7 @@ class Forgetful(Popularity):
 '''
 
 
+@pytest.mark.slow
 def test_the_contract_finds_what_a_model_gets_wrong(tmp_path):
     (package := tmp_path / "my_package").mkdir()
     (package / "__init__.py").touch()

@@ -29,6 +29,7 @@ def integrate_by_enumeration(means, deviations, k):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_probabilities_are_the_integral_over_all_sets(k):
     random = np.random.default_rng(k)

@@ -39,6 +39,7 @@ def test_repeats_fold_into_one_edge_with_its_count_and_times(home, log_events):
     assert found == [(3, days[1], days[2], 1, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeated", [1, 3], ids=["few repeat", "most repeat"])
 @pytest.mark.parametrize("user", ["a", "b"], ids=["of a repeated pair", "of a single one"])
 @pytest.mark.parametrize("column", ["event_count = 7", "last_at = first_at - interval 1 day", "first_line = 99"])

@@ -91,6 +91,7 @@ def test_a_fit_made_before_is_taken_from_the_store(home, digests):
     assert query_rows(home, "select count(*) from operations.model_fits") == [(2,)]
 
 
+@pytest.mark.slow
 def test_stored_fits_are_recorded_at_once(home, digests):
     fit = fit_model(home, digests)
     popularity = fit_model(home, digests, model="popularity")

@@ -169,6 +169,7 @@ def test_like_is_calibrated_against_the_true_density_ratio(judged):
     assert calibration_error(found.like, found.ratio) <= largest
 
 
+@pytest.mark.slow
 def test_like_gains_more_than_half_of_what_the_true_ratio_gains(judged):
     found, *_ = judged
     assert 0.5 <= brier_gain(found) < 1

@@ -108,6 +108,7 @@ def test_scores_are_the_histories_times_the_weights(long_tailed):
     assert model.weights.dtype == np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["elastic net", "hardly any penalty", "rescaled, users weighted"])
 def test_items_that_the_same_users_like_are_solved_as_if_apart(name, long_tailed):
     likes = long_tailed.toarray()[:, :30].astype(float)

@@ -124,6 +124,7 @@ def test_no_page_needs_a_script_or_a_network_or_is_heavy(page, pages, name):
     assert len(text.encode()) < HEAVIEST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 768, 1400])
 @pytest.mark.parametrize("name", PAGES)
 def test_no_page_scrolls_sideways(page, pages, name, width):

@@ -112,6 +112,7 @@ def test_the_script_replaces_the_rows_and_keeps_grants(copied, split_once, ask, 
     assert any(index.endswith("recommendations USING btree (user_id)") for index in indexes)
 
 
+@pytest.mark.slow
 def test_a_reader_sees_the_old_lists_or_the_new(copied, split_once, ask):
     publish_model(copied, split_once[1], "wmf", "first", after=COPY)
     seen, done = set(), threading.Event()

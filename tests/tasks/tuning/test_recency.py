@@ -77,6 +77,7 @@ def test_where_the_order_tells_nothing_likes_weigh_alike(home, log):
     assert choose_recency(home, search, {}) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "given", "expected"), [(True, [], True), (False, [], False), (True, ["recency_exponent"], False)]
 )
