@@ -8,7 +8,6 @@ from oneclass.data_contracts import STAGES, docs
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import PROTOCOLS
-from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.settings import restore_settings
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
@@ -37,8 +36,8 @@ def build_data_docs(home: Home, dataset: Dataset) -> Path:
 
 def _contract_parameters(dataset: Dataset, settings: dict[str, Any], run_id: str) -> dict[str, dict[str, Any]]:
     """Return the contract parameters of a run by stage, from its recorded settings."""
-    ingest, binarize, split = (
-        restore_settings(name, settings.get(name, {})) for name in ("ingest", "binarize", "split")
+    ingest, binarize, split, publish = (
+        restore_settings(name, settings.get(name, {})) for name in ("ingest", "binarize", "split", "publish")
     )
     protocols = settings.get("protocols", [])
     values = {
@@ -56,6 +55,6 @@ def _contract_parameters(dataset: Dataset, settings: dict[str, Any], run_id: str
             "seed": settings.get("seed", 0),
             **{name: name in protocols for name in PROTOCOLS},
         },
-        "publish": {"top_n": PublishSettings(**settings.get("publish", {})).top_n},
+        "publish": {"top_n": publish.top_n},
     }
     return {stage: {"run_id": run_id, **values.get(stage, {})} for stage in STAGES}

@@ -6,7 +6,7 @@ Order, so that a command that was cut off can be repeated at any moment:
 2. the rewritten files lie in `landing/.forget-*`, and the copied warehouse in `.forget-warehouse.duckdb`;
 3. the copy replaces the warehouse, and knows the digests of the rewritten files;
 4. these replace the files, and equal the ones that a second try would write;
-5. matrices, fits, reports and the rest are deleted, here and at the home's URL;
+5. matrices, fits, reports and the rest are deleted;
 6. a certificate replaces the ids.
 
 Publications stay until the rebuilt one is published, so that the shop is served meanwhile.
