@@ -302,9 +302,8 @@ def choose_seen_items(connection: duckdb.DuckDBPyConnection, setting: SeenSettin
         f"{repeats['users']:,} users"
     )
     included = share >= MIN_REPEATED_SHARE and repeats["users"] >= MIN_REPEATING_USERS
-    return SeenItems(
-        included, f"{figures}; include takes {100 * MIN_REPEATED_SHARE:g} % and {MIN_REPEATING_USERS} users"
-    )
+    least = f"{100 * MIN_REPEATED_SHARE:g} % and {MIN_REPEATING_USERS} users"
+    return SeenItems(included, f"{figures}; lists include seen items from {least} on")
 
 
 def record_choice(connection: duckdb.DuckDBPyConnection, run_id: str, seen_items: SeenItems) -> None:

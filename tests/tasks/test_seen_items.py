@@ -99,7 +99,7 @@ def test_a_setting_overrides_the_log_and_the_choice_is_recorded_with_the_run(hom
     ("events", "reason"),
     [
         (draw_events(loyalty=0), "0.0 % of"),  # no pair comes again
-        (draw_events(loyalty=0.2, users=40), "users; include takes 5 % and 50 users"),  # too few users to tell
+        (draw_events(loyalty=0.2, users=40), "users; lists include seen items from 5 % and 50 users on"),  # too few
         (
             [(user, item, 1) for user, item, *_ in draw_events(loyalty=0.2)],
             "no event has a time.* publish.seen=include",
