@@ -32,7 +32,7 @@ from oneclass.tasks.orchestration import artifacts, reconcile
 from oneclass.tasks.orchestration.notifications import send_notifications
 from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_splits, list_splits
-from oneclass.tasks.publish.stage import Published
+from oneclass.tasks.publish.stage import Published, run_after
 from oneclass.tasks.report import report_task
 from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.split.stage import Splits, split_task
@@ -282,11 +282,15 @@ def run_context(run: RunSettings, run_id: str, flow_name: str, **more: Any) -> G
     Args:
         more: further parameters to record with the settings.
     """
+    standing = run.home.published.resolve()
     with (
         signals.register_run(run.home, run_id),
         runs.record_run(run.home, run_id, flow_name, run.describe() | more) as earlier,
     ):
         reconcile.reconcile_runs(earlier)
+        # The publication was damaged, and an earlier one stands in its place.
+        if run.home.published.resolve() != standing:
+            run_after(run.home, run_id, run.publish.after)
         yield
 
 

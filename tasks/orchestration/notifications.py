@@ -1,10 +1,12 @@
 """Notify of a run's outcome: by a command that reads the run's summary, or by a webhook."""
 
+import contextlib
 import json
 import logging
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import urllib.parse
 import urllib.request
@@ -215,7 +217,7 @@ def run_program(
 
     Args:
         program: with its arguments.
-        timeout: seconds after which the program is killed.
+        timeout: seconds after which the program is killed, with the processes that it started.
         text: its standard input.
         secrets: texts that no message may show.
 
@@ -224,23 +226,27 @@ def run_program(
             message has the end of its standard error.
     """
     variables = {f"ONECLASS_{name.upper()}": value for name, value in facts.items()}
-    try:
-        process = subprocess.run(
-            program,
-            input=text,
-            env={**os.environ, **variables},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise TimeoutError(f"it did not end within {timeout} s") from None
+    with subprocess.Popen(
+        program,
+        env={**os.environ, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        try:
+            _, said = process.communicate(text, timeout)
+        except BaseException as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise TimeoutError(f"it did not end within {timeout} s") from None
+            raise
     if process.returncode:
         # Masked before it is cut, which would leave a part of a secret.
-        output = hide_secrets(process.stderr.strip(), secrets)
+        output = hide_secrets(said.strip(), secrets)
         raise OSError(f"it ended with status {process.returncode}. {output[-500:]}".strip())
 
 

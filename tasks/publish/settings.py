@@ -93,8 +93,8 @@ class PublishSettings(PromotionLimits):
     )
     after: list[str] = Field(
         [],
-        description="A program and its arguments, run once a publication stands: made by a run, published by hand, or "
-        "rolled back to. It has ONECLASS_PUBLICATION (the publication's folder), ONECLASS_DATASET and ONECLASS_HOME in "
-        "its environment. If it fails, that is an alarm of the run.",
+        description="A program and its arguments, run once a publication stands: made by a run, published by hand, "
+        "rolled back to, or in place of a damaged one. It has ONECLASS_PUBLICATION (the publication's folder), "
+        "ONECLASS_DATASET and ONECLASS_HOME in its environment. If it fails, that is an alarm of the run.",
     )
     keep: int = Field(3, ge=1, description="Publications that are kept whole, to roll back to; always the one before.")

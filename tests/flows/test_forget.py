@@ -28,7 +28,9 @@ pytestmark = pytest.mark.slow  # six runs of all stages
 
 SHOP = ["--dataset", "shop", "--home"]
 MODELS = ["--models", "mrf_dense", "--protocols", "strong_generalization", "--threads", "2"]
+COPY = ["sh", "-c", "cp -f $ONECLASS_PUBLICATION/recommendations.parquet $ONECLASS_HOME"]
 SETTINGS = ["--set", "train.tune=off", "mrf_dense.l2=20.0", "split.held_out_share=0.2"]
+SETTINGS += [f"publish.after={json.dumps(COPY)}"]
 
 
 def write_ratings(file: int) -> pl.DataFrame:
@@ -138,6 +140,7 @@ def home(served, tmp_path) -> Path:
 def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tmp_path, capsys, monkeypatch):
     before = find_traces(home, GONE)
     assert {"shop/landing/a.csv", "shop/warehouse.duckdb", "shop/landing/quarantine/other.csv"} <= set(before)
+    assert "recommendations.parquet" in before  # which `publish.after` copies
     assert any(name.startswith("shop/report/users/") for name in before)
     assert any(name.endswith("published.duckdb") for name in before)
 
@@ -156,6 +159,8 @@ def test_no_byte_has_the_ids_and_the_models_are_those_of_a_home_without(home, tm
         assert "a user is being forgotten" in capsys.readouterr().err
     assert run_forget(home, GONE, ALSO_GONE) == 0
     assert find_traces(home, GONE, ALSO_GONE) == ["shop/landing/quarantine/other.csv"]
+    copy, published = home / "recommendations.parquet", home / "shop" / "published" / "recommendations.parquet"
+    assert copy.read_bytes() == published.read_bytes()
     assert (home / "shop/landing/quarantine/other.csv").read_text() == f"a;b;c\n1;2;3\n{GONE}x;2;3\n"  # another id
     assert list_prefect_runs(runs) == {runs[1]}
     assert not (home / "shop/landing/quarantine/cut.csv.gz").exists()  # it cannot be searched

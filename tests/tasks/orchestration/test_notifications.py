@@ -4,7 +4,9 @@ import json
 import logging
 import re
 import sys
+import time
 
+import psutil
 import pytest
 from prefect.states import Failed
 from pydantic import ValidationError
@@ -60,6 +62,16 @@ def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(receive
     assert "notify.webhook" in caplog.text and "500" in caplog.text
     send_notifications(NotifySettings(command="no-such-program --at all"), state="failed", **RUN)
     assert "no-such-program" in caplog.text
+
+
+def test_a_command_that_is_too_slow_ends_with_what_it_started(tmp_path):
+    command = ["sh", "-c", "sleep 60 & echo $! > $ONECLASS_FILE; wait"]
+    with pytest.raises(TimeoutError, match="did not end within 1 s"):
+        notifications.run_program(command, {"file": str(tmp_path / "child")}, timeout=1)
+    child, until = int((tmp_path / "child").read_text()), time.monotonic() + 10
+    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def test_no_message_shows_a_target_or_an_argument(receiver, caplog, tmp_path, monkeypatch):
