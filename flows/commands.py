@@ -297,7 +297,7 @@ class Command:
     parameters: type[DatasetParameters]
     run: Callable[..., str]
     prepare: Callable[[Any], Any] | None = None
-    needs_prefect: bool = True
+    needs_prefect: bool = False
     example: str = "--dataset mine"
 
 
@@ -306,31 +306,15 @@ COMMANDS = {
     "backfill": Command(
         "from raw logs to published tables", ReplayParameters, _backfill, _prepare_backfill, example=_SOURCE
     ),
-    "inspect": Command(
-        "how logs would be read, and the data set's file",
-        InspectParameters,
-        _inspect,
-        needs_prefect=False,
-        example=_SOURCE,
-    ),
-    "recommend": Command(
-        "recommendations for a user or a history", RecommendParameters, _recommend, needs_prefect=False, example=_USER
-    ),
+    "inspect": Command("how logs would be read, and the data set's file", InspectParameters, _inspect, example=_SOURCE),
+    "recommend": Command("recommendations for a user or a history", RecommendParameters, _recommend, example=_USER),
     "serve": Command(
-        "recommendations over HTTP on this machine",
-        ServeParameters,
-        _serve,
-        needs_prefect=False,
-        example="--dataset mine --port 8765",
+        "recommendations over HTTP on this machine", ServeParameters, _serve, example="--dataset mine --port 8765"
     ),
     "explain": Command(
-        "a user's history and recommendations, with reasons",
-        ExplainParameters,
-        _explain,
-        needs_prefect=False,
-        example=_USER,
+        "a user's history and recommendations, with reasons", ExplainParameters, _explain, example=_USER
     ),
-    "cite": Command("a run's table for a paper, with all it was made of", CiteParameters, _cite, needs_prefect=False),
+    "cite": Command("a run's table for a paper, with all it was made of", CiteParameters, _cite),
     "forget": Command(
         "remove users and what was learned from them", ForgetParameters, _forget, _prepare_forget, example=_USER
     ),
@@ -338,21 +322,22 @@ COMMANDS = {
         "show the publications, publish another model, or roll back",
         PromoteParameters,
         _promote,
+        needs_prefect=True,
         example="--dataset mine --rollback",
     ),
     "tune": Command(
         "search a model's settings", TuneParameters, _tune, _prepare_tune, example="--dataset mine --model wmf"
     ),
     "nightly_retrain": Command("the nightly run, once", NightlyRetrainParameters, _nightly_retrain, _prepare_run),
-    "deploy": Command("the nightly run of a data set on the Prefect server", DeployParameters, _deploy),
-    "notify": Command(
-        "where outcomes are sent, and a test of it",
-        NotifyParameters,
-        _notify,
-        needs_prefect=False,
-        example="--dataset mine --test",
+    "deploy": Command(
+        "the nightly run of a data set on the Prefect server", DeployParameters, _deploy, needs_prefect=True
     ),
-    "data_docs": Command("Great Expectations' Data Docs of the contracts", DatasetParameters, _data_docs),
+    "notify": Command(
+        "where outcomes are sent, and a test of it", NotifyParameters, _notify, example="--dataset mine --test"
+    ),
+    "data_docs": Command(
+        "Great Expectations' Data Docs of the contracts", DatasetParameters, _data_docs, needs_prefect=True
+    ),
 }
 
 
@@ -403,17 +388,9 @@ def _answer_without_command(arguments: list[str]) -> int:
     elif name in ("--help", "-h", "help"):
         print(usage)
     else:
-        print(_suggest_command(name) if name else usage, file=sys.stderr)
+        near = difflib.get_close_matches(name.replace("-", "_").lower(), COMMANDS, n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        unknown = f"oneclass: {name!r} is not a command.{hint} See oneclass --help."
+        print(unknown if name else usage, file=sys.stderr)
         return 2
     return 0
-
-
-def _suggest_command(name: str) -> str:
-    """Return what to say of a name that is no command, with those that resemble it."""
-    near = difflib.get_close_matches(name.replace("-", "_").lower(), COMMANDS, n=3)
-    lines = [f"oneclass: {name!r} is not a command. See oneclass --help."]
-    if near:
-        is_one = len(near) == 1
-        lines += ["", "The most similar command is" if is_one else "The most similar commands are"]
-        lines += [f"        {one}" for one in near]
-    return "\n".join(lines)

@@ -84,7 +84,7 @@ def test_the_script_has_every_command(run):
     assert named == set(commands.COMMANDS) == {*RUNS, "serve", "forget"}
     assert all(name in run("--help") for name in named)
     assert "usage: oneclass recommend" in run("recommend", "--help")
-    assert "The most similar command is\n        recommend" in run("recomend", status=2)
+    assert "Did you mean recommend?" in run("recomend", status=2)
 
 
 LEAST = ["--models", "popularity", "--protocols", "leave_one_out"]
