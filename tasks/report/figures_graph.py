@@ -9,7 +9,7 @@ from oneclass.models.degrees.distributions import Distribution, support
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import format_percent
 from oneclass.tasks.recommend.like_calibration import LIKE_MEANING
-from oneclass.tasks.report.figures_ranks import set_degree_axis
+from oneclass.tasks.report.figures_ranks import SIDES, set_degree_axis
 from oneclass.tasks.report.plotting import (
     LIGHT_COLOURS,
     Panel,
@@ -54,7 +54,6 @@ FAMILY_LINES: dict[str, dict[str, Any]] = {
 }
 POINTS_PER_LINE = 120
 MIN_EXPECTED = 0.7  # vertices; the lower end of the axis
-SIDES = ("user", "item")
 
 
 @dataclass(frozen=True)
@@ -307,14 +306,8 @@ def _draw_side(side: str, rows: list[Row], laws: list[Row]) -> Panel:
     panel = new_panel(f"degrees-{side}", f"{side.capitalize()}s by degree, with the fitted laws, on logarithmic axes")
     axes, degree, vertices = panel.axes, column_values(rows, "degree"), column_values(rows, "vertices")
     kept, most = thin_points(degree, vertices), max(2.0, vertices.max())
-    axes.plot(
-        degree[kept],
-        vertices[kept],
-        ".",
-        color=LIGHT_COLOURS["blue"],
-        markersize=5,
-        label=f"{side}s, {vertices.sum():,.0f}",
-    )
+    looks = {"color": LIGHT_COLOURS["blue"], "markersize": 5, "label": f"{side}s, {vertices.sum():,.0f}"}
+    axes.plot(degree[kept], vertices[kept], ".", **looks)
     for row in sorted(laws, key=lambda row: row["aic"]):
         if (fitted := distribution_of_row(row)) is not None:
             x, expected = _expected_counts(fitted, vertices.sum(), degree.max())

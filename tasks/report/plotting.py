@@ -147,9 +147,9 @@ def set_log_axis(axes: Axes, which: str, low: float, high: float) -> None:
     getattr(axes, f"set_{which}lim")(low / margin, high * margin)
 
 
-def limit_ticks(axes: Axes, which: str, count: int = 5) -> None:
-    """Limit a linear axis to `count` ticks."""
-    getattr(axes, f"{which}axis").get_major_locator().set_params(nbins=count)
+def limit_ticks(axes: Axes, which: str) -> None:
+    """Limit a linear axis to five ticks."""
+    getattr(axes, f"{which}axis").get_major_locator().set_params(nbins=5)
     getattr(axes, f"{which}axis").set_major_formatter(FuncFormatter(format_tick))
 
 

@@ -58,19 +58,17 @@ def column_values(rows: list[Row], name: str) -> np.ndarray:
     return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
 
 
-def bin_centres(rows: list[Row], prefix: str = "degree") -> np.ndarray:
+def bin_centres(rows: list[Row]) -> np.ndarray:
     """Return the positions of degree bins on a logarithmic axis; a bin with degree zero begins at one half."""
-    low, high = column_values(rows, f"{prefix}_low"), column_values(rows, f"{prefix}_high")
+    low, high = column_values(rows, "degree_low"), column_values(rows, "degree_high")
     return np.sqrt(np.maximum(low, 0.5) * np.maximum(high, 0.5))
 
 
-def weighted_mean(
-    rows: list[Row], value: str, weight: str = "edges", where: Callable[[Row], bool] | None = None
-) -> float:
-    """Return the mean of a column weighted by another, over the selected rows; NaN without rows."""
+def weighted_mean(rows: list[Row], value: str, where: Callable[[Row], bool] | None = None) -> float:
+    """Return the mean of a column over the edges of the selected rows; NaN without rows."""
     chosen = [row for row in rows if where is None or where(row)]
-    total = sum(row[weight] for row in chosen)
-    return sum(row[value] * row[weight] for row in chosen) / total if total else float("nan")
+    total = sum(row["edges"] for row in chosen)
+    return sum(row[value] * row["edges"] for row in chosen) / total if total else float("nan")
 
 
 def join_words(words: list[str]) -> str:
