@@ -14,6 +14,7 @@ from oneclass.tasks.datasets import load_dataset
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.leaderboard import LeaderboardRow, format_markdown, group_by_protocol, load_leaderboard
 from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.settings import restore_settings
 from oneclass.tasks.stores import durable, fits, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -90,8 +91,7 @@ def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
         "code_version": code_version,
         "written_with": {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}},
     }
-    of_table = {row.model for row in table}
-    models = dict.fromkeys(model for _, model, _ in fitted if model in of_table)
+    models = dict.fromkeys(model for _, model, _ in fitted if any(row.model == model for row in table))
     arguments = _list_arguments(home.dataset, settings, models, group_by_protocol(table), files)
     texts = {
         "table.md": format_markdown(table, dataset.title),
@@ -134,20 +134,21 @@ def _format_settings(settings: dict[str, Any], models: Iterable[str], searched: 
     Args:
         searched: origin and settings as JSON, by model.
     """
-    sections = {name: settings[name] for name in STAGES if name in settings} | {"train": {"tune": "off"}}
-    # `protocol` says by whose validation part a blend is weighed.
-    sections["publish"] = {name: settings["publish"][name] for name in ("seen", "protocol")}
+    stored = {name: settings[name] for name in STAGES if name in settings}
     for model in models:
         origin, chosen = searched.get(model, ("", ""))
         # A blend that the run weighed has other weights in each protocol, and is weighed again.
         if model != "blend" or origin != "search":
-            sections[model] = json.loads(chosen) if chosen else settings["models"][model]
-    # TOML has no null; what is null has null as its default.
-    lines = {
-        name: [f"{key} = {_format_value(of)}" for key, of in keys.items() if of is not None]
-        for name, keys in sections.items()
-    }
-    return "\n".join("\n".join([f"[{name}]", *of, ""]) for name, of in lines.items())
+            stored[model] = json.loads(chosen) if chosen else settings["models"][model]
+    # A run of an earlier version stored settings that are gone.
+    sections = {name: restore_settings(name, section).model_dump(mode="json") for name, section in stored.items()}
+    # `protocol` says by whose validation part a blend is weighed.
+    of_publish = {name: settings["publish"][name] for name in ("seen", "protocol")}
+    lines: list[str] = []
+    for name, keys in (sections | {"train": {"tune": "off"}, "publish": of_publish}).items():
+        # TOML has no null; what is null has null as its default.
+        lines += [f"[{name}]", *(f"{key} = {_format_value(of)}" for key, of in keys.items() if of is not None), ""]
+    return "\n".join(lines)
 
 
 def _format_value(value: Any) -> str:
