@@ -30,6 +30,9 @@ from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import select
 from oneclass.tasks.terminal import escape_controls
 
+# First leave_one_out, whose fits know most of a history.
+PREFERRED_PROTOCOLS = sorted([*PROTOCOLS, ALL_EDGES, NEXT_EVENTS_VALIDATION], key=lambda name: name != "leave_one_out")
+
 
 @dataclass(frozen=True)
 class RecommendedItem:
@@ -125,10 +128,6 @@ def explain_rank(recommender: Recommender, user_id: str, item_id: str, top: int)
     elif recommender.sums_over_history:
         text += ". No item of the history contributes to it"
     return f"{text}."
-
-
-# First leave_one_out, whose fits know most of a history.
-PREFERRED_PROTOCOLS = sorted([*PROTOCOLS, ALL_EDGES, NEXT_EVENTS_VALIDATION], key=lambda name: name != "leave_one_out")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from oneclass.tasks.orchestration.artifacts import publish_artifact
 logger = logging.getLogger(__name__)
 
 RUN_ID_LENGTH = 36  # of Prefect's ids
+RUNS_PER_REQUEST = 100
+PAGE_ROWS = 200  # the server's maximum
 
 
 def current_run_id() -> str:
@@ -73,10 +75,6 @@ def sync_run_states(ended_runs: Mapping[str, str]) -> None:
             state = latest[run.id]
             client.set_flow_run_state(run.id, PREFECT_STATES[state](message=CRASH_MESSAGE), force=True)
             logger.warning("run %s: its process was killed; Prefect shows it as %s", run.id, state)
-
-
-RUNS_PER_REQUEST = 100
-PAGE_ROWS = 200  # the server's maximum
 
 
 def delete_runs(run_ids: Collection[str]) -> None:

@@ -8,9 +8,8 @@ compared, unpaired, with the champion's value on the validation users of its own
 
 A champion that is among the run's own models took part in the choice (`tasks/publish/choice.py`), so the comparison
 decides only about other configurations. The same configuration on newer edges is never worse than itself. So on most
-nights the comparison decides nothing, and
-the gates (`tasks/publish/gates.py`) decide: they check this run's fits, lists and sizes, and compare a
-configuration's value with its value at the time of the current publication.
+nights the comparison decides nothing, and the gates (`tasks/publish/gates.py`) decide: they check this run's fits,
+lists and sizes, and compare a configuration's value with its value at the time of the current publication.
 """
 
 import json
@@ -36,6 +35,10 @@ from oneclass.tasks.stores import fits, matrices, publication_records, publicati
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.train import is_model_error, load_or_fit
+
+logger = logging.getLogger(__name__)
+
+PROMOTION_METRIC = VALIDATION_METRIC.removeprefix("validation_")
 
 
 @dataclass(frozen=True)
@@ -169,9 +172,6 @@ def record_promotion(connection: duckdb.DuckDBPyConnection, run_id: str, assessm
     return decision
 
 
-logger = logging.getLogger(__name__)
-
-PROMOTION_METRIC = VALIDATION_METRIC.removeprefix("validation_")
 CHAMPION_NOTE = "the configuration that stands, fitted to the edges of this run"
 
 

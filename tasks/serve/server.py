@@ -30,8 +30,10 @@ logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 10.0  # in which a connection must have sent its next request, with its body
 MAX_CONNECTIONS = 1000
+RESERVED_DESCRIPTORS = 256  # for files, and for connections that are accepted together and closed again
 MAX_HEADER_BYTES = 65_536  # as h11 has it
 LOG_SECONDS = 60.0
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # by which prometheus_client adds up the figures of several processes
 HEADERS_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -127,10 +129,6 @@ if HttpToolsProtocol is not None:
 def choose_protocol() -> type[ConnectionLimits]:
     """Return the protocol of new connections: httptools' if it is installed, which takes a third of h11's time."""
     return LimitedH11 if HttpToolsProtocol is None else LimitedHttpTools
-
-
-RESERVED_DESCRIPTORS = 256  # for files, and for connections that are accepted together and closed again
-MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # by which prometheus_client adds up the figures of several processes
 
 
 def check_certificate(certificate: str | None, private_key: str | None) -> None:
