@@ -367,6 +367,20 @@ TABLES = {
 }
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_titles_are_read_as_logs_are(tmp_path, name):
+    path = tmp_path / "products"
+    path.write_bytes(TABLES[name])
+    expected = {"7": "Kase; alt" if name == "Shift-JIS" else "Käse; alt", "8": "クール" * 9, "x": 'a "b"'}
+    assert item_titles.read_titles(path, NAMED) == expected
+
+
+def test_titles_in_parquet(tmp_path):
+    path = tmp_path / "products.parquet"
+    pl.DataFrame({"Name": ["A", None, "C"], "sku": [7.0, 8.0, 9.5]}).write_parquet(path)
+    assert item_titles.read_titles(path, NAMED) == {"7": "A", "9.5": "C"}
+
+
 def test_a_table_of_titles_lies_beside_the_data_sets_file(tmp_path):
     (folder := tmp_path / "datasets").mkdir()
     (folder / "shop.toml").write_text('[titles]\nfile = "products.csv"\nitem = "sku"\n')
