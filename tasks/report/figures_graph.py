@@ -204,7 +204,7 @@ def draw_calibration(rows: list[Row]) -> Figure:
         how="Across, the probability that the model states; upwards, what a reference says of the same pairs, with two "
         "standard errors; on the dashed diagonal both agree. "
         + join_sentences([REFERENCES[name] for name in references if name in REFERENCES]).capitalize()
-        + f" The curves are of `like` as a model gives it; the published like_mean is the {LIKE_MEANING}.",
+        + f" The curves are of the probability as a model gives it; the published like_mean is the {LIKE_MEANING}.",
         table="evaluation.calibration",
         absent=NO_LIKE_PROBABILITY,
         panels=[_draw_calibration_curve(model, of_model) for model, of_model in by_model.items()],
