@@ -44,12 +44,6 @@ def list_artifacts(key):
     return sorted(found, key=lambda artifact: artifact.created)
 
 
-def shown_like(beginning):
-    """Whether an artifact has a key that begins so."""
-    with get_client(sync_client=True) as client:
-        return bool(client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(like_=f"{beginning}%"))))
-
-
 def load_summaries(home):
     """The summaries of a home's runs, oldest first."""
     ids = query_rows(home, "select run_id from operations.runs order by started_at")

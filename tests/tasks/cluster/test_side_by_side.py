@@ -144,25 +144,6 @@ class InAnyOrder:
         return pickle.loads(answer)
 
 
-class KillsOne:
-    """An executor that kills a worker, with all that it has computed, before the given result is waited for."""
-
-    def __init__(self, executor, worker, before):
-        self.executor, self.worker, self.before = executor, worker, before
-        self.asked, self.labels = 0, []
-
-    def submit(self, *call, label, **more):
-        self.labels.append(label)
-        return LOCAL.submit(self.answer, self.executor.submit(*call, label=label, **more))
-
-    def answer(self, call):
-        self.asked += 1
-        if self.asked == self.before:
-            self.worker.kill()
-            self.worker.wait()
-        return call.result()
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("demo"), "demo", Limits(threads=2, memory=1 << 30))
