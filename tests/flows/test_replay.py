@@ -1,5 +1,6 @@
 """Replay of history, night by night: missing nights, skipped nights, and equal tables for each night."""
 
+import json
 import shutil
 import statistics
 
@@ -44,9 +45,13 @@ def load_metrics(home):
 
 @pytest.fixture(scope="module")
 def replayed(prefect_server, log, tmp_path_factory):
-    """A home in which two nights of three were replayed, a week apart."""
+    """A home in which two nights of three were replayed, by a version that had more settings."""
     home = tmp_path_factory.mktemp("replayed")
     assert build_command(home, log, "--since", "2020-01-05", "--until", "2020-01-08", "--every", "3d") == 0
+    gone = {"evaluate": {"attributes": ["country"]}, "publish": {"postgres_env": "SHOP"}, "lineage": {"url": "a"}}
+    with warehouse.open_warehouse(Home(home, DATASET)) as connection:
+        patched = "update operations.runs set settings = json_merge_patch(settings::json, ?)"
+        connection.execute(patched, [json.dumps(gone)])
     return home
 
 
