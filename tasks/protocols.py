@@ -4,7 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
+
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.stores import warehouse
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,19 @@ def choose_publish_protocol(setting: str, splits: Collection[str]) -> str | None
             "publish.protocol at auto."
         )
     return setting
+
+
+def find_deciding_protocol(connection: duckdb.DuckDBPyConnection, run_id: str) -> str | None:
+    """Find the protocol that decided what an evaluated run publishes, by its tables; None without an evaluation.
+
+    If no split had validation users to choose by (`choose_publish_protocol`), it is the first protocol that the run
+    evaluated.
+    """
+    values = {"choosing": list(PUBLISH_PROTOCOLS), "protocols": list(PUBLISH_PROTOCOLS | PROTOCOLS)}
+    found = warehouse.select(
+        connection, "evaluate/deciding_protocol", run_id=run_id, metric=VALIDATION_METRIC, **values
+    )
+    return found.item() if len(found) else None
 
 
 def main_metric_parameters() -> dict[str, list[Any]]:

@@ -1,11 +1,12 @@
 """The model that is published: planted lists whose p-values lie at the bounds of the rule."""
 
+import json
 from itertools import combinations
 
 import pytest
 
 from oneclass.models.registry import MODELS
-from oneclass.tasks.protocols import VALIDATION_METRIC
+from oneclass.tasks.protocols import VALIDATION_METRIC, find_deciding_protocol
 from oneclass.tasks.publish.choice import SIMPLEST_FIRST, ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.stores import warehouse
@@ -99,3 +100,28 @@ def test_where_popularity_is_surely_worse_or_the_best_there_is_no_such_verdict(h
 
 def test_every_model_has_its_place_in_the_order():
     assert sorted(model for models in SIMPLEST_FIRST for model in models) == sorted(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("setting", "judged", "protocol"),
+    [
+        ("auto", ["next_events", "strong_generalization", "cold_items"], "next_events"),
+        ("auto", ["strong_generalization", "cold_items"], "strong_generalization"),
+        ("strong_generalization", ["next_events", "strong_generalization"], "strong_generalization"),
+        ("auto", ["cold_items"], "leave_one_out"),  # cold_items never chooses
+        ("auto", [], "leave_one_out"),
+    ],
+)
+def test_the_protocol_that_decided_is_known_from_a_runs_tables(home, setting, judged, protocol):
+    write_tables(home)
+    with warehouse.open_warehouse(home) as connection:
+        connection.execute(
+            "insert into operations.runs values ('run', 'pipeline', 'small', '2031-05-06', null, 'completed', ?, '')",
+            [json.dumps({"publish": {"protocol": setting}})],
+        )
+        rows = [(name, "ndcg@100") for name in [*judged, "cold_items", "leave_one_out"]]
+        for name, metric in dict.fromkeys(rows + [(name, VALIDATION_METRIC) for name in judged]):
+            row = ["run", name, "wmf", "score", metric, 0.5, 0.1, 40]
+            connection.execute("insert into evaluation.metrics values (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        assert find_deciding_protocol(connection, "run") == protocol
+        assert find_deciding_protocol(connection, "another") is None
