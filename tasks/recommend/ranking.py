@@ -108,6 +108,7 @@ ITEM_COLUMNS = {
     "like_mean": pl.Float64,
     "like_sd": pl.Float64,
     "because": pl.List(pl.String),
+    "mark": pl.String,
 }
 LIKE_COLUMNS = ("like_mean", "like_sd")
 
@@ -122,6 +123,7 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     valid = ranked.items >= 0
     columns = ranked.items[valid].tolist()
     texts = [names.ids[column] for column in columns] + [names.titles[column] for column in columns]
+    texts += [names.marks[column] for column in columns] if names.marks else []
     numbers = [ranked.scores[valid]]
     likes = [like for like in (ranked.like, ranked.explicit_like) if like is not None]
     numbers += [values[valid] for like in likes for values in like]
@@ -136,8 +138,11 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
     if because is None or not rows:
         series.append(_null_column("because", rows))
     else:
-        lists = text.slice(2 * rows).reshape(because.shape).cast(ITEM_COLUMNS["because"]).alias("because")
+        lists = (
+            text.slice(len(texts) - because.size).reshape(because.shape).cast(ITEM_COLUMNS["because"]).alias("because")
+        )
         series.append(lists if because.min() >= 0 else lists.list.drop_nulls())
+    series.append(text.slice(2 * rows, rows).alias("mark") if names.marks else _null_column("mark", rows))
     if ranked.explicit_like is not None:  # a calibration of `like`, which is there too
         explicit = enumerate((f"explicit_{name}" for name in LIKE_COLUMNS), 3)
         series += [number.slice(position * rows, rows).alias(name) for position, name in explicit]
@@ -146,7 +151,7 @@ def item_frame(ranked: RankedItems, names: ItemVocabulary) -> pl.DataFrame:
 
 @functools.lru_cache(maxsize=16)
 def _null_column(name: str, rows: int) -> pl.Series:
-    """Return a null column. Cached, since a frame has up to three of them and creating one is slow."""
+    """Return a null column. Cached, since a frame has up to four of them and creating one is slow."""
     return pl.Series(name, [[] if name == "because" else None] * rows, dtype=ITEM_COLUMNS[name])
 
 

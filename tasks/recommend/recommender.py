@@ -45,8 +45,9 @@ class Recommender:
     """A published model with its ids, titles and histories.
 
     Frames of items have the columns item_id, title (null if unknown), score, like_mean, like_sd (null without a
-    companion) and because: the ids of up to three items of the history that speak
-    for the item (`tasks.recommend.companion`). If the log has enough explicit negatives, explicit_like_mean and
+    companion), because: the ids of up to three items of the history that speak
+    for the item (`tasks.recommend.companion`), and mark: `pinned` if the rules put it first, `new` if nobody likes it
+    yet, else null. If the log has enough explicit negatives, explicit_like_mean and
     explicit_like_sd are the same probability among likes and these.
 
     Attributes:
@@ -76,8 +77,8 @@ class Recommender:
         self._histories, self._lists = published.histories, published.lists
         self.fitted = registry.load_model(published.model, published.fit, threads=threads)
         self.companion = self._load_companion(published)
-        self.names = ItemVocabulary(dataset, self.items)
         self.rules = PublishedRules(published)
+        self.names = ItemVocabulary(dataset, self.items, set(self.rules.declared.rules.pinned))
 
     def _load_companion(self, published: PublishedModel) -> Companion | None:
         if published.companion is None and not has_like(self.model):

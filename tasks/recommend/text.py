@@ -19,10 +19,13 @@ def format_table(recommender: Recommender, recommended: pl.DataFrame, unknown: S
         unknown: the requested items that the model does not know.
     """
     rows = [["", "item", "title", "score", "like", "because of"]]
+    marked = any(recommended["mark"])
+    rows[0] += ["mark"] * marked
     for rank, row in enumerate(recommended.iter_rows(named=True), 1):
         like = "" if row["like_mean"] is None else f"{row['like_mean']:.3f} ± {row['like_sd']:.3f}"
         title = truncate(row["title"] or "", TITLE_WIDTH)
-        rows.append([str(rank), row["item_id"], title, f"{row['score']:.4g}", like, ", ".join(row["because"])])
+        cells = [str(rank), row["item_id"], title, f"{row['score']:.4g}", like, ", ".join(row["because"])]
+        rows.append([*cells, *[row["mark"] or ""] * marked])
     head = (
         f"{recommender.dataset}, published {recommender.published_at:%Y-%m-%d %H:%M} UTC: {recommender.model}, by "
         f"{recommender.score}"

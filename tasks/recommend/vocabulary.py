@@ -1,7 +1,7 @@
 """Map item ids to columns of the published fit, and histories of ids to its matrices."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 import polars as pl
@@ -22,13 +22,20 @@ class ItemVocabulary:
 
     Attributes:
         ids, titles: by column of the fit; a title is None if unknown.
+        marks: `pinned` for items that the rules pin, `new` for those that nobody likes, None for others; empty if all
+            are None.
     """
 
-    def __init__(self, dataset: str, items: pl.DataFrame) -> None:
-        """Index the items: `items` has item_id and title, one row per column of the fit."""
+    def __init__(self, dataset: str, items: pl.DataFrame, pinned: Collection[str]) -> None:
+        """Index the items: `items` has item_id, title and users, one row per column of the fit."""
         self.dataset = dataset
         self.ids: list[str] = items["item_id"].to_list()
         self.titles: list[str | None] = items["title"].to_list()
+        marks = [
+            "pinned" if item_id in pinned else None if users else "new"
+            for item_id, users in zip(self.ids, items["users"], strict=True)
+        ]
+        self.marks = marks if any(marks) else []
         self._columns = {normalize_id(item_id): column for column, item_id in enumerate(self.ids)}
 
     def unknown(self, item_ids: Iterable[str]) -> list[str]:

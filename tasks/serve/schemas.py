@@ -1,7 +1,7 @@
 """Requests and answers of the HTTP interface."""
 
 from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -96,6 +96,9 @@ class Item(BaseModel):
         description="its posterior standard deviation; a Beta distribution with this mean and deviation has intervals",
     )
     because: list[str] = Field([], description="up to three likes that speak for the item, the strongest first")
+    mark: Literal["pinned", "new"] | None = Field(
+        None, description="`pinned` if the rules put the item first, `new` if nobody likes it yet"
+    )
     explicit_like_mean: float | None = Field(None, description=EXPLICIT_LIKE_MEANING)
     explicit_like_sd: float | None = Field(None, description="its posterior standard deviation")
 

@@ -148,6 +148,7 @@ def test_requests_have_the_new_items_of_the_published_lists(shop, tmp_path):
         published = lists.filter(pl.col("user_id") == user_id)
         assert asked["item_id"].to_list() == published["item_id"].to_list()
         assert asked["because"].to_list() == published["because"].fill_null([]).to_list()
+        assert (asked["mark"] == "new").fill_null(value=False).to_list() == published["is_new"].to_list()
     assert len(recommender.recommend_for("u0", n=1000)) == 42 - len(recommender.history("u0"))  # all that are left
     many = recommender.recommend_many(pl.DataFrame({"user_id": ["u0", "u3"]}), n=10)
     wanted = lists.filter(pl.col("user_id").is_in(["u0", "u3"]))

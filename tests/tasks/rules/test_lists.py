@@ -199,6 +199,9 @@ def test_every_way_to_ask_from_python_obeys_them(ruled):
             expected = shop.expect(case, user_id)
             assert recommender.recommend_for(user_id, n, placement=placement)["item_id"].to_list() == expected
             assert lists_of(many, user_id) == expected
+        marks = dict(many.select("item_id", "mark").iter_rows())
+        assert "i7" in marks and set(marks.values()) == {"pinned", None}
+        assert {item_id for item_id, mark in marks.items() if mark} == {"i7", "i3"} & set(marks)
 
 
 def test_filters_narrow_what_rules_allow(ruled):
