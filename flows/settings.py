@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
 from oneclass.flows.parameters import BackfillParameters, SettingsParameters, TuneParameters
 from oneclass.tasks import datasets
@@ -269,12 +271,12 @@ def resolve_limits(threads: int | None, memory: str | None) -> Limits:
             raise InputError(f"--threads {threads}: must be at least 1.")
         limits["threads"] = _resolve_cores(threads)
     if memory is not None:
-        size = resources.parse_size(memory)
-        if size is None or size < MIN_MEMORY_BYTES:
+        try:
+            limits["memory"] = TypeAdapter(Annotated[ByteSize, Field(ge=MIN_MEMORY_BYTES)]).validate_python(memory)
+        except ValidationError as error:
             raise InputError(
                 f"--memory {memory}: write a size of at least {MIN_MEMORY_BYTES // 10**6} MB, such as 512MB or 4GB."
-            )
-        limits["memory"] = size
+            ) from error
     return Limits(**limits)
 
 

@@ -7,16 +7,6 @@ where protocol = $protocol and model = $model
 order by place desc
 limit 1
 
--- name: fitted_arrays
--- fitted_arrays: one row per array of a fitted model: how many entries it has, and how many that are not finite.
-create or replace temp table fitted_arrays (
-    protocol varchar,
-    model varchar,
-    "array" varchar,
-    entries bigint,
-    not_finite bigint
-)
-
 -- name: retained_fits
 -- One row per fit that is kept: of the latest runs that were evaluated, and of the run that is going on. The latest are
 -- those recorded last, for a clock may be set back.

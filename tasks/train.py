@@ -12,7 +12,6 @@ import duckdb
 import polars as pl
 from scipy.sparse import csr_matrix
 
-from oneclass.data_contracts import ContractBroken
 from oneclass.models.base import Model
 from oneclass.models.distributed import partition_by_edges
 from oneclass.models.fit_options import BlockExecutor, Epoch, FitOptions, ValidationUsers
@@ -72,11 +71,7 @@ def train(
 
 
 def record_stored_fits(home: Home, run_id: str, stored: Mapping[str, Sequence[Fit]]) -> None:
-    """Record fits that are in the store, by protocol, under one check of their contract.
-
-    Raises:
-        ContractBroken: one of them breaks a rule; none is recorded.
-    """
+    """Record fits that are in the store, by protocol, under one check of their contract."""
     _record_fits(home, run_id, stored)
     for protocol, of_protocol in stored.items():
         names = ", ".join(fit.model for fit in of_protocol)
@@ -95,7 +90,6 @@ def _record_fits(home: Home, run_id: str, recorded: Mapping[str, Sequence[Fit]])
             [run_id, [row[1] for row in rows], [row[2] for row in rows]],
         )
         warehouse.insert(connection, "operations.model_fits", pl.DataFrame(rows, list(FIT_COLUMNS), orient="row"))
-        fits.register_arrays(connection, home, recorded)
 
 
 def take_stored_fits(
@@ -107,20 +101,14 @@ def take_stored_fits(
 ) -> dict[str, dict[str, str]]:
     """Record the fits that are in the store, and return their digests by protocol and model.
 
-    None are taken if one breaks the contract: `train` then records each alone, and only that model is left out.
-
     Args:
         digests: of the splits' matrices.
         models: the settings by protocol and model.
     """
     found = {protocol: _find_stored_fits(home, digests[protocol], of, seed) for protocol, of in models.items()}
     stored = {protocol: list(of_protocol.values()) for protocol, of_protocol in found.items() if of_protocol}
-    try:
-        if stored:
-            record_stored_fits_task(home, run_id, stored)
-    except ContractBroken as error:
-        logger.warning("%s", error)
-        return {protocol: {} for protocol in models}
+    if stored:
+        record_stored_fits_task(home, run_id, stored)
     return {protocol: {model: fit.digest for model, fit in of.items()} for protocol, of in found.items()}
 
 
@@ -195,7 +183,7 @@ def load_or_fit(
                 on_epoch=_report_epochs(report),
                 load_component=partial(_load_component, home, matrices_digest, seed),
                 workers=_with_block_memory(what, estimator, split.train, workers),
-                rows=matrices.MatrixStoreRows(home.absolute(), matrices_digest),
+                rows=partial(matrices.load_rows, home.absolute(), matrices_digest),
                 scratch=home.absolute().spill,
             )
             with memory_errors.guard_model_memory(f"train: {what}", _estimate_memory(estimator, split.train, workers)):

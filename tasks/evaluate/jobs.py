@@ -75,7 +75,7 @@ def submit_evaluation(
         truth: of the rows of `train`, if known.
         further: names of further metrics at any k, of the test part.
     """
-    kind, saved = MODELS[name], fits.load_saved_bytes(home, name, digest)
+    kind, fit = MODELS[name], fits.find_fit(home, name, digest, hashed=False)
     items, scores = split.train.shape[1], len(kind.score_names)
     matrices = kind.matrices_on(items, split.train.nnz)
     at_once, step = _batch_size(kind, split)
@@ -91,7 +91,7 @@ def submit_evaluation(
             batch_truth = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
             calls.append((matrices_digest, name, digest, part, first, end, batch_truth, further))
             parts.append((part, end - first))
-            memory.append(scoring_bytes(min(end - first, at_once), items, scores, saved))
+            memory.append(scoring_bytes(min(end - first, at_once), items, scores, fit.saved_bytes if fit else 0))
     label = f"{name}: evaluate on {split.protocol}"
     results = imap(executor, evaluate_batch, home, calls, label=label, memory=memory, serial=matrices > 0)
     return PendingEvaluation(parts, results)

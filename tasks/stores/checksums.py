@@ -4,13 +4,15 @@ A folder is verified against its manifest before it is read, each file once per 
 stay the same. Hashing reads 1 to 2 GB a second.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Generator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,29 @@ logger = logging.getLogger(__name__)
 
 _hash_cache: dict[tuple[int, int], tuple[int, int, str]] = {}
 """(device, inode) of a file -> the file's size and time, and the digest, when this process last hashed it."""
-CHUNK_BYTES = 1 << 20
 
 
 class DamagedFile(OneclassError):
     """A stored file differs from what was written."""
+
+
+@contextlib.contextmanager
+def write_folder(target: Path, name: str) -> Generator[tuple[Path, dict[str, Any]]]:
+    """Write a folder next to `target`, and move it there with its manifest `name` when the block ends without an error.
+
+    Yields:
+        The folder to write files to, and the dict to put the facts of its manifest into.
+    """
+    partial = target.with_name(f"partial-{uuid.uuid4().hex}")
+    durable.make_folder(partial)
+    facts: dict[str, Any] = {}
+    try:
+        yield partial, facts
+        write_manifest(partial, name, facts)
+        remove_path(target)
+        durable.replace_path(partial, target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_manifest(folder: Path, name: str, facts: dict[str, Any]) -> None:
@@ -35,7 +55,7 @@ def write_manifest(folder: Path, name: str, facts: dict[str, Any]) -> None:
     Args:
         facts: plain data to store with it, returned by `load_facts`.
     """
-    digests = {file: _hash_range(folder / file) for file in _list_files(folder) if file != name}
+    digests = {file: _hash_file(folder / file) for file in _list_files(folder) if file != name}
     durable.sync_tree(folder)
     (folder / name).write_text(_format_record(facts, digests), encoding="utf-8")
     durable.sync_path(folder / name)
@@ -48,7 +68,7 @@ def load_facts(folder: Path, name: str) -> dict[str, Any]:
     Raises:
         DamagedFile: it is absent, damaged, or of an earlier version of this program.
     """
-    return _read_record(folder, name)[0]
+    return _read_record(folder / name)[0]
 
 
 def find_facts(folder: Path, name: str) -> dict[str, Any]:
@@ -68,34 +88,33 @@ def load_checked_facts(folder: Path, name: str, wanted: Callable[[str], bool] = 
     Raises:
         DamagedFile: the manifest or a file is absent, unreadable or damaged, or there is an unknown file.
     """
-    facts, digests = _read_record(folder, name)
+    facts, digests = _read_record(folder / name)
     try:
         present = set(_list_files(folder)) - {name}
         if differing := sorted(present ^ digests.keys()):
             file = differing[0]
             raise DamagedFile(f"{folder / file}: {'is missing' if file in digests else 'does not belong there'}")
         for file in filter(wanted, digests):
-            if _hash_range(folder / file) != digests[file]:
+            if _hash_file(folder / file) != digests[file]:
                 raise DamagedFile(f"{folder / file}: is damaged, for its sha256 is not the one that was noted")
     except OSError as error:
         raise DamagedFile(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from error
     return facts
 
 
-def verify_folder(folder: Path, name: str, otherwise: str = "") -> bool:
-    """Whether a folder exists and is what was written; logs a warning if it is damaged.
+def find_checked_facts(folder: Path, name: str, *, hashed: bool = True) -> dict[str, Any] | None:
+    """Load the facts as `load_checked_facts` does; None if the folder is absent, or damaged, which is logged.
 
     Args:
-        otherwise: text to append to the warning.
+        hashed: whether to hash the files.
     """
     if not os.path.lexists(folder):
-        return False
+        return None
     try:
-        load_checked_facts(folder, name)
+        return load_checked_facts(folder, name, lambda _: hashed)
     except DamagedFile as error:
-        logger.warning("%s%s", error, otherwise)
-        return False
-    return True
+        logger.warning("%s; the folder counts as absent, and a run makes it anew", error)
+        return None
 
 
 def remove_path(path: Path) -> None:
@@ -112,15 +131,11 @@ def _list_files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
-def _read_record(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, str]]:
-    path = folder / name
+def _read_record(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        return parse_record(path.read_bytes().decode(errors="replace"), str(path))
     except OSError as error:
         raise DamagedFile(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise DamagedFile(f"{path}: is damaged, for it is not text") from error
-    return parse_record(text, str(path))
 
 
 def parse_record(text: str, where: str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -156,15 +171,10 @@ def _format_record(facts: dict[str, Any], digests: dict[str, str]) -> str:
     return json.dumps({**body, "sha256": own}, indent=1, sort_keys=True) + "\n"
 
 
-def _hash_range(file: Path) -> str:
+def _hash_file(file: Path) -> str:
     with file.open("rb", buffering=0) as stream:
         status = os.fstat(stream.fileno())
         version, inode = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
-        cached = _hash_cache.get(inode)
-        if cached and cached[:2] == version:
-            return cached[2]
-        digest = hashlib.sha256()
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
-    _hash_cache[inode] = *version, digest.hexdigest()
-    return digest.hexdigest()
+        if inode not in _hash_cache or _hash_cache[inode][:2] != version:
+            _hash_cache[inode] = *version, hashlib.file_digest(stream, "sha256").hexdigest()
+    return _hash_cache[inode][2]

@@ -6,32 +6,21 @@ fitted, its cost, and the sha256 of each file.
 """
 
 import hashlib
-import logging
-import os
-import shutil
-import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import duckdb
 import numpy as np
-import polars as pl
 
-from oneclass import sql
 from oneclass.models import fingerprint, registry
 from oneclass.models.base import Model
 from oneclass.models.settings import ModelSettings
-from oneclass.tasks.stores import checksums, durable, warehouse
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 
-logger = logging.getLogger(__name__)
-
 RECORD_FILE = "fit.json"
-UNSTORED_FIELDS = ("model", "digest")  # of `Fit`: given by the path
-ARRAY_COLUMNS = ("protocol", "model", "array", "entries", "not_finite")  # of `fitted_arrays`
 ENTRIES_PER_CHECK = 1 << 22  # entries of a memory-mapped array checked at a time
 
 
@@ -80,26 +69,23 @@ def warm_fit_digest(key: str, previous: Fit | None) -> str:
     return hashlib.sha256(f"{key} from {previous.digest}".encode()).hexdigest()[:16]
 
 
-def find_fit(home: Home, model: str, digest: str) -> Fit | None:
-    """Find the fit with this digest. None if absent, or damaged, which is logged."""
-    folder = fit_folder(home, model, digest)
-    return (
-        _fit_from_facts(model, digest, lambda: checksums.load_checked_facts(folder, RECORD_FILE))
-        if os.path.lexists(folder)
-        else None
-    )
+def find_fit(home: Home, model: str, digest: str, *, hashed: bool = True) -> Fit | None:
+    """Find the fit with this digest. None if absent, or damaged, which is logged.
+
+    Args:
+        hashed: whether to hash its files; pass False if only its record is read.
+    """
+    facts = checksums.find_checked_facts(fit_folder(home, model, digest), RECORD_FILE, hashed=hashed)
+    if facts is None:
+        return None
+    known = Fit.__dataclass_fields__  # an earlier version recorded more
+    return Fit(model, digest, **{name: value for name, value in facts.items() if name in known})
 
 
 def find_matrices_digest(home: Home, model: str, digest: str) -> str | None:
     """Return the digest of the matrices of a fit, from its record only; None as in `find_fit`."""
-    fit = _load_record(home, model, digest)
+    fit = find_fit(home, model, digest, hashed=False)
     return fit.matrices if fit else None
-
-
-def load_saved_bytes(home: Home, model: str, digest: str) -> int:
-    """Return the size of a saved fit, from its record only; 0 if it is absent or damaged."""
-    fit = _load_record(home, model, digest)
-    return fit.saved_bytes if fit else 0
 
 
 def store_fit(
@@ -116,22 +102,16 @@ def store_fit(
 
     Args:
         digest, key, matrices, seconds, peak_bytes: as in `Fit`.
+
+    Raises:
+        OneclassError: an entry of an array is NaN or infinite; nothing is stored.
     """
-    folder = fit_folder(home, estimator.name, digest)
-    partial = folder.with_name(f"partial-{uuid.uuid4().hex}")
-    durable.make_folder(partial)
-    try:
-        estimator.save(partial)
-        size = _folder_bytes(partial)
-        fit = Fit(estimator.name, digest, key, matrices, seconds, peak_bytes, size)
-        checksums.write_manifest(
-            partial, RECORD_FILE, {name: value for name, value in asdict(fit).items() if name not in UNSTORED_FIELDS}
-        )
-        checksums.remove_path(folder)
-        durable.replace_path(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return fit
+    with checksums.write_folder(fit_folder(home, estimator.name, digest), RECORD_FILE) as (folder, facts):
+        estimator.save(folder)
+        _require_finite(estimator.name, folder)
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        facts |= {"key": key, "matrices": matrices, "seconds": seconds, "peak_bytes": peak_bytes, "saved_bytes": size}
+    return Fit(estimator.name, digest, **facts)
 
 
 def load_fit(home: Home, model: str, digest: str) -> Model:
@@ -151,22 +131,6 @@ def checkpoint_folder(home: Home, model: str, digest: str) -> Path:
     return fit_folder(home, model, f"unfinished-{digest}")
 
 
-def register_arrays(connection: duckdb.DuckDBPyConnection, home: Home, recorded: Mapping[str, Sequence[Fit]]) -> None:
-    """Create the temporary table `fitted_arrays` that the contract reads.
-
-    Args:
-        recorded: fits by protocol.
-    """
-    rows = []
-    for protocol, of_protocol in recorded.items():
-        for fit in of_protocol:
-            for file in sorted(fit_folder(home, fit.model, fit.digest).glob("*.npy")):
-                array = np.load(file, mmap_mode="r", allow_pickle=False)
-                rows.append((protocol, fit.model, file.stem, array.size, _count_not_finite(array)))
-    connection.execute(sql.statement("train/fitted_arrays"))
-    warehouse.insert(connection, "fitted_arrays", pl.DataFrame(rows, list(ARRAY_COLUMNS), orient="row"))
-
-
 def delete_other_fits(home: Home, retained: Collection[tuple[str, str]]) -> tuple[list[Fit], int]:
     """Delete every fit except those in `retained`, and partial writes. Returns the remaining fits and the number of
     deleted folders.
@@ -177,8 +141,7 @@ def delete_other_fits(home: Home, retained: Collection[tuple[str, str]]) -> tupl
     remaining, deleted = [], 0
     for folder in home.models.glob("*/*"):
         name = folder.parent.name, folder.name
-        fit = _load_record(home, *name) if name in retained else None
-        if fit:
+        if fit := find_fit(home, *name, hashed=False) if name in retained else None:
             remaining.append(fit)
         else:
             checksums.remove_path(folder)
@@ -186,35 +149,17 @@ def delete_other_fits(home: Home, retained: Collection[tuple[str, str]]) -> tupl
     return remaining, deleted
 
 
-def _load_record(home: Home, model: str, digest: str) -> Fit | None:
-    """Load a fit's record as `find_fit` does, without verifying its arrays."""
-    folder = fit_folder(home, model, digest)
-    return (
-        _fit_from_facts(model, digest, lambda: checksums.load_facts(folder, RECORD_FILE))
-        if os.path.lexists(folder)
-        else None
-    )
-
-
-def _fit_from_facts(model: str, digest: str, facts: Callable[[], dict[str, Any]]) -> Fit | None:
-    try:
-        known = Fit.__dataclass_fields__  # an earlier version recorded more
-        return Fit(model, digest, **{name: value for name, value in facts().items() if name in known})
-    except checksums.DamagedFile as error:
-        logger.warning("%s; the fit counts as absent, and a run makes it anew", error)
-        return None
-
-
 def fit_folder(home: Home, model: str, digest: str) -> Path:
     """Return the folder of a fit, whether it exists or not."""
     return home.models / model / digest
 
 
-def _folder_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir() if file.name != RECORD_FILE)
-
-
-def _count_not_finite(array: np.ndarray) -> int:
-    flat = array.reshape(-1)
-    blocks = (flat[start : start + ENTRIES_PER_CHECK] for start in range(0, len(flat), ENTRIES_PER_CHECK))
-    return sum(int(np.count_nonzero(~np.isfinite(block))) for block in blocks)
+def _require_finite(model: str, folder: Path) -> None:
+    for file in sorted(folder.glob("*.npy")):
+        flat = np.load(file, mmap_mode="r", allow_pickle=False).reshape(-1)
+        blocks = (flat[start : start + ENTRIES_PER_CHECK] for start in range(0, len(flat), ENTRIES_PER_CHECK))
+        if wrong := sum(int(np.count_nonzero(~np.isfinite(block))) for block in blocks):
+            raise OneclassError(
+                f"train: {model}: the fit has diverged: {wrong:,} of {len(flat):,} entries of {file.stem} are NaN or "
+                "infinite. Change its settings, or leave it out of --models."
+            )

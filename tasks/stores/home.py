@@ -58,6 +58,16 @@ def duckdb_memory(memory: int) -> int:
     return min(share, max(memory - PROCESS_BYTES, memory // 4))
 
 
+class _Inside:
+    """A path in the folder of a data set."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, home: "Home", _: object) -> Path:
+        return home.folder / self._name
+
+
 @dataclass(frozen=True)
 class Home:
     """The folder `<root>/<dataset>/`, laid out as in docs/explanation/pipeline.md.
@@ -97,46 +107,8 @@ class Home:
     def folder(self) -> Path:
         return self.root / self.dataset
 
-    @property
-    def warehouse(self) -> Path:
-        return self.folder / "warehouse.duckdb"
-
-    @property
-    def matrices(self) -> Path:
-        return self.folder / "matrices"
-
-    @property
-    def models(self) -> Path:
-        return self.folder / "models"
-
-    @property
-    def publications(self) -> Path:
-        return self.folder / "publications"
-
-    @property
-    def published(self) -> Path:
-        return self.folder / "published"
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report"
-
-    @property
-    def tuning(self) -> Path:
-        return self.folder / "tuning"
-
-    @property
-    def spill(self) -> Path:
-        return self.folder / "spill"
-
-    @property
-    def landing(self) -> Path:
-        return self.folder / "landing"
-
-    @property
-    def forgotten(self) -> Path:
-        return self.folder / "forgotten"
-
-    @property
-    def truth(self) -> Path:
-        return self.folder / "truth"
+    warehouse = _Inside("warehouse.duckdb")
+    matrices, models, spill = _Inside("matrices"), _Inside("models"), _Inside("spill")
+    publications, published, report = _Inside("publications"), _Inside("published"), _Inside("report")
+    landing, forgotten = _Inside("landing"), _Inside("forgotten")
+    tuning, truth = _Inside("tuning"), _Inside("truth")

@@ -5,21 +5,16 @@ its input. `split.json`, written last, describes the arrays and has the sha256 o
 """
 
 import hashlib
-import logging
-import shutil
-import uuid
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
-from oneclass.tasks.stores import checksums, durable
+from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.home import Home
-
-logger = logging.getLogger(__name__)
 
 RECORD_FILE = "split.json"
 
@@ -113,55 +108,33 @@ class SplitMatrices:
         return Part(histories, part.targets[selected], part.users[selected], rows, negatives, *ranked)
 
 
-@dataclass(frozen=True)
-class MatrixStoreRows:
-    """Loads rows of a split's training matrix in any process (`models.fit_options.RowLoader`)."""
-
-    home: Home
-    digest: str
-
-    def __call__(self, first: int, end: int) -> csr_matrix:
-        """Copy rows [first, end) out of the memory-mapped matrix.
-
-        Raises:
-            DamagedFile: they differ from what was stored.
-        """
-        with self.home.writing():
-            return load_split(self.home, self.digest, parts=()).train[first:end]
-
-
 def store_split(home: Home, split: SplitMatrices) -> str:
     """Store a split atomically under the digest of its content, and return the digest."""
     arrays = _split_arrays(split)
     seen_items = sorted(name for name, part in split.parts.items() if part.seen_items)
     ranks_seen = f" seen items in {seen_items}" if seen_items else ""
     digest = _split_digest(f"{split.protocol} {split.numbering.get('digest')}{ranks_seen}", arrays)
-    if has_split(home, digest):
-        return digest
-    target = home.matrices / digest
-    checksums.remove_path(target)
-    partial = home.matrices / f"partial-{uuid.uuid4().hex}"
-    durable.make_folder(partial)
-    try:
-        for name, array in arrays.items():
-            np.save(partial / f"{name}.npy", array, allow_pickle=False)
-        description = {
-            "protocol": split.protocol,
-            "parts": sorted(split.parts),
-            "shape": list(split.train.shape),
-            "numbering": split.numbering,
-            "seen_items": seen_items,
-        }
-        checksums.write_manifest(partial, RECORD_FILE, description)
-        durable.replace_path(partial, target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    if not has_split(home, digest):
+        with checksums.write_folder(home.matrices / digest, RECORD_FILE) as (folder, facts):
+            for name, array in arrays.items():
+                np.save(folder / f"{name}.npy", array, allow_pickle=False)
+            facts |= {"protocol": split.protocol, "parts": sorted(split.parts), "shape": list(split.train.shape)}
+            facts |= {"numbering": split.numbering, "seen_items": seen_items}
     return digest
 
 
 def has_split(home: Home, digest: str) -> bool:
     """Whether the split with this digest is stored and undamaged; logs a warning if it is damaged."""
-    return checksums.verify_folder(home.matrices / digest, RECORD_FILE, "; the matrices are made anew")
+    return checksums.find_checked_facts(home.matrices / digest, RECORD_FILE) is not None
+
+
+def load_rows(home: Home, digest: str, first: int, end: int) -> csr_matrix:
+    """Copy rows [first, end) out of a split's memory-mapped training matrix, in any process.
+
+    Raises:
+        DamagedFile: they differ from what was stored.
+    """
+    return load_split(home, digest, parts=()).train[first:end]
 
 
 def load_split(
@@ -184,103 +157,51 @@ def load_split(
     checksums.load_checked_facts(folder, RECORD_FILE, lambda name: not name.startswith(left_out))
     files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
     arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
-    train, recency_ranks = _load_matrix(arrays, "train", description["shape"][1]), arrays.get("train_places")
-    event_ages = _load_event_ages(arrays, "train")
-    ordered_train = with_event_ages(with_recency_ranks(train, recency_ranks), event_ages)
-    return SplitMatrices(
+    split = SplitMatrices(
         description["protocol"],
-        train,
+        _load_matrix(arrays, "train", items := description["shape"][1]),
         arrays["users"],
         arrays["items"],
-        {
-            # Splits that an earlier version stored rank no seen items.
-            name: _load_part(arrays, name, ordered_train, histories, name in description.get("seen_items", ()))
-            for name in wanted
-        },
-        description["numbering"],
-        arrays.get("train_ends"),
-        _load_explicit_negatives(arrays, "train", description["shape"][1]),
-        recency_ranks,
-        event_ages,
-        _load_features(arrays, "user"),
-        _load_features(arrays, "item"),
+        numbering=description["numbering"],
+        latest_mask=arrays.get("train_ends"),
+        explicit_negatives=_find_matrix(arrays, "train_negatives", items),
+        recency_ranks=arrays.get("train_places"),
+        event_ages=_find_event_ages(arrays, "train"),
+        user_features=_find_matrix(arrays, "user_features"),
+        item_features=_find_matrix(arrays, "item_features"),
     )
+    seen = description.get("seen_items", ())  # absent in splits that an earlier version stored
+    found = {name: _load_part(arrays, name, split, copied=histories, seen_items=name in seen) for name in wanted}
+    return replace(split, parts=found)
 
 
 def _load_part(
-    arrays: dict[str, np.ndarray], name: str, train: csr_matrix, with_histories: bool, seen_items: bool
+    arrays: dict[str, np.ndarray], name: str, split: SplitMatrices, *, copied: bool, seen_items: bool
 ) -> Part:
-    rows, histories = arrays.get(f"{name}_rows"), None
+    rows, items, histories = arrays.get(f"{name}_rows"), split.train.shape[1], None
     if rows is None:
-        histories = with_recency_ranks(
-            _load_matrix(arrays, f"{name}_histories", train.shape[1]), arrays.get(f"{name}_places")
-        )
-        histories = with_event_ages(histories, _load_event_ages(arrays, name))
-    elif with_histories:
+        histories = with_recency_ranks(_load_matrix(arrays, f"{name}_histories", items), arrays.get(f"{name}_places"))
+        histories = with_event_ages(histories, _find_event_ages(arrays, name))
+    elif copied:
         # The histories of training users are rows of `train`, and are not stored twice.
-        histories = train if len(rows) == train.shape[0] else train[rows]
+        histories = split.histories if len(rows) == split.train.shape[0] else split.histories[rows]
     targets, negatives = (
-        _load_matrix(arrays, f"{name}_targets", train.shape[1]),
-        _load_explicit_negatives(arrays, name, train.shape[1]),
+        _load_matrix(arrays, f"{name}_targets", items),
+        _find_matrix(arrays, f"{name}_negatives", items),
     )
     new_items = arrays.get(f"{name}_new_items")
     return Part(histories, targets, arrays[f"{name}_users"], rows, negatives, seen_items, new_items)
 
 
-def _load_features(arrays: dict[str, np.ndarray], side: str) -> csr_matrix | None:
-    count = arrays.get(f"{side}_features_width")
-    return None if count is None else _load_matrix(arrays, f"{side}_features", int(count))
+def _find_event_ages(arrays: dict[str, np.ndarray], owner: str) -> EventAges | None:
+    days = arrays.get(f"{owner}_event_ages")
+    return None if days is None else EventAges(arrays[f"{owner}_event_starts"], days)
 
 
-def _load_explicit_negatives(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix | None:
-    return _load_matrix(arrays, f"{name}_negatives", columns) if f"{name}_negatives_indptr" in arrays else None
-
-
-def _load_event_ages(arrays: dict[str, np.ndarray], name: str) -> EventAges | None:
-    days = arrays.get(f"{name}_event_ages")
-    return None if days is None else EventAges(arrays[f"{name}_event_starts"], days)
-
-
-def _event_arrays(name: str, ages: EventAges | None) -> dict[str, np.ndarray]:
-    return {} if ages is None else {f"{name}_event_starts": ages.starts, f"{name}_event_ages": ages.days}
-
-
-def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
-    arrays = {"users": split.users, "items": split.items, **_csr_arrays("train", split.train)}
-    if split.latest_mask is not None:
-        arrays["train_ends"] = split.latest_mask
-    if split.recency_ranks is not None:
-        arrays["train_places"] = split.recency_ranks
-    arrays |= _event_arrays("train", split.event_ages)
-    if split.explicit_negatives is not None:
-        arrays |= _csr_arrays("train_negatives", split.explicit_negatives)
-    for side, features in (("user", split.user_features), ("item", split.item_features)):
-        if features is not None:
-            width = np.array(features.shape[1])
-            arrays |= {**_csr_arrays(f"{side}_features", features), f"{side}_features_width": width}
-    for name, part in split.parts.items():
-        if part.new_items is not None:
-            arrays[f"{name}_new_items"] = part.new_items
-        if part.explicit_negatives is not None:
-            arrays |= _csr_arrays(f"{name}_negatives", part.explicit_negatives)
-        arrays |= {**_csr_arrays(f"{name}_targets", part.targets), f"{name}_users": part.users}
-        if part.rows is not None:
-            arrays[f"{name}_rows"] = part.rows
-        else:
-            arrays |= _csr_arrays(f"{name}_histories", part.histories)
-            if (recency_ranks := getattr(part.histories, "recency_ranks", None)) is not None:
-                arrays[f"{name}_places"] = recency_ranks
-            arrays |= _event_arrays(name, getattr(part.histories, "event_ages", None))
-    return arrays
-
-
-def _csr_arrays(name: str, matrix: csr_matrix) -> dict[str, np.ndarray]:
-    index = np.int32 if matrix.nnz < 2**31 else np.int64  # scipy wants one type for both
-    return {
-        f"{name}_indptr": np.asarray(matrix.indptr, dtype=index),
-        f"{name}_indices": np.asarray(matrix.indices, dtype=index),
-        f"{name}_counts": np.asarray(matrix.data, dtype=np.float32),
-    }
+def _find_matrix(arrays: dict[str, np.ndarray], name: str, columns: int | None = None) -> csr_matrix | None:
+    if f"{name}_indptr" not in arrays:
+        return None
+    return _load_matrix(arrays, name, int(arrays[f"{name}_width"]) if columns is None else columns)
 
 
 def _load_matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix:
@@ -291,6 +212,38 @@ def _load_matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_
     matrix.data, matrix.indices, matrix.indptr = (arrays[f"{name}_{kind}"] for kind in ("counts", "indices", "indptr"))
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix
+
+
+def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray | None] = {"users": split.users, "items": split.items, "train_ends": split.latest_mask}
+    arrays |= _csr_arrays("train", split.histories, owner="train")
+    arrays |= _csr_arrays("train_negatives", split.explicit_negatives)
+    for name, features in (("user_features", split.user_features), ("item_features", split.item_features)):
+        if features is not None:
+            arrays |= {**_csr_arrays(name, features), f"{name}_width": np.array(features.shape[1])}
+    for name, part in split.parts.items():
+        arrays |= {f"{name}_users": part.users, f"{name}_rows": part.rows, f"{name}_new_items": part.new_items}
+        arrays |= _csr_arrays(f"{name}_targets", part.targets)
+        arrays |= _csr_arrays(f"{name}_negatives", part.explicit_negatives)
+        if part.rows is None:
+            arrays |= _csr_arrays(f"{name}_histories", part.histories, owner=name)
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _csr_arrays(name: str, matrix: csr_matrix | None, owner: str | None = None) -> dict[str, np.ndarray | None]:
+    """Return the arrays of a matrix, and those of the order of its entries, which have the name of their owner."""
+    if matrix is None:
+        return {}
+    index = np.int32 if matrix.nnz < 2**31 else np.int64  # scipy wants one type for both
+    ages: EventAges | None = getattr(matrix, "event_ages", None)
+    return {
+        f"{name}_indptr": np.asarray(matrix.indptr, dtype=index),
+        f"{name}_indices": np.asarray(matrix.indices, dtype=index),
+        f"{name}_counts": np.asarray(matrix.data, dtype=np.float32),
+        f"{owner}_places": getattr(matrix, "recency_ranks", None),
+        f"{owner}_event_starts": ages.starts if ages else None,
+        f"{owner}_event_ages": ages.days if ages else None,
+    }
 
 
 def _split_digest(name_of_split: str, arrays: dict[str, np.ndarray]) -> str:

@@ -9,7 +9,6 @@ CGROUP, CGROUP_MOUNT, PROC = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"), 
 # The limits of `ulimit -v` and `-d`, and the usage that counts against each.
 PROCESS_LIMITS = {resource.RLIMIT_AS: "VmSize", resource.RLIMIT_DATA: "VmData"}
 CACHE_ENTRIES = ("active", "inactive")
-SIZE_UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 
 
 def available_cores() -> int:
@@ -20,7 +19,7 @@ def available_cores() -> int:
 def memory_limit() -> int:
     """Return the bytes of memory that this process may use: the machine's, or a lower limit."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([physical, *read_cgroup_limits(CGROUP, CGROUP_MOUNT), *(limit for limit, _ in _read_process_limits())])
+    return min([physical, *(limit for limit, _ in [*_read_group_limits(), *_read_process_limits()])])
 
 
 def free_memory() -> int:
@@ -28,7 +27,7 @@ def free_memory() -> int:
 
     The file cache of the machine or of a control group counts as free too, since the kernel evicts it on demand.
     """
-    free = [limit - used for limit, used in (*_read_group_limits(CGROUP, CGROUP_MOUNT), *_read_process_limits())]
+    free = [limit - used for limit, used in [*_read_group_limits(), *_read_process_limits()]]
     machine = _read_sizes(PROC / "meminfo")
     if "MemAvailable" in machine:
         free.append(1024 * (machine["MemAvailable"] + machine.get("SwapFree", 0)))
@@ -46,27 +45,20 @@ def format_size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
-def read_cgroup_limits(cgroup: Path, mounted: Path) -> list[int]:
-    """Return the memory limits of a control group and its parents in bytes, for versions 1 and 2.
+def _read_group_limits() -> Iterator[tuple[int, int]]:
+    """Yield each memory limit of the control group and its parents, and the usage without file cache, in bytes.
 
-    Args:
-        cgroup: the kernel's list of a process's groups, lines such as `0::/path` or `5:memory:/path`.
-        mounted: the folder where the groups' files are mounted.
+    CGROUP has lines such as `0::/path` (version 2) or `5:memory:/path` (version 1).
     """
-    return [limit for limit, _ in _read_group_limits(cgroup, mounted)]
-
-
-def _read_group_limits(cgroup: Path, mounted: Path) -> Iterator[tuple[int, int]]:
-    """Yield each limit of `read_cgroup_limits` with the group's usage without file cache."""
     try:
-        lines = cgroup.read_text().splitlines()
+        lines = CGROUP.read_text().splitlines()
     except OSError:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        root = mounted / "memory" if controllers else mounted
+        root = CGROUP_MOUNT / "memory" if controllers else CGROUP_MOUNT
         limits, usage = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
         group = root / path.strip("/")
         for folder in [group, *group.parents]:
@@ -84,16 +76,6 @@ def _read_process_limits() -> Iterator[tuple[int, int]]:
         soft, _ = resource.getrlimit(limit)
         if soft != resource.RLIM_INFINITY:
             yield soft, 1024 * usage.get(counted, 0)
-
-
-def parse_size(text: str) -> int | None:
-    """Parse `4GB`, `512 MB` or `1.5GiB` into bytes; None if malformed."""
-    number = text.strip().upper().rstrip("BIGMT").strip()
-    unit = text.strip().upper().removeprefix(number).strip()
-    try:
-        return int(float(number) * SIZE_UNITS[unit if unit.endswith("B") else f"{unit}B"])
-    except (ValueError, OverflowError, KeyError):
-        return None
 
 
 def _read_number(file: Path) -> int | None:

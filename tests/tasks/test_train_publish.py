@@ -27,8 +27,8 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import checksums, matrices, retention, runs, warehouse
-from oneclass.tasks.train import load_or_fit, record_stored_fits, take_stored_fits
+from oneclass.tasks.stores import matrices, retention, runs, warehouse
+from oneclass.tasks.train import load_or_fit, take_stored_fits
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
 
@@ -147,24 +147,17 @@ def test_a_matrix_that_no_model_can_take_is_reported(home, digests):
     assert not list(home.models.glob("*/partial-*"))
 
 
-def test_the_contract_sees_an_array_that_is_not_finite(home, digests):
-    fit = fit_model(home, digests)
-    array = next((home.models / "mrf_dense" / fit.digest).glob("[!i]*.npy"))
-    values = np.load(array)
-    values.flat[0] = np.nan
-    np.save(array, values)
-    checksums.write_manifest(
-        array.parent, "fit.json", checksums.load_facts(array.parent, "fit.json")
-    )  # as if it had been fitted so
-    sound = [fit_model(home, digests, model="popularity")]
-    for record in (
-        lambda: fit_model(home, digests, run_id="next"),
-        lambda: record_stored_fits(home, "next", {PROTOCOL: [fit, *sound], "strong_generalization": sound}),
-    ):
-        with pytest.raises(Exception, match="not_finite") as caught:
-            record()
-        assert caught.value.exit_status == 1
-    assert query_rows(home, "select distinct run_id from operations.model_fits") == [("run",)]
+def test_a_fit_with_an_entry_that_is_not_finite_is_not_stored(home, digests, monkeypatch):
+    save = MODELS["mrf_dense"].save
+
+    def diverge(self, folder):
+        self.weights.flat[3] = np.nan
+        save(self, folder)
+
+    monkeypatch.setattr(MODELS["mrf_dense"], "save", diverge)
+    with pytest.raises(OneclassError, match="mrf_dense: the fit has diverged: 1 of 1,600 entries of weights are NaN"):
+        fit_model(home, digests)
+    assert not list(home.models.glob("mrf_dense/*")) and not query_rows(home, "from operations.model_fits")
 
 
 def publish_fit(home, digests, run_id="run", **settings):
