@@ -1,14 +1,3 @@
--- name: earlier
--- One row per earlier evaluation that was made from the same, the newest first.
-select
-    evaluations.run_id,
-    evaluations.rows,
-    evaluations.result
-from operations.evaluations
-join operations.runs using (run_id)
-where made_from = $made_from and protocol = $protocol and evaluations.run_id <> $run_id
-order by started_at desc
-
 -- name: not_in_truth
 -- One row: how many curated edges the demo's truth does not have as likes, and how many of its likes are not curated.
 with curated as (

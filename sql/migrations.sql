@@ -149,3 +149,8 @@ drop table if exists operations.run_packages;
 -- name: explicit_negatives_alone
 -- curated.observed_negatives: one row per row of `curated.explicit_negatives`; a second name of that view.
 drop view if exists curated.observed_negatives;
+
+-- name: one_cache
+-- operations.evaluations: one row per run and protocol; evaluations are among `operations.stage_results` now, and made
+-- once more.
+drop table if exists operations.evaluations;

@@ -104,12 +104,12 @@ join operations.runs using (run_id)
 where state in ('completed', 'partly_failed')
 group by night;
 -- operations.stage_results: one row per stage that keeps what it made: the digest of all that its tables were made from,
--- a digest of their rows, and what the stage returned; and one per check of a contract without a broken rule of
--- severity error.
+-- a digest of their rows, and what the stage returned; one per evaluation and choice of a blend; and one per check of a
+-- contract without a broken rule of severity error.
 create table if not exists operations.stage_results (
-    stage varchar not null, -- the stage's name, or `contract of` a table
+    stage varchar not null, -- the stage's name, with its protocol; or `contract of` a table
     made_from varchar not null, -- digest of the rows, settings, source and libraries that its tables, or the check, depend on
-    made varchar not null, -- digest of the rows that it made; empty for a check
+    made varchar not null, -- digest of its tables' rows; empty without tables
     result json not null -- what the stage returned, or the results of the check
 );
 -- operations.model_settings: one row per run and model that has settings to search: where these come from.
@@ -146,15 +146,6 @@ create table if not exists operations.search_trials (
     seconds double not null, -- wall time of its fit
     settings json not null, -- all settings of the fit
     note varchar not null -- why it was stopped or failed; else empty
-);
--- operations.evaluations: one row per run and protocol that was evaluated whole: what its rows in the `evaluation` tables
--- were made from, and a digest of them, so that a run of the same fits takes them.
-create table if not exists operations.evaluations (
-    run_id varchar not null, -- the run whose rows they are
-    protocol varchar not null, -- how users and edges were held out
-    made_from varchar not null, -- digest of the split, the fits, the source and the libraries
-    rows varchar not null, -- digest of the rows without their run
-    result json not null -- what the stage returned
 );
 -- operations.funnel: one row per step from the lines of all logs to the edges of the observed graph in a run.
 create table if not exists operations.funnel (

@@ -7,6 +7,7 @@ writes the rows.
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -92,21 +93,21 @@ def evaluate(
         ContractBroken: a rule over the tables was broken; they are unchanged.
     """
     judged, chosen = [(matrices_digest, fit_digests), *further], choose_metrics(metrics)
+    open_cache = partial(cache.open_cache, home=home, protocol=protocol, judged=judged, metrics=chosen.digest)
     with warehouse.open_warehouse(home) as connection:  # for writing: it migrates an older warehouse
-        cache_key = cache.evaluation_digest(home, protocol, judged, chosen.digest)
-        earlier = cache.find_cached_evaluation(connection, run_id, protocol, cache_key)
+        earlier = cache.find_earlier(connection, open_cache(connection), protocol)
         ids = own_metrics.load_ids(connection) if chosen.own and not earlier else NO_IDS
     if earlier:
-        found = _Evaluation(Evaluated(**earlier.result))
+        found = _Evaluation(Evaluated(**earlier["evaluated"]))
     else:
         found = _evaluate_models(home, judged, executor, chosen, ids)
     with warehouse.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
-            cache.copy_cached_rows(connection, run_id, protocol, earlier.run_id)
+            cache.copy_rows(connection, run_id, protocol, earlier["run_id"])
         else:
             write_evaluation(connection, run_id, protocol, found.ranked, found.likes, found.explicit_feedback)
         if not found.evaluated.failed:  # the next run tries failed models again
-            cache.cache_evaluation(connection, run_id, protocol, cache_key, vars(found.evaluated))
+            cache.store_evaluation(connection, open_cache(connection), run_id, protocol, vars(found.evaluated))
         table = leaderboard.group_by_protocol(leaderboard.load_leaderboard(connection, run_id)).get(protocol, [])
     for sentence in leaderboard.list_weaknesses(table):
         logger.warning("%s", sentence)

@@ -15,7 +15,7 @@ from oneclass.tasks.forget.rewrite import Digests
 from oneclass.tasks.stores import publications, warehouse
 from oneclass.tasks.stores.home import Home
 
-EMPTIED = ("indexed.", "published.", "operations.stage_results", "operations.evaluations")
+EMPTIED = ("indexed.", "published.", "operations.stage_results")
 """Tables, and schemas, whose rows the next run makes anew."""
 OWN_ROWS = ("operations.schema_version",)
 """Tables that the new file has its own rows of."""

@@ -2,7 +2,7 @@
 
 The cache stores the digest of all inputs of the tables (rows, settings, source, library versions) and the digest of the
 tables. If the input digest matches and the tables still have the stored digest, only the stage's contract is checked.
-Tables that were changed by hand are rewritten.
+Tables that were changed by hand are rewritten. Results without tables stay for every input digest.
 """
 
 import hashlib
@@ -71,7 +71,8 @@ class StageCache:
 
     def store(self, result: Mapping[str, Any]) -> None:
         """Store the stage's result, plain data, with the digests of its inputs and tables."""
-        self._connection.execute("delete from operations.stage_results where stage = ?", [self._stage])
+        stale = "delete from operations.stage_results where stage = ? and (made_from = ? or ?)"
+        self._connection.execute(stale, [self._stage, self.made_from, bool(self._tables)])
         row = [self._stage, self.made_from, self._tables_digest(), json.dumps(dict(result))]
         self._connection.execute("insert into operations.stage_results values (?, ?, ?, ?)", row)
 

@@ -32,7 +32,6 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
         "operations.search_trials",
         "operations.contract_results",
         "operations.stage_results",
-        "operations.evaluations",
         "operations.publications",
         "operations.alarms",
     }
