@@ -30,7 +30,7 @@ MODELS_OF_SHOPS = [name for name in MODELS if name not in ("cdae", "mult_dae", "
 PROTOCOLS = ("strong_generalization", "leave_one_out", "next_events", "leave_one_out,next_events")
 SETTINGS = (  # of each line one with a chance of a quarter
     ("publish.seen=include", "publish.seen=exclude"), ("publish.explore=thompson",), ("split.order=true",),
-    ("split.times=true",), ("binarize.explicit_negatives=true",), ("publish.prefer=best",),
+    ("split.times=true",), ("binarize.explicit_negatives=true",), ("publish.prefer=simplest",),
     ("binarize.min_user_edges=2", "binarize.k_core=2", "binarize.min_item_edges=3"),
     ("split.held_out_share=0.3", "split.min_validation_users=0", "split.folds=2"),
     ("publish.top_n=1", "publish.top_n=200"), ("train.tune=off", "train.tune=always"), ("binarize.sum_values=true",),

@@ -1,6 +1,6 @@
 -- name: validation_lists
 -- One row per model, among some, and score of this run, the best by a protocol's metric of the validation users first,
--- with its paired difference from the best, null for the best itself; `p_value` is not corrected.
+-- with its paired difference from the best, null for the best itself.
 with lists as (
     select
         model,
@@ -18,38 +18,24 @@ with lists as (
     from evaluation.comparisons
     where run_id = $run_id and protocol = $protocol and metric = $metric
 ), pairs as (
-    select model, score, other_model, other_score, difference, standard_error, p_value
+    select model, score, other_model, other_score, difference, standard_error
     from of_protocol
     union all
-    select other_model, other_score, model, score, -difference, standard_error, p_value
+    select other_model, other_score, model, score, -difference, standard_error
     from of_protocol
 )
 select
     lists.model,
     lists.score,
+    lists.value,
     lists.users,
     difference,
-    standard_error,
-    p_value
+    standard_error
 from lists
 join lists as best on best.place = 1
 left join pairs
     on (pairs.model, pairs.score, other_model, other_score) = (lists.model, lists.score, best.model, best.score)
 order by lists.place
-
--- name: paired_difference
--- One row: a protocol's metric of one list of this run minus that of another, over the same validation users.
-select
-    if(model = $model and score = $score, difference, -difference) as difference,
-    standard_error
-from evaluation.comparisons
-where run_id = $run_id
-  and protocol = $protocol
-  and metric = $metric
-  and (
-      (model, score, other_model, other_score) = ($model, $score, $other_model, $other_score)
-      or (other_model, other_score, model, score) = ($model, $score, $other_model, $other_score)
-  )
 
 -- name: standing
 -- ranked: one row per user and rank of the lists that stand as published, in the ids of the logs.

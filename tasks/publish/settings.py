@@ -50,10 +50,10 @@ class PublishSettings(PromotionLimits):
         "like probability. `auto`: the published model if it has one, else the best of these on validation; `none`: "
         "only what the published model says itself.",
     )
-    prefer: Literal["simplest", "best"] = Field(
-        "simplest",
-        description="Which list to publish of those that cannot be told from the best on validation: that of the "
-        "simplest model (it explains itself, else serves fast, else fits fast), or the one with the best value.",
+    prefer: Literal["best", "simplest"] = Field(
+        "best",
+        description="Which list to publish: the one with the best value on validation, or, of those within one "
+        "standard error of it, that of the simplest model (it explains itself, else serves fast, else fits fast).",
     )
     seen: Literal["auto", "include", "exclude"] = Field(
         "auto",
