@@ -11,30 +11,25 @@ order by started_at desc
 limit 1
 
 -- name: in_future
--- One row per run that starts after $latest, with the start to record instead: the middle between the starts of the runs
--- before and after it ($now if none is after it), or the latter if none is before it.
+-- One row per run that starts after $latest, with the start to record instead: the latest of the runs recorded before it,
+-- else the earliest of those after it, else $now.
 with past as (
     select rowid as place, started_at
     from operations.runs
     where started_at <= $latest
-), beside as (
-    select
-        runs.rowid as place,
-        run_id,
-        runs.started_at,
-        max(past.started_at) filter (where past.place < runs.rowid) as earlier,
-        coalesce(least(min(past.started_at) filter (where past.place > runs.rowid), $now), $now) as later
-    from operations.runs
-    left join past on true
-    where runs.started_at > $latest
-    group by all
 )
+
 select
     run_id,
     started_at,
-    case when earlier < later then earlier + (later - earlier) / 2 else later end as corrected
-from beside
-order by place
+    coalesce(
+        (select max(started_at) from past where place < runs.rowid),
+        (select min(started_at) from past),
+        $now
+    ) as corrected
+from operations.runs
+where started_at > $latest
+order by rowid
 
 -- name: backfilled_until
 -- One row per completed backfill that took the events up to the end of a day, in the order in which they were recorded,

@@ -1,33 +1,21 @@
-"""The record of runs, the lock that admits one run at a time per data set, and the removal of partial files after a
-crash.
-"""
+"""The record of runs, the lock that admits one run at a time per data set, and the removal of partial files."""
 
 import contextlib
 import fcntl
 import importlib.metadata
 import json
 import logging
-import os
 import subprocess
-import tempfile
-import time
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import duckdb
 
 from oneclass import sql
 from oneclass.tasks.errors import InputError, ModelsFailed
-from oneclass.tasks.stores import (
-    checksums,
-    durable,
-    erasures,
-    publication_records,
-    publications,
-    warehouse,
-)
+from oneclass.tasks.stores import checksums, durable, erasures, publication_records, publications, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -48,9 +36,6 @@ PARTIAL_FILES = (
     "report/figures/.*.svg",
 )
 """Patterns of temporary names in a data set's folder; their writer moves or deletes such files."""
-COMPILED_FOLDERS = "oneclass-numba-*"
-"""Compiled kernels of processes without another cache, in the system's temporary folder."""
-MAX_AGE_HOURS = 24  # a process may still use younger ones
 
 
 def remove_partial_files(home: Home) -> int:
@@ -59,22 +44,12 @@ def remove_partial_files(home: Home) -> int:
     The caller holds the data set's lock and has the warehouse open for writing, so that no other process spills.
     """
     partial = [path for pattern in PARTIAL_FILES for path in home.folder.glob(pattern)]
-    partial += [*publications.list_unfinished(home), *_list_stale_kernel_folders(Path(tempfile.gettempdir()))]
+    partial += publications.list_unfinished(home)
     for path in partial:
         checksums.remove_path(path)
     if partial:
         logger.info("%d partial files and folders of earlier runs were deleted", len(partial))
     return len(partial)
-
-
-def _list_stale_kernel_folders(folder: Path) -> list[Path]:
-    oldest = time.time() - 3600 * MAX_AGE_HOURS
-    stale = []
-    for path in folder.glob(COMPILED_FOLDERS):
-        status = path.lstat()
-        if status.st_uid == os.getuid() and status.st_mtime < oldest:
-            stale.append(path)
-    return stale
 
 
 class DataSetLocked(InputError):
@@ -105,29 +80,20 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
             connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
             recent = "select run_id, state from operations.runs order by started_at desc limit ?"
             earlier = connection.execute(recent, [MAX_RECENT_RUNS]).fetchall()
+            begun = json.dumps(settings, default=str, sort_keys=True), get_code_version()
             connection.execute(
                 "insert into operations.runs values (?, ?, ?, ?, null, 'running', ?, ?)",
-                [
-                    run_id,
-                    flow,
-                    home.dataset,
-                    _utc_now(),
-                    json.dumps(settings, default=str, sort_keys=True),
-                    get_code_version(),
-                ],
+                [run_id, flow, home.dataset, _utc_now(), *begun],
             )
             for alarm in alarms:
                 logger.warning("%s: %s", home.dataset, alarm)
                 connection.execute("insert into operations.alarms values (?, ?)", [run_id, alarm])
         try:
             yield dict(earlier)
-        except ModelsFailed:
-            end_run(home, run_id, "partly_failed")
-            raise
         except BaseException as error:
+            state = "failed" if isinstance(error, Exception) else "cancelled"
             with contextlib.suppress(Exception):  # a failure to record must not hide the run's error
-                state = "failed" if isinstance(error, Exception) else "cancelled"
-                end_run(home, run_id, state)
+                end_run(home, run_id, "partly_failed" if isinstance(error, ModelsFailed) else state)
             raise
         end_run(home, run_id, "completed")
 
@@ -138,22 +104,20 @@ def lock_data_set(home: Home) -> Generator[None]:
 
     Files written meanwhile are readable as the setting `files.readable_by` says.
     """
-    with home.writing(), _lock_path(home) as lock:
+    with home.writing(), contextlib.ExitStack() as opened:
         try:
+            durable.make_folder(home.folder)
+            lock = opened.enter_context(open(home.folder / ".lock", "w"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise DataSetLocked(
                 f"{home.folder}: another run holds this data set. Wait for it to end, or choose another --home."
             ) from error
+        except OSError as error:
+            raise InputError(
+                f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home."
+            ) from error
         yield
-
-
-def _lock_path(home: Home) -> IO[str]:
-    try:
-        durable.make_folder(home.folder)
-        return open(home.folder / ".lock", "w")
-    except OSError as error:
-        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
 
 
 def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
@@ -217,7 +181,7 @@ def _utc_now() -> datetime:
 
 
 MAX_SKEW = timedelta(minutes=1)  # by which the clocks of two machines with one home may differ
-# Other times of such runs, by table. What is later than now becomes now.
+# Other times, by table: what is later than now becomes now.
 RECORDED_TIMES = {
     "operations.runs": "ended_at",
     "operations.log_files": "ingested_at",
@@ -229,7 +193,7 @@ NIGHT_TABLES = ("operations.nights", "diagnostics.nightly_exponents")
 
 
 def _correct_future_starts(connection: duckdb.DuckDBPyConnection, now: datetime) -> list[str]:
-    """Move runs that start after `now` between the runs recorded before and after them; return a sentence for each.
+    """Move runs that start after `now` to the start of the run recorded before; return a sentence for each.
 
     Args:
         now: in UTC, without a time zone.
@@ -239,11 +203,10 @@ def _correct_future_starts(connection: duckdb.DuckDBPyConnection, now: datetime)
         connection.execute("update operations.runs set started_at = ? where run_id = ?", [corrected, run_id])
         for table in NIGHT_TABLES:
             connection.execute(f"update {table} set night = ? where run_id = ?", [corrected.date(), run_id])
-    if ahead:
-        for table, column in RECORDED_TIMES.items():
-            connection.execute(f"update {table} set {column} = $now where {column} > $now", {"now": now})
+    for table, column in RECORDED_TIMES.items() if ahead else ():
+        connection.execute(f"update {table} set {column} = $now where {column} > $now", {"now": now})
     return [
         f"run {run_id}: was recorded as begun at {started:%Y-%m-%d %H:%M} UTC, which is in the future: the machine's "
-        f"clock was ahead. Its start is corrected to {corrected:%Y-%m-%d %H:%M} UTC, between the runs beside it"
+        f"clock was ahead. Its start is corrected to {corrected:%Y-%m-%d %H:%M} UTC, that of the run beside it"
         for run_id, started, corrected in ahead
     ]

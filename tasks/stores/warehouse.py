@@ -4,7 +4,6 @@ Writers are short and one at a time; a stage's work becomes visible only after i
 """
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -22,6 +21,12 @@ from oneclass import data_contracts, sql
 from oneclass.tasks.errors import InputError, OneclassError, ResourceExhausted
 from oneclass.tasks.stores import contract_cache, durable, resources
 from oneclass.tasks.stores.home import Home
+
+logger = logging.getLogger(__name__)
+
+WAIT_SECONDS = (0.0, 0.25)  # drawn between two tries: readers that come and go leave gaps of milliseconds
+SILENT_SECONDS = 1.0  # of waiting, after which the log says so
+HEADER_BYTES = 3 * 4096  # of a DuckDB file before its first block
 
 
 def check_version(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
@@ -46,50 +51,28 @@ def check_version(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
 def migrate_schema(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
     """Apply the missing migrations and create absent tables, in one transaction.
 
-    Does nothing if the same statements were applied before and the views are those that they made, since a run opens
-    the warehouse dozens of times. A program from before versions replaces views without a record.
+    Does nothing if the same statements were applied before, since a run opens the warehouse dozens of times.
 
     Raises:
         InputError: a newer version of this program wrote the tables.
     """
-    version = check_version(connection, home)
-    if version == max(sql.migrations()) and _recorded_digest(connection) == _schema_digest(connection):
+    version, newest = check_version(connection, home), max(sql.migrations())
+    recorded = "select any_value(statements) from operations.schema_version"
+    if version == newest and fetch_row(connection, recorded) == (sql.schema_digest(),):
         return
+    missing = {number: statements for number, statements in sql.migrations().items() if number > version}
     connection.begin()
     try:
-        for number, statements in sql.migrations().items():
-            if number > version:
-                connection.execute(statements)
-        for statements in sql.schema():
+        for statements in (*missing.values(), *sql.schema()):
             connection.execute(statements)
-        for number in sql.migrations():
-            if number > version:
-                row = [number, datetime.now(UTC).replace(tzinfo=None)]
-                connection.execute("insert into operations.schema_version (version, applied_at) values (?, ?)", row)
-        connection.execute("update operations.schema_version set statements = ?", [_schema_digest(connection)])
+        for number in missing:
+            row = [number, datetime.now(UTC).replace(tzinfo=None)]
+            connection.execute("insert into operations.schema_version (version, applied_at) values (?, ?)", row)
+        connection.execute("update operations.schema_version set statements = ?", [sql.schema_digest()])
         connection.commit()
     except BaseException:
         connection.rollback()
         raise
-
-
-def _recorded_digest(connection: duckdb.DuckDBPyConnection) -> str:
-    """Return the `_schema_digest` after the schema statements were last applied."""
-    [(digest,)] = connection.execute("select any_value(statements) from operations.schema_version").fetchall()
-    return digest
-
-
-def _schema_digest(connection: duckdb.DuckDBPyConnection) -> str:
-    """Return the digest of this program's schema statements and of the views in the warehouse."""
-    views = connection.execute("select sql from duckdb_views() where not internal").fetchall()
-    return f"{sql.schema_digest()} {hashlib.sha256(repr(sorted(views)).encode()).hexdigest()}"
-
-
-logger = logging.getLogger(__name__)
-
-# Readers that come and go leave gaps of milliseconds.
-MIN_WAIT_SECONDS, MAX_WAIT_SECONDS, SILENT_SECONDS = 0.02, 0.25, 1.0
-HEADER_BYTES = 3 * 4096  # of a DuckDB file before its first block
 
 
 def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -116,26 +99,48 @@ def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     except OSError as error:
         raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
     except duckdb.Error as error:
-        raise _explain_open_error(home, error) from error
+        raise _explain_error(home, error) or InputError(_describe_damage(home, error)) from error
     return connection
 
 
-def explain_database_error(home: Home, error: duckdb.Error) -> OneclassError | None:
-    """Return an error with advice for a DuckDB error in an open warehouse; None if it is unknown."""
-    text = str(error)
+def _explain_error(home: Home, error: duckdb.Error, *, read_only: bool = False) -> OneclassError | None:
+    """Return an error with advice for one of DuckDB's; None if it is unknown."""
+    text, at = str(error), home.warehouse
+    lower = text.lower()
     if isinstance(error, duckdb.OutOfMemoryException):
         return ResourceExhausted(
-            f"{home.warehouse}: DuckDB needs more memory than there is. It may take "
-            f"{resources.format_size(home.limits.memory)} (--memory), and {resources.describe_free_memory()}. Give it "
-            f"more of what is short, then run again.\n{text.splitlines()[0]}"
+            f"{at}: DuckDB needs more memory than there is. It may take {resources.format_size(home.limits.memory)} "
+            f"(--memory), and {resources.describe_free_memory()}. Give it more of what is short, then run again.\n"
+            f"{text.splitlines()[0]}"
         )
-    if "no space left" in text.lower() or "could not write" in text.lower():
+    if "no space left" in lower or "could not write" in lower:
         return ResourceExhausted(
             f"{home.folder}: the disk is full. Free some space or choose another --home, then run again.\n{text}"
         )
-    if "Corrupt database file" in text or ("Could not read" in text and os.path.realpath(home.warehouse) in text):
-        return _damaged_database_error(home, text)
-    return None
+    if read_only and isinstance(error, duckdb.CatalogException):
+        what = text.splitlines()[0]
+        advice = f"is of an earlier version of this program ({what}). Any run on {home.dataset} updates it."
+    elif _is_locked(error):
+        advice = f"another process holds the warehouse, for {home.limits.patience:.0f} s now. Wait for it to end, then "
+        advice += f"run again.\n{text}"
+    elif "permission" in lower or "read-only" in lower:
+        advice = f"cannot be written to. Choose another --home.\n{text}"
+    elif "replaying WAL" in text:
+        advice = (
+            f"its .wal was left by a crash and cannot be replayed. Any run on {home.dataset} sets it aside.\n{text}"
+        )
+    elif "Corrupt database file" in text or ("Could not read" in text and os.path.realpath(at) in text):
+        return InputError(_describe_damage(home, error))
+    else:
+        return None
+    return InputError(f"{at}: {advice}")
+
+
+def _describe_damage(home: Home, error: duckdb.Error) -> str:
+    return (
+        f"{home.warehouse}: cannot be opened as a DuckDB warehouse: it is damaged or cut short. Put a copy of it back, "
+        f"or move it away and run again: the run makes it anew from the log files.\n{error}"
+    )
 
 
 def database_config(home: Home) -> dict[str, Any]:
@@ -151,8 +156,8 @@ def database_config(home: Home) -> dict[str, Any]:
 
 
 def _retry_while_locked(connect_once: Callable[[], duckdb.DuckDBPyConnection], home: Home) -> duckdb.DuckDBPyConnection:
-    """Retry with jittered backoff until no other process holds the file."""
-    started, wait, warned = time.monotonic(), MIN_WAIT_SECONDS, False
+    """Retry until no other process holds the file."""
+    started, warned = time.monotonic(), False
     while True:
         try:
             connection = connect_once()
@@ -161,19 +166,16 @@ def _retry_while_locked(connect_once: Callable[[], duckdb.DuckDBPyConnection], h
             if not _is_locked(error) or waited > home.limits.patience:
                 raise
             if waited > SILENT_SECONDS and not warned:
-                warned = True
+                warned, holder = True, str(error).partition(". ")[0]
+                patience = home.limits.patience
                 logger.warning(
-                    "%s: another program has it open; waiting for up to %.0f s. %s",
-                    home.warehouse,
-                    home.limits.patience,
-                    str(error).partition(". ")[0],
+                    "%s: another program has it open; waiting for up to %.0f s. %s", home.warehouse, patience, holder
                 )
         else:
             if warned:
                 logger.info("%s: free again after %.1f s", home.warehouse, time.monotonic() - started)
             return connection
-        time.sleep(random.uniform(0, wait))
-        wait = min(2 * wait, MAX_WAIT_SECONDS)
+        time.sleep(random.uniform(*WAIT_SECONDS))
 
 
 def _is_locked(error: duckdb.Error) -> bool:
@@ -226,30 +228,6 @@ def _quarantine_wal(log: Path, reason: str) -> None:
     )
 
 
-def _explain_open_error(home: Home, error: duckdb.Error) -> InputError:
-    text = str(error)
-    if _is_locked(error):
-        return InputError(
-            f"{home.warehouse}: another process holds the warehouse, for {home.limits.patience:.0f} s now. Wait for it "
-            f"to end, then run again.\n{text}"
-        )
-    if "permission" in text.lower() or "read-only" in text.lower():
-        return InputError(f"{home.warehouse}: cannot be written to. Choose another --home.\n{text}")
-    if "replaying WAL" in text:
-        return InputError(
-            f"{home.warehouse}.wal: was left by a crash and cannot be replayed. Any run on {home.dataset} sets it "
-            f"aside.\n{text}"
-        )
-    return _damaged_database_error(home, text)
-
-
-def _damaged_database_error(home: Home, text: str) -> InputError:
-    return InputError(
-        f"{home.warehouse}: cannot be opened as a DuckDB warehouse: it is damaged or cut short. Put a copy of it back, "
-        f"or move it away and run again: the run makes it anew from the log files.\n{text}"
-    )
-
-
 @contextlib.contextmanager
 def open_warehouse(home: Home, *, read_only: bool = False) -> Generator[duckdb.DuckDBPyConnection]:
     """Open the warehouse, create its tables if absent, and close it at the end.
@@ -270,12 +248,8 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Generator[duckdb.D
         yield connection
         if not read_only:
             connection.execute("checkpoint")
-    except duckdb.CatalogException as error:
-        if not read_only:
-            raise
-        raise InputError(_explain_missing_warehouse(home, error)) from error
     except duckdb.Error as error:
-        if (explained := explain_database_error(home, error)) is None:
+        if (explained := _explain_error(home, error, read_only=read_only)) is None:
             raise
         raise explained from error
     finally:
@@ -306,21 +280,17 @@ def run_stage(
             contract_cache.store(connection, results, new)
             _record_contract(connection, run_id, name, results)
             connection.commit()
-        except data_contracts.ContractBroken:
-            connection.rollback()
-            _record_contract(connection, run_id, name, results)
-            raise
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(duckdb.Error):
                 connection.rollback()
+            if isinstance(error, data_contracts.ContractBroken):
+                _record_contract(connection, run_id, name, results)
             raise
 
 
 def fetch_row(connection: duckdb.DuckDBPyConnection, query: str, values: Any = None) -> tuple[Any, ...]:
-    """Run a query that returns a row, and return its first one."""
-    row = connection.execute(query, values).fetchone()
-    assert row is not None, query
-    return row
+    """Run a query that returns one row, and return the row."""
+    return connection.execute(query, values).fetchall()[0]
 
 
 def select(
@@ -361,22 +331,10 @@ def drop_temporary(connection: duckdb.DuckDBPyConnection) -> None:
 def _record_contract(
     connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list[data_contracts.RuleResult]
 ) -> None:
+    names = "contract", "rule", "severity", "success", "observed"
     rows = [
-        {
-            "run_id": run_id,
-            "stage": stage_name,
-            "contract": one.contract,
-            "rule": one.rule,
-            "severity": one.severity,
-            "success": one.success,
-            "observed": one.observed,
-            "samples": json.dumps(one.samples, default=str),
-        }
+        {name: getattr(one, name) for name in names} | {"samples": json.dumps(one.samples, default=str)}
         for one in results
     ]
-    insert(connection, "operations.contract_results", pl.DataFrame(rows, infer_schema_length=None))
-
-
-def _explain_missing_warehouse(home: Home, error: duckdb.Error) -> str:
-    what = str(error).splitlines()[0]
-    return f"{home.warehouse}: is of an earlier version of this program ({what}). Any run on {home.dataset} updates it."
+    found = pl.DataFrame(rows, infer_schema_length=None).with_columns(run_id=pl.lit(run_id), stage=pl.lit(stage_name))
+    insert(connection, "operations.contract_results", found)

@@ -35,36 +35,29 @@ def find_latest_fit(home: Home, protocol: str, model: str) -> Fit | None:
 def build_start(home: Home, estimator: Model, previous: Fit, split: SplitMatrices) -> Start | None:
     """Build a start from the earlier fit for a fit on a split; None, with a warning, if it is unusable."""
     try:
-        before = matrices.load_split(home, previous.matrices, parts=())
-    except checksums.DamagedFile as error:
-        logger.warning("%s begins afresh: %s", estimator.name, error)
-        return None
-    if not _has_same_numbering(home, before):
-        logger.warning("%s begins afresh: users or items were numbered anew since the last run", estimator.name)
-        return None
-    leaked = _find_leaked_targets(before, split)
-    if len(leaked) > LEAK_TOLERANCE * sum(part.targets.nnz for part in split.parts.values()):
-        logger.warning("%s begins afresh: the last run was trained on edges that have to be found now", estimator.name)
-        return None
-    known = before.items[before.items < before.numbering["items"]]  # the index of an item that nobody liked may change
-    users, items = _match_indices(before.users, split.users), _match_indices(known, split.items)
-    users[np.isin(split.users, leaked)] = -1
-    start = Start(fits.load_fit(home, previous.model, previous.digest), users, items)
-    try:
+        start = _match_fit(home, previous, split)
         estimator.check_options(split.train.shape, FitOptions(start=start))
-    except ValueError as error:
+    except (checksums.DamagedFile, ValueError) as error:
         logger.warning("%s begins afresh: %s", estimator.name, error)
         return None
     logger.info("%s begins at the fit of the last run", estimator.name)
     return start
 
 
-def _has_same_numbering(home: Home, before: SplitMatrices) -> bool:
+def _match_fit(home: Home, previous: Fit, split: SplitMatrices) -> Start:
+    before = matrices.load_split(home, previous.matrices, parts=())
     numbering = before.numbering
     with warehouse.open_warehouse(home, read_only=True) as connection:
         values = {"users": numbering["users"], "items": numbering["items"]}
-        (digest,) = warehouse.fetch_row(connection, sql.statement("split/numbering"), values)
-    return digest == numbering["digest"]
+        if warehouse.fetch_row(connection, sql.statement("split/numbering"), values) != (numbering["digest"],):
+            raise ValueError("users or items were numbered anew since the last run")
+    leaked = _find_leaked_targets(before, split)
+    if len(leaked) > LEAK_TOLERANCE * sum(part.targets.nnz for part in split.parts.values()):
+        raise ValueError("the last run was trained on edges that have to be found now")
+    known = before.items[before.items < numbering["items"]]  # the index of an item that nobody liked may change
+    users, items = _match_indices(before.users, split.users), _match_indices(known, split.items)
+    users[np.isin(split.users, leaked)] = -1
+    return Start(fits.load_fit(home, previous.model, previous.digest), users, items)
 
 
 def _find_leaked_targets(before: SplitMatrices, split: SplitMatrices) -> np.ndarray:

@@ -167,19 +167,6 @@ def test_a_command_on_a_newer_home_ends_with_one_sentence_and_changes_no_byte(ho
     assert file_bytes(home) == before
 
 
-def test_a_view_that_an_older_program_replaced_is_made_again(home):
-    with warehouse.open_warehouse(home):
-        pass
-    found = "select sql from duckdb_views() where view_name = 'evaluated_runs'"
-    with duckdb.connect(str(home.warehouse)) as connection:
-        [(view,)] = connection.execute(found).fetchall()
-        connection.execute(BEFORE[BEFORE.index("create or replace view operations.evaluated_runs") :].partition(";")[0])
-        assert connection.execute(found).fetchall() != [(view,)]
-    with warehouse.open_warehouse(home) as connection:
-        assert connection.execute(found).fetchall() == [(view,)]
-        assert runs.find_latest_evaluated(connection) is None
-
-
 NEXT = "alter table if exists operations.log_files add column if not exists note varchar default 'none';"
 
 
