@@ -1,6 +1,8 @@
 """Check a stage's contracts on the connection, and inside the transaction, that wrote the rows; and what it finds."""
 
+import logging
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,11 +10,18 @@ from typing import Any
 import duckdb
 
 from oneclass import sql
-from oneclass.data_contracts.contracts import Contract, Rule, Severity, fill_in, for_stage, rows_query
-from oneclass.data_contracts.session import Session, columns_rule, rule_name, session
+from oneclass.data_contracts.contracts import COLUMNS, Contract, Rule, Severity, fill_in, for_stage, rows_query
 
+# Both are read when Great Expectations is loaded. It logs each rule that is broken, which the results have.
+os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+_logger = logging.getLogger("great_expectations")
+_logger.addHandler(logging.NullHandler())
+_logger.propagate = False
+
+COLUMNS_RULE = "the table has the declared columns and no others, in this order, types and NOT NULL included"
+MAX_SAMPLES = 20
 # With these options core expectations return whole rows, and only as many as requested from DuckDB.
-SAMPLES = {"result_format": "BASIC", "include_unexpected_rows": True, "partial_unexpected_count": 20}
+SAMPLES = {"result_format": "BASIC", "include_unexpected_rows": True, "partial_unexpected_count": MAX_SAMPLES}
 MAX_SHOWN_SAMPLES = 5
 
 
@@ -54,11 +63,7 @@ class ContractBroken(Exception):
 
 
 def check(
-    connection: duckdb.DuckDBPyConnection,
-    stage: str,
-    parameters: Mapping[str, Any] | None = None,
-    known: Mapping[str, list[RuleResult]] | None = None,
-    columns: Mapping[str, Mapping[str, str]] | None = None,
+    connection: duckdb.DuckDBPyConnection, stage: str, parameters: Mapping[str, Any] | None = None
 ) -> list[RuleResult]:
     """Check every contract that closes `stage` and leave the connection's transaction open as it was.
 
@@ -69,8 +74,6 @@ def check(
 
     Args:
         parameters: values that the contracts' rules refer to by name; others are ignored.
-        known: results to return for these tables instead of checking them.
-        columns: the result of `read_columns`, if it was read in the same transaction.
 
     Returns:
         One result per rule, and one named `columns` per table, in the order of the files.
@@ -78,43 +81,33 @@ def check(
     Raises:
         ValueError: a contract needs a value that is not in `parameters`, or a rule has an unknown expectation type.
     """
-    contracts, of_tables = for_stage(stage), dict(known or {})
-    unknown = [contract for contract in contracts if contract.table not in of_tables]
-    for result in check_contracts(connection, unknown, parameters or {}, columns) if unknown else []:
-        of_tables.setdefault(result.contract, []).append(result)
-    return [result for contract in contracts for result in of_tables.get(contract.table, [])]
+    return check_contracts(connection, for_stage(stage), parameters or {})
 
 
 def check_contracts(
-    connection: duckdb.DuckDBPyConnection,
-    contracts: Sequence[Contract],
-    parameters: Mapping[str, Any],
-    columns: Mapping[str, Mapping[str, str]] | None = None,
+    connection: duckdb.DuckDBPyConnection, contracts: Sequence[Contract], parameters: Mapping[str, Any]
 ) -> list[RuleResult]:
     """Check any contracts, as `check` does for a stage."""
     values = {contract.table: contract.values(parameters) for contract in contracts}
-    columns = columns or read_columns(connection)
-    results = _compare_columns(columns, contracts)
+    existing = _read_columns(connection)
+    results: list[RuleResult] = []
+    validator = None
     for contract in contracts:
-        ordered = list(columns.get(contract.table, {})) == list(contract.columns)
-        if (
-            contract.table not in results
-            and ordered
-            and _holds_without_rows(connection, contract, values[contract.table])
-        ):
-            rules = [columns_rule(contract), *contract.rules]
-            results[contract.table] = [_convert_result(contract, rule, True, {}) for rule in rules]
-    unchecked = [contract for contract in contracts if contract.table not in results]
-    if unchecked:
-        with session(connection) as gx_session:
-            results |= _run_checkpoint(gx_session, unchecked, [values[contract.table] for contract in unchecked])
-    combined: list[RuleResult] = []
-    for contract in contracts:
-        combined += results.get(contract.table, [])
-    return combined
+        columns = _compare_columns(existing.get(contract.table, {}), contract)
+        results.append(columns)
+        if not columns.success:
+            continue
+        if _holds_without_rows(connection, contract, values[contract.table]):
+            results += [_rule_result(contract, rule, True, _count_rows(0)) for rule in contract.rules]
+            continue
+        validator = validator or _Validator(connection)
+        results += validator.validate(contract, values[contract.table])
+        if validator.failure:
+            break
+    return results
 
 
-def read_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+def _read_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
     """Return the columns of every table in their order, name -> type."""
     existing: dict[str, dict[str, str]] = {}
     for table, column, kind in connection.execute(sql.statement("data_contracts/columns")).fetchall():
@@ -136,71 +129,114 @@ def _holds_without_rows(connection: duckdb.DuckDBPyConnection, contract: Contrac
     return connection.execute(f"select 1 where {condition}").fetchone() is not None
 
 
-def _compare_columns(
-    existing: Mapping[str, Mapping[str, str]], contracts: Sequence[Contract]
-) -> dict[str, list[RuleResult]]:
-    """Report the tables whose columns differ from those declared, since a query of an absent column would fail."""
-    results = {}
-    for contract in contracts:
-        declared = {name: column.declared for name, column in contract.columns.items()}
-        columns = existing.get(contract.table, {})
-        rows = [
-            {"column_name": name, "declared": declared.get(name), "found": columns.get(name)}
-            for name in {**declared, **columns}
-            if declared.get(name) != columns.get(name)
-        ]
-        if rows:
-            observed = _count_rows(len(rows)) if columns else f"the table {contract.table} does not exist"
-            results[contract.table] = [_rule_result(contract, columns_rule(contract), False, observed, rows)]
-    return results
+def _compare_columns(existing: Mapping[str, str], contract: Contract) -> RuleResult:
+    """Compare the columns of a table with those declared, since a query of an absent column would fail."""
+    declared = {name: column.declared for name, column in contract.columns.items()}
+    rows = [
+        {"column_name": name, "declared": declared.get(name), "found": existing.get(name)}
+        for name in {**declared, **existing}
+        if declared.get(name) != existing.get(name)
+    ]
+    if not rows and list(existing) != list(declared):
+        rows = [{"declared": list(declared), "found": list(existing)}]
+    observed = _count_rows(len(rows)) if existing else f"the table {contract.table} does not exist"
+    return RuleResult(contract.table, COLUMNS, "error", not rows, observed, rows, COLUMNS_RULE)
 
 
-def _run_checkpoint(
-    gx_session: Session, contracts: Sequence[Contract], values: Sequence[Mapping[str, Any]]
-) -> dict[str, list[RuleResult]]:
-    """Run the Checkpoint of the contracts, then validate broken rules again for counts and sample rows."""
-    checkpoint = gx_session.checkpoint(contracts, values)
-    outcome = checkpoint.run()
-    validations = {
-        key.expectation_suite_identifier.name: {rule_name(rule.expectation_config): rule for rule in table.results}
-        for key, table in outcome.run_results.items()
-    }
-    results: dict[str, list[RuleResult]] = {}
-    for contract, definition in zip(contracts, checkpoint.validation_definitions, strict=True):
-        table_results = results[contract.table] = []
-        rules, by_rule = [columns_rule(contract), *contract.rules], validations[contract.table]
-        broken = [rule for rule in rules if not by_rule[rule.name].success and not _exceptions(by_rule[rule.name])]
-        # After a statement has failed, DuckDB answers no further query.
-        details = {} if gx_session.connection.failure else _load_details(definition, broken)
-        for rule in rules:
-            if not _exceptions(by_rule[rule.name]):
-                success = bool(by_rule[rule.name].success)
-                table_results.append(_convert_result(contract, rule, success, details.get(rule.name, {})))
-        if failed := [rule for rule in rules if _exceptions(by_rule[rule.name])]:
-            table_results.append(_report_failure(contract, failed, by_rule, gx_session.connection.failure))
-            break
-    return results
+class _Validator:
+    """Great Expectations on one connection, for one check."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        # Loaded here, since it takes longer than all checks of a small run.
+        from oneclass.data_contracts import duckdb_source
+
+        self._connection = duckdb_source.TransactionConnection(connection)
+        self._source = duckdb_source.add_source(self._connection)
+
+    @property
+    def failure(self) -> str:
+        """The message of the statement that failed, or empty."""
+        return self._connection.failure
+
+    def validate(self, contract: Contract, values: Mapping[str, Any]) -> list[RuleResult]:
+        """Validate the rules of a table; those that are broken once more, for counts and sample rows."""
+        import great_expectations as gx
+
+        if not contract.rules:
+            return []
+        asset = self._source.add_query_asset(name=contract.table, query=rows_query(contract, values))
+        batch = asset.get_batch(asset.build_batch_request())
+        expectations = [build_expectation(contract, rule, values) for rule in contract.rules]
+        suite = gx.ExpectationSuite(name=contract.table, expectations=expectations)
+        found = batch.validate(suite, result_format="BOOLEAN_ONLY").results
+        by_rule = {one.expectation_config.meta["rule"]: one for one in found}
+        results = []
+        for rule, expectation in zip(contract.rules, expectations, strict=True):
+            one = by_rule[rule.name]
+            if one.success or self.failure:
+                if not _exceptions(one):
+                    observed = _count_rows(0) if one.success else None
+                    results.append(_rule_result(contract, rule, bool(one.success), observed))
+                continue
+            observed, rows = _sample(batch, rule, expectation)
+            results.append(_rule_result(contract, rule, False, observed, rows))
+        if self.failure:
+            results.append(_report_failure(contract, by_rule, self.failure))
+        return results
 
 
-def _load_details(definition: Any, rules: Sequence[Rule]) -> dict[str, dict[str, Any]]:
-    """Count and sample the rows that break each rule, by the rule's name."""
-    details = {}
-    if not rules:
-        return details
-    batch = definition.batch_definition.get_batch()
-    expectations = {rule_name(expectation): expectation for expectation in definition.suite.expectations}
-    for rule in rules:
-        result_format = SAMPLES if rule.expect else "COMPLETE"
-        details[rule.name] = batch.validate(expectations[rule.name], result_format=result_format).result
-    return details
+def _sample(batch: Any, rule: Rule, expectation: Any) -> tuple[str, list[Any]]:
+    """Return what a broken rule found in words, and some of the rows that break it, the same ones every time."""
+    from great_expectations.expectations import UnexpectedRowsExpectation
+
+    found = batch.validate(expectation, result_format=SAMPLES).result
+    if not rule.expect:
+        query = f"select * from (\n{expectation.unexpected_rows_query}\n) order by all limit {MAX_SAMPLES}"
+        rows = batch.validate(UnexpectedRowsExpectation(unexpected_rows_query=query), result_format="COMPLETE")
+        return _count_rows(found["observed_value"]), rows.result["details"]["unexpected_rows"]
+    if "unexpected_count" in found:
+        observed = f"{found['unexpected_count'] or 0:,} of {found['element_count']:,} rows"
+        return observed, found.get("unexpected_rows") or []
+    return str(found.get("observed_value")), []
 
 
-def _report_failure(contract: Contract, failed: Sequence[Rule], by_rule: Mapping[str, Any], failure: str) -> RuleResult:
+def build_expectation(contract: Contract, rule: Rule, values: Mapping[str, Any]) -> Any:
+    """Build the expectation of a rule, with the rule's name in its `meta`.
+
+    Args:
+        values: the values of the contract's parameters.
+
+    Raises:
+        ValueError: the rule has an unknown expectation type, or arguments that its type does not take.
+    """
+    import great_expectations as gx
+
+    from oneclass.data_contracts.duckdb_source import ExpectNoRows
+
+    meta = {"rule": rule.name}
+    try:
+        if rule.expect:
+            kind = "".join(word.capitalize() for word in f"expect_{rule.expect['type']}".split("_"))
+            arguments = {name: value for name, value in rule.expect.items() if name != "type"}
+            return getattr(gx.expectations, kind)(**arguments, meta=meta)
+        query = fill_in(contract.rule_sql(rule), values)
+        if rule.where is not None:
+            query = f"select * from {{batch}} where {query}"
+        if "{batch}" not in query:
+            # The expectation prints a warning if the query does not name the batch.
+            query = f"with batch as not materialized (select * from {{batch}}) select * from ({query})"
+        # The expectation gives `{batch}` an alias in a query without a join.
+        return ExpectNoRows(unexpected_rows_query=query.replace("{batch}", "(select * from {batch})"), meta=meta)
+    except (AttributeError, ValueError) as error:
+        raise ValueError(f"data_contracts/{contract.table}.yaml: rule {rule.name}: {error}") from error
+
+
+def _report_failure(contract: Contract, by_rule: Mapping[str, Any], failure: str) -> RuleResult:
     """Report the rule whose statement failed; later rules failed only because the transaction was aborted."""
-    message = failure or "; ".join(_exceptions(by_rule[failed[0].name]))
-    culprits = (rule for rule in failed if any(message in text for text in _exceptions(by_rule[rule.name])))
+    failed = [rule for rule in contract.rules if _exceptions(by_rule[rule.name])]
+    culprits = (rule for rule in failed if any(failure in text for text in _exceptions(by_rule[rule.name])))
     rule = next(culprits, failed[0])
-    observed = f"could not be checked: {message.strip()}"
+    observed = f"could not be checked: {failure.strip()}"
     return RuleResult(contract.table, rule.name, "error", False, observed, [], rule.description)
 
 
@@ -211,22 +247,8 @@ def _exceptions(validation: Any) -> list[str]:
     return [str(record.get("exception_message")) for record in records if record.get("raised_exception")]
 
 
-def _convert_result(contract: Contract, rule: Rule, success: bool, details: Mapping[str, Any]) -> RuleResult:
-    """Convert a result of Great Expectations."""
-    if not details:
-        return _rule_result(contract, rule, success, _count_rows(0) if success else None, [])
-    if not rule.expect:
-        rows = details["details"]["unexpected_rows"]
-        return _rule_result(contract, rule, success, _count_rows(details["observed_value"]), rows)
-    if "unexpected_count" in details:
-        observed = f"{details['unexpected_count'] or 0:,} of {details['element_count']:,} rows"
-        return _rule_result(contract, rule, success, observed, details.get("unexpected_rows") or [])
-    rows = details.get("details", {}).get("mismatched", [])
-    return _rule_result(contract, rule, success, str(details.get("observed_value")), rows)
-
-
 def _rule_result(
-    contract: Contract, rule: Rule, success: bool, observed: str | None, rows: Sequence[Any]
+    contract: Contract, rule: Rule, success: bool, observed: str | None, rows: Sequence[Any] = ()
 ) -> RuleResult:
     return RuleResult(
         contract.table, rule.name, rule.severity, success, observed, [_to_json(row) for row in rows], rule.description

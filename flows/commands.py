@@ -145,13 +145,6 @@ def _find_home(given: DatasetParameters) -> "tuple[Home, Dataset]":
     return home.Home(root, dataset.name), dataset
 
 
-def _data_docs(given: DatasetParameters) -> str:
-    """Great Expectations' Data Docs of a warehouse as it stands."""
-    from oneclass.tasks import data_docs
-
-    return f"Data Docs: {data_docs.build_data_docs(*_find_home(given))}"
-
-
 def _notify(given: NotifyParameters) -> str:
     """Where a run's outcome is sent, without addresses and arguments; with --test, send a message there."""
     from oneclass.flows import settings
@@ -334,9 +327,6 @@ COMMANDS = {
     ),
     "notify": Command(
         "where outcomes are sent, and a test of it", NotifyParameters, _notify, example="--dataset mine --test"
-    ),
-    "data_docs": Command(
-        "Great Expectations' Data Docs of the contracts", DatasetParameters, _data_docs, needs_prefect=True
     ),
 }
 

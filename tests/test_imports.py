@@ -231,7 +231,7 @@ def test_the_imports_are_found(ours):
     ("file", "line"),
     [
         ("flows/tune.py", "from models.registry import MODELS"),
-        ("flows/data_docs.py", "def build():\n    from data_contracts import docs"),
+        ("flows/tune.py", "def build():\n    from data_contracts import checks"),
         ("tasks/train.py", "import flows.settings"),
         ("tasks/stores/home.py", "from tasks.orchestration import artifacts"),
         ("tasks/stores/runs.py", "from tasks.train import Fit"),

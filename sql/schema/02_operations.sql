@@ -104,13 +104,12 @@ join operations.runs using (run_id)
 where state in ('completed', 'partly_failed')
 group by night;
 -- operations.stage_results: one row per stage that keeps what it made: the digest of all that its tables were made from,
--- a digest of their rows, and what the stage returned; one per evaluation and choice of a blend; and one per check of a
--- contract without a broken rule of severity error.
+-- a digest of their rows, and what the stage returned; and one per evaluation and choice of a blend.
 create table if not exists operations.stage_results (
-    stage varchar not null, -- the stage's name, with its protocol; or `contract of` a table
-    made_from varchar not null, -- digest of the rows, settings, source and libraries that its tables, or the check, depend on
+    stage varchar not null, -- the stage's name, with its protocol
+    made_from varchar not null, -- digest of the rows, settings, source and libraries that its tables depend on
     made varchar not null, -- digest of its tables' rows; empty without tables
-    result json not null -- what the stage returned, or the results of the check
+    result json not null -- what the stage returned
 );
 -- operations.model_settings: one row per run and model that has settings to search: where these come from.
 create table if not exists operations.model_settings (

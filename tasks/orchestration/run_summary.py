@@ -74,11 +74,11 @@ def _describe_publication(home: Home) -> str:
 
 
 def _page_links(home: Home, report_url: str | None) -> str:
-    """Format the locations of the report, as a link if it is served, and of Data Docs."""
-    pages = {"Report": home.report / "index.html", "Data Docs": home.folder / "data_docs" / "index.html"}
-    existing = {name: page.resolve() for name, page in pages.items() if page.exists()}
-    parts = [f"{name}: `{path}`" for name, path in existing.items() if name != "Report" or not report_url]
-    return " · ".join([f"[Report]({report_url})"] * bool(report_url) + parts)
+    """Format the location of the report, as a link if it is served; empty if there is none."""
+    if report_url:
+        return f"[Report]({report_url})"
+    page = home.report / "index.html"
+    return f"Report: `{page.resolve()}`" if page.exists() else ""
 
 
 def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, home: Home, pages: str) -> str:

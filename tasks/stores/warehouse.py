@@ -19,7 +19,7 @@ import polars as pl
 
 from oneclass import data_contracts, sql
 from oneclass.tasks.errors import InputError, OneclassError, ResourceExhausted
-from oneclass.tasks.stores import contract_cache, durable, resources
+from oneclass.tasks.stores import durable, resources
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -275,9 +275,8 @@ def run_stage(
         results = []
         try:
             yield connection
-            results, new = contract_cache.check(connection, name, {"run_id": run_id, **(parameters or {})})
+            results = data_contracts.check(connection, name, {"run_id": run_id, **(parameters or {})})
             data_contracts.raise_if_broken(name, results)
-            contract_cache.store(connection, results, new)
             _record_contract(connection, run_id, name, results)
             connection.commit()
         except BaseException as error:

@@ -53,10 +53,8 @@ def load_summaries(home):
 
 @pytest.fixture(scope="module")
 def two_runs(first, ratings, tmp_path_factory):
-    """The same data set twice, the second time with another penalty, and with Data Docs there."""
+    """The same data set twice, the second time with another penalty."""
     home = shutil.copytree(first[0], tmp_path_factory.mktemp("two") / "home", symlinks=True)
-    (home / "ml-latest-small" / "data_docs").mkdir()
-    (home / "ml-latest-small" / "data_docs" / "index.html").write_text("<p>contracts")
     settings = ["mrf_dense.l2=900", "notify.report_url=http://reports.example/{dataset}/"]
     assert commands.main("backfill", [*FAST, "--home", str(home), "--set", *settings, "--source", str(ratings)]) == 0
     return Home(home, "ml-latest-small")
@@ -84,7 +82,6 @@ def test_the_summary_says_where_the_pages_are_and_links_to_what_is_served(two_ru
     """A browser follows no link from the UI to a file of this machine; so a path is a path, and an address a link."""
     one, two = load_summaries(two_runs)
     report = Home(first[0], "ml-latest-small").report.resolve() / "index.html"
-    assert "Data Docs" not in one and f"Data Docs: `{two_runs.folder.resolve()}/data_docs/index.html`" in two
     assert f"Report: `{report}`" in one and "](file:" not in one + two
     assert [artifact.data for artifact in list_artifacts("ml-latest-small-report")] == [
         "[Report on ml-latest-small](http://reports.example/ml-latest-small/)"

@@ -30,7 +30,8 @@ def test_version_and_help(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("recomend", "recommend"), ("Backfil", "backfill"), ("data-doc", "data_docs"), ("xyz", None)]
+    ("name", "near"),
+    [("recomend", "recommend"), ("Backfil", "backfill"), ("nightly-retrai", "nightly_retrain"), ("xyz", None)],
 )
 def test_a_misspelt_command_is_answered_with_what_resembles_it(monkeypatch, capsys, name, near):
     status, out, errors = run_script(monkeypatch, capsys, name)

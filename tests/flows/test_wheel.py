@@ -99,7 +99,6 @@ RUNS = {  # command: its arguments, and what it says
     "cite": ([], "Make the table again: sh "),
     "tune": (["--model", "mrf_dense", "--trials", "1"], "mrf_dense on strong_generalization: 1 trial"),
     "deploy": ([], "prefect deployment run nightly-retrain/nightly-retrain-ml-latest-small"),
-    "data_docs": ([], "Data Docs: "),
 }
 
 

@@ -26,7 +26,7 @@ def reject_line(connection, line=1):
 def verdict(monkeypatch):
     """A contract of one rule whose outcome the test decides: these are tests of the transaction."""
     results = [RuleResult("raw.rejects", "few", "error", True, None, [{"line": 1}], "few rejects")]
-    monkeypatch.setattr(warehouse.contract_cache, "check", lambda *_: (list(results), {}))
+    monkeypatch.setattr(warehouse.data_contracts, "check", lambda *_: list(results))
 
     def decide(success, severity="error"):
         results[:] = [RuleResult("raw.rejects", "few", severity, success, "1 row", [{"line": 1}], "few rejects")]
