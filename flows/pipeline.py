@@ -36,7 +36,8 @@ from oneclass.tasks.publish.stage import Published, run_after
 from oneclass.tasks.report import report_task
 from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.split.stage import Splits, split_task
-from oneclass.tasks.stores import retention, runs
+from oneclass.tasks.stores import runs
+from oneclass.tasks.stores.fits import collect_garbage
 from oneclass.tasks.tuning import far_behind
 from oneclass.tasks.tuning.auto import SearchRequest
 from oneclass.tasks.tuning.stage import tune_task
@@ -169,7 +170,7 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         report_task(run.home, run_id)
         artifacts.publish_evaluation(run.home, published.table)
         artifacts.publish_decision(run.home, published.decision)
-        retention.collect_garbage(run.home)
+        collect_garbage(run.home)
         duration = format_duration(time.perf_counter() - started)
         logger.info("%s: done in %s; report: %s", run.dataset.name, duration, published.report)
         if published.decision and not published.decision.promoted:

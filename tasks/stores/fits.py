@@ -6,21 +6,25 @@ fitted, its cost, and the sha256 of each file.
 """
 
 import hashlib
-from collections.abc import Collection
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from oneclass import sql
 from oneclass.models import fingerprint, registry
 from oneclass.models.base import Model
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.stores import checksums
+from oneclass.tasks.stores import checksums, publications, warehouse
 from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 
+logger = logging.getLogger(__name__)
+
 RECORD_FILE = "fit.json"
+NUM_RETAINED_RUNS = 3
 ENTRIES_PER_CHECK = 1 << 22  # entries of a memory-mapped array checked at a time
 
 
@@ -131,22 +135,28 @@ def checkpoint_folder(home: Home, model: str, digest: str) -> Path:
     return fit_folder(home, model, f"unfinished-{digest}")
 
 
-def delete_other_fits(home: Home, retained: Collection[tuple[str, str]]) -> tuple[list[Fit], int]:
-    """Delete every fit except those in `retained`, and partial writes. Returns the remaining fits and the number of
-    deleted folders.
+def collect_garbage(home: Home, runs: int = NUM_RETAINED_RUNS) -> int:
+    """Delete all matrices and fits except those of the current run, the latest `runs` evaluated runs, and the
+    publications; and whatever was left half written there.
 
-    Args:
-        retained: (model, digest) pairs; one with a damaged record is deleted too, since it would be fitted again.
+    The latest runs are those recorded last, whatever the clock said. Failed runs and tunes do not count, so that tuning
+    never evicts a night's fits. A fit with a damaged record is deleted too, since it would be fitted again.
+
+    Returns:
+        The number of deleted folders.
     """
-    remaining, deleted = [], 0
-    for folder in home.models.glob("*/*"):
-        name = folder.parent.name, folder.name
-        if fit := find_fit(home, *name, hashed=False) if name in retained else None:
-            remaining.append(fit)
-        else:
-            checksums.remove_path(folder)
-            deleted += 1
-    return remaining, deleted
+    with warehouse.open_warehouse(home, read_only=True) as connection:
+        retained = set(connection.execute(sql.statement("train/retained_fits"), {"runs": runs}).fetchall())
+    retained |= publications.list_used_fits(home)
+    found = {(model, digest): find_matrices_digest(home, model, digest) for model, digest in retained}
+    stale = [folder for folder in home.models.glob("*/*") if not found.get((folder.parent.name, folder.name))]
+    stale += [folder for folder in home.matrices.glob("*") if folder.name not in found.values()]
+    for folder in stale:
+        checksums.remove_path(folder)
+    if stale:
+        text = "%d folders of matrices and models that the latest %d evaluated runs did not use were deleted"
+        logger.info(text, len(stale), runs)
+    return len(stale)
 
 
 def fit_folder(home: Home, model: str, digest: str) -> Path:

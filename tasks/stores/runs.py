@@ -133,9 +133,9 @@ def find_completed_since(home: Home, moment: datetime, flow: str) -> str | None:
         return None
     after = moment.astimezone(UTC).replace(tzinfo=None)
     with warehouse.open_warehouse(home) as connection:
-        latest = _utc_now() + MAX_SKEW
-        found = warehouse.select(connection, "runs/completed_since", moment=after, latest=latest, flow=flow)
-    return found["run_id"].item() if len(found) else None
+        values = {"moment": after, "latest": _utc_now() + MAX_SKEW, "flow": flow}
+        found = connection.execute(sql.statement("runs/completed_since"), values).fetchall()
+    return found[0][0] if found else None
 
 
 def record_alarm(home: Home, run_id: str, alarm: str) -> None:
@@ -181,15 +181,16 @@ def _utc_now() -> datetime:
 
 
 MAX_SKEW = timedelta(minutes=1)  # by which the clocks of two machines with one home may differ
-# Other times, by table: what is later than now becomes now.
-RECORDED_TIMES = {
-    "operations.runs": "ended_at",
-    "operations.log_files": "ingested_at",
-    "operations.arrivals": "arrived_at",
-    "operations.promotions": "decided_at",
-    "operations.model_settings": "searched_on",
-}
-NIGHT_TABLES = ("operations.nights", "diagnostics.nightly_exponents")
+# Times that the clock of a run gave, in tables with the run.
+RUN_TIMES = [
+    ("operations.runs", "started_at"),
+    ("operations.runs", "ended_at"),
+    ("operations.arrivals", "arrived_at"),
+    ("operations.promotions", "decided_at"),
+    ("operations.model_settings", "searched_on"),
+    ("operations.nights", "night"),
+    ("diagnostics.nightly_exponents", "night"),
+]
 
 
 def _correct_future_starts(connection: duckdb.DuckDBPyConnection, now: datetime) -> list[str]:
@@ -198,13 +199,13 @@ def _correct_future_starts(connection: duckdb.DuckDBPyConnection, now: datetime)
     Args:
         now: in UTC, without a time zone.
     """
-    ahead = connection.execute(sql.statement("runs/in_future"), {"now": now, "latest": now + MAX_SKEW}).fetchall()
+    latest = now + MAX_SKEW
+    ahead = connection.execute(sql.statement("runs/in_future"), {"now": now, "latest": latest}).fetchall()
     for run_id, _, corrected in ahead:
-        connection.execute("update operations.runs set started_at = ? where run_id = ?", [corrected, run_id])
-        for table in NIGHT_TABLES:
-            connection.execute(f"update {table} set night = ? where run_id = ?", [corrected.date(), run_id])
-    for table, column in RECORDED_TIMES.items() if ahead else ():
-        connection.execute(f"update {table} set {column} = $now where {column} > $now", {"now": now})
+        for table, column in RUN_TIMES:
+            update = f"update {table} set {column} = $1 where run_id = $2 and {column} > $1"
+            connection.execute(update, [corrected, run_id])
+    connection.execute("update operations.log_files set ingested_at = $1 where ingested_at > $2", [now, latest])
     return [
         f"run {run_id}: was recorded as begun at {started:%Y-%m-%d %H:%M} UTC, which is in the future: the machine's "
         f"clock was ahead. Its start is corrected to {corrected:%Y-%m-%d %H:%M} UTC, that of the run beside it"

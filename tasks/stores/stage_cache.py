@@ -5,7 +5,6 @@ tables. If the input digest matches and the tables still have the stored digest,
 Tables that were changed by hand are rewritten. Results without tables stay for every input digest.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -85,9 +84,9 @@ def stage_output_digest(connection: duckdb.DuckDBPyConnection, stage: str, read_
 
     None if the stage has stored no result.
     """
-    query = "select concat_ws(' ', made_from, made) from operations.stage_results where stage = ?"
-    found = connection.execute(query, [stage]).fetchone()
-    return hashlib.sha256(f"{found[0]} {sql.stage_digest(read_by)}".encode()).hexdigest() if found else None
+    query = "select made_from, made from operations.stage_results where stage = ?"
+    found = connection.execute(query, [stage]).fetchall()
+    return checksums.compute_key(*found, sql.stage_digest(read_by)) if found else None
 
 
 def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:

@@ -27,7 +27,7 @@ from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import matrices, retention, runs, warehouse
+from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.train import load_or_fit, take_stored_fits
 from tests.conftest import home_in, query_rows, two_tastes
 from tests.tasks.conftest import train_model
@@ -292,11 +292,11 @@ def test_the_store_keeps_what_the_latest_evaluated_runs_and_the_one_going_on_use
     with record_run(home, "tonight"):
         kept |= {fit_model(home, digests, seed=5, run_id="tonight").digest}
         assert len(list(folder.iterdir())) == 3 + 1 + 1 + 1
-        assert retention.collect_garbage(home, runs=2) == 3 + 2  # those of seeds 0, 3 and 4; splits that no fit uses
+        assert fits.collect_garbage(home, runs=2) == 3 + 2  # those of seeds 0, 3 and 4; splits that no fit uses
         assert {one.name for one in folder.iterdir()} == kept
     assert [one.name for one in home.matrices.iterdir()] == [digests[PROTOCOL]]
     assert (
-        retention.collect_garbage(home, runs=2) == 1 and len(list(folder.iterdir())) == 2
+        fits.collect_garbage(home, runs=2) == 1 and len(list(folder.iterdir())) == 2
     )  # night-1 is the third latest now
 
 
@@ -319,7 +319,7 @@ def test_a_fit_that_does_not_say_what_it_is_of_is_swept(home, digests):
     with runs.record_run(home, "run", "backfill", {}):
         fit = fit_model(home, digests)
         (home.models / "mrf_dense" / fit.digest / "fit.json").write_text("{}")
-        assert retention.collect_garbage(home) == 1 + len(digests)
+        assert fits.collect_garbage(home) == 1 + len(digests)
     assert not list((home.models / "mrf_dense").iterdir())
 
 

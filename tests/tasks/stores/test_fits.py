@@ -12,7 +12,7 @@ from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.stores import checksums, fits, retention, runs, warehouse
+from oneclass.tasks.stores import checksums, fits, runs, warehouse
 
 GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 0]], dtype=np.float32))
 
@@ -105,15 +105,6 @@ def test_the_digest_of_a_fit_that_begins_at_another(home):
     assert fits.warm_fit_digest("k", dataclasses.replace(previous, digest="other")) != begun
 
 
-def test_others_are_dropped_with_what_was_left_half_written(home):
-    stays, goes, damaged = (is_stored(home, letter * 16) for letter in "abc")
-    (home.models / "popularity" / damaged.digest / "fit.json").unlink()
-    fits.checkpoint_folder(home, "popularity", "d" * 16).mkdir()
-    assert fits.delete_other_fits(home, {("popularity", fit.digest) for fit in (stays, damaged)}) == ([stays], 3)
-    assert not (home.models / "popularity" / goes.digest).exists()
-    assert [folder.name for folder in (home.models / "popularity").iterdir()] == [stays.digest]
-
-
 TWO_BY_TWO = csr_matrix(np.ones((2, 2), dtype=np.float32))
 
 
@@ -133,13 +124,23 @@ def night(home):
                 connection.execute(metric, [name])
             if publishes:
                 publish(home, name, PublishSettings())
-            retention.collect_garbage(home, runs=1)
+            fits.collect_garbage(home, runs=1)
 
     return record_night
 
 
 def retained_digests(home):
     return "".join(sorted(folder.name[0] for folder in (home.models / "popularity").iterdir()))
+
+
+def test_other_fits_go_with_what_was_left_half_written(home, night):
+    night("a")
+    (home.models / "popularity" / ("a" * 16) / "fit.json").write_text("{")
+    for folder in (fits.checkpoint_folder(home, "popularity", "d" * 16), home.matrices / "m", home.matrices / "n"):
+        folder.mkdir(parents=True)
+    night("b")
+    assert retained_digests(home) == "b"
+    assert [folder.name for folder in home.matrices.iterdir()] == ["m"]
 
 
 def test_a_run_keeps_its_own_fits_after_runs_of_the_future(home, night):
