@@ -111,9 +111,9 @@ def check_home(run: "RunSettings") -> None:
         side: read_attributes(side, table, run.dataset).frame for side, table in declared_tables.items() if table
     }
     if not (declared := run.dataset.declared_rules).are_empty:
-        from oneclass.tasks.rules.selection import check_rules, rule_columns
+        from oneclass.tasks.rules.lists import check_rules
 
-        check_rules(declared, *rule_columns(attributes))
+        check_rules(declared, attributes)
     with runs.lock_data_set(run.home), warehouse.open_warehouse(run.home):
         pass
 

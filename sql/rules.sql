@@ -58,22 +58,6 @@ select placement, user_id, item_id, rank from published.placements
 union all
 select '(exploration)' as placement, user_id, item_id, rank from published.exploration
 
--- name: rule_items
--- rule_items: one row per item that is liked or new: its attributes, and how many users like it.
-create or replace temp table rule_items as
-select items.item_id, attributes.* exclude (item_id), coalesce(users, 0) as "history.users"
-from (from indexed.items union all from indexed.new_items) as items
-left join (select item_index, count(*)::double as users from indexed.interactions group by item_index) using (item_index)
-left join attributes using (item_id)
-
--- name: rule_users
--- rule_users: one row per user who likes anything: their attributes, and how many items they like.
-create or replace temp table rule_users as
-select indexed.users.user_id, attributes.* exclude (user_id), items as "history.items"
-from indexed.users
-join (select user_index, count(*)::double as items from indexed.interactions group by user_index) using (user_index)
-left join attributes using (user_id)
-
 -- name: rule_histories
 -- rule_histories: one row per pair of a user and an item that they like: whether the days of `again_after_days` are over.
 create or replace temp table rule_histories as

@@ -117,6 +117,8 @@ def publish(
         parameters["lists_made"] = made.are_promoted
         if made.are_promoted:
             facts = _write_files(connection, home, run_ids, folder, settings, spec, made, declared, attributes, table)
+    for gap in made.gaps:
+        runs.record_alarm(home, run_id, gap)
     if made.are_promoted:
         facts |= _describe_recommendations(home, made.assessment, seen_items, unchanged=choice is None)
         _activate(home, folder, facts, settings.keep)
@@ -135,12 +137,14 @@ class _Recommendations(NamedTuple):
         assessment: with what a check of the recommendations objected to.
         cache: the cache entry of the lists; None if the run made none.
         selections: how users get their lists; None without rules.
+        gaps: what a person should know of the rules.
     """
 
     assessment: promotion.Assessment | None
     decision: Decision | None = None
     cache: StageCache | None = None
     selections: ListSelections | None = None
+    gaps: Sequence[str] = ()
 
     @property
     def are_promoted(self) -> bool:
@@ -163,14 +167,14 @@ def _recommend(
         spec: None if the assessment keeps the champion, which is recorded all the same.
     """
     cache = selections = None
-    unchanged = False
+    unchanged, gaps = False, list[str]()
     if spec is not None:
         if rules is not None:
-            selections = load_selections(connection, *rules, spec.top_n, exclude_seen=spec.exclude_seen)
+            selections, gaps = load_selections(connection, *rules, spec.top_n, exclude_seen=spec.exclude_seen)
         cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
         assessment = assessment and promotion.check_recommendations(connection, assessment, settings)
     decision = assessment and promotion.record_promotion(connection, run_id, assessment)
-    made = _Recommendations(assessment, decision, cache, selections)
+    made = _Recommendations(assessment, decision, cache, selections, gaps)
     if spec and cache and made.are_promoted and not unchanged:
         recommend_all.store_lists(connection, spec.exploration)
         cache.store({})

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -204,10 +203,8 @@ class Recommender:
                 self.fitted,
                 self.score,
                 histories[block],
-                n,
+                selection,
                 users=block_rows,
-                exclude_seen=exclude_seen,
-                selection=selection,
                 vectors=lambda: self._item_vectors,
                 companion=self.companion,
                 popular=self._popular_scores,
@@ -228,15 +225,14 @@ class Recommender:
         """
         columns = np.array([self.names.column_index(item_id)], dtype=np.int32)
         eligible = self.rules.eligible_items
-        ineligible = 0 if eligible is None else len(eligible) - int(eligible.sum())
+        ineligible = len(eligible) - int(eligible.sum())
         try:
             count = min(_check_count(n) + ineligible, self.fitted.item_count)
             items, scores = self.fitted.similar_items(columns, count)
         except ValueError as error:
             raise InputError(f"{self.dataset}: {error}.") from error
-        if eligible is not None:
-            kept = np.flatnonzero((items[0] >= 0) & eligible[items[0]])[:n]
-            items, scores = items[:, kept], scores[:, kept]
+        kept = np.flatnonzero((items[0] >= 0) & eligible[items[0]])[:n]
+        items, scores = items[:, kept], scores[:, kept]
         return ranking.item_frame(RankedItems(items, scores), self.names).select("item_id", "title", "score")
 
     def list_items(
@@ -371,19 +367,25 @@ class Recommender:
             self.names.warn_unknown(within, "within", above=2)
             columns = self.names.column_indices(within, "within")
         excluded = None if without is None else self.names.column_indices(without, "without")
-        choice: dict[str, Any] = {"within": columns, "without": excluded, "exclude_seen": self._excludes_seen(seen)}
-        selection = self.rules.select(history, n, rows=row, placement=placement, where=where, **choice)
+        selection = self.rules.select(
+            history,
+            n,
+            rows=row,
+            placement=placement,
+            where=where,
+            within=columns,
+            without=excluded,
+            exclude_seen=self._excludes_seen(seen),
+        )
         ranked = ranking.rank_items(
             self.fitted,
             self.score,
             history,
-            n,
+            selection,
             users=row,
-            selection=selection,
             vectors=lambda: self._item_vectors,
             companion=self.companion,
             popular=self._popular_scores,
-            **choice,
         )
         return ranking.item_frame(ranked, self.names)
 

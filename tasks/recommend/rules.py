@@ -7,8 +7,8 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.rules.expressions import Expression, check_expression, find_near
-from oneclass.tasks.rules.selection import CACHED_CELLS, Catalogue, Selection, Selector, compile_rules, restrict
+from oneclass.tasks.rules.conditions import Catalogue, Condition, find_near
+from oneclass.tasks.rules.selection import Selection, Selector
 from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores.published_model import PublishedModel, csr_view
 
@@ -24,16 +24,15 @@ class PublishedRules:
 
     Attributes:
         declared: as the data set's file states them.
+        catalogue: the items that can be in lists, and the columns that rules and filters may name.
     """
 
     def __init__(self, published: PublishedModel) -> None:
-        self.declared = DeclaredRules.model_validate(published.rules)
-        self._published = published
+        self.declared, self._published = DeclaredRules.model_validate(published.rules), published
+        items = published.items
+        self.catalogue = Catalogue(items["item_id"], items["users"], published.attributes)
         self._build_selector = functools.lru_cache(maxsize=CACHED_SELECTORS)(self._compile)
-        self._has_new_items = bool((published.items["users"] == 0).any())
         self._describe_stranger = functools.lru_cache(maxsize=CACHED_STRANGERS)(self._describe_unknown_user)
-        cells = CACHED_CELLS // max(len(published.items), 1)
-        self._find_allowed = functools.lru_cache(maxsize=min(CACHED_FILTERS, cells))(self._evaluate_filter)
         self._check_filter = functools.lru_cache(maxsize=CACHED_FILTERS)(self._parse_filter)
 
     def check_request(self, placement: str | None, where: str | None, *, any_column: bool = True) -> None:
@@ -79,42 +78,35 @@ class PublishedRules:
         within: np.ndarray | None = None,
         without: np.ndarray | None = None,
         exclude_seen: bool = True,
-    ) -> Selection | None:
-        """Return how users get their lists; None where neither rules, a placement nor a filter apply.
+    ) -> Selection:
+        """Return how users get their lists.
 
         Args:
             rows: of the users in the publication; None for histories that are given. Their items' times are unknown, so
                 `again_after_days` keeps all of them from the list.
             user_ids: of given histories, if they have any.
-            within, without: as in `ranking.rank_items`.
+            within, without: columns to choose among, and columns to leave out.
         """
         self.check_request(placement, where)
-        if self.declared.are_empty and where is None and not self._has_new_items:
-            return None
         if rows is None:
             exclude_seen = exclude_seen or self.declared.rules.again_after_days is not None
-        max_new = self.declared.count_new(n)
-        selector = self._build_selector(placement, max_new)
-        condition = None if where is None else self._check_filter(where)
-        if condition is not None and condition.user_columns:
-            selector = selector.narrow(condition)
-        sets, constraints = selector.constrain(self._describe_users(histories, rows, user_ids))
-        if where is not None and condition is not None and not condition.user_columns:
-            constraints = restrict(constraints, self._find_allowed(where))
-        if within is not None or without is not None:
-            allowed = np.full(constraints.eligible.shape[1], within is None)
-            allowed[within if within is not None else []] = True
-            allowed[without if without is not None else []] = False
-            constraints = restrict(constraints, allowed)
-        diversity = self.declared.placements[placement].diversity if placement else None
-        return Selection(n, constraints, sets, self._find_excluded(rows), exclude_seen, diversity, max_new)
+        selection = self._build_selector(placement, n, where).select(
+            histories.shape[0],
+            lambda: self._describe_users(histories, rows, user_ids),
+            excluded=self._find_excluded(rows),
+            exclude_seen=exclude_seen,
+        )
+        if within is None and without is None:
+            return selection
+        allowed = np.full(len(self.catalogue.item_ids), within is None)
+        allowed[within if within is not None else []] = True
+        allowed[without if without is not None else []] = False
+        return selection.restrict(allowed)
 
     @functools.cached_property
-    def eligible_items(self) -> np.ndarray | None:
-        """bool (items,), the items that the rules of all lists allow everybody; None if they allow all."""
-        if self.declared.are_empty:
-            return None
-        return self._build_selector(None, 0).find_eligible_items(self._describe_stranger(0))
+    def eligible_items(self) -> np.ndarray:
+        """bool (items,), the items that the rules of all lists allow everybody."""
+        return self._build_selector(None, DEFAULT_COUNT, None).find_eligible_items(self._describe_stranger(0))[0]
 
     def _describe_users(
         self, histories: csr_matrix, rows: np.ndarray | None, user_ids: pl.Series | None
@@ -124,7 +116,7 @@ class PublishedRules:
             return self._users[rows]
         if user_ids is None:
             return pl.concat([self._describe_stranger(count) for count in np.diff(histories.indptr).tolist()])
-        return self._catalogue.describe_users(user_ids, pl.Series(np.diff(histories.indptr)))
+        return self.catalogue.describe_users(user_ids, pl.Series(np.diff(histories.indptr)))
 
     def _find_excluded(self, rows: np.ndarray | None) -> csr_matrix | None:
         """Return what rules keep from users of the publication."""
@@ -138,28 +130,21 @@ class PublishedRules:
         indptr, width = np.array([0, stop - start], dtype=excluded.indices.dtype), len(self._published.items)
         return csr_view(excluded.data[start:stop], excluded.indices[start:stop], indptr, width)
 
-    def _evaluate_filter(self, where: str) -> np.ndarray:
-        """Return the items that a filter without user columns allows, bool (items,)."""
-        return self._check_filter(where).evaluate(self._catalogue.items, {}).to_numpy()
-
-    def _parse_filter(self, where: str) -> Expression:
-        return check_expression(where, "where", self._catalogue.item_kinds, self._catalogue.user_kinds)
+    def _parse_filter(self, where: str) -> Condition:
+        condition = self.catalogue.check_condition(where, "where")
+        self.catalogue.find_items(condition, self._describe_stranger(0).to_dict(as_series=False))
+        return condition
 
     def _describe_unknown_user(self, item_count: int) -> pl.DataFrame:
-        return self._catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([item_count]))
-
-    @functools.cached_property
-    def _catalogue(self) -> Catalogue:
-        published = self._published
-        items = published.items
-        return Catalogue(items["item_id"], items["users"], published.attributes)
+        return self.catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([item_count]))
 
     @functools.cached_property
     def _users(self) -> pl.DataFrame:
         """The user columns of the users of the publication."""
         counts = pl.Series(np.diff(self._published.histories.indptr))
-        return self._catalogue.describe_users(self._published.users["user_id"], counts)
+        return self.catalogue.describe_users(self._published.users["user_id"], counts)
 
-    def _compile(self, placement: str | None, max_new: int) -> Selector:
-        kinds = self._catalogue.item_kinds, self._catalogue.user_kinds
-        return Selector(compile_rules(self.declared, *kinds, placement), self._catalogue, max_new)
+    def _compile(self, placement: str | None, n: int, where: str | None) -> Selector:
+        if where is not None:
+            return self._build_selector(placement, n, None).narrow(self._check_filter(where))
+        return Selector(self.declared, self.catalogue, placement, n)

@@ -6,16 +6,36 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.tasks.attributes import Attributes
-from oneclass.tasks.rules.selection import Catalogue, Selection, Selector, compile_rules
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.rules.conditions import ITEM_USERS, Catalogue
+from oneclass.tasks.rules.selection import Selection, Selector
 from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores import warehouse
 
 ListSelections = dict[str | None, Selection]  # by placement; None is the list of `published.recommendations`
 
+MIN_LACKING_SHARE = 0.05  # of all likes, on items that only the table of items keeps from the lists
+
 
 def has_new_items(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether there are items that nobody likes, which the table of attributes has."""
     return warehouse.select(connection, "split/new_item_ids").height > 0
+
+
+def check_rules(declared: DeclaredRules, attributes: Attributes) -> None:
+    """Check the rules of a data set on its tables of attributes, before there is a log.
+
+    Raises:
+        InputError: naming the setting, the column or part that is wrong, and close names.
+    """
+    item_ids = attributes["item"]["item_id"] if "item" in attributes else pl.Series(["of no table"])
+    catalogue = Catalogue(item_ids, pl.Series([1] * len(item_ids), dtype=pl.Int64), attributes)
+    nobody = catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([0]))
+    for name in (None, *declared.placements):
+        Selector(declared, catalogue, name, 1).find_eligible_items(nobody)
+    for column in declared.rules.request_filters:
+        if column not in (known := [*catalogue.item_types, *catalogue.user_types]):
+            raise InputError(f"[rules] request_filters: column {column} does not exist; known: {', '.join(known)}.")
 
 
 def load_selections(
@@ -25,27 +45,64 @@ def load_selections(
     top_n: int,
     *,
     exclude_seen: bool,
-) -> ListSelections:
-    """Return how all users get their lists, in the order of the indices.
+) -> tuple[ListSelections, list[str]]:
+    """Return how all users get their lists, in the order of the indices, and what a person should know of the rules.
 
     Args:
         top_n: items of a list, unless its placement says how many.
 
+    Returns:
+        The selections, and sentences on items that no list has because the table of items lacks them, and on placements
+        without an item.
+
     Raises:
         InputError: a rule names a column that the tables of attributes do not have.
+        OneclassError: the table of items has none of the items that users like, or the rules leave no item.
     """
     users, catalogue = warehouse.select(connection, "rules/users"), load_catalogue(connection, attributes)
     described = catalogue.describe_users(users["user_id"], users["items"])
     excluded = load_excluded(connection, declared, len(users), len(catalogue.item_ids))
     selections: ListSelections = {}
     for name in (None, *declared.placements):
-        compiled = compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds, name)
         placement = declared.placements.get(name or "")
-        n = placement and placement.n or top_n
-        diversity, max_new = placement and placement.diversity, declared.count_new(n)
-        sets, constraints = Selector(compiled, catalogue, max_new).constrain(described)
-        selections[name] = Selection(n, constraints, sets, excluded, exclude_seen, diversity, max_new)
-    return selections
+        selector = Selector(declared, catalogue, name, (placement and placement.n) or top_n)
+        selections[name] = selector.select(len(users), lambda: described, excluded=excluded, exclude_seen=exclude_seen)
+    return selections, _require_items(catalogue, declared, selections)
+
+
+def _require_items(catalogue: Catalogue, declared: DeclaredRules, selections: ListSelections) -> list[str]:
+    """Return sentences on items that are in no list because the table of items lacks them, and on empty placements.
+
+    Raises:
+        OneclassError: the table has none of the items that users like, or the rules of all lists leave no item.
+    """
+    allowed = {name: selection.constraints.eligible.any(axis=0) for name, selection in selections.items()}
+    users, described = catalogue.items[ITEM_USERS].to_numpy(), catalogue.described
+    liked, lacking = int((users > 0).sum()), users * (False if described is None else ~described)
+    count, example = int((lacking > 0).sum()), catalogue.item_ids[int(lacking.argmax())]
+    advice = "Write the ids in the table as the log does, with any leading zeros (as text, not as numbers)"
+    if described is not None and count == liked:
+        raise OneclassError(
+            f"[items]: 0 of the {liked:,} items that users like are in its table (it lacks {example}, for one), so its "
+            f"rules can name none of them; nothing is published. {advice}, and run again."
+        )
+    if not allowed[None].any():
+        raise OneclassError(
+            f"[rules] eligible = {declared.rules.eligible!r}: allows 0 of {liked:,} items ({liked - count:,} of them "
+            "in the table of items); nothing is published. Correct the condition or the table, and run again."
+        )
+    gaps = [
+        f"[placements.{name}]: its rules allow no item; its lists are empty."
+        for name in allowed
+        if not allowed[name].any()
+    ]
+    share = (lacking * ~allowed[None]).sum() / users.sum()
+    if share >= MIN_LACKING_SHARE:
+        gaps.append(
+            f"[items]: its table lacks {count:,} of the {liked:,} items that users like ({example}, for one), and the "
+            f"rules leave them out of all lists, with {share:.1%} of all likes. Add those that are sold. {advice}."
+        )
+    return gaps
 
 
 def find_eligible_items(
@@ -53,9 +110,8 @@ def find_eligible_items(
 ) -> np.ndarray:
     """Return bool (items,), the items that everybody may see: those that a user may who is not known."""
     catalogue = load_catalogue(connection, attributes)
-    selector = Selector(compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds), catalogue)
     nobody = catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([0]))
-    return selector.find_eligible_items(nobody)
+    return Selector(declared, catalogue, None, 0).find_eligible_items(nobody)[0]
 
 
 def load_catalogue(connection: duckdb.DuckDBPyConnection, attributes: Attributes) -> Catalogue:

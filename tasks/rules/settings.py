@@ -84,15 +84,3 @@ class DeclaredRules(_Declared):
 
 
 NO_RULES = DeclaredRules()
-
-
-def placement_rules(rules: Rules, placement: Placement | None) -> Rules:
-    """Return the rules of a placement; its eligibility is not included, because it is an expression of its own."""
-    if placement is None:
-        return rules
-    return rules.model_copy(
-        update={
-            "boosts": (*rules.boosts, *placement.boosts),
-            "max_per_category": {**rules.max_per_category, **placement.max_per_category},
-        }
-    )

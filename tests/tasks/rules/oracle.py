@@ -17,7 +17,8 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_matrix
 
-from oneclass.tasks.rules.selection import Catalogue, Selection, Selector, compile_rules, select_lists
+from oneclass.tasks.rules.conditions import Catalogue
+from oneclass.tasks.rules.selection import Selector, select_lists
 from oneclass.tasks.rules.settings import Boost, DeclaredRules, Placement, Rules
 
 Row = Mapping[str, Any]
@@ -297,12 +298,11 @@ def select_all(shop: Shop, case: RuleCase, *, exclude_seen: bool) -> list[list[i
     catalogue = Catalogue(ids, pl.Series([item["history.users"] for item in shop.items]), attributes)
     name = "home" if case.placement else None
     declared = DeclaredRules(rules=case.rules, placements={name: case.placement} if name else {})
-    compiled = compile_rules(declared, catalogue.item_kinds, catalogue.user_kinds, name)
     counts = pl.Series([user["history.items"] for user in shop.users])
     people = catalogue.describe_users(pl.Series([user["user_id"] for user in shop.users]), counts)
-    sets, constraints = Selector(compiled, catalogue).constrain(people)
     excluded = build_matrix(shop.excluded, len(ids))
-    selection = Selection(case.n, constraints, sets, excluded, exclude_seen)
+    selector = Selector(declared, catalogue, name, case.n)
+    selection = selector.select(len(people), lambda: people, excluded=excluded, exclude_seen=exclude_seen)
     lists = select_lists(shop.scores, build_matrix(shop.histories, len(ids)), selection)[0]
     return [[int(item) for item in row if item >= 0] for row in lists]
 

@@ -4,6 +4,7 @@ import copy
 import json
 import random
 import shutil
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -18,7 +19,7 @@ from oneclass.models.reranking import project_items
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.errors import InputError
+from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.choice import ChosenModel
@@ -28,7 +29,7 @@ from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores import matrices, runs, warehouse
 from tests.conftest import home_in, log_into
 from tests.tasks.conftest import train_model
 from tests.tasks.rules import oracle
@@ -347,6 +348,51 @@ def test_lists_are_made_anew_where_an_attribute_changes_and_stay_where_none_does
     assert not (shop.home.published / "placements.parquet").exists()
     with warehouse.open_warehouse(shop.home, read_only=True) as connection:
         assert connection.execute("select count(*) from published.placements").fetchall() == [(0,)]
+
+
+REFUSED = {
+    "0 of the 30 items that users like are in its table": ("0i{}", "stock > 0"),
+    "[rules] eligible = 'stock > 100': allows 0 of 30 items": ("i{}", "stock > 100"),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_rules_that_reach_no_item_publish_nothing(built, tmp_path, message):
+    name, eligible = REFUSED[message]
+    shop = built.copy_to(home_in(tmp_path))
+    drawn = oracle.draw_shop(random.Random(7), ITEMS, USERS)
+    shop.publish("before")
+    before = pl.read_parquet(shop.home.published / "recommendations.parquet")
+    for number, item in enumerate(drawn.items):
+        item["item_id"] = name.format(number)
+    shop.store(drawn)
+    with pytest.raises(OneclassError) as refused:
+        shop.publish("refused", DeclaredRules(rules=Rules(eligible=eligible)))
+    assert message in str(refused.value) and refused.value.exit_status == 1
+    assert load(shop.home.root, "small").publication == "before"
+    with warehouse.open_warehouse(shop.home, read_only=True) as connection:
+        columns = "user_id, item_id, rank"
+        kept = warehouse.query(connection, f"select {columns} from published.recommendations order by user_id, rank")
+    assert kept.equals(before.select("user_id", "item_id", "rank").sort("user_id", "rank"))
+
+
+def test_items_that_the_table_lacks_and_empty_placements_are_told(built, tmp_path):
+    shop = built.copy_to(home_in(tmp_path))
+    drawn = oracle.draw_shop(random.Random(7), ITEMS, USERS)
+    for number, item in enumerate(drawn.items):
+        item.update({"undescribed": number % 2 == 1, "stock": 5})
+    shop.store(drawn)
+    declared = DeclaredRules(rules=Rules(eligible="stock > 0"), placements={"tea": Placement(eligible="genre = 'tea'")})
+    shop.publish("half", declared)
+    likes = Counter(f"i{item}" for _, item in shop.bought)
+    share = sum(count for item, count in likes.items() if int(item[1:]) % 2) / likes.total()
+    with warehouse.open_warehouse(shop.home, read_only=True) as connection:
+        placement, catalogue = runs.load_alarms(connection, "half")
+    assert "[placements.tea]: its rules allow no item" in placement
+    assert "lacks 15 of the 30 items that users like" in catalogue and f"{share:.1%} of all likes" in catalogue
+    shop.publish("without", DeclaredRules(rules=Rules(max_per_category={"tags": 3})))
+    with warehouse.open_warehouse(shop.home, read_only=True) as connection:
+        assert runs.load_alarms(connection, "without") == []
 
 
 VARIED = Rules(eligible="stock > 0", pinned=["i7"], max_per_category={"tags": 3})

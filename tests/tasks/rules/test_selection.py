@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.rules.selection import check_rules, rule_columns
+from oneclass.tasks.rules.lists import check_rules
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from tests.tasks.rules import oracle
 
@@ -31,7 +31,7 @@ def test_lists_are_those_of_a_plain_reading_of_the_rules(seed, exclude_seen):
 
 WRONG = {
     "[rules] eligible = 'stok > 0': column stok: does not exist; did you mean stock?": Rules(eligible="stok > 0"),
-    "[rules] boosts, number 2, when = 'stock': is a number, not a condition": Rules(
+    "[rules] boosts, number 2, when = 'stock': is a DOUBLE, not a condition": Rules(
         boosts=[{"when": "adult", "by": 1}, {"when": "stock", "by": 1}]
     ),
     "[rules] max_per_category: stock is no column of texts in the table of items; such are": Rules(
@@ -44,11 +44,11 @@ WRONG = {
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_rules_are_refused_with_their_key(message):
     with pytest.raises(InputError) as refused:
-        check_rules(DeclaredRules(rules=WRONG[message]), *rule_columns(ATTRIBUTES))
+        check_rules(DeclaredRules(rules=WRONG[message]), ATTRIBUTES)
     assert message in str(refused.value)
 
 
 def test_without_a_table_a_column_is_refused_with_what_to_declare():
     for text, section in (("stock > 0", "[items]"), ("user.age > 3", "[users]")):
         with pytest.raises(InputError, match=f"declare one under \\{section}"):
-            check_rules(DeclaredRules(rules=Rules(eligible=text)), *rule_columns({}))
+            check_rules(DeclaredRules(rules=Rules(eligible=text)), {})

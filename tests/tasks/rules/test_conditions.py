@@ -1,0 +1,73 @@
+"""Conditions of rules: what is admitted, and what it evaluates to in plain Python."""
+
+import random
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.rules.conditions import Catalogue, Condition
+from tests.tasks.rules import oracle
+
+EMPTY = {"item": pl.DataFrame(schema=oracle.ITEM_TYPES), "user": pl.DataFrame(schema=oracle.USER_TYPES)}
+CATALOGUE = Catalogue(pl.Series(["i1"]), pl.Series([1]), EMPTY)
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_conditions_mean_the_same_in_python(seed):
+    generator = random.Random(seed)
+    shop = oracle.draw_shop(generator, items=30, users=3)
+    text, condition = oracle.draw_condition(generator, 3)
+    attributes = {side: shop.build_table(side) for side in ("item", "user")}
+    ids, users = ([row[name] for row in shop.items] for name in ("item_id", "history.users"))
+    catalogue = Catalogue(pl.Series(ids), pl.Series(users), attributes)
+    names, counts = ([person[name] for person in shop.users] for name in ("user_id", "history.items"))
+    people = catalogue.describe_users(pl.Series(names), pl.Series(counts)).to_dict(as_series=False)
+    checked = catalogue.check_condition(text, "where")
+    found = catalogue.find_items(checked, people).tolist()
+    expected = [[condition(item, person) is True for item in shop.items] for person in shop.users]
+    assert found == (expected if checked.user_columns else expected[:1]), text
+
+
+REFUSED = {
+    "": "is empty",
+    "stock >": "is no SQL condition",
+    "stock > 0; drop table item": "is no SQL condition",
+    "stock > 0) limit (1": "is more than a condition",
+    "stock > (select 1)": "has a part that rules do not know (subquery)",
+    "case when adult then true else false end": "has a part that rules do not know (case)",
+    "random() > 0.5": "has the function random",
+    "stock > ?": "is more than a condition",
+    "sum(stock) > 1": "has the function sum",
+    "length(genre order by (select 1)) > 1": "has a part that rules do not know (subquery)",
+    "length(stock) > 1": "No function matches the given name and argument types 'length(DOUBLE)'",
+    "read_csv('/etc/passwd') is null": "has the function read_csv",
+    "sum(stock) over () > 1": "has a part that rules do not know (window)",
+    "genre": "is a VARCHAR, not a condition; write a comparison",
+    "stock > 'x'": "Could not convert string 'x' to DOUBLE",
+    "stock = null": "compares with null; write `is null`",
+    "tags = 'x'": "For a column with several values write `'VALUE' in COLUMN`",
+    "released > 'tomorrow'": "expected format is (YYYY-MM-DD",
+    "genre > 5": "Cannot compare values of type VARCHAR and type INTEGER",
+    "user.agee > 3": "column user.agee: does not exist; did you mean user.age?",
+    "not " * 150 + "adult": "is nested too deep",
+    "- " * 450 + "stock > 1": "is nested too deep",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_no_condition_on_known_columns_is_refused(text):
+    with pytest.raises(InputError) as refused:
+        condition = CATALOGUE.check_condition(text, "[rules] eligible")
+        CATALOGUE.find_items(condition, {name: [None] for name in CATALOGUE.user_types})
+    assert str(refused.value).startswith(f"[rules] eligible = {text!r}: ") and REFUSED[text] in str(refused.value)
+
+
+def test_not_even_an_unchecked_condition_reads_a_file(tmp_path):
+    (tmp_path / "secret").write_text("x")
+    reading = f"(select count(*) from read_text('{tmp_path}/secret')) > 0"
+    with pytest.raises(InputError, match="disabled by configuration"):
+        CATALOGUE.find_items(Condition("where", reading, reading, (), ()), {})
