@@ -156,12 +156,6 @@ where part = 'train'
 union all
 select * from held_out_roles
 
--- name: drawn
--- One row: digests of which user is in which part and of which edges are targets, as they were drawn.
-select
-    (select coalesce(sum(hash(user_index, part::varchar)::hugeint), 0)::varchar from user_parts) as drawn_parts,
-    (select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from targets) as drawn_targets
-
 -- name: left_out
 -- One row per user with two or more edges: the edge to hold out, the one with the lowest MD5 of
 -- `<seed>:leave_one_out:<user_id>:<item_id>`. Of more than $max_users such users, those with the lowest MD5 of

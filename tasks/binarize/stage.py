@@ -44,8 +44,7 @@ def binarize(
         InputError: no edge is left, or `since` or `until` is given and the logs have no times.
     """
     parameters = {**settings.model_dump(), "since": since, "until": until}
-    contract_parameters = {**parameters, **weights.contract_parameters(settings)}
-    with warehouse.run_stage(home, run_id, "binarize", contract_parameters) as connection:
+    with warehouse.run_stage(home, run_id, "binarize", parameters) as connection:
         cache = StageCache(
             connection,
             "binarize",

@@ -39,12 +39,3 @@ def select_like_events(connection: duckdb.DuckDBPyConnection, selection: LikeSel
         return "(from weighted_events)", {}
     statement = sql.statement("binarize/events_at_threshold")
     return f"({statement})", {"threshold": likes.threshold, "since": since, "until": until}
-
-
-def contract_parameters(settings: BinarizeSettings) -> dict[str, bool | list[str] | list[float]]:
-    """Return the values by which the contracts add up weights, beside the settings themselves."""
-    return {
-        "adds_values": settings.adds_values,
-        "kinds": list(settings.event_weights),
-        "kind_weights": list(settings.event_weights.values()),
-    }

@@ -175,7 +175,7 @@ def _rewrite_splits(
         cut_day: the first day of the targets of next_events; None if no event has a time.
 
     Returns:
-        digests of the matrices; draws that SQL cannot repeat and choices, for the contract; the log message on each
+        digests of the matrices; what the contract is told of the draws; the log message on each
         protocol's validation edges; and whether seen items are included.
     """
     drawn: dict[str, Any] = {}
@@ -189,8 +189,6 @@ def _rewrite_splits(
         for split_matrices in splits:
             matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
             drawn["fold_count"] += 1
-        if settings.scheme == "liang2018":
-            drawn |= select(connection, "split/drawn").row(0, named=True)
     warehouse.drop_temporary(connection)
     everything = _build_all_edges(connection) if set(arguments.protocols) != {"given"} else None
     if everything:  # no draws, since nothing is held out
@@ -203,9 +201,6 @@ def _rewrite_splits(
         split_matrices = protocols.make_leave_one_out(
             connection, everything, arguments.seed, drawn["max_evaluated_users"]
         )
-        # one row: a digest of the edges that were drawn to be left out
-        digest = "select coalesce(sum(hash(user_index, item_index)::hugeint), 0)::varchar from left_out"
-        drawn["drawn_left_out"] = query(connection, digest).item()
         matrix_writer.store(explicit_negatives.add_explicit_negatives(connection, split_matrices, arguments.seed))
         warehouse.drop_temporary(connection)
     if "cold_items" in arguments.protocols:

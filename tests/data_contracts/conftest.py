@@ -33,8 +33,6 @@ STAGE_VALUES = {
     "next_events": True,
     "next_from": "2026-01-01",
     "given": True,
-    "train_files": "1",
-    "test_files": "2",
     "top_n": 20,
     "list_length": 3,
     "likes_given": True,

@@ -105,30 +105,16 @@ def test_a_filtered_split_may_leave_out_users_and_items_but_no_edge_between_thos
     assert set(find_broken_rules(good, table, parameters)) == {"everybody_there"}
     good.execute("delete from indexed.strong_generalization where user_index = 2 and item_index = 1")
     assert find_broken_rules(good, table, filtered)["edges_agree"].samples == [
-        {"user_index": 2, "item_index": 1, "times": 0, "curated": True, "one_role": None, "other_role": None}
+        {"user_index": 2, "edges": 4, "curated": 5}
     ]
-    assert "everybody_there" in find_broken_rules(good, table, {**parameters, "min_user_edges": 6})
-
-
-def test_an_edge_in_a_train_and_in_a_test_file_is_for_training(good, parameters):
-    both = {**parameters, "train_files": "1,2"}
-    assert set(find_broken_rules(good, "indexed.given", both)) == {"edges_agree"}
-    good.execute("update indexed.given set role = 'train'")
-    assert find_broken_rules(good, "indexed.given", both) == {}
+    assert "active_stay" in find_broken_rules(good, table, {**parameters, "min_user_edges": 5})
 
 
 def test_a_given_split_that_was_not_asked_for_is_empty(good, parameters):
-    not_asked = {**parameters, "given": False, "train_files": "", "test_files": ""}
+    not_asked = {**parameters, "given": False}
     assert find_broken_rules(good, "indexed.given", not_asked)["edges_agree"].observed == "16 rows"
     good.execute("delete from indexed.given")
     assert find_broken_rules(good, "indexed.given", not_asked) == {}
-
-
-@pytest.mark.parametrize("unknown", ["train_files", "test_files"])
-def test_roles_of_files_that_are_not_known_are_not_recounted(good, parameters, unknown):
-    good.execute("update indexed.given set role = 'train'")
-    given = {name: value for name, value in parameters.items() if name != unknown}
-    assert find_broken_rules(good, "indexed.given", given) == {}
 
 
 def test_an_edge_that_comes_again_is_found_again_only_where_seen_items_are(good, parameters):
@@ -141,18 +127,11 @@ def test_an_edge_that_comes_again_is_found_again_only_where_seen_items_are(good,
         assert find_broken_rules(good, "indexed.next_events", values).keys() == rules
 
 
-def test_of_more_users_than_the_setting_those_with_the_lowest_hashes_have_an_edge_held_out(good, parameters):
+def test_of_more_users_than_the_setting_as_many_have_an_edge_held_out(good, parameters):
     few = {**parameters, "max_evaluated_users": 1}
-    users = "select user_index, user_id from indexed.leave_one_out join indexed.users using (user_index)"
-    order = f"md5_number('{parameters['seed']}:leave_one_out:' || user_id)"
-    found = good.execute(f"{users} group by user_index, user_id having count(*) > 1 order by {order}").fetchall()
-    (first, _), *others = found
-    assert others and set(find_broken_rules(good, "indexed.leave_one_out", few)) >= {"one_held_out"}
-    changed = {**few, "drawn_left_out": None}
-    good.execute(f"update indexed.leave_one_out set role = 'train' where user_index <> {first}")
-    assert find_broken_rules(good, "indexed.leave_one_out", changed) == {}
-    good.execute("update indexed.leave_one_out set role = 'train'")
-    assert set(find_broken_rules(good, "indexed.leave_one_out", changed)) == {"one_held_out"}
+    assert set(find_broken_rules(good, "indexed.leave_one_out", few)) == {"everybody_tested"}
+    good.execute("update indexed.leave_one_out set role = 'train' where user_index > 0")
+    assert find_broken_rules(good, "indexed.leave_one_out", few) == {}
 
 
 def test_recommendations_that_the_run_did_not_make_are_not_held_against_its_edges(good, parameters):

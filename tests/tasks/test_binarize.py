@@ -1,19 +1,17 @@
 """Binarize against a few lines of plain Python, and rule by rule on small logs."""
 
 from collections import defaultdict
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pytest
 
-from oneclass.data_contracts.checks import check_contracts
-from oneclass.data_contracts.contracts import load
 from oneclass.tasks.binarize import aggregate
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.binarize.weights import contract_parameters
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import resources, warehouse
+from tests.conftest import real_log
 
 
 def load_interactions(home, columns="user_id, item_id, event_count"):
@@ -37,28 +35,6 @@ def test_repeats_fold_into_one_edge_with_its_count_and_times(home, log_events):
     binarize(home, BinarizeSettings(), "run")
     found = load_interactions(home, "event_count, first_at, last_at, first_file_id, first_line")
     assert found == [(3, days[1], days[2], 1, 1)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("repeated", [1, 3], ids=["few repeat", "most repeat"])
-@pytest.mark.parametrize("user", ["a", "b"], ids=["of a repeated pair", "of a single one"])
-@pytest.mark.parametrize("column", ["event_count = 7", "last_at = first_at - interval 1 day", "first_line = 99"])
-def test_the_recount_finds_the_one_false_edge(home, log_events, repeated, user, column):
-    pairs = [("a", "x"), ("b", "x"), ("c", "x"), ("c", "y")]
-    repeats = [pair for pair in pairs if pair[0] != "b"][:repeated]
-    log_events([(*pair, 1, datetime(2026, 1, day)) for day, pair in enumerate([*pairs, *repeats], 1)])
-    binarize(home, BinarizeSettings(), "run")
-    parameters = BinarizeSettings().model_dump() | contract_parameters(BinarizeSettings())
-    parameters |= {"since": None, "until": None, "explicit_negatives": False, "run_id": "run"}
-    contract = next(contract for contract in load() if contract.table == "indexed.interactions")
-    with warehouse.open_warehouse(home) as connection:
-        assert all(result.success for result in check_contracts(connection, [contract], parameters))
-        connection.execute(
-            f"update indexed.interactions set {column} from indexed.users as users "
-            f"where users.user_index = interactions.user_index and user_id = '{user}'"
-        )
-        results = {result.rule: result for result in check_contracts(connection, [contract], parameters)}
-    assert [row["user_id"] for row in results["events_folded"].samples] == [user]
 
 
 def test_indices_follow_the_order_of_first_appearance(home, log_events):
@@ -119,6 +95,33 @@ def test_filters_agree_with_sets_of_edges(home, log_events, settings):
     binarize(home, settings, "run")
     expected = naive_edges(events, settings)
     assert expected and set(load_interactions(home, "user_id, item_id")) == expected
+
+
+def load_public_log():
+    """(user, item, value, time) of every rating of ml-latest-small, and each again that has a mark below four."""
+    with real_log("ml-latest-small/ratings.csv").open() as lines:
+        rows = [line.rstrip().split(",") for line in lines][1:]
+    events = [(user, item, float(mark), datetime.fromtimestamp(int(at), UTC).replace(tzinfo=None))
+              for user, item, mark, at in rows]  # fmt: skip
+    return events + [(user, item, mark + 1, at + timedelta(days=9)) for user, item, mark, at in events if mark < 4]
+
+
+@pytest.mark.parametrize("k_core", [0, 12])
+def test_edges_of_a_public_log_are_those_of_a_recount(home, log_events, k_core):
+    log_events(events := load_public_log())
+    settings = BinarizeSettings(threshold=3.5, min_item_edges=4, min_user_edges=15, k_core=k_core)
+    since, until = datetime(1998, 1, 1), datetime(2015, 6, 30)
+    binarize(home, settings, "run", since=since.date(), until=until.date())
+    dated = [(*event, line) for line, event in enumerate(events, 1) if since <= event[3] < until + timedelta(days=1)]
+    kept, expected = naive_edges([event[:3] for event in dated], settings), defaultdict(list)
+    for user, item, value, time, line in dated:
+        if value >= settings.threshold and (user, item) in kept:
+            expected[user, item].append((time, line))
+    columns = "user_id, item_id, event_count, first_at, last_at, first_line"
+    assert {row[:2]: row[2:] for row in load_interactions(home, columns)} == {
+        pair: (len(own), min(own)[0], max(own)[0], min(line for _, line in own)) for pair, own in expected.items()
+    }
+    assert len(expected) > 20_000 and any(len(own) == 2 for own in expected.values())
 
 
 def test_since_and_until_take_whole_days(home, log_events):

@@ -12,7 +12,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from oneclass import sql
-from oneclass.data_contracts.contracts import fill_in, load
 from oneclass.tasks.binarize import weights
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -139,7 +138,6 @@ def tables():
     has_kinds=st.booleans(),
 )
 def test_any_stream_of_events_agrees_with_sums_of_fractions(tables, events, threshold, half_life, has_kinds):
-    """The stage's statements do, and those by which the contract recomputes them."""
     settings = BinarizeSettings(
         event_weights=KINDS if has_kinds else {},
         sum_values=not has_kinds,
@@ -154,14 +152,6 @@ def test_any_stream_of_events_agrees_with_sums_of_fractions(tables, events, thre
     columns = "user_id, item_id, event_count, weight, first_at, last_at, position & 1099511627775"
     by_stage = tables.execute(f"select {columns} from weighted_pairs order by all").fetchall()
     assert_agrees(by_stage, events, settings)
-    values = {**settings.model_dump(), **weights.contract_parameters(settings), "since": None, "until": None}
-    (interactions,) = (one for one in load() if one.table == "indexed.interactions")
-    likes = fill_in(interactions.relations["likes"], values)
-    by_contract = tables.execute(
-        "select user_id, item_id, count(*), any_value(weight), min(liked_at), max(occurred_at), "
-        f"min(position) & 1099511627775 from ({likes}) group by all order by all"
-    ).fetchall()
-    assert by_contract == by_stage
 
 
 def test_what_is_known_before_the_cut_of_next_events_holds_no_later_event(home, log_events):

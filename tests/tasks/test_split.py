@@ -21,7 +21,7 @@ from oneclass.tasks.split.protocols import LIANG2018_SEED
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
-from tests.conftest import home_in, log_into, query_rows
+from tests.conftest import home_in, log_into, query_rows, real_log
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,53 @@ def test_hashed_targets_are_a_fifth_of_the_edges_that_training_items_leave(home,
     for of_user in roles.values():
         kept = of_user["target"] + of_user["fold_in"]
         assert of_user["target"] == (kept // 5 if kept >= 5 else 0)
+
+
+def md5_number(text):
+    return int.from_bytes(hashlib.md5(text.encode()).digest(), "little")
+
+
+def split_by_hash(pairs, seed, share):
+    """Parts and roles of hashed strong_generalization, and the edge that leave_one_out holds out of each user."""
+    edges = defaultdict(list)
+    for user, item in pairs:
+        edges[str(user)].append(str(item))
+    draws = {user: md5_number(f"{seed}:part:{user}") % 1000000007 / 1000000007 for user in edges}
+    parts = {u: "test" if d < share else "validation" if d < 2 * share else "train" for u, d in draws.items()}
+    trained = {item for user, own in edges.items() if parts[user] == "train" for item in own}
+    roles = {(user, item): (part, "fit" if part == "train" else "dropped" if item not in trained else "fold_in")
+             for user, part in parts.items() for item in edges[user]}  # fmt: skip
+    known = {u: [item for item in own if item in trained] for u, own in edges.items() if parts[u] != "train"}
+    short = sum(2 <= len(own) < 5 for own in known.values()) > sum(len(own) >= 5 for own in known.values())
+    for user, own in known.items():
+        targets = 1 if short and 2 <= len(own) < 5 else len(own) // 5
+        for item in sorted(own, key=lambda item: md5_number(f"{seed}:target:{user}:{item}"))[:targets]:
+            roles[user, item] = parts[user], "target"
+    lowest = {user: min(own, key=lambda item: md5_number(f"{seed}:leave_one_out:{user}:{item}"))
+              for user, own in edges.items() if len(own) > 1}  # fmt: skip
+    return roles, lowest
+
+
+@pytest.mark.parametrize(("log_name", "share"), [("random", 0.2), ("short", 0.3), ("ml-latest-small", 0.1)])
+def test_hashed_splits_are_those_of_a_recount(home, log_events, logged, log_name, share):
+    draws = np.random.default_rng(8)
+    if log_name == "random":
+        pairs = logged[1]
+    elif log_name == "short":
+        pairs = [(user, item) for user in range(300) for item in draws.choice(40, draws.integers(1, 6), False)]
+    else:
+        rows = real_log("ml-latest-small/ratings.csv").read_text().splitlines()[1:]
+        pairs = [tuple(row.split(",")[:2]) for row in rows]
+    log_events([(user, item, 1) for user, item in pairs])
+    binarize(home, BinarizeSettings(), "run")
+    protocols = ["strong_generalization", "leave_one_out"]
+    split(home, SplitSettings(held_out_share=share), "run", protocols=protocols, seed=7)
+    roles, lowest = split_by_hash(pairs, 7, share)
+    found = query_rows(home, "from splits.strong_generalization")
+    assert {(user, item): (part, role) for user, item, part, role in found} == roles
+    held_out = query_rows(home, "select user_id, item_id from splits.leave_one_out where role = 'held_out'")
+    assert dict(held_out) == lowest
+    assert {role for _, role in roles.values()} >= {"fit", "fold_in", "target"}
 
 
 @pytest.mark.parametrize(("users", "share"), [(80, 0.4), (32, 0.4), (31, 0.2), (8, 0.1), (7, 0.05)])
