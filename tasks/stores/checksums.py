@@ -53,7 +53,7 @@ def write_manifest(folder: Path, name: str, facts: dict[str, Any]) -> None:
     """Write the manifest `name` of a folder whose other files are complete, after they are on the disk.
 
     Args:
-        facts: plain data to store with it, returned by `load_facts`.
+        facts: plain data to store with it, returned by `load_checked_facts`.
     """
     digests = {file: _hash_file(folder / file) for file in _list_files(folder) if file != name}
     durable.sync_tree(folder)
@@ -62,19 +62,10 @@ def write_manifest(folder: Path, name: str, facts: dict[str, Any]) -> None:
     durable.sync_path(folder)
 
 
-def load_facts(folder: Path, name: str) -> dict[str, Any]:
-    """Load the facts in a folder's manifest, verifying only the manifest.
-
-    Raises:
-        DamagedFile: it is absent, damaged, or of an earlier version of this program.
-    """
-    return _read_record(folder / name)[0]
-
-
 def find_facts(folder: Path, name: str) -> dict[str, Any]:
-    """Load the facts as `load_facts` does; empty if the manifest is absent or damaged."""
+    """Load the facts in a folder's manifest, verifying only the manifest; empty if it is absent or damaged."""
     try:
-        return load_facts(folder, name)
+        return _read_record(folder / name)[0]
     except DamagedFile:
         return {}
 
@@ -86,7 +77,8 @@ def load_checked_facts(folder: Path, name: str, wanted: Callable[[str], bool] = 
         wanted: whether to hash the file at this path in the folder; of the others only their presence is checked.
 
     Raises:
-        DamagedFile: the manifest or a file is absent, unreadable or damaged, or there is an unknown file.
+        DamagedFile: the manifest or a file is absent, unreadable, damaged, or of an earlier version of this program, or
+            there is an unknown file.
     """
     facts, digests = _read_record(folder / name)
     try:

@@ -17,6 +17,7 @@ from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.home import Home
 
 RECORD_FILE = "split.json"
+PARTS = ("test", "validation")
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,9 @@ def load_split(
         DamagedFile: a file differs from what was stored. A run writes it again.
     """
     folder = home.matrices / digest
-    description = checksums.load_facts(folder, RECORD_FILE)
+    left_out = tuple(f"{name}_" for name in PARTS if parts is not None and name not in parts)
+    description = checksums.load_checked_facts(folder, RECORD_FILE, lambda name: not name.startswith(left_out))
     wanted = [name for name in description["parts"] if parts is None or name in parts]
-    left_out = tuple(f"{name}_" for name in set(description["parts"]) - set(wanted))
-    checksums.load_checked_facts(folder, RECORD_FILE, lambda name: not name.startswith(left_out))
     files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
     arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
     split = SplitMatrices(

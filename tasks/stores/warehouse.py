@@ -75,12 +75,8 @@ def migrate_schema(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
         raise
 
 
-def open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """Open the warehouse's file, waiting while another program has it open.
-
-    Raises:
-        InputError: it is locked for longer than `home.limits.patience`, not writable, or damaged.
-    """
+def _open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """Open the warehouse's file, waiting while another program has it open."""
     # A relative path such as `md:x` would be a service's address.
     file = Path(os.path.abspath(home.warehouse))
 
@@ -213,16 +209,13 @@ def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyCo
 
 
 def _quarantine_wal(log: Path, reason: str) -> None:
-    status = log.stat()
     aside = log.with_name(f"{log.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}.unreadable")
     durable.replace_path(log, aside)
+    status = aside.stat()
     logger.warning(
-        "%s: cannot be replayed, and was set aside as %s. Lost: %s bytes, all that was written to the warehouse after "
-        "its last checkpoint until %s UTC. There is a checkpoint at the end of every stage, so that is the work of one "
-        "stage at most, and the run does it again. (%s)",
-        log,
-        aside.name,
-        f"{status.st_size:,}",
+        "%s: cannot be replayed, and was set aside as %s. Lost: %s bytes, all that was written to the warehouse until "
+        "%s UTC since its last checkpoint: the work of one stage at most, which the run does again. (%s)",
+        *(log, aside.name, f"{status.st_size:,}"),
         f"{datetime.fromtimestamp(status.st_mtime, UTC):%Y-%m-%d %H:%M:%S}",
         reason,
     )
@@ -239,7 +232,7 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Generator[duckdb.D
         InputError: another program holds it for too long, the folder is not writable, the file is damaged or of a newer
             version, or it lacks a table when opened for reading.
     """
-    connection = open_database(home, read_only=read_only)
+    connection = _open_database(home, read_only=read_only)
     try:
         if read_only:
             check_version(connection, home)
@@ -321,19 +314,17 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame
 
 
 def drop_temporary(connection: duckdb.DuckDBPyConnection) -> None:
-    """Drop a stage's temporary tables, whose memory its contracts need."""
-    found = connection.execute("select table_name from duckdb_tables() where temporary").fetchall()
-    for (table,) in found:
+    """Drop a stage's temporary tables, whose memory its next steps need."""
+    for (table,) in connection.execute("select table_name from duckdb_tables() where temporary").fetchall():
         connection.execute(f"drop table temp.{table}")
 
 
 def _record_contract(
     connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list[data_contracts.RuleResult]
 ) -> None:
-    names = "contract", "rule", "severity", "success", "observed"
+    of_stage, names = {"run_id": run_id, "stage": stage_name}, ("contract", "rule", "severity", "success", "observed")
     rows = [
-        {name: getattr(one, name) for name in names} | {"samples": json.dumps(one.samples, default=str)}
+        of_stage | {name: getattr(one, name) for name in names} | {"samples": json.dumps(one.samples, default=str)}
         for one in results
     ]
-    found = pl.DataFrame(rows, infer_schema_length=None).with_columns(run_id=pl.lit(run_id), stage=pl.lit(stage_name))
-    insert(connection, "operations.contract_results", found)
+    insert(connection, "operations.contract_results", pl.DataFrame(rows, infer_schema_length=None))

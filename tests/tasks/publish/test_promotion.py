@@ -188,7 +188,7 @@ def judged_with(home, digests, change):
     fit = fit_model(home, "bad", digests, PROTOCOL, "mrf_dense")
     folder = home.models / "mrf_dense" / fit
     np.save(folder / "weights.npy", change(np.load(folder / "weights.npy")))
-    checksums.write_manifest(folder, "fit.json", checksums.load_facts(folder, "fit.json"))
+    checksums.write_manifest(folder, "fit.json", checksums.find_facts(folder, "fit.json"))
     return assess_and_publish(home, "bad", digests, "mrf_dense", {"mrf_dense": fit})
 
 

@@ -158,4 +158,4 @@ def test_every_byte_of_a_record_counts(home):
         bit = 1 << place % 8
         file.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
         with pytest.raises(checksums.DamagedFile):
-            checksums.load_facts(file.parent, file.name)
+            checksums.load_checked_facts(file.parent, file.name)

@@ -57,7 +57,7 @@ def test_what_was_kept_is_found_and_loaded(home):
 def test_a_record_of_an_earlier_version_may_say_more(home):
     fit = is_stored(home)
     folder = home.models / "popularity" / fit.digest
-    facts = checksums.load_facts(folder, fits.RECORD_FILE)
+    facts = checksums.find_facts(folder, fits.RECORD_FILE)
     checksums.write_manifest(folder, fits.RECORD_FILE, facts | {"cpu_seconds": 1})
     assert fits.find_fit(home, "popularity", fit.digest) == fit
 
