@@ -1,5 +1,11 @@
 -- name: overview
--- One row: the run, and what the warehouse holds of the log and of the observed graph.
+-- One row: the run, what arrived since the last evaluated run before it, and what the warehouse holds of the log and of
+-- the observed graph.
+with before as (
+    select max(place) as place
+    from operations.evaluated_runs
+    where place < (select rowid from operations.runs where run_id = $run_id)
+)
 select
     run.run_id,
     run.flow,
@@ -11,6 +17,7 @@ select
     (select count(*) from operations.log_files) as files,
     (select coalesce(sum(events), 0)::bigint from operations.log_files) as events,
     (select coalesce(sum(rejects), 0)::bigint from operations.log_files) as rejects,
+    arrived.*,
     edges.edges,
     edges.users,
     edges.items,
@@ -24,7 +31,16 @@ from operations.runs as run, (
         min(first_at) as first_at,
         max(last_at) as last_at
     from indexed.interactions
-) as edges
+) as edges, (
+    select
+        coalesce(sum(greatest(0, events - events_before)), 0)::bigint as new_events,
+        count(*) as new_files
+    from operations.arrivals
+    join operations.runs as runs using (run_id)
+    where outcome in ('new', 'changed')
+        and runs.rowid <= (select rowid from operations.runs where run_id = $run_id)
+        and runs.rowid > coalesce((select place from before), -1)
+) as arrived
 where run.run_id = $run_id
 
 -- name: standing
@@ -98,25 +114,6 @@ with last as (
 )
 from brought
 order by night
-
--- name: likes_by_day
--- One row per day of the last 30 of the log that has times, oldest first: the likes that are first seen on it.
-with days as (
-    select
-        first_at::date as day,
-        count(*) as likes
-    from indexed.interactions
-    where first_at is not null
-    group by day
-), last as (
-    select max(day) as day from days
-)
-select
-    calendar.day::date as day,
-    coalesce(likes, 0) as likes
-from last, unnest(generate_series(last.day - interval 29 day, last.day, interval 1 day)) as calendar (day)
-left join days on days.day = calendar.day::date
-order by day
 
 -- name: contracts
 -- One row per stage and contract checked in a run: its rules, and how many were not met.
@@ -278,19 +275,6 @@ from evaluation.ranks_by_degree
 where run_id = $run_id
 order by side desc, model, score, degree_low
 
--- name: ranks_by_both_degrees
--- One row per model, score and pair of bins of training degrees, the user's and the item's, of one run.
-select
-    model,
-    score,
-    user_degree_low,
-    item_degree_low,
-    edges,
-    mean_rank
-from evaluation.ranks_by_both_degrees
-where run_id = $run_id
-order by model, score, user_degree_low, item_degree_low
-
 -- name: calibration
 -- One row per model, reference and bin of the like probability of one run.
 select
@@ -304,33 +288,7 @@ from evaluation.calibration
 where run_id = $run_id
 order by model, reference, like_low
 
--- name: like_by_degree
--- One row per model and bin of user training degrees of one run.
-select
-    model,
-    degree_low,
-    degree_high,
-    edges,
-    error,
-    histogram
-from evaluation.like_by_degree
-where run_id = $run_id
-order by model, degree_low
-
--- name: dislike_by_degree
--- One row per model and bin of user training degrees of one run, of held-out items that were considered and not liked.
-select
-    model,
-    degree_low,
-    degree_high,
-    edges,
-    error,
-    histogram
-from evaluation.dislike_by_degree
-where run_id = $run_id
-order by model, degree_low
-
--- name: fits
+-- name: costs
 -- One row per model and protocol fitted in a run, the fits of all folds together.
 select
     model,
@@ -406,33 +364,9 @@ from diagnostics.list_hits
 order by made_at desc
 limit 30
 
--- name: exploring_list
--- One row per item of the published list that shows the least likely item, of those that explore.
-select
-    user_id,
-    policy,
-    rank,
-    item_id,
-    propensity,
-    like_mean,
-    like_sd
-from published.exploration
-where list_id = (select list_id from published.exploration order by propensity, list_id limit 1)
-order by rank
-
--- name: hidden_graph_ratios
--- One row per rate r and item of a sampled hidden graph: its likes and the edges added to it.
-select
-    r,
-    item_index,
-    positives,
-    negatives
-from diagnostics.hidden_graph_ratios
-order by r, positives, item_index
-
 -- name: sample_users
--- One row per item shown of five sample users: their newest likes and first recommendations. The users
--- are spread over the lengths of history, the same five each time.
+-- One row per item shown of five sample users: their newest likes and first recommendations, which have a mark if a rule
+-- pins them or nobody likes them yet. The users are spread over the lengths of history, the same five each time.
 with lengths as (
     select
         user_id,
@@ -461,7 +395,8 @@ with lengths as (
         row_number() over (
             partition by user_id order by first_at desc nulls last, first_file_id desc, first_line desc, item_index
         ) as place,
-        item_id
+        item_id,
+        '' as mark
     from curated.interactions
     semi join chosen using (user_id)
     qualify place <= $items
@@ -470,7 +405,8 @@ with lengths as (
         user_id,
         'recommended',
         rank,
-        item_id
+        item_id,
+        case when list_contains($pinned::varchar[], item_id) then 'pinned' when is_new then 'new' else '' end
     from published.recommendations
     semi join chosen using (user_id)
     where rank <= $items
@@ -488,6 +424,7 @@ select
     list,
     place,
     item_id,
+    mark,
     coalesce(users, 0) as users
 from shown
 join chosen using (user_id)
@@ -512,65 +449,6 @@ select
 from operations.funnel
 where run_id = $run_id
 order by step
-
--- name: surest_lists
--- One row per published list of the four of which the companion is surest, and of the four of which it is least sure, in
--- this order: the means of its probability of a like and of the standard deviation over the list's items.
-with lists as (
-    select
-        user_id,
-        avg(like_mean) as like_mean,
-        avg(like_sd) as like_sd,
-        count(*) as items
-    from published.recommendations
-    where like_sd is not null
-    group by user_id
-), ordered as (
-    select
-        *,
-        row_number() over (order by like_sd, user_id) as place,
-        count(*) over () as lists
-    from lists
-)
-select
-    case when place <= 4 then 'surest' else 'least sure' end as certainty,
-    user_id,
-    (select count(*) from curated.interactions where interactions.user_id = ordered.user_id) as likes,
-    items,
-    like_mean,
-    like_sd
-from ordered
-where place <= 4 or place > lists - 4
-order by place
-
--- name: certainty_by_history
--- One row at most: the correlation of ranks, over published lists, of the length of a history with the mean standard
--- deviation of the list's likes, and the number of lists.
-with lists as (
-    select
-        avg(like_sd) as like_sd,
-        any_value(histories.likes) as likes
-    from published.recommendations
-    join (select user_id, count(*) as likes from curated.interactions group by user_id) as histories using (user_id)
-    where like_sd is not null
-    group by user_id
-), places as (
-    select
-        *,
-        row_number() over (order by like_sd) as place_by_sd,
-        row_number() over (order by likes) as place_by_likes
-    from lists
-), ranks as (
-    select
-        avg(place_by_sd) over (partition by like_sd) as of_sd,
-        avg(place_by_likes) over (partition by likes) as of_likes
-    from places
-)
-select
-    corr(of_sd, of_likes) as correlation,
-    count(*) as lists
-from ranks
-having count(*) > 2 and corr(of_sd, of_likes) is not null
 
 -- name: searched_users
 -- One row per user with a published list, those with the most likes first: the likes, and the first ten items.
@@ -597,7 +475,8 @@ order by likes desc, user_id
 limit $most
 
 -- name: searched_items
--- One row per item that is liked or in a list, those with the most likes first: its likes, and the lists that have it.
+-- One row per item that is liked or in a list, those with the most likes first: its likes, the lists that have it, and whether
+-- a rule pins it or nobody likes it yet.
 with liked as (
     select
         item_id,
@@ -607,14 +486,16 @@ with liked as (
 ), listed as (
     select
         item_id,
-        count(*) as lists
+        count(*) as lists,
+        bool_or(is_new) as is_new
     from published.recommendations
     group by item_id
 )
 select
     item_id,
     coalesce(likes, 0) as likes,
-    coalesce(lists, 0) as lists
+    coalesce(lists, 0) as lists,
+    case when list_contains($pinned::varchar[], item_id) and lists > 0 then 'pinned' when is_new then 'new' else '' end as mark
 from liked
 full join listed using (item_id)
 order by likes desc, item_id

@@ -33,7 +33,7 @@ WORSE = json.dumps(
 def fill_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Fill every table; the rows are the same every time."""
     random = np.random.default_rng(5)
-    made = (_log_rows(random), _run_rows(), _evaluation_rows(random), _like_rows(random))
+    made = (_log_rows(random), _run_rows(), _evaluation_rows(random), _like_rows())
     published = _published_rows(made[0]["indexed.interactions"])
     for table, rows in [pair for tables in (*made, published) for pair in tables.items()]:
         for row in rows:
@@ -58,7 +58,6 @@ def _log_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
         ("user", "exponential", None, 6.25, 1, 30, -141.0, 284.0, 0.06, 0.4),
         ("item", "power_law", 0.9, None, 1, 60, -100.0, 202.0, 0.3, 0.02),
     ]
-    ratios = [(r, item, 1 + item, int(random.poisson(1 + item * r))) for r in (0.5, 1.0) for item in range(30)]
     return {
         "operations.log_files": [
             (1, "/logs/<first>.csv", "a" * 64, 1_234_567, 900, 0, BEGAN - timedelta(days=1), None),
@@ -66,7 +65,8 @@ def _log_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
         ],
         "raw.rejects": [(2, line, "x", "value: no number") for line in (4, 9, 11)],
         "operations.arrivals": [
-            (RUN, BEGAN, "orders.csv", "/logs/orders.csv", "set aside", None, None, 0, 0, 0, 0, "is <empty>\n\nmore")
+            (RUN, BEGAN, "second.csv", "/logs/second.csv", "new", 2, "b" * 64, 12_345, 3, 0, 0, None),
+            (RUN, BEGAN, "orders.csv", "/logs/orders.csv", "set aside", None, None, 0, 0, 0, 0, "is <empty>\n\nmore"),
         ],
         "operations.funnel": [
             (RUN, 0, "lines", "lines, or items of lines that list several", 0, 13_248, None, None),
@@ -79,7 +79,6 @@ def _log_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
         "indexed.interactions": edges,
         "diagnostics.degrees": degrees,
         "diagnostics.power_law_fits": laws,
-        "diagnostics.hidden_graph_ratios": ratios,
     }
 
 
@@ -143,25 +142,16 @@ def _evaluation_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
         (RUN, *ranked, side, low, high, 20, 0.6 + 0.05 * at, *np.linspace(0.1, 0.9, 5).tolist())
         for ranked in LISTS for side in ("user", "item") for at, (low, high) in enumerate(BINS)
     ]  # fmt: skip
-    by_both = [
-        (RUN, *ranked, *user, *item, 5 + 10 * at, random.random())
-        for ranked in LISTS for user in BINS for at, item in enumerate(BINS)
-    ]  # fmt: skip
     return {
         "evaluation.metrics": metrics,
         "evaluation.comparisons": comparisons,
         "evaluation.beyond_accuracy": beyond,
         "evaluation.strata": strata,
         "evaluation.ranks_by_degree": by_degree,
-        "evaluation.ranks_by_both_degrees": by_both,
     }
 
 
-def _like_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
-    by_degree = []
-    for low, high in [(degree, degree) for degree in range(41)] + [(41, 63), (64, 127)]:
-        histogram = random.multinomial(50, np.arange(1, 21) / 210)
-        by_degree.append((RUN, "random_graph", low, high, 50, histogram[:10].sum() / 50, histogram.tolist()))
+def _like_rows() -> dict[str, list[tuple]]:
     calibration = [
         (RUN, "random_graph", reference, at / 10, at / 10 + 0.1, 100, at / 10 + 0.05, min(1.0, at / 10 + shift), 0.03)
         for reference, shift in (("coin", 0.15), ("density_ratio", 0.06)) for at in range(10)
@@ -174,10 +164,7 @@ def _like_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
     considered = [
         (RUN, "leave_one_out", model, *one, 400, 312) for model in ("random_graph", "popularity") for one in metrics
     ]
-    dislikes = [(*row[:5], sum(row[6][:10]) / 50, row[6][::-1]) for row in by_degree]
     return {
-        "evaluation.like_by_degree": by_degree,
-        "evaluation.dislike_by_degree": dislikes,
         "evaluation.calibration": calibration,
         "evaluation.considered": considered,
     }
@@ -206,11 +193,6 @@ def _published_rows(edges: list[tuple]) -> dict[str, list[tuple]]:
             ("older", BEGAN - timedelta(days=2), 8, 20, 24, 2, 0.05, 0.02, 0.04, 0.015, 0.11, 0.1, 0.012),
         ],
         "published.recommendations": recommended,
-        "published.exploration": [
-            (f"2026-11-20/{user}", user, "thompson", f"i{at}", at, -at, 1 if at < 3 else chance / at, 0.5 / at, 0.1)
-            for user, chance in (("u1", 0.9), ("u2", 0.6))
-            for at in range(1, 5)
-        ],
     }  # fmt: skip
 
 

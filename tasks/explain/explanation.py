@@ -73,11 +73,6 @@ class ModelRecommendations:
     history_size: int
     items: list[RecommendedItem]
 
-    @property
-    def largest_contribution(self) -> float:
-        """The largest contribution to a score of the list, by absolute value; 0 without any."""
-        return max((abs(value) for item in self.items for _, value in item.because), default=0.0)
-
 
 def load_published_list(recommender: Recommender, user_id: str, top: int) -> ModelRecommendations:
     """Load a user's first `top` items: those published, then those that the model ranks next."""

@@ -1,7 +1,7 @@
 """Format numbers for people: 1,180 instead of 1.18e+03, a true minus sign, and p-values no surer than their source."""
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from math import floor, isfinite, log10
 
 MINUS = "\N{MINUS SIGN}"
@@ -55,6 +55,11 @@ def format_count(count: int, thing: str) -> str:
     return f"{count:,}{NO_BREAK_SPACE}{thing}{'' if count == 1 else 's'}"
 
 
+def format_list(model: str, score: str) -> str:
+    """Format the name of a ranked list: its model and, if the model has several, its score."""
+    return model if score == "score" else f"{model} ({score})"
+
+
 def format_day(moment: datetime) -> str:
     """Format a date: 20 November 2026."""
     return f"{moment.day}{NO_BREAK_SPACE}{moment:%B}{NO_BREAK_SPACE}{moment.year}"
@@ -71,15 +76,6 @@ def format_day_range(first: date, last: date) -> str:
 def format_minute(moment: datetime) -> str:
     """Format a time: 20 November 2026, 03:00 UTC."""
     return f"{format_day(moment)}, {moment:%H:%M}{NO_BREAK_SPACE}UTC"
-
-
-def format_time_span(time: timedelta) -> str:
-    """Format a duration in one unit: 40 s, 12 min, 5 h, 3 days."""
-    seconds = max(0, round(time.total_seconds()))
-    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= (2 * size if unit == "days" else size):
-            return f"{seconds // size:,}{NO_BREAK_SPACE}{unit}"
-    return f"{seconds}{NO_BREAK_SPACE}s"
 
 
 def replace_minus(text: str) -> str:

@@ -6,20 +6,19 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from oneclass.tasks import home_page
-from oneclass.tasks.stores import durable, warehouse
+from oneclass.tasks.stores import checksums, durable, warehouse
 from oneclass.tasks.stores.home import Home
 
 MAX_EARLIER = 30  # pages of runs that are kept
+LEFTOVERS = ("figures", "figures.json", "compare.html")  # of earlier versions
 
 
 def report(home: Home, run_id: str) -> None:
-    """Write `<home>/<dataset>/report/` from the warehouse: `index.html`, `figures/<name>.svg` and `runs/<time>.html`,
-    and `search.html` of users and items.
+    """Write `<home>/<dataset>/report/` from the warehouse: `index.html`, `runs/<time>.html`, and `search.html`.
 
     The page contains its style, script and figures. A copy in `runs/` stays when later runs replace `index.html`; the
-    last `MAX_EARLIER` are kept. Figures of earlier runs that this one lacks are deleted.
+    last `MAX_EARLIER` are kept.
     """
-    from oneclass.tasks.report.figures import render_svg_file
     from oneclass.tasks.report.page import build_page, build_search_page
     from oneclass.tasks.report.run_tables import RunTables
 
@@ -27,20 +26,15 @@ def report(home: Home, run_id: str) -> None:
         tables = RunTables(connection, run_id)
         page = build_page(tables, home, list_earlier_runs(home))
         search = build_search_page(tables, home)
-    figures = home.report / "figures"
-    durable.make_folder(figures)
-    for name, element in page.panels.items():
-        _write(figures / f"{name}.svg", render_svg_file(element))
+    durable.make_folder(home.report / "runs")
     _write(home.report / "search.html", search)
     _write(home.report / "index.html", page.text)
-    durable.make_folder(home.report / "runs")
     _write(home.report / "runs" / f"{page.name}.html", _link_from_runs(page.text))
     for name in list_earlier_runs(home)[MAX_EARLIER:]:
         (home.report / "runs" / f"{name}.html").unlink()
+    for name in LEFTOVERS:
+        checksums.remove_path(home.report / name)
     home_page.store_run_facts(home, shown=page.shown)
-    for file in figures.glob("*.svg"):
-        if file.stem not in page.panels:
-            file.unlink()
 
 
 def list_earlier_runs(home: Home) -> list[str]:

@@ -1,129 +1,363 @@
-"""The figures of the page as SVG: those of an earlier page, if their rows are the same, or drawn anew.
+"""The figures of the page: ranks and their spread by degree, calibration of `like`, and the degrees with their laws."""
 
-Drawing them takes longer than all else of the report, and matplotlib, which draws them, a second to load.
-"""
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, replace
-from pathlib import Path
+import numpy as np
+from markupsafe import Markup
 
-from oneclass.models import fingerprint
-from oneclass.tasks.html.templates import DARK_COLOURS, css_variables
+from oneclass.models.degrees.distributions import Distribution, support
+from oneclass.tasks.html.numbers import format_significant
 from oneclass.tasks.leaderboard import LeaderboardRow
-from oneclass.tasks.report.run_tables import Row, RunTables
-from oneclass.tasks.report.tables import Figure
-from oneclass.tasks.stores import checksums, durable
-from oneclass.tasks.stores.home import Home
-
-QUERIES = (
-    "ranks_by_degree",
-    "ranks_by_both_degrees",
-    "like_by_degree",
-    "dislike_by_degree",
-    "calibration",
-    "degrees",
-    "laws",
-    "hidden_graph_ratios",
+from oneclass.tasks.recommend.like_calibration import LIKE_MEANING
+from oneclass.tasks.report.plotting import (
+    FAINT,
+    LIGHT_COLOURS,
+    REFERENCE,
+    Panel,
+    add_legend_below,
+    limit_ticks,
+    line_style,
+    new_panel,
+    plot_style,
+    render_svg,
+    set_log_axis,
 )
-"""Queries of `sql/report.sql` whose rows are drawn."""
-STORE = "figures.json"  # in the folder of the report
-LIBRARIES = ("matplotlib", "numpy")
-_TASKS = Path(__file__).parent.parent
-_SOURCES = (
-    *(_TASKS / "report").glob("*.py"),
-    *(_TASKS / "html").glob("*.py"),
-    _TASKS / "recommend/like_calibration.py",
-)
+from oneclass.tasks.report.run_tables import Row, RunTables, group_rows, join_words
+from oneclass.tasks.report.tables import format_value
+
+BASELINE = "popularity"
+MAX_HIGHLIGHTED, WITH_SPREAD = 4, 3
+ZERO_POSITION = 0.5  # of vertices without likes, for which a logarithmic axis has no place
+SIDES = ("user", "item")
+REFERENCES = {
+    "coin": "the true coin is the probability that a user who considers the item likes it; only the demo knows it, and "
+    "a model that learns from drawn negatives does not tend to it, for some of those would be liked",
+    "considered": "considered pairs are held-out likes, and held-out items that the log says were considered and not "
+    "liked; popularity here is the share of an item's considerers who liked it",
+    "density_ratio": "the density ratio is the true rate of likes over that of likes and drawn negatives together, "
+    "which is what the models estimate; only the demo knows it",
+    "sampled_negatives": "sampled negatives, the papers' substitute, count held-out likes against as many negatives "
+    "drawn as the model draws its own: all that real data allow, for what was considered and disliked is never seen",
+}
+FAMILIES = {
+    "power_law": "power law",
+    "power_law_cutoff": "power law with cut-off",
+    "log_normal": "log-normal",
+    "exponential": "exponential",
+}
+POINTS_PER_LINE = 120
+MIN_EXPECTED = 0.7  # vertices; the lower end of the axis
 
 
-def load_or_draw(tables: RunTables, home: Home, main: dict[str, list[LeaderboardRow]]) -> dict[str, list[Figure]]:
-    """Return every figure by section, drawn if its rows, or the code that draws, differ from those of the last page.
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the page.
+
+    Attributes:
+        name: its anchor in the page, and the prefix of its panels' names.
+        see: the finding, from the data.
+        how: how to read it: axes, lines, colours.
+        table: its warehouse table.
+        small: whether more than two panels stand abreast on a wide screen.
+    """
+
+    name: str
+    heading: str
+    see: str
+    how: str
+    table: str
+    panels: Sequence[Panel]
+    small: bool = False
+
+    @property
+    def drawings(self) -> list[Markup]:
+        """The panels as `<svg>` elements."""
+        with plot_style():
+            return [render_svg(panel) for panel in self.panels]
+
+
+def draw_figures(tables: RunTables, main: Mapping[str, list[LeaderboardRow]]) -> list[Figure]:
+    """Draw the figures that have rows.
 
     Args:
-        main: the leaderboards by protocol.
+        main: the leaderboards by protocol; ranks by degree are those of leave_one_out.
     """
-    rows = {name: tables.as_rows(name) for name in QUERIES}
-    scores = best_score_per_model(main.get("leave_one_out") or next(reversed(main.values()), []))
-    digest, file = _digest_input(rows, scores), home.report / STORE
-    try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-        if stored["digest"] == digest:
-            return {section: [Figure(**figure) for figure in figures] for section, figures in stored["figures"].items()}
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # none is stored, or it is damaged: drawn anew
-    figures = render_figures(rows, scores)
-    plain = {section: [asdict(figure) for figure in drawn] for section, drawn in figures.items()}
-    durable.make_folder(home.report)
-    text = json.dumps({"digest": digest, "figures": plain})
-    durable.write_text(file.with_name(f".{file.name}"), file, text)
-    return figures
-
-
-def _digest_input(rows: Mapping[str, list[Row]], scores: Mapping[str, str]) -> str:
-    """Return the digest of all that the figures depend on."""
-    sources = [fingerprint.fingerprint_file(file) for file in sorted(_SOURCES)]
-    versions = [checksums.library_version(name) for name in LIBRARIES]
-    return hashlib.sha256(repr((rows, list(scores.items()), sources, versions)).encode()).hexdigest()
-
-
-def render_figures(rows: Mapping[str, list[Row]], scores: dict[str, str]) -> dict[str, list[Figure]]:
-    """Draw every figure, by section, and render its panels. Imports matplotlib."""
-    from oneclass.tasks.report import plotting
-
-    def render(figure: Figure) -> Figure:
-        drawings = {panel.name: plotting.render_svg(panel) for panel in figure.panels}
-        return replace(figure, panels=(), drawings=drawings)
-
-    with plotting.plot_style():
-        by_section = draw_figures(rows, scores)
-        return {section: [render(figure) for figure in figures] for section, figures in by_section.items()}
-
-
-def draw_figures(rows: Mapping[str, list[Row]], scores: dict[str, str]) -> dict[str, list[Figure]]:
-    """Draw every figure, by section; call it under `plotting.plot_style`.
-
-    Args:
-        rows: of each of `QUERIES`.
-        scores: the best score of each model, the best model first.
-    """
-    from oneclass.tasks.report import figures_graph, figures_ranks
-
-    ranks, likes = rows["ranks_by_degree"], rows["like_by_degree"]
-    dislikes = rows["dislike_by_degree"]  # empty without explicit negatives
-    return {
-        "for_whom": [
-            figures_ranks.draw_rank_overview(ranks, scores),
-            figures_ranks.draw_score_variants(ranks, scores),
-            figures_ranks.draw_percentiles(ranks, scores),
-            figures_ranks.draw_both_degrees(rows["ranks_by_both_degrees"], scores),
-        ],
-        "certainty": [
-            figures_graph.draw_errors(likes),
-            *([figures_graph.draw_errors(dislikes, figures_graph.DISLIKE_CLASS)] if dislikes else []),
-            figures_graph.draw_histograms(likes),
-            *([figures_graph.draw_histograms(dislikes, figures_graph.DISLIKE_CLASS)] if dislikes else []),
-            figures_graph.draw_calibration(rows["calibration"]),
-        ],
-        "degrees": [
-            figures_graph.draw_degree_distributions(rows["degrees"], rows["laws"]),
-            figures_graph.draw_hidden_graph_ratios(rows["hidden_graph_ratios"]),
-        ],
-    }
-
-
-def best_score_per_model(table: list[LeaderboardRow]) -> dict[str, str]:
-    """Return the best score of each model, best model first; the rows of `table` are sorted, best first."""
     scores: dict[str, str] = {}
-    for row in table:
+    for row in main.get("leave_one_out", []):
         scores.setdefault(row.model, row.score)
-    return scores
+    ranks = tables.as_rows("ranks_by_degree")
+    with plot_style():
+        figures = [
+            draw_ranks(ranks, scores),
+            draw_spread(ranks, scores),
+            draw_calibration(tables.as_rows("calibration")),
+            draw_degrees(tables.as_rows("degrees"), tables.as_rows("laws")),
+        ]
+    return [figure for figure in figures if figure.panels]
 
 
-def render_svg_file(element: str) -> str:
-    """Return the text of a separate file: the element with the colours of the reader's theme."""
-    rules = f"svg {{background: {DARK_COLOURS['paper']}; {css_variables(DARK_COLOURS)}}}"
-    rules = f"*{{stroke-linejoin: round}} @media (prefers-color-scheme: dark) {{{rules}}}"
-    opening = element.index(">") + 1
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{element[:opening]}<style>{rules}</style>{element[opening:]}\n'
+def column_values(rows: list[Row], name: str) -> np.ndarray:
+    """Return a column as float64; NULL is NaN."""
+    return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
+
+
+def bin_centres(rows: list[Row]) -> np.ndarray:
+    """Return the positions of degree bins on a logarithmic axis; a bin with degree zero begins at `ZERO_POSITION`."""
+    low, high = column_values(rows, "degree_low"), column_values(rows, "degree_high")
+    return np.sqrt(np.maximum(low, ZERO_POSITION) * np.maximum(high, ZERO_POSITION))
+
+
+def weighted_mean(rows: list[Row], value: str, where: Callable[[Row], bool] | None = None) -> float:
+    """Return the mean of a column over the edges of the selected rows; NaN without rows."""
+    chosen = [row for row in rows if where is None or where(row)]
+    total = sum(row["edges"] for row in chosen)
+    return sum(row[value] * row["edges"] for row in chosen) / total if total else float("nan")
+
+
+def draw_ranks(rows: list[Row], scores: dict[str, str]) -> Figure:
+    """Draw Figure 6 of Paquet and Koenigstein (2014): mean rank by degree, each model by its best score."""
+    by_side = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side")
+    return Figure(
+        "ranks_by_degree",
+        "For whom each model ranks well",
+        see=" ".join(_describe_extremes(side, by_side[side]) for side in by_side),
+        how="The mean rank is the share of the other items that the held-out one beats: 1 is the head of the list, "
+        "0.5 is guessing. Held-out likes are grouped by the likes in training of their user (left) and of their item "
+        "(right), in bins that double in width, of which the outermost may hold few; each model by its best score. "
+        f"Beyond the {MAX_HIGHLIGHTED} best, models are thin grey lines; popularity is dotted.",
+        table="evaluation.ranks_by_degree",
+        panels=[_draw_ranks_of_side(side, by_side[side], scores) for side in by_side],
+    )
+
+
+def _describe_extremes(side: str, rows: list[Row]) -> str:
+    """Describe the best models for low and for high degrees, split at the median held-out like."""
+    by_model = group_rows(rows, "model")
+    bins = sorted({(row["degree_low"], row["edges"]) for row in next(iter(by_model.values()))})
+    running = np.cumsum([edges for _, edges in bins])
+    middle = min(int(np.searchsorted(running, running[-1] / 2)), len(bins) - 1)
+    if middle == 0:
+        return ""
+    split, phrases = bins[middle][0], []
+    for few in (True, False):
+        means = {
+            model: weighted_mean(of_model, "mean_rank", where=lambda row, few=few: (row["degree_low"] < split) == few)
+            for model, of_model in by_model.items()
+        }
+        best = max(means, key=lambda model: means[model])
+        phrases.append(f"{best} ({means[best]:.3f})")
+    return f"By likes of the {side}: below {split:,} {phrases[0]} ranks best, from there on {phrases[1]}."
+
+
+def _draw_ranks_of_side(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
+    panel = new_panel(f"ranks_by_degree-{side}", f"Mean rank of every model by {side} degree", height=3.3)
+    by_model = group_rows(rows, "model")
+    best = [model for model in scores if model != BASELINE][:MAX_HIGHLIGHTED]
+    for model in reversed([model for model in scores if model in by_model]):
+        looks = line_style(best.index(model)) if model in best else REFERENCE if model == BASELINE else FAINT
+        label = {"label": model} if looks is not FAINT else {}
+        panel.axes.plot(bin_centres(by_model[model]), column_values(by_model[model], "mean_rank"), **looks, **label)
+    set_rank_axes(panel, rows, side)
+    add_legend_below(panel)
+    return panel
+
+
+def set_rank_axes(panel: Panel, rows: list[Row], side: str) -> None:
+    """Label the axes of ranks by degree and set the range of degrees; the bin without likes is labelled 0."""
+    degrees = bin_centres(rows)
+    zero = ZERO_POSITION if any(row["degree_high"] == 0 for row in rows) else None
+    set_log_axis(panel.axes, "x", degrees.min(), max(2.0, degrees.max(), degrees.min() * 2), zero=zero)
+    panel.axes.set(xlabel=f"likes of the {side} in training", ylabel="mean rank")
+    limit_ticks(panel.axes, "y")
+
+
+def draw_spread(rows: list[Row], scores: dict[str, str]) -> Figure:
+    """Draw Figure 7 of Paquet and Koenigstein (2014): percentiles of the ranks of the best models and popularity."""
+    models = [model for model in scores if model != BASELINE][:WITH_SPREAD] + [m for m in scores if m == BASELINE]
+    by_panel = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
+    chosen = {(side, model): by_panel[side, model] for side in SIDES for model in models if (side, model) in by_panel}
+    means = [
+        f"{model} {weighted_mean(of_model, 'p50'):.3f} against {weighted_mean(of_model, 'mean_rank'):.3f}"
+        for (side, model), of_model in chosen.items()
+        if side == "user" and model != BASELINE
+    ]
+    return Figure(
+        "rank_percentiles",
+        "How far ranks are spread",
+        see=f"The middle rank against the mean, which bad misses pull down: {join_words(means)}." if means else "",
+        how="By the user's likes in training, then by the item's. The solid line is the median, the dashed one the "
+        "mean; half of all held-out likes lie in the dark band, nine of ten in the light one.",
+        table="evaluation.ranks_by_degree",
+        panels=[
+            draw_percentile_bands(
+                f"rank_percentiles-{side}-{model}",
+                f"{model}: percentiles of the rank by {side} degree",
+                model,
+                side,
+                REFERENCE["color"] if model == BASELINE else line_style(models.index(model))["color"],
+                of_model,
+            )
+            for (side, model), of_model in chosen.items()
+        ],
+        small=True,
+    )
+
+
+def draw_percentile_bands(name: str, title: str, heading: str, side: str, colour: str, rows: list[Row]) -> Panel:
+    """Draw the bands p05 to p95 and p25 to p75 of each bin, the median and the mean."""
+    panel = new_panel(name, title, width=3.0, height=2.4)
+    axes, degrees = panel.axes, bin_centres(rows)
+    for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
+        axes.fill_between(
+            degrees, column_values(rows, low), column_values(rows, high), color=colour, alpha=alpha, linewidth=0
+        )
+    axes.plot(degrees, column_values(rows, "p50"), color=colour)
+    axes.plot(degrees, column_values(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
+    set_rank_axes(panel, rows, side)
+    axes.set(title=heading, ylabel="rank", ylim=(0, 1.02))
+    return panel
+
+
+def draw_calibration(rows: list[Row]) -> Figure:
+    """Draw calibration curves: the like probability against the observed frequency, by reference."""
+    by_model = group_rows(rows, "model")
+    told = [REFERENCES[name] for name in group_rows(rows, "reference") if name in REFERENCES]
+    return Figure(
+        "calibration",
+        "Can a like probability be taken at its word?",
+        see="; ".join(_describe_miscalibration(model, of_model) for model, of_model in by_model.items()) + ".",
+        how="Across, the probability that the model states; upwards, what a reference says of the same pairs, with two "
+        f"standard errors; on the dashed diagonal both agree. {'; '.join(told).capitalize()}. The curves are of the "
+        f"probability as a model gives it; the published like_mean is the {LIKE_MEANING}.",
+        table="evaluation.calibration",
+        panels=[_draw_calibration_curve(model, of_model) for model, of_model in by_model.items()],
+    )
+
+
+def _describe_miscalibration(model: str, rows: list[Row]) -> str:
+    off = [
+        f"{calibration_distance(of_reference):.3f} off the {reference.replace('_', ' ')}"
+        for reference, of_reference in group_rows(rows, "reference").items()
+    ]
+    return f"{model} is on average {join_words(off)}"
+
+
+def calibration_distance(rows: list[Row]) -> float:
+    """Return the mean absolute difference between the model's probability and the reference's, over pairs."""
+    off = sum(row["pairs"] * abs(row["mean_like"] - row["observed"]) for row in rows)
+    return off / sum(row["pairs"] for row in rows)
+
+
+def _draw_calibration_curve(model: str, rows: list[Row]) -> Panel:
+    panel = new_panel(f"calibration-{model}", f"{model}: like probability against each reference")
+    panel.axes.plot([0, 1], [0, 1], **FAINT | {"linestyle": (0, (4, 3))})
+    for number, (reference, judged) in enumerate(group_rows(rows, "reference").items()):
+        errors = 2 * np.nan_to_num(column_values(judged, "standard_error"))
+        panel.axes.errorbar(
+            column_values(judged, "mean_like"), column_values(judged, "observed"), errors, elinewidth=0.9,
+            label=reference.replace("_", " "), **line_style(number),
+        )  # fmt: skip
+    panel.axes.set(
+        title=model, xlabel="like probability stated", ylabel="what the reference says", xlim=(0, 1), ylim=(0, 1)
+    )
+    limit_ticks(panel.axes, "x")
+    limit_ticks(panel.axes, "y")
+    add_legend_below(panel)
+    return panel
+
+
+def draw_degrees(rows: list[Row], laws: list[Row]) -> Figure:
+    """Draw Figure 1 of Paquet and Koenigstein (2014): vertices of each degree, and the four fitted distributions."""
+    by_side, laws_of = group_rows(rows, "side"), group_rows(laws, "side")
+    return Figure(
+        "degrees",
+        "How many users and items have each degree",
+        see=" ".join(describe_best_fit(side, laws_of[side]) for side in SIDES if laws_of.get(side)),
+        how="A degree is the number of likes of a user, or of an item. Both axes are logarithmic; a dot is how many "
+        "users (items) have exactly that degree, a line how many the fitted law expects. p is the share of samples "
+        "drawn from the law that lie as far from their own fit as the data do: below 0.05 the law is rejected.",
+        table="diagnostics.degrees, diagnostics.power_law_fits",
+        panels=[_draw_degrees_of_side(side, by_side[side], laws_of.get(side, [])) for side in by_side],
+    )
+
+
+def distribution_of_row(row: Row) -> Distribution | None:
+    """Build the distribution of a row of `diagnostics.power_law_fits`; None if the fit is a limit of its family."""
+    exponent, cutoff = row["exponent"], row["cutoff"]
+    if row["family"] == "log_normal":
+        if exponent is None or not cutoff:
+            return None
+        eta = (exponent / cutoff**2, -0.5 / cutoff**2)
+    elif row["family"] == "exponential":
+        eta = (-1 / cutoff if cutoff else 0.0,)
+    elif exponent is None:
+        return None
+    else:
+        eta = (-exponent,) if row["family"] == "power_law" else (-exponent, -1 / cutoff if cutoff else 0.0)
+    return Distribution(row["family"], eta, row["d_min"], row["d_max"])
+
+
+def describe_best_fit(side: str, laws: list[Row]) -> str:
+    """Describe which distribution is closest to a side's degrees, and which ones the data reject."""
+    best = min(laws, key=lambda row: row["aic"])
+    if best["p_value"] is None:
+        return f"All {side}s have nearly the same degree; no law is needed."
+    held = [FAMILIES[row["family"]] for row in laws if row["p_value"] is not None and row["p_value"] >= 0.05]
+    verdict = f"The closest law to the {side}s' degrees is the {FAMILIES[best['family']]} ({_format_bootstrap_p(best)})"
+    if not held:
+        return f"{verdict}, and the data reject all {len(laws)}."
+    return f"{verdict}; the data do not reject the {join_words(held)}."
+
+
+def thin_points(x: np.ndarray, y: np.ndarray, steps: int = 110) -> np.ndarray:
+    """Select one point per occupied cell of a logarithmic grid of `steps` by `steps` cells; returns indices."""
+    cells = []
+    for values in (x, y):
+        logs = np.log(values)
+        spread = np.ptp(logs)
+        cells.append(np.round((logs - logs.min()) / spread * steps) if spread else np.zeros(len(logs)))
+    return np.sort(np.unique(np.stack(cells), axis=1, return_index=True)[1])
+
+
+def _draw_degrees_of_side(side: str, rows: list[Row], laws: list[Row]) -> Panel:
+    panel = new_panel(f"degrees-{side}", f"{side.capitalize()}s by degree, with the fitted laws, on logarithmic axes")
+    axes, degree, vertices = panel.axes, column_values(rows, "degree"), column_values(rows, "vertices")
+    kept, most = thin_points(degree, vertices), max(2.0, vertices.max())
+    looks = {"color": LIGHT_COLOURS["blue"], "markersize": 5, "label": f"{side}s, {vertices.sum():,.0f}"}
+    axes.plot(degree[kept], vertices[kept], ".", **looks)
+    for row in sorted(laws, key=lambda row: row["aic"]):
+        if (fitted := distribution_of_row(row)) is not None:
+            x, expected = _expected_counts(fitted, vertices.sum(), degree.max())
+            looks = line_style(1 + list(FAMILIES).index(row["family"])) | {"marker": ""}
+            axes.plot(x, expected, label=_family_label(row), **looks)
+            most = max(most, expected.max(initial=0))
+    set_log_axis(axes, "x", max(1, degree.min()), max(2, degree.max()))
+    set_log_axis(axes, "y", MIN_EXPECTED, most)
+    axes.set(title=f"{side.capitalize()}s", xlabel=f"likes of {'a user' if side == 'user' else 'an item'}",
+             ylabel=f"{side}s with that many")  # fmt: skip
+    add_legend_below(panel, columns=1)
+    return panel
+
+
+def _expected_counts(fitted: Distribution, vertices: float, largest: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return (degrees, expected vertices) on the line of a fitted distribution."""
+    indices = np.round(np.geomspace(1, min(largest, fitted.d_max) - fitted.d_min + 1, POINTS_PER_LINE))
+    indices = (np.unique(indices) - 1).astype(np.int64)
+    expected = vertices * fitted.mass[indices]
+    visible = expected >= MIN_EXPECTED
+    return support(fitted.d_min, fitted.d_max)[indices][visible], expected[visible]
+
+
+def _family_label(row: Row) -> str:
+    names = ("μ", "σ") if row["family"] == "log_normal" else ("exponent", "cut-off")
+    values = zip(names, (row["exponent"], row["cutoff"]), strict=True)
+    parts = [f"{name} {format_significant(value)}" for name, value in values if value is not None]
+    p_value = [] if row["p_value"] is None else [_format_bootstrap_p(row)]
+    return f"{FAMILIES[row['family']]}: {', '.join(parts + p_value)}"
+
+
+def _format_bootstrap_p(row: Row) -> str:
+    """Format a bootstrap p-value; one at the resolution of the bootstrap is an upper bound."""
+    value = format_value(row["p_value"], "bootstrap_p")
+    return f"p {value}" if value.startswith("<") else f"p = {value}"

@@ -8,12 +8,12 @@ from markupsafe import Markup
 
 from oneclass.models.evaluation.metrics import Comparison
 from oneclass.tasks.html import numbers
-from oneclass.tasks.html.numbers import NO_BREAK_SPACE
+from oneclass.tasks.html.numbers import NO_BREAK_SPACE, format_list
 from oneclass.tasks.html.sparkline import draw_sparkline
 from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds
-from oneclass.tasks.report.changes import RunDiffSection
+from oneclass.tasks.report.changes import Changes
 from oneclass.tasks.report.run_tables import Row, join_words
 
 NOTABLE_AGE = timedelta(days=1)  # from which the age of what is published is stated
@@ -22,10 +22,10 @@ MODEL_CHOICE_NOTE = "A run chooses on validation users, never on these."
 
 @dataclass(frozen=True)
 class Headline:
-    """The published model and its quality.
+    """The published model and its quality, by the protocol that decided.
 
     Attributes:
-        label: `Published`, or `Best` if the run recommends nothing.
+        label: `Published`, `First publication`, or `Best` if the run recommends nothing.
         name: model and score.
         row: its row of the leaderboard; None if the run did not evaluate it.
         lead: by how much it leads, and over which lists.
@@ -43,42 +43,35 @@ class Headline:
     gain: str = ""
 
 
-def describe_ranked_list(model: str, score: str) -> str:
-    """Format a model and its score, which is omitted if it is the only one."""
-    return model if score == "score" else f"{model} ({score})"
-
-
 def describe_configuration(of_list: str) -> str:
     """Format a decision's `model/score`."""
-    return describe_ranked_list(*of_list.split("/", 1)) if "/" in of_list else of_list
+    return format_list(*of_list.split("/", 1)) if "/" in of_list else of_list
 
 
 def build_headline(
-    main: dict[str, list[LeaderboardRow]], standing: Row | None, decision: Decision | None, started_at: datetime
+    rows: list[LeaderboardRow], standing: Row | None, decision: Decision | None, started_at: datetime
 ) -> Headline:
-    """Build the headline by the first protocol's main metric.
+    """Build the headline by the first metric of the protocol that decided.
 
     Args:
+        rows: of that protocol; empty if nothing was evaluated.
         standing: the publication; None if there is none, or this run did not decide on it.
-        started_at: of the run, in UTC.
         decision: this run's promotion decision; None if it recommended nothing.
+        started_at: of the run, in UTC.
     """
-    rows = next(iter(main.values()), [])
     if standing is None or decision is None:
         if not rows:
             return Headline("Published", "nothing", None, "No user had anything held out, so nothing was evaluated.")
-        best = describe_ranked_list(rows[0].model, rows[0].score)
-        why = "This run recommends nothing to anybody."
+        best, why = format_list(rows[0].model, rows[0].score), "This run recommends nothing to anybody."
         return Headline("Best", best, rows[0], describe_lead(rows, 0), why, gain=_format_gain(rows, rows[0]))
     index = next((i for i, row in enumerate(rows) if f"{row.model}/{row.score}" == standing["list"]), None)
-    lead = describe_lead(rows, index) if index is not None else "This run did not evaluate it."
     row = None if index is None else rows[index]
     return Headline(
-        "Published",
+        "First publication" if decision.champion is None else "Published",
         describe_configuration(standing["list"]),
         row,
-        lead,
-        _promotion_reason(decision),
+        "This run did not evaluate it." if index is None else describe_lead(rows, index),
+        _describe_decision(decision),
         _published_since(standing, started_at),
         _format_gain(rows, row),
     )
@@ -100,27 +93,21 @@ def _format_gain(rows: list[LeaderboardRow], row: LeaderboardRow | None) -> str:
 
 def describe_lead(rows: list[LeaderboardRow], index: int) -> str:
     """Describe which lists row `index` of the leaderboard leads, or how far it is behind the best."""
-    folds = rows[0].folds
+    best, folds, own = format_list(rows[0].model, rows[0].score), rows[0].folds, rows[index].against_best
     over = f"over {rows[0].users:,} test users{describe_folds(folds)} ({PROTOCOLS[rows[0].protocol].title.lower()})"
+    note = FOLDS_NOTE if folds > 1 else MODEL_CHOICE_NOTE
     if index:
-        own = rows[index].against_best
-        behind = "" if own is None else f": {_describe_difference(own, ' behind it')}"
+        behind = "" if own is None else f", {_describe_difference(own)} behind it"
         where = "Level with" if rows[index].standing == "level" else "Significantly worse than"
-        return (
-            f"{where} {describe_ranked_list(rows[0].model, rows[0].score)}, the best of {len(rows)} lists{behind}, "
-            f"{over}. {FOLDS_NOTE if folds > 1 else MODEL_CHOICE_NOTE}"
-        )
+        return f"{where} {best}, the best of {len(rows)} lists{behind}, {over}. {note}"
     sentences = [f"The best of {numbers.format_count(len(rows), 'list')} {over}"]
-    worse = next((row for row in rows[1:] if row.standing != "level"), None)
+    worse = next((row for row in rows if row.standing == "" and row.against_best), None)
     if worse and worse.against_best:
-        next_best = "the next" if worse is rows[1] else "the first that it can be told from"
-        sentences.append(
-            f"It leads {describe_ranked_list(worse.model, worse.score)}, {next_best}, by "
-            f"{_describe_difference(worse.against_best, '')}"
-        )
+        other = format_list(worse.model, worse.score)
+        sentences.append(f"It is surely better than {other}, by {_describe_difference(worse.against_best)}")
     if level := find_tied_models(rows):
         sentences.append(f"{join_words(level)} cannot be told from it")
-    return ". ".join(sentences) + "." + (f" {FOLDS_NOTE}" if folds > 1 else "")
+    return f"{'. '.join(sentences)}. {note}"
 
 
 def find_tied_models(rows: list[LeaderboardRow]) -> list[str]:
@@ -133,43 +120,39 @@ def describe_best(rows: list[LeaderboardRow]) -> str:
     metric, (value, error) = next(iter(rows[0].cells.items()))
     shown = NO_BREAK_SPACE.join(filter(None, numbers.format_with_error(value, error)))
     level = find_tied_models(rows)
-    others = (
-        f"; {join_words(level)} cannot be told from it"
-        if level
-        else "; no other model is level with it" * (len(rows) > 1)
-    )
-    best = describe_ranked_list(rows[0].model, rows[0].score)
-    return f"{best}, by {metric}: {shown}{others}."
+    others = f"; {join_words(level)} cannot be told from it" if level else ""
+    return f"{format_list(rows[0].model, rows[0].score)}, by {metric}: {shown}{others}."
 
 
-def _describe_difference(compared: Comparison, words: str) -> str:
-    error = (
-        ""
-        if compared.standard_error is None
-        else f"{NO_BREAK_SPACE}±{NO_BREAK_SPACE}{numbers.format_fixed(compared.standard_error, 4)}"
-    )
-    chance = compared.p_value
-    likely = (
-        ""
-        if chance is None
-        else f" (p{NO_BREAK_SPACE}{'' if chance <= 0.001 else f'={NO_BREAK_SPACE}'}{numbers.format_p_value(chance)})"
-    )
-    return f"{numbers.format_fixed(-compared.difference, 4)}{error}{words}{likely}"
+def _describe_difference(compared: Comparison) -> str:
+    """Describe by how much a list is behind the best one, with its error and p-value."""
+    error, chance = compared.standard_error, compared.p_value
+    text = numbers.format_fixed(-compared.difference, 4)
+    text += "" if error is None else f" ± {numbers.format_fixed(error, 4)}"
+    if chance is not None:
+        text += f" (p {'' if chance <= 0.001 else '= '}{numbers.format_p_value(chance)})"
+    return text.replace(" ", NO_BREAK_SPACE)
 
 
-def _promotion_reason(decision: Decision) -> str:
+def _describe_decision(decision: Decision) -> str:
+    """Describe a decision for a shop: what its customers see now, and why."""
     reason = numbers.replace_minus(decision.reason)
-    if decision.promoted:
-        done = "Refitted" if decision.is_refit else "Promoted"
-        return f"{done}: {reason}." if reason else f"{done}."
-    return f"Kept, and {describe_configuration(decision.challenger)} not promoted: {reason}."
+    reason = f"{reason[:1].upper()}{reason[1:]}." if reason else ""
+    if not decision.promoted:
+        challenger = describe_configuration(decision.challenger)
+        return f"{describe_configuration(decision.champion or '')} stays; {challenger} was not promoted. {reason}"
+    if decision.champion is None:
+        return reason
+    if decision.is_refit:
+        return f"The same model, with what is new. {reason}"
+    return f"It takes the place of {describe_configuration(decision.champion)}. {reason}"
 
 
 def _published_since(standing: Row, started_at: datetime) -> str:
     age = started_at - standing["made_at"]
     made = f"Its recommendations were made on {numbers.format_minute(standing['made_at'])}"
     if age >= NOTABLE_AGE:
-        made += f", {numbers.format_time_span(age)} before this run"
+        made += f", {numbers.format_count(age.days, 'day')} before this run"
     if standing["publications"] < 2:
         return f"{made}."
     since = numbers.format_minute(standing["since"])
@@ -198,73 +181,54 @@ class KpiCard:
 def build_quality_card(row: LeaderboardRow, nights: pl.DataFrame) -> KpiCard:
     """Build the card of the published model's main metric, with its sparkline over the last nights."""
     metric, (value, error) = next(iter(row.cells.items()))
-    note = f"{metric} on test users; 1 would be perfect."
+    note = f"{metric} on test users ({PROTOCOLS[row.protocol].title.lower()}); 1 would be perfect."
     lists = nights["list"].to_list()
     promotions = [night for night in range(1, len(lists)) if lists[night] != lists[night - 1]]
     if len(nights) > 1:
         when = numbers.format_day_range(nights["night"][0], nights["night"][-1])
-        gap = " A gap: a night that did not evaluate it." if nights["value"].null_count() else ""
-        note = f"{metric} of what stood, {len(nights)} nights, {when}; the band is one standard error.{gap}"
+        note += f" The line: what stood, {len(nights)} nights, {when}; the band is one standard error."
+        note += " A gap: a night that did not evaluate it." if nights["value"].null_count() else ""
         note += " An upright line: another model was promoted." if promotions else ""
     label = f"{metric} of {len(nights)} nights{_format_first_and_last(nights['value'].drop_nulls().to_list(), 4)}"
     line = draw_sparkline(nights["value"].to_list(), label, nights["standard_error"].to_list(), marks=promotions)
     return KpiCard("Quality", *numbers.format_with_error(value, error), note, f"main-{row.protocol}", line)
 
 
-def build_change_card(headline: Headline, changed: RunDiffSection, decision: Decision | None) -> KpiCard:
-    """Build the card of the change in the main metric since the previous run, and of the replaced model."""
+def build_change_card(headline: Headline, changed: Changes) -> KpiCard:
+    """Build the card of the change in the main metric since the previous run."""
     if changed.previous is None:
         return KpiCard("Since last night", "first run", "", "The next one is compared with it.", "changes")
-    sentence = changed.summary
-    if decision and decision.promoted and decision.champion not in (None, decision.challenger):
-        sentence = f"It took the place of {describe_configuration(decision.champion)}. {sentence}"
     row = headline.row
-    own = next(
-        (
-            change
-            for change in changed.main_metrics
-            if row and (change["protocol"], change["model"], change["score"]) == (row.protocol, row.model, row.score)
-        ),
-        None,
-    )
+    key = row and (row.protocol, row.model, row.score)
+    own = next((one for one in changed.metrics if (one["protocol"], one["model"], one["score"]) == key), None)
     if own is None or own["change"] is None:
-        return KpiCard("Since last night", "new", "", sentence, "changes")
+        return KpiCard("Since last night", "new", "", changed.summary, "changes")
     figure, error = numbers.format_with_error(own["change"], own["standard_error"])
     figure = f"+{figure}" if own["change"] > 0 else figure
-    note = f"{own['verdict'].capitalize()}. {sentence}"
-    return KpiCard("Since last night", figure, error, note, "changes")
+    return KpiCard("Since last night", figure, error, f"{own['verdict'].capitalize()}. {changed.summary}", "changes")
 
 
-def build_contracts_card(contracts: pl.DataFrame) -> KpiCard:
+def build_contracts_card(contracts: list[Row]) -> KpiCard:
     """Build the card of the number of contract rules met."""
-    rules, broken, warnings = (int(contracts[key].sum()) for key in ("rules", "broken", "warnings"))
+    rules, broken, warnings = (sum(row[key] for row in contracts) for key in ("rules", "broken", "warnings"))
     if not rules:
         return KpiCard("Soundness", "unchecked", "", "No contract was checked.", "soundness")
     if not broken + warnings:
         return KpiCard("Soundness", f"all {rules:,}", "rules met", f"Of {len(contracts):,} contracts.", "soundness")
-    sentences = [numbers.format_count(broken, "broken rule")] if broken else []
-    sentences += [numbers.format_count(warnings, "warning")] if warnings else []
-    figure = f"{rules - broken - warnings:,} of {rules:,}"
-    return KpiCard("Soundness", figure, "rules met", f"{' and '.join(sentences)}.", "soundness")
+    counts = ((broken, "broken rule"), (warnings, "warning"))
+    note = " and ".join(numbers.format_count(count, thing) for count, thing in counts if count)
+    return KpiCard("Soundness", f"{rules - broken - warnings:,} of {rules:,}", "rules met", f"{note}.", "soundness")
 
 
-def build_volume_card(overview: Row, nights: pl.DataFrame, days: pl.DataFrame) -> KpiCard:
-    """Build the card of the last night's events, or of the likes if no nights are recorded."""
-    likes = f"{overview['edges']:,} likes of {overview['users']:,} users and {overview['items']:,} items"
-    if len(nights):
-        values, usual = nights["value"].to_list(), nights["usual"][-1]
-        line = draw_sparkline(values, f"events of {len(nights)} nights{_format_first_and_last(values)}", from_zero=True)
-        level = "" if usual is None else f", {numbers.format_fixed(usual)} are usual"
-        return KpiCard(
-            "Volume", numbers.format_fixed(values[-1]), "new events", f"Last night{level}. {likes} in all.", "log", line
-        )
-    values = days["likes"].to_list()
-    line = draw_sparkline(values, f"likes a day{_format_first_and_last(values)}", from_zero=True)
-    per_day = (
-        f"The line: likes a day, {numbers.format_day_range(days['day'][0], days['day'][-1])}." if len(days) else ""
-    )
-    note = f"Of {overview['users']:,} users and {overview['items']:,} items. {per_day}".strip()
-    return KpiCard("Volume", f"{overview['edges']:,}", "likes", note, "log", line)
+def build_volume_card(overview: Row, nights: pl.DataFrame) -> KpiCard:
+    """Build the card of the events that this run read, with the line of the last nights."""
+    read, files = overview["new_events"], numbers.format_count(overview["new_files"], "log file")
+    values, usual = nights["value"].to_list(), nights["usual"][-1] if len(nights) else None
+    note = f"From {files}. " if read else "Nothing new was read. "
+    note += "" if usual is None else f"{numbers.format_fixed(usual)} a night are usual. "
+    note += f"{overview['edges']:,} likes of {overview['users']:,} users and {overview['items']:,} items in all."
+    line = draw_sparkline(values, f"events of {len(nights)} nights{_format_first_and_last(values)}", from_zero=True)
+    return KpiCard("This night", f"{read:,}" if read else "No", "new events", note, "log", line)
 
 
 def _format_first_and_last(values: list[float], digits: int = 0) -> str:

@@ -1,150 +1,181 @@
-"""Build the tables of the models: leaderboards with dot plots, costs of fits, leads, settings, and other metrics."""
+"""Build the section of each protocol: the leaderboard with dot plots, every metric, and strata of users and items."""
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-import polars as pl
+from oneclass.tasks.evaluate.strata import ACTIVITY, METRICS, POPULARITY
+from oneclass.tasks.html.numbers import format_list, format_percent, format_significant
+from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
+from oneclass.tasks.protocols import PROTOCOLS, Protocol, describe_folds
+from oneclass.tasks.report.headline import describe_best
+from oneclass.tasks.report.run_tables import Row, RunTables, group_rows
+from oneclass.tasks.report.tables import METRIC_LABELS, Column, Table, fit_scale
 
-from oneclass.tasks.html.numbers import format_percent
-from oneclass.tasks.leaderboard import LeaderboardRow
-from oneclass.tasks.protocols import PROTOCOLS, describe_folds
-from oneclass.tasks.report.tables import METRIC_LABELS, SIGNIFICANCE_LABELS, Column, Table, fit_scale
-
+BASELINE = "popularity"
 MODEL_AND_SCORE = (Column("model", "model"), Column("score", "score", "score"))
+STRATA = {ACTIVITY: "users by their history", POPULARITY: "items by their likes"}
 
 
-def build_leaderboards(tables: dict[str, list[LeaderboardRow]], fits: pl.DataFrame) -> dict[str, Table]:
-    """Build a leaderboard per protocol, with a dot plot of the main metric and the time of each fit."""
-    tables_by_protocol = {}
-    for protocol, chosen in tables.items():
-        metrics = [metric for metric in PROTOCOLS[protocol].main_metrics if metric in chosen[0].cells]
-        frame = pl.DataFrame([_flatten_row(row) for row in chosen], infer_schema_length=None)
-        columns = [
-            *MODEL_AND_SCORE,
-            Column("standing", "standing", explain="the best, or level: cannot be told from it; weak: worse than "
-                   "guesses, or than popularity"),
-            *(Column(metric, metric, "metric", METRIC_LABELS[metric], error=f"{metric} error") for metric in metrics),
-            Column("difference", "minus the best", "change", f"{metrics[0]} less that of the best, over the same users",
-                   error="difference error"),
-            Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
-        ]  # fmt: skip
-        main_cells = [row.cells[metrics[0]] for row in chosen]
-        popular = next((row.cells[metrics[0]][0] for row in chosen if row.model == "popularity"), None)
-        columns[3] = replace(columns[3], scale=fit_scale(main_cells, popular))
-        seconds = fits.filter(protocol=protocol).select("model", "seconds")
-        tables_by_protocol[protocol] = Table(
-            f"main-{protocol}",
-            f"Models on {protocol}, {chosen[0].users:,} test users{describe_folds(chosen[0].folds)}",
-            "evaluation.metrics",
-            columns, frame.join(seconds, on="model", how="left", maintain_order="left"),
-            sorted_by=(metrics[0], "descending"),
-        )  # fmt: skip
-    return tables_by_protocol
+@dataclass(frozen=True)
+class ProtocolSection:
+    """What the page shows of one protocol.
+
+    Attributes:
+        best: a sentence on the best model.
+        note: on its folds; empty without.
+        board: the leaderboard.
+        details: more tables, each by what it shows.
+        sentences: on the published list.
+    """
+
+    name: str
+    protocol: Protocol
+    best: str
+    note: str
+    board: Table
+    details: dict[str, Table]
+    sentences: str
 
 
-def build_cost_table(fits: pl.DataFrame) -> Table:
-    """Build the table of each fit's time, memory and disk space."""
-    return Table(
-        "costs", "What each fit cost", "operations.model_fits",
-        [Column("protocol", "protocol"), Column("model", "model"),
-         Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
-         Column("peak_bytes", "peak, MB", "megabytes", "the process's peak memory in the fit"),
-         Column("saved_bytes", "disk, MB", "megabytes", "size of the fit in the store")],
-        fits, empty="Nothing was fitted.",
-    )  # fmt: skip
+def build_protocol_sections(
+    tables: RunTables, main: dict[str, list[LeaderboardRow]], published: str
+) -> list[ProtocolSection]:
+    """Build a section per protocol, in the order of `main`.
+
+    Args:
+        main: the leaderboards.
+        published: model and score of the published list, as `model/score`.
+    """
+    fits, metrics, beyond, strata = (
+        group_rows(tables.as_rows(name), "protocol") for name in ("costs", "metrics", "beyond_accuracy", "strata")
+    )
+    sections = []
+    for protocol, board in main.items():
+        row = next((row for row in board if f"{row.model}/{row.score}" == published), board[0])
+        shown, parts = beyond.get(protocol, []), strata.get(protocol, [])
+        details = {
+            "Every metric": _build_pivot_table(
+                "metrics", "Every metric", "evaluation.metrics", metrics[protocol], board
+            ),
+            "Coverage, novelty and popularity of the first 20": _build_pivot_table(
+                "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", shown, board
+            ),
+            "By parts of the users and of the items": _build_strata_table(parts, board, row),
+        }
+        sections.append(
+            ProtocolSection(
+                protocol,
+                PROTOCOLS[protocol],
+                describe_best(board),
+                FOLDS_NOTE if board[0].folds > 1 else "",
+                build_leaderboard(board, fits.get(protocol, [])),
+                details,
+                f"{_describe_strata(parts, row)} {_describe_coverage(shown, row)}",
+            )
+        )
+    return sections
 
 
-def _flatten_row(row: LeaderboardRow) -> dict[str, Any]:
-    cells: dict[str, float | None] = {}
-    for metric, (value, error) in row.cells.items():
-        cells |= {metric: value, f"{metric} error": error}
-    compared = row.against_best
-    cells |= {"difference": compared and compared.difference, "difference error": compared and compared.standard_error}
-    return {"model": row.model, "score": row.score, "standing": _significance_label(row)} | cells
-
-
-def _significance_label(row: LeaderboardRow) -> str:
-    """Return the row's standing, with `weak` for a model worse than a trivial one; also the row's CSS classes."""
-    return " ".join(filter(None, [SIGNIFICANCE_LABELS[row.standing], "weak" if row.weaknesses else ""]))
-
-
-def build_lead_table(rows: list[LeaderboardRow]) -> Table | None:
-    """Build the table of the best list's paired lead over every other of one protocol; None without others."""
+def build_leaderboard(board: list[LeaderboardRow], fits: list[Row]) -> Table:
+    """Build a leaderboard with a dot plot of the main metric and the time of each fit."""
+    protocol, seconds = board[0].protocol, {row["model"]: row["seconds"] for row in fits}
+    metrics = [metric for metric in PROTOCOLS[protocol].main_metrics if metric in board[0].cells]
+    popular = next((row.cells[metrics[0]][0] for row in board if row.model == BASELINE), None)
     columns = [
         *MODEL_AND_SCORE,
-        Column("lead", "lead of the best", "change", "the best list's mean minus this one's", error="standard_error"),
-        Column("p_value", "p", "p_value", "corrected by Holm's procedure, since the best was picked by the same users"),
-        Column("users", "users", "count"),
-    ]
-    leads = [
-        {"model": row.model, "score": row.score, "lead": -row.against_best.difference,
-         "standard_error": row.against_best.standard_error, "p_value": row.against_best.p_value, "users": row.users}
-        for row in rows if row.against_best
+        Column("standing", "standing", explain="the best, or level: cannot be told from it; weak: worse than guesses, "
+               "or than popularity"),
+        *(Column(metric, metric, "metric", METRIC_LABELS[metric], error=f"{metric} error") for metric in metrics),
+        Column("difference", "minus the best", "change", f"{metrics[0]} less that of the best, over the same users",
+               error="difference error"),
+        Column("p_value", "p", "p_value", "of the difference, corrected by Holm's procedure, since the best was picked "
+               "by the same users"),
+        Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
     ]  # fmt: skip
-    if not leads:
-        return None
-    protocol = rows[0].protocol
-    caption = f"Lead of the best list by {PROTOCOLS[protocol].main_metric} on {protocol}, over the same users"
-    frame = pl.DataFrame(leads, infer_schema_length=None)
-    return Table("leads", caption, "evaluation.comparisons", columns, frame, sorted_by=("lead", "ascending"))
+    columns[3] = replace(columns[3], scale=fit_scale([row.cells[metrics[0]] for row in board], popular))
+    rows = []
+    for row in board:
+        against = row.against_best
+        rows.append({
+            "model": row.model, "score": row.score,
+            "standing": f"{row.standing} {'weak' if row.weaknesses else ''}".strip(),
+            **{metric: value for metric, (value, _) in row.cells.items()},
+            **{f"{metric} error": error for metric, (_, error) in row.cells.items()},
+            "difference": against and against.difference, "difference error": against and against.standard_error,
+            "p_value": against and against.p_value, "seconds": seconds.get(row.model),
+        })  # fmt: skip
+    caption = f"Models on {protocol}, {board[0].users:,} test users{describe_folds(board[0].folds)}"
+    return Table(f"main-{protocol}", caption, "evaluation.metrics", columns, rows, sorted_by=(metrics[0], "descending"))
 
 
-def build_settings_table(choices: pl.DataFrame) -> Table:
-    """Build the table of the origin of each model's settings, and the gain of their search."""
+def _build_pivot_table(name: str, caption: str, source: str, values: list[Row], board: list[LeaderboardRow]) -> Table:
+    """Build a table with a row per model and score, in the leaderboard's order, and a column per metric."""
+    found = {row["metric"] for row in values}
+    metrics = [*(metric for metric in METRIC_LABELS if metric in found), *sorted(found - METRIC_LABELS.keys())]
+    columns = [
+        Column(metric, metric, "metric", METRIC_LABELS.get(metric, ""), error=f"{metric} error") for metric in metrics
+    ]
+    by_list = group_rows(values, "model", "score")
+    rows = [
+        {"model": row.model, "score": row.score}
+        | {of["metric"]: of["value"] for of in by_list[row.model, row.score]}
+        | {f"{of['metric']} error": of["standard_error"] for of in by_list[row.model, row.score]}
+        for row in board
+        if (row.model, row.score) in by_list
+    ]
+    protocol = board[0].protocol
     return Table(
-        "model_settings", "Where the models' settings come from", "operations.model_settings",
-        [Column("model", "model"), Column("origin", "from"), Column("metric", "validation metric"),
-         Column("at_start", "before", "metric", "of the settings that the search began at, on its sample"),
-         Column("reached", "found", "metric", "of the best settings, on the same users"),
-         Column("gain", "worth", "metric"), Column("trials", "trials", "count"),
-         Column("reason", "what was found and spent, or why there was no search", "prose")],
-        choices, empty="No model of this run has settings to search.",
-    )  # fmt: skip
+        f"{name}-{protocol}", f"{caption}, {protocol}", source, [*MODEL_AND_SCORE, *columns], rows, cards=False
+    )
 
 
-def build_pivot_tables(
-    name: str, caption: str, source: str, values: pl.DataFrame, order: dict[str, list[LeaderboardRow]]
-) -> dict[str, Table]:
-    """Build a table per protocol, a row per model and score in the leaderboard's order."""
-    tables_by_protocol = {}
-    for protocol in PROTOCOLS:
-        chosen = values.filter(protocol=protocol)
-        if chosen.is_empty():
-            continue
-        metrics = sorted(chosen["metric"].unique(), key=lambda metric: (_metric_position(metric), metric))
-        wide = chosen.pivot("metric", index=["model", "score"], values=["value", "standard_error"])
-        wide = wide.rename(
-            {f"value_{metric}": metric for metric in metrics}
-            | {f"standard_error_{metric}": f"{metric} error" for metric in metrics}
-        )
-        lists = [(row.model, row.score) for row in order.get(protocol, [])]
-        ordered = pl.DataFrame(lists, schema={"model": pl.String, "score": pl.String}, orient="row")
-        columns = [Column(metric, metric, "metric", METRIC_LABELS.get(metric, ""), error=f"{metric} error")
-                   for metric in metrics]  # fmt: skip
-        tables_by_protocol[protocol] = Table(
-            f"{name}-{protocol}",
-            f"{caption}, {protocol}",
-            source,
-            [*MODEL_AND_SCORE, *columns],
-            ordered.join(wide, on=["model", "score"], how="inner", maintain_order="left"),
-            cards=False,
-        )
-    return tables_by_protocol
+def _choose_metric(protocol: str) -> str:
+    """Choose the first metric of a protocol that strata have."""
+    return next(metric for metric in PROTOCOLS[protocol].main_metrics if metric in METRICS)
 
 
-def _metric_position(metric: str) -> int:
-    """Return a metric's position among the labelled ones; others come last."""
-    return list(METRIC_LABELS).index(metric) if metric in METRIC_LABELS else len(METRIC_LABELS)
+def _build_strata_table(strata: list[Row], board: list[LeaderboardRow], published: LeaderboardRow) -> Table:
+    """Build a table with a row per stratum, and a column each for the published list, the best and popularity."""
+    protocol, metric = board[0].protocol, _choose_metric(board[0].protocol)
+    shown = [published, board[0], *(row for row in board if row.model == BASELINE)]
+    lists = dict.fromkeys(format_list(row.model, row.score) for row in shown)
+    rows: dict[tuple[str, str], Row] = {}
+    for row in (row for row in strata if row["metric"] == metric):
+        ends = dict.fromkeys(format_significant(row[end]) for end in ("least", "most"))
+        cells = rows.setdefault((row["strata"], row["stratum"]), {
+            "strata": STRATA[row["strata"]], "stratum": row["stratum"], "range": " to ".join(ends),
+            "users": row["users"], "targets": row["targets"],
+        })  # fmt: skip
+        name = format_list(row["model"], row["score"])
+        cells |= {name: row["value"], f"{name} error": row["standard_error"]}
+    columns = [
+        Column("strata", "divided"), Column("stratum", "part", explain="thirds of the users or items"),
+        Column("range", "from, to", explain="the lowest and the highest value in the part"),
+        Column("users", "users", "count", "those the metric is over: of items, the users with a held-out one"),
+        Column("targets", "to be found", "count"),
+        *(Column(name, name, "metric", error=f"{name} error") for name in lists),
+    ]  # fmt: skip
+    caption = f"{metric} of the published list, the best and popularity, {protocol}"
+    return Table(f"strata-{protocol}", caption, "evaluation.strata", columns, list(rows.values()), cards=False)
 
 
-def describe_coverage(beyond: pl.DataFrame) -> str:
-    """Describe the models with the largest and the smallest coverage of the items, by protocol."""
-    sentences = []
-    for protocol in PROTOCOLS:
-        covered = beyond.filter(protocol=protocol, metric="coverage@20").sort("value", "model")
-        if len(covered):
-            (least, narrow), (most, wide) = (covered["value", "model"].row(index) for index in (0, -1))
-            sentences.append(
-                f"On {protocol}, {wide} shows {format_percent(most)} of the items, {narrow} {format_percent(least)}."
-            )
-    return " ".join(sentences)
+def _describe_strata(strata: list[Row], row: LeaderboardRow) -> str:
+    """Describe how well a list does for the users with the shortest and with the longest histories."""
+    metric = _choose_metric(row.protocol)
+    chosen = [one for one in _rows_of_list(strata, row) if (one["strata"], one["metric"]) == (ACTIVITY, metric)]
+    found = {one["stratum"]: one["value"] for one in chosen}
+    if not {"low", "high"} <= found.keys():
+        return ""
+    return (
+        f"{metric} of {format_list(row.model, row.score)} is {found['low']:.3f} for the users with the "
+        f"shortest histories and {found['high']:.3f} for those with the longest."
+    )
+
+
+def _describe_coverage(beyond: list[Row], row: LeaderboardRow) -> str:
+    """Describe how many of the items the first places of a list show to anybody."""
+    share = next((one["value"] for one in _rows_of_list(beyond, row) if one["metric"] == "coverage@20"), None)
+    return "" if share is None else f"Its first 20 places show {format_percent(share)} of all items to somebody."
+
+
+def _rows_of_list(rows: list[Row], row: LeaderboardRow) -> list[Row]:
+    return [one for one in rows if (one["model"], one["score"]) == (row.model, row.score)]

@@ -30,7 +30,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
-// Each table can be saved as CSV, each drawing as SVG and PNG, from the page itself: no server or other file is needed.
+// Each table can be saved as CSV, each drawing as SVG, from the page itself: no server or other file is needed.
 function save(name, address) {
   const link = document.createElement("a");
   link.download = name;
@@ -64,30 +64,13 @@ for (const table of document.querySelectorAll("main table[id]")) {
 }
 for (const svg of document.querySelectorAll(".panels svg")) {
   const name = svg.getAttribute("aria-labelledby").replace(/-title$/, "");
-  const {width, height} = svg.viewBox.baseVal;
-  const source = () => {
-    const copy = svg.cloneNode(true);  // outside the page, its colours are those of the light theme
-    copy.setAttribute("width", width);
-    copy.setAttribute("height", height);
-    return `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(copy))}`;
-  };
   const holder = document.createElement("div");
   svg.replaceWith(holder);
   holder.append(svg);
   addButtons(svg, name, {
-    SVG: () => save(`${name}.svg`, source()),
-    PNG() {
-      const image = new Image();
-      image.addEventListener("load", () => {
-        const canvas = document.createElement("canvas");
-        [canvas.width, canvas.height] = [3 * width, 3 * height];  // 216 dots an inch
-        const context = canvas.getContext("2d");
-        context.fillStyle = "#fff";
-        context.fillRect(0, 0, canvas.width, canvas.height);
-        context.drawImage(image, 0, 0, canvas.width, canvas.height);
-        save(`${name}.png`, canvas.toDataURL("image/png"));
-      });
-      image.src = source();
+    SVG() {  // outside the page, its colours are those of the light theme
+      const text = new XMLSerializer().serializeToString(svg);
+      save(`${name}.svg`, `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`);
     },
   });
 }

@@ -1,7 +1,7 @@
-"""Plot figures in one style: colours that follow the page's theme, a marker per model, and inline SVG.
+"""Plot figures in one style: colours that follow the page's theme, a mark per line, and inline SVG.
 
-Figures are drawn in the colours of `LIGHT_COLOURS`. In the SVG each becomes a CSS variable of the same name, which the
-page, or the style of a separate file, redefines in the dark theme.
+Figures are drawn in the light theme's colours. In the SVG each becomes a CSS variable of the same name, which the page
+sets for both themes.
 """
 
 import io
@@ -14,12 +14,11 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from markupsafe import Markup
 
 matplotlib.use("svg")
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from oneclass.tasks.html.numbers import MINUS
@@ -27,12 +26,9 @@ from oneclass.tasks.html.templates import LIGHT_COLOURS
 
 HUES = ("blue", "orange", "green", "pink", "gold", "sky", "wine")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*", "d", "8")
-DASHES = ("-", (0, (5, 1.6)), (0, (1.6, 1.2)))
-MODEL_ORDER = (
-    "random_graph", "bpr_uniform", "mrf_dense", "paired_symbols", "hpf", "binary_matrix", "bpr_popularity",
-    "mrf_sparse", "wmf", "slim", "mult_vae", "cdae", "mult_dae",
-    "graph_filter",
-)  # fmt: skip
+DASHES = ("-", (0, (5, 1.6)), (0, (1.6, 1.2)), (0, (6, 1.6, 1.4, 1.6)))
+REFERENCE: dict[str, Any] = {"color": LIGHT_COLOURS["ink"], "linestyle": (0, (1, 1)), "linewidth": 1.4}
+FAINT: dict[str, Any] = {"color": LIGHT_COLOURS["faint"], "linewidth": 0.9}
 PLOT_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "",
@@ -49,32 +45,25 @@ PLOT_STYLE: dict[Any, Any] = {
     "axes.titlelocation": "left",
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
-    "axes.titlepad": 6,
     "figure.facecolor": "none",
     "grid.color": LIGHT_COLOURS["line"],
     "grid.linewidth": 0.7,
-    "legend.fontsize": 9,
+    "legend.fontsize": 8.5,
     "legend.frameon": False,
     "legend.handlelength": 2.3,
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
-    "path.simplify": True,
     "xtick.color": LIGHT_COLOURS["faint"],
     "xtick.labelcolor": LIGHT_COLOURS["soft"],
     "ytick.color": LIGHT_COLOURS["faint"],
     "ytick.labelcolor": LIGHT_COLOURS["soft"],
 }
-NUM_SHADES, MAX_SHADE = 10, 0.85
 CSS_COLOURS = {value: f"var(--{name}, {value})" for name, value in LIGHT_COLOURS.items()}
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing of a figure: `figures/<name>.svg`.
-
-    Attributes:
-        title: description for screen readers.
-    """
+    """One drawing of a figure; `title` describes it for screen readers."""
 
     name: str
     title: str
@@ -85,27 +74,13 @@ class Panel:
         return self.figure.axes[0]
 
 
-@dataclass(frozen=True)
-class ModelStyle:
-    """The colour, marker and dash of one model in all figures."""
-
-    colour: str
-    marker: str
-    dash: str | tuple[int, tuple[float, ...]]
-
-    @property
-    def line(self) -> dict[str, Any]:
-        """Keyword arguments of `Axes.plot`."""
-        return {"color": self.colour, "marker": self.marker, "linestyle": self.dash}
-
-
-def model_style(model: str) -> ModelStyle:
-    """Return a model's style, independent of the run's other models. Popularity, the baseline, is drawn in ink."""
-    if model == "popularity":
-        return ModelStyle(LIGHT_COLOURS["ink"], ".", (0, (1, 1)))
-    number = MODEL_ORDER.index(model) if model in MODEL_ORDER else len(MODEL_ORDER) + sum(model.encode()) % len(HUES)
-    colour = LIGHT_COLOURS[HUES[number % len(HUES)]]
-    return ModelStyle(colour, MARKERS[number % len(MARKERS)], DASHES[number // len(HUES) % len(DASHES)])
+def line_style(number: int) -> dict[str, Any]:
+    """Return the keyword arguments of `Axes.plot` that tell a figure's line apart from the others, by its number."""
+    return {
+        "color": LIGHT_COLOURS[HUES[number % len(HUES)]],
+        "marker": MARKERS[number % len(MARKERS)],
+        "linestyle": DASHES[number % len(DASHES)],
+    }
 
 
 @contextmanager
@@ -130,19 +105,25 @@ def format_tick(value: float, _position: int | None = None) -> str:
     return (f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.10g}").replace("-", MINUS)
 
 
-def set_log_axis(axes: Axes, which: str, low: float, high: float) -> None:
-    """Set a logarithmic axis over low .. high, both above zero, labelled at decades, or at 1, 2, 5 if these are few."""
+def set_log_axis(axes: Axes, which: str, low: float, high: float, *, zero: float | None = None) -> None:
+    """Set a logarithmic axis over low .. high, both above zero, labelled at decades, or at 1, 2, 5 if these are few.
+
+    Args:
+        zero: the place that stands for zero, which a logarithmic axis lacks, and is labelled 0.
+    """
     getattr(axes, f"set_{which}scale")("log")
     first, last = int(np.floor(np.log10(low))), int(np.ceil(np.log10(high)))
     within = [10.0**power for power in range(first, last + 1) if low * 0.999 <= 10.0**power <= high * 1.001]
     if len(within) < 3:
         every = [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
         within = [value for value in every if low * 0.999 <= value <= high * 1.001] or [low, high]
-    step = -(-len(within) // 6)
+    ticks = within[:: -(-len(within) // 6)]
+    if zero is not None:
+        ticks = [zero, *(tick for tick in ticks if tick >= 1)]
     axis = getattr(axes, f"{which}axis")
-    axis.set_major_locator(FixedLocator(within[::step]))
+    axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(format_tick))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: format_tick(0 if value == zero else value)))
     margin = (high / low) ** 0.03 if high > low else 1.5
     getattr(axes, f"set_{which}lim")(low / margin, high * margin)
 
@@ -153,26 +134,25 @@ def limit_ticks(axes: Axes, which: str) -> None:
     getattr(axes, f"{which}axis").set_major_formatter(FuncFormatter(format_tick))
 
 
-def draw_cells(axes: Axes, left: np.ndarray, bottom: np.ndarray, size: tuple[float, float], shade: np.ndarray) -> None:
-    """Draw rectangles of one size, the higher their shade in 0 .. 1 the darker, in `NUM_SHADES` steps.
+def add_legend_below(panel: Panel, columns: int = 2) -> None:
+    """Add the legend below the axes, and enlarge the panel by its height."""
+    handles, labels = panel.axes.get_legend_handles_labels()
+    width, height = panel.figure.get_size_inches()
+    legend_height = 0.17 * -(-len(labels) // columns) + 0.06
+    left, bottom, wide, high = panel.axes.get_position().bounds
+    total = height + legend_height
+    panel.figure.set_size_inches(width, total)
+    panel.axes.set_position((left, (bottom * height + legend_height) / total, wide, high * (height / total)))
+    panel.figure.legend(
+        handles, labels, loc="lower left", ncols=columns, bbox_to_anchor=(0.01, 0.0), borderaxespad=0.1,
+        columnspacing=1.2, labelspacing=0.25, labelcolor=LIGHT_COLOURS["ink"],
+    )  # fmt: skip
 
-    The rectangles of a step are one path, which keeps the drawing small and fast.
-    """
-    steps = np.clip(np.ceil(shade * NUM_SHADES), 1, NUM_SHADES).astype(np.int64)
-    corners = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)]) * size
-    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
-    for step in np.unique(steps):
-        starts = np.stack([left, bottom], axis=1)[steps == step]
-        path = Path((starts[:, None] + corners).reshape(-1, 2), codes * len(starts))
-        axes.add_patch(
-            PathPatch(path, facecolor=LIGHT_COLOURS["blue"], alpha=step / NUM_SHADES * MAX_SHADE, linewidth=0)
-        )
 
-
-def render_svg(drawn: Panel) -> str:
+def render_svg(drawn: Panel) -> Markup:
     """Render a panel as an `<svg>` element with unique ids, colours as CSS variables, text as text, and a title."""
     image = io.StringIO()
-    for line in (line for axes in drawn.figure.axes for line in axes.lines):
+    for line in drawn.axes.lines:
         line.set_clip_on(False)  # draw marks on the frame completely
     drawn.figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
     text = image.getvalue()
@@ -187,20 +167,6 @@ def render_svg(drawn: Panel) -> str:
     text = re.sub(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"', r"\1", text, count=1)
     label = f'<title id="{drawn.name}-title">{escape(drawn.title)}</title>'
     opening = text.index(">") + 1
-    return f'{text[: opening - 1]} role="img" aria-labelledby="{drawn.name}-title">{label}{text[opening:].strip()}'
-
-
-def add_legend_below(panel: Panel, columns: int = 2, **keywords: Any) -> None:
-    """Add the legend below the axes, and enlarge the panel by its height."""
-    handles, labels = panel.axes.get_legend_handles_labels()
-    lines = -(-len(labels) // columns)
-    width, height = panel.figure.get_size_inches()
-    legend_height = 0.17 * lines + 0.06
-    left, bottom, wide, high = panel.axes.get_position().bounds
-    total = height + legend_height
-    panel.figure.set_size_inches(width, total)
-    panel.axes.set_position((left, (bottom * height + legend_height) / total, wide, high * (height / total)))
-    panel.figure.legend(
-        handles, labels, loc="lower left", ncols=columns, bbox_to_anchor=(0.01, 0.0), borderaxespad=0.1,
-        columnspacing=1.2, labelspacing=0.25, labelcolor=LIGHT_COLOURS["ink"], **keywords,
-    )  # fmt: skip
+    return Markup(
+        f'{text[: opening - 1]} role="img" aria-labelledby="{drawn.name}-title">{label}{text[opening:].strip()}'
+    )

@@ -1,12 +1,11 @@
-"""Read the tables of one run from the warehouse, and take rows apart for texts and figures."""
+"""Read the tables of one run from the warehouse, and group rows for tables and figures."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import duckdb
-import numpy as np
 import polars as pl
 
 from oneclass import sql
@@ -51,24 +50,6 @@ def group_rows(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
     for value, of_value in groupby(rows, key):
         groups.setdefault(value, []).extend(of_value)
     return groups
-
-
-def column_values(rows: list[Row], name: str) -> np.ndarray:
-    """Return a column as float64; NULL is NaN."""
-    return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
-
-
-def bin_centres(rows: list[Row]) -> np.ndarray:
-    """Return the positions of degree bins on a logarithmic axis; a bin with degree zero begins at one half."""
-    low, high = column_values(rows, "degree_low"), column_values(rows, "degree_high")
-    return np.sqrt(np.maximum(low, 0.5) * np.maximum(high, 0.5))
-
-
-def weighted_mean(rows: list[Row], value: str, where: Callable[[Row], bool] | None = None) -> float:
-    """Return the mean of a column over the edges of the selected rows; NaN without rows."""
-    chosen = [row for row in rows if where is None or where(row)]
-    total = sum(row["edges"] for row in chosen)
-    return sum(row[value] * row["edges"] for row in chosen) / total if total else float("nan")
 
 
 def join_words(words: list[str]) -> str:

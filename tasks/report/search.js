@@ -10,7 +10,8 @@ const element = (name, text, ...children) => {
   return made;
 };
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-const label = ([id, title]) => (title ? [title, " ", element("small", id)] : [`item ${id}`]);
+const label = ([id, title, , , mark]) => [
+  ...(title ? [title, " ", element("small", id)] : [`item ${id}`]), ...(mark ? [" ", element("b", mark)] : [])];
 const rows = { users: users.map((user) => [user[0].toLowerCase(), user]),
   items: items.map((item) => [`${item[0]}\n${item[1]}`.toLowerCase(), item]) };
 // Those whose id is the text first, then those that begin with it, then those that contain it.
@@ -25,6 +26,7 @@ const pick = (all, text, id) => {
 };
 const section = (heading, of, draw) => {
   const made = element("section", "", element("h2", heading));
+  made.className = "grid";
   made.append(...of.slice(0, SHOWN).map(draw));
   if (of.length > SHOWN) made.append(element("p", `and ${(of.length - SHOWN).toLocaleString("en")} more`));
   return made;

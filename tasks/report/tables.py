@@ -1,12 +1,11 @@
-"""Tables and figures of the page: columns, formats of values, raw values to sort by, and scales of means in HTML."""
+"""Tables of the page: columns, formats of values, raw values to sort by, and scales of means in HTML."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from math import ceil, floor, log10
 from typing import Any
 
-import polars as pl
 from markupsafe import Markup
 
 from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES
@@ -38,7 +37,6 @@ METRIC_LABELS = {
     "popularity_lift@20": "how much more popular what is recommended is than what is in the history; 0 is the same",
     "gini@20": "how unevenly items are shown: 0 is all alike, 1 is one item for everybody",
 }
-SIGNIFICANCE_LABELS = {"best": "best", "level": "level", "": ""}
 ERRORS_PER_BAR = 2  # standard errors to each side, about 95 %
 MAX_TICKS = 5
 
@@ -123,14 +121,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page.
+    """A table of the page; without rows it is not shown.
 
     Attributes:
         name: its anchor.
         caption: the meaning of one row.
         source: its warehouse table.
-        frame: the values by key; an optional `standing` marks the best, those level with it, and the weak.
-        empty: text shown without rows.
+        rows: the values by key; an optional `standing` marks the best, those level with it, and the weak.
         sorted_by: the column by which the rows are sorted, and `ascending` or `descending`.
         cards: whether rows become cards on a narrow screen; otherwise the table scrolls sideways.
     """
@@ -139,47 +136,9 @@ class Table:
     caption: str
     source: str
     columns: Sequence[Column]
-    frame: pl.DataFrame
-    empty: str = "Nothing."
+    rows: Sequence[Row]
     sorted_by: tuple[str, str] | None = None
     cards: bool = True
-
-    @property
-    def rows(self) -> list[Row]:
-        """The rows of the frame, for the template."""
-        return self.frame.to_dicts()
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure that is drawn, or the reason why it is missing.
-
-    Attributes:
-        name: its anchor in the page, and the prefix of its panels' names.
-        see: the finding, from the data.
-        how: how to read it: axes, lines, colours.
-        table: its warehouse table.
-        absent: why it is missing and how to get it; shown if it has no panels.
-        panels: `plotting.Panel`s while they are drawn.
-        size: of its panels: `small`, `medium`, or empty for two abreast on a wide screen.
-        drawings: the panels as `<svg>` elements by name.
-    """
-
-    name: str
-    heading: str
-    see: str
-    how: str
-    table: str
-    absent: str
-    panels: Sequence[Any] = ()
-    size: str = ""
-    drawings: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def grids(self) -> list[list[str]]:
-        """The drawings' names, those by user and those by item apart where there are several of both."""
-        sides = [[name for name in self.drawings if f"-{side}-" in name] for side in ("user", "item")]
-        return sides if all(sides) else [list(self.drawings)]
 
 
 FORMATTERS = {

@@ -100,7 +100,5 @@ def reported(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("report"), "small", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
         fill_tables(connection)
-    (home.report / "figures").mkdir(parents=True)
-    (home.report / "figures" / "of-a-run-before.svg").write_text("<svg/>")
     report(home, RUN)
     return home

@@ -17,7 +17,7 @@ SHOWN = {
     "value": 0.4321,
     "standard_error": 0.0123,
     "look": 2,
-    "unread": ["a.csv", "b.csv", "c.csv", "d.csv", "e.csv"],
+    "protocol": "next_events",
     "trend": [["2026-11-20", 0.42, 0.01], ["2026-11-21", 0.43, 0.01], ["2026-11-22", 0.4321, 0.0123]],
 }
 
@@ -45,7 +45,6 @@ def test_a_line_has_state_dates_champion_and_trend(tmp_path):
     data_set(tmp_path, "shop")
     line = home_page.load_dataset_row(tmp_path, "shop")
     home_page.write_home_page(Home(tmp_path, "shop", Limits(threads=1, memory=1 << 30)))
-    assert "not read: a.csv, b.csv, c.csv and 2 more" in table_rows(tmp_path)[0]
     assert (line.state, line.champion, line.reason) == ("completed", "wmf", "")
     assert line.ended_at.replace("\N{NO-BREAK SPACE}", " ") == "21 November 2026, 22:00 UTC"
     assert (
@@ -53,7 +52,7 @@ def test_a_line_has_state_dates_champion_and_trend(tmp_path):
         and line.warnings == 2
         and line.report == "shop/report/index.html"
     )
-    assert line.unread == "a.csv, b.csv, c.csv and 2 more"
+    assert line.metric == "ndcg@100, next_events"
     assert f"{datetime.now(UTC):%Y}" in line.published_at and " ago" not in table_rows(tmp_path)[0]
     assert 'href="shop/report/index.html#look">2' in table_rows(tmp_path)[0]
     assert line.trend.count(",") >= 3 and "ndcg@100 of 3 nights" in line.trend

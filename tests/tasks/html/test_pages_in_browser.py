@@ -2,7 +2,6 @@
 light. The report sorts its tables and saves what it shows.
 """
 
-import base64
 import csv
 import io
 import json
@@ -83,6 +82,9 @@ def file(reported, tmp_path_factory):
     return shutil.copy(reported.report / "index.html", tmp_path_factory.mktemp("alone") / "page.html")
 
 
+OPEN = "document.querySelectorAll('details').forEach(one => one.open = true)"
+
+
 @pytest.fixture
 def axe(page):
     """The source of axe-core, and a page that lets it run for all that its policy forbids."""
@@ -97,7 +99,7 @@ def axe(page):
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_no_violation(page, pages, axe, name, dark, width):
     page.open(pages[name], width=width, dark=dark)
-    page.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    page.js(OPEN)
     page.js(f"{axe}; null")
     found = page.js("axe.run(document).then(found => JSON.stringify([found.passes.length, found.violations]))")
     passes, violations = json.loads(found)
@@ -129,14 +131,14 @@ def test_no_page_needs_a_script_or_a_network_or_is_heavy(page, pages, name):
 @pytest.mark.parametrize("name", PAGES)
 def test_no_page_scrolls_sideways(page, pages, name, width):
     page.open(pages[name], width=width)
-    page.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    page.js(OPEN)
     assert page.js("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
 
 
 @pytest.mark.parametrize("name", ["report", "explain"])
 def test_no_table_is_cut_on_paper(page, pages, name):
     page.open(pages[name], width=695, media="print")  # A4 less the margins, in CSS pixels
-    page.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+    page.js(OPEN)
     ends = page.js("[...document.querySelectorAll('table')].map(one => one.getBoundingClientRect().right)")
     assert ends and max(ends) <= 696
 
@@ -241,6 +243,7 @@ def test_tables_sort_by_click(page, file):
 
 def test_tables_sort_by_keyboard_and_as_numbers(page, file):
     page.open(file)
+    page.js(OPEN)
     page.js("document.querySelector('#log_files th:nth-child(2) button').focus()")
     page.key("Enter", 13, "\r")
     assert read_sorting(page, "#log_files") == [[1, "descending"]] and read_column(page, "#log_files", 1) == [
@@ -256,6 +259,7 @@ def test_tables_sort_by_keyboard_and_as_numbers(page, file):
 
 def test_what_is_not_there_stays_last(page, file):
     page.open(file)
+    page.js(OPEN)
     for order in ("descending", "ascending"):
         page.click("#metric_changes th:nth-child(5) button")
         assert read_sorting(page, "#metric_changes") == [[4, order]]
@@ -304,18 +308,12 @@ def test_tables_and_drawings_can_be_saved(page, file):
     )
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["events"] for row in rows] == ["12345", "900"] and rows[1]["file"] == "<first>.csv"
-    for form in ("SVG", "PNG"):
-        name, address = page.js(
-            "new Promise(done => { HTMLAnchorElement.prototype.click = "
-            "function () { done([this.download, this.href]); };"
-            f"document.querySelector('[aria-label$=\"as {form}\"]').click(); }})"
-        )
-        assert name.endswith(f".{form.lower()}")
-        if form == "SVG":
-            ElementTree.fromstring(unquote(address.partition(",")[2]))
-        else:
-            image = base64.b64decode(address.partition("base64,")[2])
-            assert image.startswith(b"\x89PNG") and int.from_bytes(image[16:20], "big") > 600 and len(image) > 5_000
+    name, address = page.js(
+        "new Promise(done => { HTMLAnchorElement.prototype.click = "
+        "function () { done([this.download, this.href]); };"
+        "document.querySelector('[aria-label$=\"as SVG\"]').click(); })"
+    )
+    assert name.endswith(".svg") and ElementTree.fromstring(unquote(address.partition(",")[2])).tag.endswith("svg")
 
 
 def relative_luminance(colour: str) -> float:

@@ -94,7 +94,7 @@ def test_a_night_in_which_no_name_matches_warns_and_says_so_in_summary_and_repor
         [unread] = warehouse.select(connection, "report/unread_files", run_id="run-2").to_dicts()
     assert run_summary.has_unread_files(home, "run-2") and not run_summary.has_unread_files(home, "run-1")
     overview = {"events": 1, "rejects": 0}
-    [warning] = collect_warnings(overview, [], [], {}, None, [unread])
+    [warning] = collect_warnings(overview, {}, unread=[unread])
     assert warning.severe and warning.text.startswith(
         "orders-2.csv was not read: its name matches none of the patterns"
     )
