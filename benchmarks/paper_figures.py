@@ -27,19 +27,8 @@ from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.models.registry import MODELS
 from oneclass.tasks.evaluate.calibration import sample_likes
 from oneclass.tasks.evaluate.ranking import group_ranks_by_degree, rank_targets_by_score, target_degrees
-from oneclass.tasks.report.figures_graph import NUM_SLICES, draw_histogram
-from oneclass.tasks.report.figures_ranks import draw_percentile_bands, set_rank_axes
-from oneclass.tasks.report.plotting import (
-    HUES,
-    LIGHT_COLOURS,
-    MARKERS,
-    Panel,
-    add_legend_below,
-    new_panel,
-    plot_style,
-    set_log_axis,
-)
-from oneclass.tasks.report.run_tables import Row, bin_centres, column_values, group_rows, weighted_mean
+from oneclass.tasks.report import figures, plotting
+from oneclass.tasks.report.run_tables import Row, group_rows
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
@@ -56,6 +45,7 @@ TABLE_1 = ("mrf_dense", "mult_vae", "mult_dae", "cdae", "slim", "wmf")
 TABLE_METRICS = ("ndcg@100", "recall@20", "recall@50")
 COMPILE_USERS = 64  # of a first fit, which is discarded, so that no time includes compiling kernels
 DOTS_PER_INCH = 150
+NUM_SLICES = 40  # likes of a user up to which the spread of `like` is drawn
 
 
 @dataclass(frozen=True)
@@ -114,7 +104,7 @@ class FinishedRun:
         print(f"{name} {varied}: {seconds:.1f} CPU s", file=sys.stderr, flush=True)
         return Refit(model, split, means, [{"model": name, **row} for row in rows], seconds)
 
-    def save(self, panel: Panel) -> None:
+    def save(self, panel: plotting.Panel) -> None:
         """Write a drawing as PNG."""
         panel.figure.savefig(self.out / f"{panel.name}.png", dpi=DOTS_PER_INCH, facecolor="white")
 
@@ -157,25 +147,26 @@ def print_lines(title: str, lines: Mapping[str, list[Row]], value: str = "mean_r
     cells = {
         name: {(row["degree_low"], row["degree_high"]): row[value] for row in rows} for name, rows in lines.items()
     }
-    every = ["all", *(weighted_mean(rows, value) for rows in lines.values())]
+    every = ["all", *(figures.weighted_mean(rows, value) for rows in lines.values())]
     print_table(title, header, [every, *([f"{low}-{high}", *(cells[name].get((low, high), "") for name in lines)]
                                          for low, high in bins)])  # fmt: skip
 
 
-def draw_lines(name: str, title: str, side: str, lines: Mapping[str, list[Row]]) -> Panel:
+def draw_lines(name: str, title: str, side: str, lines: Mapping[str, list[Row]]) -> plotting.Panel:
     """Draw the mean rank by degree; items and users without likes have no place on the logarithmic axis."""
-    panel, drawn = new_panel(name, title, width=5.0, height=3.8), []
+    panel, drawn = plotting.new_panel(name, title, width=5.0, height=3.8), []
     for number, (label, rows) in enumerate(lines.items()):
         with_likes = [row for row in rows if row["degree_high"]]
         drawn += with_likes
         panel.axes.plot(
-            bin_centres(with_likes), column_values(with_likes, "mean_rank"), label=label,
-            color=LIGHT_COLOURS[HUES[number % len(HUES)]], marker=MARKERS[number % len(MARKERS)],
-            linestyle=("-", (0, (4, 1.6)))[number // len(HUES) % 2],
-        )  # fmt: skip
-    set_rank_axes(panel, drawn, side)
+            figures.bin_centres(with_likes),
+            figures.column_values(with_likes, "mean_rank"),
+            label=label,
+            **plotting.line_style(number),
+        )
+    figures.set_rank_axes(panel, drawn, side)
     panel.axes.set(title=title)
-    add_legend_below(panel)
+    plotting.add_legend_below(panel)
     return panel
 
 
@@ -203,9 +194,9 @@ def draw_random_graph(run: FinishedRun) -> None:
         for score, called in GRAPH_SCORES.items():
             rows = on_side(refits[0.5].rows, side, score)
             with_likes = [row for row in rows if row["degree_high"]]
-            colour = LIGHT_COLOURS["blue" if score == "like" else "green"]
+            colour = plotting.LIGHT_COLOURS["blue" if score == "like" else "green"]
             name, title = f"random_graph_spread-{side}-{score}", f"{called}, r = 1/2, by {side} degree"
-            run.save(draw_percentile_bands(name, title, title, side, colour, with_likes))
+            run.save(figures.draw_percentile_bands(name, title, title, side, colour, with_likes))
             columns = ("mean_rank", "p05", "p25", "p50", "p75", "p95")
             print_table(f"Random graph, Figure 7: ranks by {title}", ["degree", *columns],
                         [[f"{row['degree_low']}-{row['degree_high']}", *(row[name] for name in columns)]
@@ -231,7 +222,13 @@ def draw_paired_symbols(run: FinishedRun) -> None:
     for r in SPREAD_RATES:
         rows = like_rows(refits[r])
         title = f"Paired symbols, Figure 4: like of held-out likes, r = {r:g}"
-        run.save(draw_histogram(f"paired_symbols_spread-{r:g}", title, f"Figure 4, r = {r:g}", rows))
+        panel = plotting.new_panel(f"paired_symbols_spread-{r:g}", title)
+        slices = np.zeros((HISTOGRAM_BINS, NUM_SLICES))
+        for row in rows:
+            slices[:, row["low"] - 1] = np.array(row["histogram"]) / sum(row["histogram"])
+        panel.axes.imshow(slices, "Blues", origin="lower", aspect="auto", extent=(0.5, NUM_SLICES + 0.5, 0, 1))
+        panel.axes.set(title=f"Figure 4, r = {r:g}", xlabel="likes of a user in training", ylabel="like probability")
+        run.save(panel)
         counts = np.sum([row["histogram"] for row in rows], axis=0)
         above.append([f"r = {r:g}", *(counts.reshape(-1, HISTOGRAM_BINS // 4).sum(axis=1) / counts.sum()).tolist()])
     quarters = ["0-1/4", "1/4-1/2", "1/2-3/4", "3/4-1"]
@@ -244,14 +241,14 @@ def like_rows(refit: Refit) -> list[Row]:
     part = refit.split.parts["test"]
     sample = sample_likes(refit.model, None, refit.split.train, part, None, np.zeros(len(part.users), dtype=bool))
     assert sample is not None  # paired_symbols has a like
-    return [vars(one) | {"degree_low": one.low} for one in bin_likes_by_degree(sample.like[:, 0], sample.degrees)
+    return [vars(one) for one in bin_likes_by_degree(sample.like[:, 0], sample.degrees)
             if 1 <= one.low == one.high <= NUM_SLICES]  # fmt: skip
 
 
 def draw_factors(run: FinishedRun) -> None:
     """Draw the mean rank as K grows (section 5)."""
     refits = {k: run.refit("leave_one_out", SYMBOLS, factors=k) for k in FACTORS}
-    panel = new_panel("paired_symbols_factors", "Mean rank for each number of factors", width=5.0, left=0.75)
+    panel = plotting.new_panel("paired_symbols_factors", "Mean rank for each number of factors", width=5.0, left=0.75)
     rows = []
     for number, score in enumerate(next(iter(refits.values())).means):
         means = [refit.means[score]["mean_rank"] for refit in refits.values()]
@@ -259,15 +256,15 @@ def draw_factors(run: FinishedRun) -> None:
         draw_errors(panel, FACTORS, means, score, number)
     print_table("Paired symbols, section 5: mean rank by K", ["score", *FACTORS], rows)
     panel.axes.set(xlabel="factors, K", ylabel="mean rank")
-    add_legend_below(panel)
+    plotting.add_legend_below(panel)
     run.save(panel)
 
 
-def draw_errors(panel: Panel, across: Iterable[float], means: list[Mean], label: str, number: int) -> None:
+def draw_errors(panel: plotting.Panel, across: Iterable[float], means: list[Mean], label: str, number: int) -> None:
     """Draw means with two standard errors."""
     errors = [2 * (mean.standard_error or 0.0) for mean in means]
     panel.axes.errorbar(list(across), [mean.value for mean in means], errors, label=label, elinewidth=0.8,
-                        color=LIGHT_COLOURS[HUES[number]], marker=MARKERS[number])  # fmt: skip
+                        **plotting.line_style(number))  # fmt: skip
 
 
 def format_mean(mean: Mean) -> str:
@@ -279,14 +276,20 @@ def draw_binary_matrix(run: FinishedRun) -> None:
     """Draw boxes 9 and 10 of the poster: minibatch sizes for each way to draw entries, and the rank at fixed sizes."""
     drawn = {way: run.refit("leave_one_out", ENTRIES, sampling=way) for way in STRATEGIES}
     held = {size: run.refit("leave_one_out", ENTRIES, least_batch=size, most_batch=size) for size in HELD_SIZES}
-    sizes = new_panel("binary_matrix_sizes", "Entries in a minibatch after each pass", width=5.0, left=0.75)
-    ranks = new_panel("binary_matrix_ranks", "Mean rank with minibatches of a fixed size", width=5.0, left=0.75)
+    sizes = plotting.new_panel("binary_matrix_sizes", "Entries in a minibatch after each pass", width=5.0, left=0.75)
+    ranks = plotting.new_panel(
+        "binary_matrix_ranks", "Mean rank with minibatches of a fixed size", width=5.0, left=0.75
+    )
     shown = [at for at in (1, 2, 5, 10, 20, 40, 80) if at <= len(drawn["uniform"].model.minibatches)]
     rows = []
     for number, (way, refit) in enumerate(drawn.items()):
         [mean], numbers = (of["mean_rank"] for of in refit.means.values()), refit.model.minibatches
-        sizes.axes.plot(np.arange(1, len(numbers) + 1), numbers, label=way, color=LIGHT_COLOURS[HUES[number]])
-        ranks.axes.axhline(mean.value, label=f"{way}, size by noise", color=LIGHT_COLOURS[HUES[number]])
+        sizes.axes.plot(
+            np.arange(1, len(numbers) + 1), numbers, label=way, color=plotting.LIGHT_COLOURS[plotting.HUES[number]]
+        )
+        ranks.axes.axhline(
+            mean.value, label=f"{way}, size by noise", color=plotting.LIGHT_COLOURS[plotting.HUES[number]]
+        )
         rows.append([way, *(f"{numbers[min(at, len(numbers)) - 1]:,.0f}" for at in shown), format_mean(mean)])
     print_table("Binary matrix, box 9: entries in a minibatch after each pass, and the mean rank",
                 ["sampling", *shown, "mean rank"], rows)  # fmt: skip
@@ -294,12 +297,12 @@ def draw_binary_matrix(run: FinishedRun) -> None:
     print_table("Binary matrix, box 10: mean rank at a size", HELD_SIZES, [map(format_mean, means)])
     draw_errors(ranks, HELD_SIZES, means, "held at a size", len(STRATEGIES))
     every = np.concatenate([refit.model.minibatches for refit in drawn.values()])
-    set_log_axis(sizes.axes, "y", every.min(), max(every.max(), 2 * every.min()))
+    plotting.set_log_axis(sizes.axes, "y", every.min(), max(every.max(), 2 * every.min()))
     sizes.axes.set(xlabel="pass", ylabel="entries in a minibatch")
-    set_log_axis(ranks.axes, "x", HELD_SIZES[0], HELD_SIZES[-1])
+    plotting.set_log_axis(ranks.axes, "x", HELD_SIZES[0], HELD_SIZES[-1])
     ranks.axes.set(xlabel="entries in a minibatch", ylabel="mean rank")
     for panel in (sizes, ranks):
-        add_legend_below(panel)
+        plotting.add_legend_below(panel)
         run.save(panel)
 
 
@@ -313,15 +316,15 @@ def draw_mrf(run: FinishedRun) -> None:
         rows = [[name, *(format_mean(refit.means["score"][metric]) for metric in TABLE_METRICS), refit.cpu_seconds]
                 for name, refit in refits.items()]  # fmt: skip
         print_table(f"Markov random fields, {title}", ["model", *TABLE_METRICS, "CPU s"], rows)
-    panel = new_panel("mrf_sparse_costs", "Accuracy against training time", width=5.0, left=0.75)
+    panel = plotting.new_panel("mrf_sparse_costs", "Accuracy against training time", width=5.0, left=0.75)
     for number, density in enumerate(DENSITIES):
         line = [sparse[density, r] for r in DENSITY_RATES]
         draw_errors(panel, [refit.cpu_seconds for refit in line], [one.means["score"]["ndcg@100"] for one in line],
                     f"{100 * density:g} %", number)  # fmt: skip
     seconds = [max(refit.cpu_seconds, 1e-3) for refit in sparse.values()]
-    set_log_axis(panel.axes, "x", min(seconds), max(*seconds, 2 * min(seconds)))
+    plotting.set_log_axis(panel.axes, "x", min(seconds), max(*seconds, 2 * min(seconds)))
     panel.axes.set(xlabel="training, CPU seconds, for r = 0, .1 and .5 from the right", ylabel="ndcg@100")
-    add_legend_below(panel)
+    plotting.add_legend_below(panel)
     run.save(panel)
 
 
@@ -344,7 +347,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     run = FinishedRun(Home(options.home, options.dataset), options.out, options.threads)
-    with plot_style():
+    with plotting.plot_style():
         for paper in options.papers:
             PAPERS[paper](run)
 
