@@ -16,7 +16,7 @@ from oneclass.flows.settings import RunSettings, resolve_limits, split_file_pair
 from oneclass.tasks import datasets, item_titles
 from oneclass.tasks.cluster import ClusterSettings
 from oneclass.tasks.errors import InputError, ModelsFailed
-from oneclass.tasks.forget.stage import remove_earlier_publications, remove_users
+from oneclass.tasks.forget.stage import certify_removal, remove_users
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.orchestration import reconcile
@@ -46,7 +46,8 @@ def forget_users(given: ForgetParameters, run: RunSettings | None) -> str:
         ModelsFailed: as a run.
     """
     dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home))
-    dataset_home = run.home if run else _build_home(given)
+    root, limits = home.resolve_root(given.home), resolve_limits(given.threads, given.memory)
+    dataset_home = run.home if run else Home(root, given.dataset, limits)
     remove_users(dataset_home, dataset, given.users, reconcile.delete_runs)
     run_id, error = None, None
     if run is not None:
@@ -58,14 +59,10 @@ def forget_users(given: ForgetParameters, run: RunSettings | None) -> str:
                 error = failed
         run_id = publications.load_current(dataset_home).get("run_id")
         assert run_id != before  # which has the users
-    remove_earlier_publications(dataset_home, run_id)
+    certificate = certify_removal(dataset_home, run_id)
     if error:
         raise error
-    return f"Forgotten. Certificates: {dataset_home.forgotten}"
-
-
-def _build_home(given: ForgetParameters) -> Home:
-    return Home(home.resolve_root(given.home), given.dataset, resolve_limits(given.threads, given.memory))
+    return f"Forgotten. Certificate: {certificate}"
 
 
 def restore_run(given: ForgetParameters) -> RunSettings | None:
@@ -75,7 +72,7 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         InputError: the data set is simulated, or what is published cannot be made anew.
     """
     dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home))
-    dataset_home = _build_home(given)
+    dataset_home = Home(home.resolve_root(given.home), given.dataset, resolve_limits(given.threads, given.memory))
     stored = _load_settings(dataset_home)
     if stored is None:
         if dataset_home.published.exists():

@@ -1,5 +1,1 @@
-"""Forget users: remove every trace of them from a home.
-
-Rows of the warehouse and lines of the landing folder go; what was computed from them is deleted and made anew by a run
-of all stages (`flows/forget_flow.py`).
-"""
+"""Forget users: take them out of the files and the warehouse of a home."""

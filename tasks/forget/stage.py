@@ -2,63 +2,45 @@
 
 Order, so that a command that was cut off can be repeated at any moment:
 
-1. `forgotten/pending.json` has the ids and the counts;
-2. the rewritten files lie in `landing/.forget-*`, and the copied warehouse in `.forget-warehouse.duckdb`;
+1. the rewritten files lie in `landing/.forget-*`, and the warehouse's copy in `.forget-warehouse.duckdb`;
+2. `forgotten/pending.json` has the ids, and what is removed;
 3. the copy replaces the warehouse, and knows the digests of the rewritten files;
 4. these replace the files, and equal the ones that a second try would write;
 5. matrices, fits, reports and the rest are deleted;
-6. a certificate replaces the ids.
-
-Publications stay until the rebuilt one is published, so that the shop is served meanwhile.
+6. once the rebuilt lists are published, earlier publications are deleted, and a certificate replaces the ids.
 """
 
-import json
 import logging
-import shutil
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.forget.rewrite import rewrite_log
-from oneclass.tasks.forget.search import FoundFile, Query, find_users
-from oneclass.tasks.forget.tables import RewrittenLog, check_tables, copy_remaining_rows
+from oneclass.tasks.forget.files import UNKNOWN, FileEditor, StagedFile, match_words
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.landing import NOTE_SUFFIX
-from oneclass.tasks.ingest.scan import hash_file
-from oneclass.tasks.stores import checksums, durable, erasures, publication_records, runs
-from oneclass.tasks.stores import warehouse as warehouses
+from oneclass.tasks.ingest.scan import FileStillChanging
+from oneclass.tasks.stores import checksums, durable, erasures, publication_records, publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-COPY_FILE = ".forget-warehouse.duckdb"
-STAGED_FOLDER = ".forget-"
-DERIVED = (
-    "matrices",
-    "models",
-    "report",
-    "spill",
-    "sums",
-    "data_docs",
-    "tuning/study.db*",
-    "warehouse.duckdb.wal.*",
-)
+STAGED = ".forget-"
+COPY, SCRATCH = f"{STAGED}warehouse.duckdb", f"{STAGED}scratch.duckdb"
+DERIVED = ("matrices", "models", "report", "spill", "sums", "data_docs", "tuning/study.db*", "warehouse.duckdb.wal.*")
 """What is made from the warehouse, except publications; and what damage left of its log."""
 SET_ASIDE = "published.*.set-aside"
-
-
-@dataclass(frozen=True)
-class _StagedFile:
-    """A rewritten file that waits to replace the original; `path` is None if this is deleted."""
-
-    location: Path
-    path: Path | None
-    record: dict[str, Any]
+EMPTIED = ("indexed.", "published.", "operations.stage_results", "operations.schema_version")
+"""Tables, and schemas, whose rows are not copied: the next run makes them anew, or the new file has its own."""
+OF_LOGS = ("raw.events", "raw.rejects", "raw.places")
+"""Tables that have the rows of a rewritten log as it was read back."""
+FREE_TEXT = {name: "'[removed]'" for name in ("line", "reason", "observed", "alarm")} | {"samples": "'[]'::json"}
+"""Columns in which an id may stand, and what takes the place of such a text."""
 
 
 def remove_users(
@@ -80,120 +62,48 @@ def remove_users(
         raise InputError(f"{home.warehouse}: does not exist, so {home.folder} has nobody to forget.")
     with runs.lock_data_set(home):
         pending = erasures.load_pending(home)
-        query = Query(sorted({*pending["users"], *users}))
-        with warehouses.open_warehouse(home) as connection:
+        wanted = sorted({*pending["users"], *users})
+        with warehouse.open_warehouse(home) as connection:
             runs.remove_partial_files(home)
-            check_tables(connection, home)
-            found, known = find_users(connection, home, dataset, query)
-            if unknown := set(query.users) - known - set(pending["users"]):
-                if not erasures.list_unfinished(home) or known:
-                    raise InputError(_explain_unknown(home, sorted(unknown)))
-                return
-            erasures.save_pending(home, {**pending, "users": query.users})
-            staged, rewritten = _stage_files(home, found)
-            rows = copy_remaining_rows(
-                connection,
-                home,
-                home.folder / COPY_FILE,
-                users=query.users,
-                pattern=query.pattern,
-                rewritten=rewritten,
-            )
-            elsewhere = _list_logs_elsewhere(connection, home, found)
-            elsewhere += warehouses.select(connection, "forget/described_users", users=query.users)["path"].to_list()
-            named_in = _list_naming_runs(connection, query.users)
+            tables = _create_copy(connection, home)
+            logs = file_registry.list_known_files(connection, home)
+            known = {log.content_sha256: log.file_id for log in logs} | {log.sha256: log.file_id for log in logs}
+            with _create_database(home, SCRATCH) as scratch:
+                editor = FileEditor(scratch, dataset, wanted, known)
+                staged, left = _stage_files(home, editor)
+            counts = _fetch(connection, "forget/users", users=wanted)
+            events = {user: count for user, count, _ in counts}
+            if unknown := {*wanted} - pending["users"].keys() - editor.found - events.keys():
+                connection.execute("detach clean")
+                runs.remove_partial_files(home)
+                raise InputError(
+                    f"--user {' '.join(sorted(unknown))}: no log of {home.dataset} has such a user, neither in the "
+                    f"warehouse nor in {home.landing}; nothing was changed. Write ids as they stand in the logs."
+                )
+            in_logs = {file_id for _, _, file_ids in counts for file_id in file_ids}
+            left += [log.path for log in logs if log.file_id in in_logs and Path(log.name).is_absolute()]
+            left += [path for (path,) in _fetch(connection, "forget/tables_elsewhere", users=wanted)]
+            named_in = [run_id for (run_id,) in _fetch(connection, "forget/naming_runs", users=wanted)]
+            _copy_rows(connection, home, tables, wanted, staged)
         # A second try finds only what the first left, which noted the rest.
-        pending: dict[str, Any] = {
-            **pending,
-            "users": query.users,
-            "rows": {**rows, **pending["rows"]},
-            "files": {**{file.record["name"]: file.record for file in staged}, **pending["files"]},
-            "logs_elsewhere": sorted({*elsewhere, *pending["logs_elsewhere"]}),
-            "runs": sorted({*named_in, *pending["runs"]}),
-        }
+        pending["users"] = dict.fromkeys(wanted, 0) | events | pending["users"]
+        pending["files"] = {str(one.location.relative_to(home.folder)): one.lines for one in staged} | pending["files"]
+        pending["left"] = sorted({*left, *pending["left"]})
         erasures.save_pending(home, pending)
-        durable.install_file(home.folder / COPY_FILE, home.warehouse)
+        delete_run_records(named_in)
+        durable.install_file(home.folder / COPY, home.warehouse)
         for file in staged:
             _install(file)
-        _delete_derived(home)
-        delete_run_records(pending["runs"])
-        runs.remove_partial_files(home)
-        erasures.certify_removal(home, {**pending, "files": list(pending["files"].values())})
-    for path in pending["logs_elsewhere"]:
-        logger.warning("%s: is outside of the home and holds them: delete their lines, or the file", path)
-
-
-def _explain_unknown(home: Home, users: Sequence[str]) -> str:
-    return (
-        f"--user {' '.join(users)}: no log of {home.dataset} has such a user, neither in the warehouse nor in "
-        f"{home.landing}; nothing was changed. Write ids as they stand in the logs."
-    )
-
-
-def _stage_files(home: Home, found: Sequence[FoundFile]) -> tuple[list[_StagedFile], list[RewrittenLog]]:
-    """Write the files without their lines of forgotten users beside the landing folder's."""
-    staged, rewritten = [], []
-    for number, file in enumerate(found, 1):
-        record: dict[str, Any] = {"name": str(file.location.relative_to(home.folder)), "sha256": None}
-        path = None
-        if file.lines is not None and not file.is_left_empty:
-            path = home.landing / f"{STAGED_FOLDER}{number}" / file.location.name
-            path.parent.mkdir()
-            digests = rewrite_log(
-                file.location,
-                path,
-                file.lines,
-                container=file.container,
-                encoding=file.encoding,
-                in_place_of_line=file.in_place_of_line,
-            )
-            shutil.copymode(file.location, path)
-            rewritten += [
-                RewrittenLog(file_id, sha256, digests[member]) for member, (file_id, sha256) in file.known.items()
-            ]
-            record["sha256"] = hash_file(str(path))
-        record["lines_removed"] = sum(map(len, file.lines.values())) if file.lines is not None else None
-        staged.append(_StagedFile(file.location, path, record))
-    return staged, rewritten
-
-
-def _install(file: _StagedFile) -> None:
-    if file.path is None:
-        file.location.unlink()
-        file.location.with_name(file.location.name + NOTE_SUFFIX).unlink(missing_ok=True)
-        durable.sync_path(file.location.parent)
-    else:
-        durable.install_file(file.path, file.location)
-
-
-def _list_logs_elsewhere(connection: duckdb.DuckDBPyConnection, home: Home, found: Sequence[FoundFile]) -> list[str]:
-    """List the logs with forgotten users that were read outside of the landing folder, and targets of its links."""
-    ids = {file_id for (file_id,) in connection.execute("select distinct file_id from forgotten_lines").fetchall()}
-    logs = file_registry.list_known_files(connection, home)
-    elsewhere = [log.path for log in logs if log.file_id in ids and Path(log.name).is_absolute()]
-    return elsewhere + [str(file.location.resolve()) for file in found if file.location.is_symlink()]
-
-
-def _list_naming_runs(connection: duckdb.DuckDBPyConnection, users: Sequence[str]) -> list[str]:
-    """List the runs in which a row that broke a contract named a user; error messages and summaries show such rows."""
-    query = "select run_id, samples::varchar from operations.contract_results where samples::varchar <> '[]'"
-    return [
-        run_id
-        for run_id, samples in connection.execute(query).fetchall()
-        for sample in json.loads(samples)
-        if {*map(str, sample.values() if isinstance(sample, dict) else [sample])} & set(users)
-    ]
-
-
-def _delete_derived(home: Home) -> None:
-    for pattern in DERIVED:
-        for path in home.folder.glob(pattern):
+        for path in [path for pattern in DERIVED for path in home.folder.glob(pattern)]:
             checksums.remove_path(path)
-    durable.sync_path(home.folder)
+        durable.sync_path(home.folder)
+        runs.remove_partial_files(home)
+    for path in pending["left"]:
+        logger.warning("%s: has a forgotten user, or cannot be searched: take the user out, or delete the file", path)
 
 
-def remove_earlier_publications(home: Home, run_id: str | None) -> None:
-    """Delete all publications but the current one, which the rebuild made, and complete the certificates.
+def certify_removal(home: Home, run_id: str | None) -> Path:
+    """Delete all publications but the current one, which the rebuild made, and write the certificate.
 
     Args:
         run_id: the run that rebuilt; None if nothing had been published.
@@ -206,10 +116,128 @@ def remove_earlier_publications(home: Home, run_id: str | None) -> None:
         for path in [*home.publications.glob("*"), *home.folder.glob(SET_ASIDE)]:
             if path != current and path.resolve() != current:
                 checksums.remove_path(path)
-        if home.publications.is_dir():
-            durable.sync_path(home.publications)
         if current is not None:
-            with warehouses.open_warehouse(home) as connection:
+            durable.sync_path(home.publications)
+            with warehouse.open_warehouse(home) as connection:
                 publication_records.record_current(connection, home)
-        for certificate in erasures.certify_publication(home, run_id):
-            logger.info("certificate: %s", certificate)
+        return erasures.write_certificate(home, run_id)
+
+
+def _fetch(connection: duckdb.DuckDBPyConnection, name: str, **values: Any) -> list[tuple[Any, ...]]:
+    return connection.execute(sql.statement(name), values).fetchall()
+
+
+def _create_database(home: Home, file: str) -> duckdb.DuckDBPyConnection:
+    """Create a database with the warehouse's tables."""
+    connection = duckdb.connect(str((home.folder / file).absolute()), config=warehouse.database_config(home))
+    connection.execute("set TimeZone = 'UTC'")
+    warehouse.migrate_schema(connection, home)
+    return connection
+
+
+def _create_copy(connection: duckdb.DuckDBPyConnection, home: Home) -> dict[str, list[str]]:
+    """Create the copy of the warehouse without rows, attach it as `clean`, and return the tables' columns.
+
+    Raises:
+        InputError: the warehouse has tables that are not this program's, which would not be copied.
+    """
+    _create_database(home, COPY).close()
+    connection.execute(f"attach '{publications.quote_path(home.folder / COPY)}' as clean")
+    tables: dict[str, list[str]] = defaultdict(list)
+    for table, column in _fetch(connection, "forget/columns", database="warehouse"):
+        tables[table].append(column)
+    own = {table for table, _ in _fetch(connection, "forget/columns", database="clean")}
+    if others := sorted(tables.keys() - own):
+        raise InputError(
+            f"{home.warehouse}: has tables that are not this program's: {', '.join(others)}. They may hold users too: "
+            "move them to another database, drop them here, and run again."
+        )
+    return tables
+
+
+def _stage_files(home: Home, editor: FileEditor) -> tuple[list[StagedFile], list[str]]:
+    """Write the files of the landing folder without users; returns those that a person has to edit, too."""
+    staged, left = [], []
+    for number, location in enumerate(sorted(path for path in home.landing.rglob("*") if path.is_file())):
+        folder = home.landing / f"{STAGED}{number}"
+        folder.mkdir()
+        try:
+            file = editor.stage_file(location, folder)
+        except FileStillChanging:
+            raise
+        except InputError as error:
+            logger.info("%s", error)
+            left.append(str(location.resolve()))
+        else:
+            staged += [file] if file else []
+    return staged, left
+
+
+def _install(file: StagedFile) -> None:
+    if file.path is not None:
+        durable.install_file(file.path, file.location)
+        return
+    file.location.unlink()
+    file.location.with_name(file.location.name + NOTE_SUFFIX).unlink(missing_ok=True)
+    durable.sync_path(file.location.parent)
+
+
+def _copy_rows(
+    connection: duckdb.DuckDBPyConnection,
+    home: Home,
+    tables: dict[str, list[str]],
+    users: list[str],
+    staged: list[StagedFile],
+) -> None:
+    """Copy the warehouse without users, and without what was made from them.
+
+    DuckDB keeps the bytes of deleted rows in free blocks of its file, so rows are left out of a copy instead. Rewritten
+    logs have the rows that they were read back with; one that is now empty, or equal to another, is no longer there.
+    """
+    rewritten = {file.file_id: file.log for file in sorted(staged, key=lambda file: file.file_id)}
+    rewritten.pop(UNKNOWN, None)
+    texts = "select coalesce(content_sha256, sha256) from operations.log_files where file_id not in ?"
+    contents = {text for (text,) in connection.execute(texts, [[*rewritten]]).fetchall()}
+    kept: dict[int, Any] = {}
+    for file_id, log in rewritten.items():
+        if log is not None and log.content_sha256 not in contents:
+            kept[file_id] = log
+            contents.add(log.content_sha256)
+    given = {"users": users, "pattern": match_words(users), "rewritten": [*rewritten]}
+    connection.execute(f"attach '{publications.quote_path(home.folder / SCRATCH)}' as scratch (read_only)")
+    for name, columns in tables.items():
+        if name.startswith(EMPTIED):
+            continue
+        rows = _select_rows(name, columns)
+        values = {key: value for key, value in given.items() if f"${key}" in rows}
+        connection.execute(f"insert into clean.{name} by name {rows}", values)
+        if name in OF_LOGS:
+            connection.execute(f"insert into clean.{name} by name from scratch.{name} where file_id in ?", [[*kept]])
+    for file_id, log in rewritten.items():
+        if file_id in kept:
+            values = {"sha256": log.sha256, "bytes": log.size, "content": log.content_sha256, "file_id": file_id}
+            _fetch(connection, "forget/log_files", **values)
+        else:
+            connection.execute("delete from clean.operations.log_files where file_id = ?", [file_id])
+    for statement in ("counts", "arrivals", "attribute_tables"):
+        _fetch(connection, f"forget/{statement}")
+    connection.execute("detach scratch")
+    connection.execute("checkpoint clean")
+    connection.execute("detach clean")
+
+
+def _select_rows(name: str, columns: list[str]) -> str:
+    """Return the statement that selects the rows of a table without users."""
+    texts = [
+        f"if(regexp_matches({column}::varchar, $pattern), {FREE_TEXT[column]}, {column}) as {column}"
+        for column in columns
+        if column in FREE_TEXT
+    ]
+    conditions = ["user_id not in $users"] * ("user_id" in columns) + ["file_id not in $rewritten"] * (name in OF_LOGS)
+    if name == "raw.places":
+        lines = "select (file_id, line_number) from raw.events where user_id in $users"
+        conditions.append(f"(file_id, line_number) not in ({lines})")
+    if name == "raw.attributes":
+        conditions.append("not (side = 'user' and id in $users)")
+    replaced = f"select * replace ({', '.join(texts)})" if texts else "select *"
+    return f"{replaced} from {name} where {' and '.join(conditions) or 'true'}"

@@ -1,9 +1,8 @@
 """The record of users being forgotten, and the certificates of those that were.
 
-`forgotten/pending.json` has the ids while their traces are removed, so that a command that was killed can be repeated.
-A certificate `forgotten/<time>.json` takes its place, without ids: what was removed and rewritten, and when. It has no
-digest of a removed text, from which a short id could be guessed. Until it says when the rebuilt tables were published,
-only the command that forgets runs on the data set.
+`forgotten/pending.json` has the ids until the lists without them are published, so that a command that was cut off can
+be repeated; until then only that command works on the data set. A certificate `forgotten/<time>.json` takes its place,
+without ids and without a digest of a removed text, from which a short id could be guessed.
 """
 
 import json
@@ -20,23 +19,17 @@ PENDING_FILE = "pending.json"
 
 
 def load_pending(home: Home) -> dict[str, Any]:
-    """Load what a command that was cut off was removing; if there is none, the record of a new one."""
+    """Load what a command that was cut off was removing, such as the events of each user; or an empty record."""
     file = home.forgotten / PENDING_FILE
     if file.exists():
         return json.loads(file.read_text(encoding="utf-8"))
-    return {"started_at": _format_now(), "users": [], "rows": {}, "files": {}, "logs_elsewhere": [], "runs": []}
+    return {"started_at": _format_now(), "users": {}, "files": {}, "left": []}
 
 
 def save_pending(home: Home, pending: dict[str, Any]) -> None:
-    """Store the ids that are being removed, with the time and the counts of their traces."""
+    """Store the ids that are being removed, and what is removed with them."""
     durable.make_folder(home.forgotten)
     _write(home, home.forgotten / PENDING_FILE, pending)
-
-
-def list_unfinished(home: Home) -> list[Path]:
-    """List the certificates of users whose rows are removed, while the rebuilt tables are not published."""
-    files = home.forgotten.glob("[0-9]*.json")
-    return sorted(file for file in files if json.loads(file.read_text(encoding="utf-8"))["published_at"] is None)
 
 
 def require_finished(home: Home) -> None:
@@ -45,40 +38,27 @@ def require_finished(home: Home) -> None:
     Raises:
         InputError: a command that forgets was cut off.
     """
-    if (home.forgotten / PENDING_FILE).exists() or list_unfinished(home):
+    if (home.forgotten / PENDING_FILE).exists():
         raise InputError(
             f"{home.folder}: a user is being forgotten, and that command was cut off or is at work. Repeat it first: "
             f"python -m flows.forget --dataset {home.dataset} --user ID, with the same IDs."
         )
 
 
-def certify_removal(home: Home, pending: dict[str, Any]) -> None:
-    """Replace the ids by a certificate without them."""
-    facts = {name: value for name, value in pending.items() if name != "users"}
-    certificate = {
-        **facts,
-        "users": len(pending["users"]),
-        "removed_at": _format_now(),
-        "published_at": None,
-        "published_by_run": None,
-    }
-    _write(home, home.forgotten / f"{pending['started_at'].replace(':', '')}.json", certificate)
-    (home.forgotten / PENDING_FILE).unlink()
-    durable.sync_path(home.forgotten)
-
-
-def certify_publication(home: Home, run_id: str | None) -> list[Path]:
-    """Complete the certificates once no earlier publication is left in the home, and return them.
+def write_certificate(home: Home, run_id: str | None) -> Path:
+    """Replace the ids by a certificate without them, and return it.
 
     Args:
         run_id: the run that published the rebuilt tables; None if nothing had been published.
     """
-    unfinished = list_unfinished(home)
-    for file in unfinished:
-        certificate = json.loads(file.read_text(encoding="utf-8"))
-        facts = {"published_at": _format_now(), "published_by_run": run_id}
-        _write(home, file, {**certificate, **facts})
-    return unfinished
+    pending = load_pending(home)
+    facts = {"users": len(pending["users"]), "events": sum(pending["users"].values())}
+    facts |= {"published_at": _format_now(), "published_by_run": run_id}
+    file = home.forgotten / f"{pending['started_at'].replace(':', '')}.json"
+    _write(home, file, {**pending, **facts})
+    (home.forgotten / PENDING_FILE).unlink()
+    durable.sync_path(home.forgotten)
+    return file
 
 
 def _format_now() -> str:

@@ -1,0 +1,197 @@
+"""Write the files of the landing folder without users, each beside the file that it is to replace.
+
+A line goes if the data set's reader finds an event of a user in it, or if it gives no event and has an id as a word.
+The new file is read back, and must give all other events. A file without lines, such as a workbook, is for a person to
+edit.
+"""
+
+import gzip
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from oneclass import sql
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import containers, query_source
+from oneclass.tasks.ingest.column_names import match_columns
+from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.scan import CHUNK_BYTES, FileStillChanging
+from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable
+from oneclass.tasks.ingest.statements import escape_path
+from oneclass.tasks.stores.warehouse import fetch_row
+
+BEFORE, UNKNOWN = 0, -1  # in the scratch database, the `file_id` of a log as it was, and of one not in the warehouse
+MOVIE = rb"\s*\d+\s*:\s*"  # a line of Netflix's format that names the item of those below it
+
+
+class StagedFile(NamedTuple):
+    """A file without the users' lines.
+
+    Attributes:
+        location: the file that it replaces.
+        path: None if nothing is left of it, so that the file is deleted.
+        lines: the number of lines or rows that are left out.
+        file_id: of the log in the warehouse, or UNKNOWN.
+        log: as the data set's reader reads it; None if it cannot, or nothing is left.
+    """
+
+    location: Path
+    path: Path | None
+    lines: int
+    file_id: int = UNKNOWN
+    log: LogFile | None = None
+
+
+class FileEditor:
+    """Writes files without users; `found` has those of the users that the files have."""
+
+    def __init__(
+        self, scratch: duckdb.DuckDBPyConnection, dataset: Dataset, users: list[str], known: Mapping[str, int]
+    ) -> None:
+        """Prepare to write files of a data set.
+
+        Args:
+            scratch: to a database with the tables of logs. Those in the warehouse stay there as they were read back.
+            known: `file_id` by the digest of a log in the warehouse, or of its text.
+        """
+        self._scratch, self._dataset, self._users, self._known = scratch, dataset, users, dict(known)
+        self._scanner, self._word = SourceScanner(dataset), re.compile(match_words(users).encode())
+        self.found: set[str] = set()
+
+    def stage_file(self, location: Path, folder: Path) -> StagedFile | None:
+        """Write a file without users into a folder, under its name; None if it has none of them.
+
+        Raises:
+            InputError: it has a user, or cannot be searched, and is for a person to edit; or it is being written to.
+        """
+        for table in ("events", "rejects", "places"):
+            self._scratch.execute(f"delete from raw.{table} where file_id <= 0")
+        with check_readable(location):
+            log = self._load_log(location, BEFORE, folder)
+            container = log.container if log else containers.detect_container(location)
+            if not (lines := self._find_lines(location, container, log)):
+                return None
+            if location.is_symlink() or container not in ("", "gzip", "parquet"):
+                raise InputError(f"{location}: has no lines that can be taken out")
+            target = folder / location.name
+            write = _write_rows if container == "parquet" else _write_lines
+            left = write(location, target, lines, container, log.encoding if log else "")
+            shutil.copymode(location, target)
+        if log is None:
+            return StagedFile(location, target if left else None, len(lines))
+        file_id = self._known.get(log.sha256, self._known.get(log.content_sha256, UNKNOWN))
+        self._known = {digest: one for digest, one in self._known.items() if one != file_id}  # a copy is read once
+        before = self._sum_rows(BEFORE, lines)
+        after = self._load_log(target, file_id, folder) if before[0] else None
+        if before[0] and (after is None or self._sum_rows(file_id) != before):
+            raise InputError(f"{location}: without the users' lines, others are read otherwise")
+        return StagedFile(location, target if after else None, len(lines), file_id, after)
+
+    def _load_log(self, location: Path, file_id: int, folder: Path) -> LogFile | None:
+        """Load a log into the scratch database, an archive's all under one number; None if it is not read as one."""
+        try:
+            logs = [] if query_source.TAKEN.fullmatch(location.name) else self._scanner.scan([location])
+        except FileStillChanging:
+            raise
+        except InputError:
+            return None
+        for log in logs:
+            load_logs(self._scratch, [(file_id, log)], folder, self._dataset)
+        return logs[0] if logs else None
+
+    def _sum_rows(self, file_id: int, lines: Iterable[int] = ()) -> tuple[Any, ...]:
+        """Return the number of a log's events, and sums of digests of its events and rejects, some lines left out."""
+        return fetch_row(self._scratch, sql.statement("forget/sums"), {"file_id": file_id, "lines": list(lines)})
+
+    def _find_lines(self, location: Path, container: str, log: LogFile | None) -> set[int]:
+        """Find the lines or rows of users, counted from 1."""
+        events = "select distinct user_id, line_number from raw.events where file_id = 0 and user_id in ?"
+        rows = self._scratch.execute(events, [self._users]).fetchall()
+        words = self._find_words(location, container, log)
+        lines = "select distinct line_number from raw.events where file_id = 0 and line_number in ?"
+        for (line,) in self._scratch.execute(lines, [[*words]]).fetchall():
+            del words[line]
+        self.found |= {user for user, _ in rows}
+        self.found |= {user for user in self._users for text in words.values() if re.search(match_words([user]), text)}
+        return {line for _, line in rows} | words.keys()
+
+    def _find_words(self, location: Path, container: str, log: LogFile | None) -> dict[int, str]:
+        """Find the lines with an id as a word, but for headers, and return their texts by number."""
+        if container == "parquet":
+            statement = sql.statement("forget/rows", text=self._select_text(location))
+            values = {"path": escape_path(location), "pattern": match_words(self._users)}
+            return dict(self._scratch.execute(statement, values).fetchall())
+        headers = log.layout.header_lines if log and log.layout else 0
+        is_netflix = bool(log and log.layout and log.layout.statement == "netflix")
+        with containers.open_text(location, container, log.encoding if log else "") as text:
+            return {
+                number: line.decode(errors="replace")
+                for number, line in enumerate(_iterate_lines(text), 1)
+                if number > headers and self._word.search(line) and not (is_netflix and re.fullmatch(MOVIE, line))
+            }
+
+    def _select_text(self, location: Path) -> str:
+        """Return what to search of a Parquet file's rows, in SQL: of rows that `[source]` took, the user's cell."""
+        if query_source.TAKEN.fullmatch(location.name):
+            query = "select map_keys(cells) from read_parquet(?) limit 1"
+            (names,) = self._scratch.execute(query, [escape_path(location)]).fetchone() or ([],)
+            if position := match_columns(names, self._dataset.columns)[0].get("user"):
+                quoted = str(names[position - 1]).replace("'", "''")
+                return f"cells['{quoted}']"
+        return "to_json(log)::varchar"
+
+
+def match_words(ids: Iterable[str]) -> str:
+    """Return a regular expression that matches ids as words."""
+    return rf"(?:^|[^0-9A-Za-z_])(?:{'|'.join(map(re.escape, ids))})(?:$|[^0-9A-Za-z_])"
+
+
+def _iterate_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield lines with their ends, which are LF, CR or CRLF."""
+    rest = b""
+    while chunk := stream.read(CHUNK_BYTES):
+        *lines, rest = (rest + chunk).splitlines(keepends=True)
+        yield from lines
+    if rest:
+        yield rest
+
+
+def _write_lines(source: Path, target: Path, lines: set[int], container: str, encoding: str) -> int:
+    """Write a text, compressed as it was, without some lines, and return the number of those that are left.
+
+    Raises:
+        InputError: it is no text.
+    """
+    left = 0
+    with containers.open_text(source, container, encoding) as text, open(target, "wb") as output:
+        # Equal texts give equal bytes, also on a second try.
+        packed = gzip.GzipFile(filename="", mode="wb", fileobj=output, mtime=0) if container else output
+        for number, line in enumerate(_iterate_lines(text), 1):
+            if b"\0" in line:
+                raise InputError(f"{source}, line {number}: has a byte that is NUL")
+            if number not in lines:
+                packed.write(line)
+                left += 1
+        packed.close()
+    return left
+
+
+def _write_rows(source: Path, target: Path, lines: set[int], *_: str) -> int:
+    """Write a Parquet file without some rows, with its schema, row groups and compression; returns the rows left."""
+    left, position = 0, 1
+    with pq.ParquetFile(source) as file:
+        compression = file.metadata.row_group(0).column(0).compression.lower()
+        with pq.ParquetWriter(target, file.schema_arrow, compression=compression) as writer:
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group)
+                is_kept = [number not in lines for number in range(position, position + len(table))]
+                writer.write_table(table.filter(pa.array(is_kept)))
+                position, left = position + len(table), left + sum(is_kept)
+    return left
