@@ -63,24 +63,6 @@ def test_columns_other_than_declared_break_the_contract(good, parameters, change
     assert "raw.events" in {result.contract for result in check(good, "ingest", parameters) if not result.success}
 
 
-def test_a_model_with_one_bin_may_have_just_the_share_that_it_predicts(good, parameters):
-    table = "evaluation.calibration"
-    good.execute(f"update {table} set observed = mean_like")
-    assert "observed_measured" in find_broken_rules(good, table, parameters)
-    good.execute(f"delete from {table} where like_low = 0.4")
-    assert "observed_measured" not in find_broken_rules(good, table, parameters)
-
-
-def test_lists_without_an_item_have_a_gini_index_of_nought(good, parameters):
-    table = "evaluation.beyond_accuracy"
-    good.execute(
-        f"insert into {table} select * replace ('gini@20' as metric, 0 as value) from {table} where value = 0.6"
-    )
-    assert "coverage_counted" in find_broken_rules(good, table, parameters)
-    good.execute(f"update {table} set value = 0 where starts_with(metric, 'coverage@')")
-    assert "coverage_counted" not in find_broken_rules(good, table, parameters)
-
-
 def test_few_users_and_items_have_large_shares_and_the_largest_is_named(good, parameters):
     assert "events_spread" not in find_broken_rules(good, "raw.events", parameters)  # each of three users has a third
     insert = "insert into raw.events select {}, 'i' || i, 5, null, 1, 1000 + i, null from range({}) as r(i)"
