@@ -268,7 +268,7 @@ def _serve(given: ServeParameters) -> str:
     )
     home, dataset = _find_home(given)
     names = {"host", "port", "certificate", "private_key", "wait", "workers", "access_log"}
-    app.run_service(home.root, dataset.name, app.ServiceOptions(rules=rules, **given.model_dump(include=names)))
+    app.run_service(home.root, dataset.name, rules, **given.model_dump(include=names))
     return "Ended."
 
 

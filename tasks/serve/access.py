@@ -1,4 +1,4 @@
-"""Check the `Host` header and the API key of requests."""
+"""Check the `Host` header, the API key and the length of requests."""
 
 import hashlib
 import hmac
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 
 from oneclass.tasks.errors import InputError
@@ -45,22 +46,20 @@ def load_key_hashes(file: str | Path) -> tuple[bytes, ...]:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--api-key-file {file}: cannot be read ({error}).") from error
-    hashes = []
-    for number, line in enumerate(lines, 1):
-        if line.strip() and not line.startswith("#"):
-            if not HASH.match(line):
-                raise InputError(
-                    f"--api-key-file {file}, line {number}: does not begin with a SHA-256 in 64 hexadecimal digits, "
-                    "such as `sha256sum` prints."
-                )
-            hashes.append(line[:64].encode())
-    if not hashes:
+    keys = {number: line for number, line in enumerate(lines, 1) if line.strip() and not line.startswith("#")}
+    for number, line in keys.items():
+        if not HASH.match(line):
+            raise InputError(
+                f"--api-key-file {file}, line {number}: does not begin with a SHA-256 in 64 hexadecimal digits, such "
+                "as `sha256sum` prints."
+            )
+    if not keys:
         raise InputError(f"--api-key-file {file}: has no key, so nobody could ask.")
-    return tuple(hashes)
+    return tuple(line[:64].encode() for line in keys.values())
 
 
 class AccessControl:
-    """ASGI middleware that refuses requests which break the rules, and answers HEAD as GET without a body."""
+    """ASGI middleware that refuses requests which break the rules."""
 
     def __init__(self, app: Application, rules: AccessRules) -> None:
         self._app, self._rules = app, rules
@@ -68,32 +67,36 @@ class AccessControl:
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer a request."""
         if scope["type"] == "http" and scope["path"] not in PROBES:
-            headers = dict(scope["headers"])
-            if (host := _host_name(headers.get(b"host", b"").decode("latin-1"))) not in self._rules.hosts:
-                detail = f"the Host header {host!r} is not a name of this server; see --host-names"
-                await JSONResponse({"detail": detail}, 421)(scope, receive, send)
-                return
-            if self._rules.key_hashes and not _has_key(headers.get(b"authorization", b""), self._rules.key_hashes):
-                response = JSONResponse({"detail": "send a key as `Authorization: Bearer KEY`"}, 401)
-                response.headers["WWW-Authenticate"] = "Bearer"
-                await response(scope, receive, send)
-                return
-            if (refusal := _refuse_body(scope["method"], headers)) is not None:
+            if (refusal := self._refuse(dict(scope["headers"]))) is not None:
                 await refusal(scope, receive, send)
                 return
-        if scope["type"] == "http" and scope["method"] == "HEAD":  # uvicorn sends no body to it
-            scope = {**scope, "method": "GET"}
+            receive = _limit_body(receive)
         await self._app(scope, receive, send)
 
+    def _refuse(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
+        """Return the answer to a request without a name of this server or without a key."""
+        if (host := _host_name(headers.get(b"host", b"").decode("latin-1"))) not in self._rules.hosts:
+            detail = f"the Host header {host!r} is not a name of this server; see --host-names"
+            return JSONResponse({"detail": detail}, 421)
+        if self._rules.key_hashes and not _has_key(headers.get(b"authorization", b""), self._rules.key_hashes):
+            detail = "send a key as `Authorization: Bearer KEY`"
+            return JSONResponse({"detail": detail}, 401, headers={"www-authenticate": "Bearer"})
+        return None
 
-def _refuse_body(method: str, headers: dict[bytes, bytes]) -> JSONResponse | None:
-    """Return the refusal of a body that is too long or does not say its length, which would be read into memory."""
-    length = headers.get(b"content-length", b"")
-    if (method == "POST" or b"transfer-encoding" in headers) and not length:
-        return JSONResponse({"detail": "send the body with a Content-Length"}, 411)
-    if length.isdigit() and int(length) > MAX_BODY_BYTES:
-        return JSONResponse({"detail": f"the body has more than {MAX_BODY_BYTES:,} bytes"}, 413)
-    return None
+
+def _limit_body(receive: Any) -> Any:
+    """Return `receive` that raises `HTTPException` 413 once too much of a body has come, whatever the headers say."""
+    received = 0
+
+    async def receive_limited() -> Any:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > MAX_BODY_BYTES:
+            raise HTTPException(413, f"the body has more than {MAX_BODY_BYTES:,} bytes; send fewer queries in each")
+        return message
+
+    return receive_limited
 
 
 def _host_name(header: str) -> str:

@@ -4,81 +4,102 @@ A response takes about a millisecond of processor time, so the event loop handle
 would cost more than it gains.
 """
 
-import contextlib
 import functools
-from dataclasses import dataclass
+import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Annotated, Any
 
+import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi import Path as PathParameter
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender
-from oneclass.tasks.serve import description, list_routes, server
+from oneclass.tasks.serve import list_routes, server
 from oneclass.tasks.serve.access import AccessControl, AccessRules
 from oneclass.tasks.serve.observer import Metrics, Observer, open_access_log
 from oneclass.tasks.serve.reloader import NotLoaded, PublicationWatcher
-from oneclass.tasks.serve.schemas import Health, Status
+from oneclass.tasks.serve.schemas import Health
 from oneclass.tasks.stores.home import Home
 
 KEY_NEEDED = "Each request sends a key as `Authorization: Bearer KEY`."
 NO_KEY_NEEDED = "It has no authentication: use it on this machine only, or start it with --api-key-file."
-RETRY_SECONDS = 1
+MAX_ERRORS = 10  # of a request that are explained
+REPORT_PAGE = r"^((index|search|compare|runs/[\w-]{1,100})\.html)?$"
 
 
 def create_app(
     watcher: PublicationWatcher, home: Home, rules: AccessRules | None = None, access_log: IO[str] | None = None
 ) -> FastAPI:
     """Create the application; by default it answers everybody who asks under a name of the loopback."""
-    rules = rules or AccessRules()
-    metrics = Metrics(watcher)
+    rules, metrics = rules or AccessRules(), Metrics(watcher)
     app = FastAPI(
         title=f"Recommendations for {home.dataset}",
         description=KEY_NEEDED if rules.key_hashes else NO_KEY_NEEDED,
         version="1",
         docs_url=None,  # FastAPI's pages load scripts from a public host
         redoc_url=None,
+        lifespan=lambda _: watcher,
+        exception_handlers={InputError: _explain_absent, RequestValidationError: _explain_invalid},
     )
-
-    @app.exception_handler(InputError)
-    async def _not_there(request: Request, error: InputError) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, status_code=404)
-
-    @app.exception_handler(NotLoaded)
-    async def _not_loaded(request: Request, error: NotLoaded) -> JSONResponse:
-        return JSONResponse({"detail": str(error)}, status_code=503, headers={"retry-after": str(RETRY_SECONDS)})
-
     list_routes.add_routes(app, watcher, metrics)
     _add_probes(app, watcher, metrics)
-    _add_pages(app, watcher, home)
+    _add_pages(app, home)
     app.add_middleware(AccessControl, rules=rules)
-    routes = frozenset(path for route in app.routes if (path := getattr(route, "path", None)) is not None)
-    app.add_middleware(Observer, metrics=metrics, routes=routes, access_log=access_log)  # the last is the outermost
+    app.add_middleware(Observer, metrics=metrics, access_log=access_log)  # the last is the outermost
     return app
+
+
+async def _explain_absent(_: Request, error: Any) -> Response:
+    """Say what is not there: a user, an item, or a publication yet."""
+    if isinstance(error, NotLoaded):
+        return JSONResponse({"detail": str(error)}, 503, {"retry-after": "1"})
+    return JSONResponse({"detail": str(error)}, 404)
+
+
+async def _explain_invalid(_: Request, error: Any) -> Response:
+    """Say what is wrong with a request, without the input that FastAPI repeats: NaN and lone surrogates are no JSON."""
+    if isinstance(error.body, bytes):  # which FastAPI has not read as JSON
+        return JSONResponse({"detail": "send the body as JSON, with `Content-Type: application/json`"}, 415)
+    found = [{key: one[key] for key in ("type", "loc", "msg")} for one in error.errors()[:MAX_ERRORS]]
+    return Response(json.dumps({"detail": found}), 422, media_type="application/json")
 
 
 def _add_probes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> None:
     """Add the addresses by which a machine sees how the server does."""
 
-    @app.get("/health", response_model=Health)
-    async def health() -> Any:
+    @app.get("/health")
+    async def health() -> Health:
         """The served publication, and its age."""
-        return _describe_health(watcher.shop, watcher.error)
+        shop = watcher.shop
+        return Health(
+            status="behind" if watcher.error else "stale" if _is_stale(shop) else "ok",
+            dataset=shop.dataset,
+            publication=shop.publication,
+            published_at=shop.published_at,
+            age_seconds=(datetime.now(UTC) - shop.published_at).total_seconds(),
+            model=shop.model,
+            score=shop.score,
+            items=len(shop.items),
+            users=len(shop.users),
+            error=watcher.error,
+        )
 
-    @app.get("/live", response_model=Status)
-    async def live() -> Any:
+    @app.get("/live")
+    async def live() -> dict[str, str]:
         """Whether the process answers; asked without a key and under any name."""
         return {"status": "live"}
 
-    @app.get("/ready", response_model=Status, responses={503: {"model": Status}})
-    async def ready() -> Any:
+    @app.get("/ready", responses={503: {"model": dict[str, str]}})
+    async def ready(response: Response) -> dict[str, str]:
         """Whether a publication is served, not older than publish.max_age (503 if not); asked as `/live`."""
         status = "empty" if watcher.is_empty else "stale" if _is_stale(watcher.shop) else "ready"
-        return JSONResponse({"status": status}, status_code=200 if status == "ready" else 503)
+        response.status_code = 200 if status == "ready" else 503
+        return {"status": status}
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
@@ -86,118 +107,64 @@ def _add_probes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> 
         return Response(metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
-def _add_pages(app: FastAPI, watcher: PublicationWatcher, home: Home) -> None:
-    """Add the report and the description of the interface."""
+def _add_pages(app: FastAPI, home: Home) -> None:
+    """Add the report and the page to try the interface."""
 
-    @app.get("/report/", response_class=FileResponse)
-    async def report() -> Any:
-        """The report of the last run, a page."""
-        page = home.report / "index.html"
-        if not page.exists():
-            raise InputError(f"{page}: does not exist; any run writes it.")
-        return page
+    @app.get("/report/{page:path}", response_class=FileResponse)
+    async def report(page: Annotated[str, PathParameter(pattern=REPORT_PAGE)]) -> Any:
+        """The report of the last run, and the pages to which it links."""
+        file = home.report / (page or "index.html")
+        if not file.exists():
+            raise InputError(f"{file}: does not exist; any run writes a report, and those of the last 30 are kept.")
+        return file
 
-    @app.get("/report/{name}.html", response_class=FileResponse, include_in_schema=False)
-    async def page_beside_report(name: Literal["index", "search", "compare"]) -> Any:
-        """The pages to which the report links."""
-        page = home.report / f"{name}.html"
-        if not page.exists():
-            raise InputError(f"{page}: does not exist; any run writes it.")
-        return page
-
-    @app.get("/report/runs/{name}.html", response_class=FileResponse, include_in_schema=False)
-    async def earlier_report(name: Annotated[str, PathParameter(pattern=r"^[\w-]+$")]) -> Any:
-        """The report of an earlier run, to which that of the last links."""
-        page = home.report / "runs" / f"{name}.html"
-        if not page.exists():
-            raise InputError(f"{page.name}: there is no report of that run; those of the last 30 are kept.")
-        return page
-
-    @app.get("/", include_in_schema=False)
-    async def root() -> RedirectResponse:
-        return RedirectResponse("/docs")
-
-    @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
-    async def docs() -> str:
-        return description.render_api_page(app.openapi(), watcher.shop)
+    @app.get("/", include_in_schema=False, response_class=FileResponse)
+    @app.get("/docs", include_in_schema=False, response_class=FileResponse)
+    async def docs() -> Any:
+        return Path(__file__).with_name("docs.html")
 
 
 def _is_stale(shop: Recommender) -> bool:
     return shop.max_age is not None and datetime.now(UTC) - shop.published_at > shop.max_age
 
 
-def _describe_health(shop: Recommender, error: str | None) -> dict[str, Any]:
-    """Return the fields of `Health`."""
-    return {
-        "status": "behind" if error else "stale" if _is_stale(shop) else "ok",
-        "dataset": shop.dataset,
-        "publication": shop.publication,
-        "published_at": shop.published_at,
-        "age_seconds": (datetime.now(UTC) - shop.published_at).total_seconds(),
-        "model": shop.model,
-        "score": shop.score,
-        "items": len(shop.items),
-        "users": len(shop.users),
-        "error": error,
-    }
-
-
-@dataclass(frozen=True)
-class ServiceOptions:
-    """How a data set is served.
-
-    Attributes:
-        host, port: the address to listen on; port 0 is any free one.
-        rules: what a request must have.
-        certificate, private_key: files of TLS in PEM.
-        wait: whether to start before the first publication.
-        workers: processes that answer on the port.
-        access_log: as `observer.open_access_log`; None for none.
-    """
-
-    host: str
-    port: int
-    rules: AccessRules
-    certificate: str | None = None
-    private_key: str | None = None
-    wait: bool = False
-    workers: int = 1
-    access_log: str | None = None
-
-
-def run_service(root: Path, dataset: str, options: ServiceOptions) -> None:
-    """Print the address, and answer until told to end.
+def run_service(
+    root: Path,
+    dataset: str,
+    rules: AccessRules,
+    *,
+    host: str,
+    port: int,
+    certificate: str | None,
+    private_key: str | None,
+    wait: bool,
+    workers: int,
+    access_log: str | None,
+) -> None:
+    """Print the address, and answer until told to end; the arguments are those of `flows.serve`.
 
     Raises:
         InputError: nothing is published, or a file, the address or the number of workers cannot be used.
     """
-    if options.workers < 1:
-        raise InputError(f"--workers {options.workers}: must be at least 1.")
-    tls = options.certificate, options.private_key
-    server.check_certificate(*tls)
-    with contextlib.ExitStack() as stack:
-        log = None if options.access_log is None else stack.enter_context(open_access_log(options.access_log))
-        watcher = PublicationWatcher(root, dataset, wait=options.wait)
-        server_socket = stack.enter_context(server.open_socket(options.host, options.port))
-        scheme = "https" if options.certificate else "http"
-        host = f"[{options.host}]" if ":" in options.host else options.host
+    if workers < 1:
+        raise InputError(f"--workers {workers}: must be at least 1.")
+    server.check_certificate(certificate, private_key)
+    watcher = PublicationWatcher(root, dataset, wait=wait)
+    app = create_app(watcher, Home(root, dataset), rules, open_access_log(access_log))
+    with server.open_socket(host, port) as server_socket:
         served = "nothing is published yet" if watcher.is_empty else f"publication {watcher.shop.publication}"
-        address = f"{scheme}://{host}:{server_socket.getsockname()[1]}"
+        name = f"[{host}]" if ":" in host else host
+        address = f"http{'s' * bool(certificate)}://{name}:{server_socket.getsockname()[1]}"
         print(f"{dataset}, {served}: {address}/docs; Ctrl-C ends it", flush=True)
-        if options.workers > 1:
-            del watcher  # each worker has its own
-            server.run_workers(
-                functools.partial(_start_app, root, dataset, options), server_socket, options.workers, *tls
-            )
+        if workers > 1:
+            del app, watcher  # each worker has its own
+            build = functools.partial(build_app, root, dataset, wait, rules, access_log)
+            server.run_workers(build, server_socket, workers, certificate, private_key)
         else:
-            stack.enter_context(watcher)
-            app = create_app(watcher, Home(root, dataset), options.rules, log)
-            server.build_server(app, *tls).run(sockets=[server_socket])
+            uvicorn.Server(server.configure(app, certificate, private_key)).run(sockets=[server_socket])
 
 
-def _start_app(root: Path, dataset: str, options: ServiceOptions) -> FastAPI:
-    """Load the publication in a worker, follow new ones while it lives, and create the application."""
-    watcher = PublicationWatcher(root, dataset, wait=options.wait)
-    watcher.start()
-    log = None if options.access_log is None else open_access_log(options.access_log)
-    return create_app(watcher, Home(root, dataset), options.rules, log)
+def build_app(root: Path, dataset: str, wait: bool, rules: AccessRules, access_log: str | None) -> FastAPI:
+    """Create the application of a worker, with a watcher of its own."""
+    watcher = PublicationWatcher(root, dataset, wait=wait)
+    return create_app(watcher, Home(root, dataset), rules, open_access_log(access_log))

@@ -26,7 +26,7 @@ OTHER = "other"  # an address or a method that the server does not have; clients
 disable_created_metrics()
 
 
-class Metrics:
+class Metrics(Collector):
     """The metrics of a server; of all its processes, if it has several.
 
     Attributes:
@@ -35,11 +35,11 @@ class Metrics:
     """
 
     def __init__(self, watcher: PublicationWatcher) -> None:
-        self._registry = CollectorRegistry()
-        self._requests = Counter(
+        self._watcher, self._registry = watcher, CollectorRegistry()
+        self.requests = Counter(
             "oneclass_requests", "HTTP requests.", ["route", "method", "status"], registry=self._registry
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "oneclass_request_seconds",
             "Seconds from a request's headers to the end of its answer.",
             ["route"],
@@ -52,59 +52,43 @@ class Metrics:
             ["source"],
             registry=self._registry,
         )
-        self._age = PublicationAge(watcher)
-        self._registry.register(self._age)
-
-    def observe(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        self._requests.labels(route, method if method in METHODS else OTHER, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-
-    def render(self) -> bytes:
-        """Return the metrics in Prometheus' text format."""
-        if MULTIPROCESS not in os.environ:
-            return generate_latest(self._registry)
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)
-        registry.register(self._age)
-        return generate_latest(registry)
-
-
-class PublicationAge(Collector):
-    """The age of the publication in service at the time of the scrape; absent without a publication."""
-
-    def __init__(self, watcher: PublicationWatcher) -> None:
-        self._watcher = watcher
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the gauge."""
+        """Yield the age of the publication that this process serves, absent without one."""
         if not self._watcher.is_empty:
             age = (datetime.now(UTC) - self._watcher.shop.published_at).total_seconds()
             yield GaugeMetricFamily("oneclass_publication_age_seconds", "Age of the served publication.", age)
 
+    def render(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        registry = CollectorRegistry()
+        registry.register(self)
+        if MULTIPROCESS in os.environ:
+            MultiProcessCollector(registry)
+            return generate_latest(registry)
+        return generate_latest(self._registry) + generate_latest(registry)
 
-def open_access_log(file: str) -> IO[str]:
-    """Open the file of the access log for appending; `-` is standard output.
+
+def open_access_log(file: str | None) -> IO[str] | None:
+    """Open the file of the access log for appending; `-` is standard output, and None is no log.
 
     Raises:
         InputError: it cannot be written.
     """
     try:
-        if file == "-":
-            return open(sys.stdout.fileno(), "w", buffering=1, encoding="utf-8", closefd=False)
-        return open(file, "a", buffering=1, encoding="utf-8")
+        return None if file is None else sys.stdout if file == "-" else open(file, "a", encoding="utf-8")
     except OSError as error:
         raise InputError(f"--access-log {file}: cannot be written ({error}).") from error
 
 
 class Observer:
-    """ASGI middleware that counts, times and logs requests.
+    """ASGI middleware that counts, times and logs requests, and answers HEAD as GET.
 
     The log has no query, because that names users.
     """
 
-    def __init__(self, app: Application, metrics: Metrics, routes: frozenset[str], access_log: IO[str] | None) -> None:
-        self._app, self._metrics, self._routes, self._log = app, metrics, routes, access_log
+    def __init__(self, app: Application, metrics: Metrics, access_log: IO[str] | None) -> None:
+        self._app, self._metrics, self._log = app, metrics, access_log
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer a request."""
@@ -112,6 +96,7 @@ class Observer:
             await self._app(scope, receive, send)
             return
         started, status, sent = time.perf_counter(), 500, 0
+        asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope  # uvicorn sends no body to it
 
         async def send_observed(message: dict[str, Any]) -> None:
             nonlocal status, sent
@@ -122,19 +107,17 @@ class Observer:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_observed)
+            await self._app(asked, receive, send_observed)
         finally:
             seconds = time.perf_counter() - started
-            route = scope["path"] if scope["path"] in self._routes else self._name_route(scope)
-            self._metrics.observe(route, scope["method"], status, seconds)
+            route = getattr(asked.get("route"), "path", OTHER)
+            method = scope["method"] if scope["method"] in METHODS else OTHER
+            self._metrics.requests.labels(route, method, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(seconds)
             if self._log is not None:
                 with contextlib.suppress(OSError):  # a full disk stops no answer
                     self._log.write(_format_line(scope, status, sent, seconds))
-
-    def _name_route(self, scope: dict[str, Any]) -> str:
-        """Return the path template of a request, such as `/lists/{name}`."""
-        template = getattr(scope.get("route"), "path", OTHER)
-        return template if template in self._routes else OTHER
+                    self._log.flush()
 
 
 def _format_line(scope: dict[str, Any], status: int, sent: int, seconds: float) -> str:

@@ -5,7 +5,6 @@ import logging
 import os
 import threading
 from pathlib import Path
-from typing import Self
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender, load
@@ -29,9 +28,7 @@ class PublicationWatcher:
         error: why a newer publication could not be loaded; None without one.
     """
 
-    def __init__(
-        self, root: Path, dataset: str, *, threads: int = 1, seconds: float = POLL_SECONDS, wait: bool = False
-    ) -> None:
+    def __init__(self, root: Path, dataset: str, *, seconds: float = POLL_SECONDS, wait: bool = False) -> None:
         """Load the publication.
 
         Args:
@@ -40,7 +37,7 @@ class PublicationWatcher:
         Raises:
             InputError, Damaged: as `tasks.recommend.load`.
         """
-        self._root, self._dataset, self._threads, self._seconds = root, dataset, threads, seconds
+        self._root, self._dataset, self._seconds = root, dataset, seconds
         self._link = Home(root, dataset).published
         self._seen = self._current_target()
         self._shop: Recommender | None = None
@@ -50,15 +47,11 @@ class PublicationWatcher:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True, name="publication watcher")
 
-    def start(self) -> None:
-        """Begin to poll, until this process ends or the context does."""
+    async def __aenter__(self) -> None:
+        """Begin to poll."""
         self._thread.start()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._stopped.set()
         self._thread.join()
 
@@ -101,7 +94,7 @@ class PublicationWatcher:
 
     def _load_publication(self) -> Recommender:
         """Load the publication and warm it up by a request of each kind."""
-        shop = load(self._root, self._dataset, threads=self._threads)
+        shop = load(self._root, self._dataset)
         shop.recommend_for(shop.users["user_id"][0])
         shop.recommend(shop.items["item_id"].head(1))
         if shop.rules.declared.rules.request_filters:

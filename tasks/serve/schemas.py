@@ -12,16 +12,24 @@ MAX_ITEMS = 1000  # of a list
 MAX_QUERIES = 100  # of a batch
 MAX_BATCH_ITEMS = 10_000  # of all lists of a batch
 MAX_IDS = 10_000  # of a history, or of items to choose among or leave out
+MAX_CHARACTERS = 10_000  # as many as ids of logs may have; to count them pydantic refuses what is no Unicode
 
 Count = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
-Ids = Annotated[list[str], Field(max_length=MAX_IDS)]
+Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
+Ids = Annotated[list[Text], Field(max_length=MAX_IDS)]
 
 
-class Paging(BaseModel):
+class Request(BaseModel):
+    """What a client sends; an unknown name is refused, since it may be a known one with a slip."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Paging(Request):
     """Which part of a list is answered."""
 
     limit: Count | None = Field(None, description="items of a page; by default the whole list in one answer")
-    page: str | None = Field(None, description="`next` of the answer before, with the same parameters as there")
+    page: Text | None = Field(None, description="`next` of the answer before, with the same parameters as there")
 
 
 class ListOptions(Paging):
@@ -33,37 +41,34 @@ class ListOptions(Paging):
     seen: SeenChoice | None = Field(
         None, description="whether to include the items of the history; by default as published"
     )
-    placement: str | None = Field(None, description="a placement: its rules, and its number of items")
-    where: str | None = Field(None, description="a SQL condition on the columns that `request_filters` allows")
+    placement: Text | None = Field(None, description="a placement: its rules, and its number of items")
+    where: Text | None = Field(None, description="a SQL condition on the columns that `request_filters` allows")
 
 
-class RecommendQuery(ListOptions):
-    """A list for one user or history."""
-
-    user: str | None = Field(None, description="a user of the logs")
-    item: Ids | None = Field(None, description="a history instead of a user: liked items, the newest last")
-
-
-class Reader(BaseModel):
+class Reader(Request):
     """Whom a list is for: a user of the logs, or a history of liked items, the newest last."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    user: str | None = None
-    items: Ids | None = None
+    user: Text | None = Field(None, description="a user of the logs")
+    items: Ids | None = Field(None, description="a history instead of a user: liked items, the newest last")
 
     @model_validator(mode="after")
     def _check_one(self) -> Self:
         if (self.user is None) == (self.items is None):
-            raise ValueError("give `user` or `items`, one of them")
+            raise ValueError("give either `user`, or the items of a history")
         return self
+
+
+class RecommendQuery(ListOptions, Reader):
+    """A list for one user or history, whose items are given one by one."""
+
+    items: Ids | None = Field(None, alias="item", description=Reader.model_fields["items"].description)
 
 
 class RecommendBatch(ListOptions):
     """Lists for many users and histories, by the same options."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"queries": [{"user": "42"}, {"items": ["1", "9"]}], "n": 5}]}
+        json_schema_extra={"examples": [{"queries": [{"user": "42"}, {"items": ["1", "9"]}], "n": 5}]}
     )
 
     queries: Annotated[list[Reader], Field(min_length=1, max_length=MAX_QUERIES, description="one per list")]
@@ -72,7 +77,7 @@ class RecommendBatch(ListOptions):
 class ItemListQuery(Paging):
     """A list for everybody."""
 
-    category: str | None = Field(None, description="of the items' attributes; all items by default")
+    category: Text | None = Field(None, description="of the items' attributes; all items by default")
     window_days: int | None = Field(None, description="one of publish.list_windows; by default the longest")
     n: Count = Field(20, description="length of the list")
 
@@ -80,7 +85,7 @@ class ItemListQuery(Paging):
 class SimilarQuery(Paging):
     """Items similar to one."""
 
-    item: str = Field(description="an item of the logs")
+    item: Text = Field(description="an item of the logs")
     n: Count = Field(20, description="length of the list")
 
 
@@ -103,18 +108,20 @@ class Item(BaseModel):
     explicit_like_sd: float | None = Field(None, description="its posterior standard deviation")
 
 
-class Answer(BaseModel):
-    """Items, best first, and the publication that answered.
-
-    `unknown` are the request's unknown items, and `next` is the `page` of what follows, null at the end of the list.
-    """
+class Served(BaseModel):
+    """What answered; `next` is the `page` of what follows, null at the end of the list."""
 
     dataset: str
     publication: str
+    next: str | None
+
+
+class Answer(Served):
+    """Items, best first, of a model's score; `unknown` are the request's unknown items."""
+
     model: str
     score: str
     unknown: list[str]
-    next: str | None
     items: list[Item]
 
 
@@ -127,14 +134,11 @@ class ReaderAnswer(BaseModel):
     items: list[Item]
 
 
-class BatchAnswer(BaseModel):
+class BatchAnswer(Served):
     """One list per query, in their order, all of one publication; `next` is null where no list goes on."""
 
-    dataset: str
-    publication: str
     model: str
     score: str
-    next: str | None
     answers: list[ReaderAnswer]
 
 
@@ -149,12 +153,9 @@ class ListedItem(BaseModel):
     p_value: float | None
 
 
-class ListAnswer(BaseModel):
-    """A list for everybody, best first, and its publication; `next` as in `Answer`."""
+class ListAnswer(Served):
+    """A list for everybody, best first."""
 
-    dataset: str
-    publication: str
-    next: str | None
     items: list[ListedItem]
 
 
@@ -175,9 +176,3 @@ class Health(BaseModel):
     items: int
     users: int
     error: str | None
-
-
-class Status(BaseModel):
-    """Whether the server lives or is ready, in one word."""
-
-    status: str

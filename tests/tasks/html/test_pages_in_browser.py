@@ -12,21 +12,18 @@ from importlib.resources import files
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-import polars as pl
 import pytest
 
 from oneclass.tasks import home_page
 from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import Explanation, HistoryItem, ModelRecommendations, RecommendedItem
-from oneclass.tasks.serve import description
-from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.stores.home import Home
 from tests.browser import CHROMIUM, open_chromium
 from tests.report_rows import RUN, query_rows
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-PAGES = ("report", "explain", "overview", "docs", "search")
-WITHOUT_SCRIPTS = PAGES[:4]
+PAGES = ("report", "explain", "overview", "search")
+WITHOUT_SCRIPTS = PAGES[:3]
 HEAVIEST = 1_500_000  # bytes
 MAIN = "#main-strong_generalization"
 
@@ -51,23 +48,12 @@ def pages(reported, tmp_path_factory):
     broken.mkdir(parents=True)
     (broken / home_page.SUMMARY_FILE).write_text("{")
     home_page.record_outcome(home, RUN, "completed")
-    docs = home.root / "docs.html"
-    docs.write_text(description.render_api_page(create_app(None, home).openapi(), Shop()))
     return {
         "report": home.report / "index.html",
         "search": home.report / "search.html",
         "explain": explained,
         "overview": home.root / "index.html",
-        "docs": docs,
     }
-
-
-class Shop:
-    """What the server's description takes of a publication."""
-
-    publication = "small 1"
-    items = pl.DataFrame({"item_id": ["i<1>", "i&2", "i3"]})
-    users = pl.DataFrame({"user_id": ["u 1"]})
 
 
 @pytest.fixture(scope="module")

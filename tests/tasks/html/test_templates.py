@@ -12,14 +12,11 @@ from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import Explanation, HistoryItem, ModelRecommendations, RecommendedItem
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.templates import load_template
-from oneclass.tasks.serve import description
-from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.stores.home import Home
-from tests.tasks.html.test_pages_in_browser import Shop
 
 TEMPLATES = {
     (package, file.name)
-    for package in ("explain", "home_page", "html", "report", "serve")
+    for package in ("explain", "home_page", "html", "report")
     for file in files(f"oneclass.tasks.{package}").iterdir()
     if file.name.endswith(".html")
 }
@@ -52,4 +49,3 @@ def test_pages_render_without_an_undefined_name(tmp_path):
     home_page.store_run_facts(home, shown={"look": 2}, ended={"state": "failed", "at": "2026-11-20T03:00:00Z"})
     home_page.write_home_page(home)
     assert "2\N{NO-BREAK SPACE}warnings" in (tmp_path / "index.html").read_text()
-    assert "/similar" in description.render_api_page(create_app(None, home).openapi(), Shop())

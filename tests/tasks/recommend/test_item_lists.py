@@ -120,4 +120,3 @@ def test_the_command_and_http_answer_alike(listed, capsys):
     assert ask("GET", "/lists/best").status_code == 422
     refused = ask("GET", "/lists/popular", params={"category": "c"})
     assert refused.status_code == 404 and "Categories: a, b" in refused.json()["detail"]
-    assert "/lists/popular?n=5" in ask("GET", "/docs").text

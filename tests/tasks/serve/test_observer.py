@@ -13,7 +13,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from oneclass.tasks.serve.app import create_app
-from oneclass.tasks.serve.reloader import PublicationWatcher
 from oneclass.tasks.stores.home import Home
 from tests.tasks.serve.test_list_routes import Asker
 from tests.typed import ELSEWHERE, ROOT
@@ -61,9 +60,9 @@ def test_without_a_publication_there_is_no_age(tmp_path, copied):
 
 
 def test_the_access_log_has_a_line_per_request_and_no_query(copied, tmp_path):
-    with open(tmp_path / "access.jsonl", "a", buffering=1) as log:
-        ask = Asker(copied)
-        ask.app = create_app(PublicationWatcher(copied.root, "small"), copied, access_log=log)
+    ask = Asker(copied)
+    with open(tmp_path / "access.jsonl", "a") as log:
+        ask.app = create_app(ask.watcher, copied, access_log=log)
         answers = [ask("GET", "/recommend?user=u7"), ask("GET", "/recommend?user=nobody"), ask("GET", "/live")]
     lines = [json.loads(line) for line in (tmp_path / "access.jsonl").read_text().splitlines()]
     assert [(line["path"], line["status"]) for line in lines] == [

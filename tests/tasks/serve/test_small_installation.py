@@ -31,7 +31,7 @@ from oneclass.tasks.serve.access import AccessRules
 commands.build_parser("serve").format_help()
 home = {root!r}
 assert commands.main("recommend", ["--dataset", "small", "--home", home, "--user", "u7", "--json"]) == 0
-app = service._start_app(Path(home), "small", service.ServiceOptions("127.0.0.1", 0, AccessRules()))
+app = service.build_app(Path(home), "small", False, AccessRules(), None)
 
 async def ask(path):
     query = path.partition("?")
@@ -40,7 +40,7 @@ async def ask(path):
     sent = []
     async def send(message):
         sent.append(message)
-    await app(scope, None, send)
+    await app(scope, asyncio.Event().wait, send)
     return sent[0]["status"]
 
 recommend = "/recommend?user=u7"
