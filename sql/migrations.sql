@@ -165,3 +165,10 @@ create table if not exists operations.stage_results (
     result json not null
 );
 delete from operations.stage_results where starts_with(stage, 'contract of ');
+
+-- name: usual_ranges
+-- operations.nights: one row per figure of a night and run as before; the range of usual values, null in earlier rows.
+-- diagnostics.nightly_exponents: one row per run and side; nothing reads it.
+alter table if exists operations.nights add column if not exists usual_from double;
+alter table if exists operations.nights add column if not exists usual_to double;
+drop table if exists diagnostics.nightly_exponents;

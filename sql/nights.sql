@@ -30,8 +30,8 @@ where run_id in (from runs) and outcome in ('new', 'changed') and file_id in (se
 group by file_id
 
 -- name: counts
--- night_figures: one row per figure of a night computed without its events. `in_ratio`: nights are compared by
--- ratios.
+-- night_figures: one row per figure of a night computed without its events. `in_ratio`: nights are compared by ratios.
+-- `noise` is the standard error of the value.
 create or replace temp table night_figures as
 with brought as (
     select
@@ -45,13 +45,13 @@ with brought as (
         (select max(ingested_at) from operations.log_files where events > 0)
     ) as newest_at
 )
-select 'events' as figure, events as value, true as in_ratio from brought
+select 'events' as figure, events as value, true as in_ratio, sqrt(events) as noise from brought
 union all
-select 'delivered', (events > 0)::int, false from brought
+select 'delivered', (events > 0)::int, false, 0 from brought
 union all
-select 'reject_share', rejects / (events + rejects), false from brought where events > 0
+select 'reject_share', rejects / (events + rejects), false, 0 from brought where events > 0
 union all
-select 'hours_old', epoch($started_at - newest_at) / 3600, false from newest
+select 'hours_old', epoch($started_at - newest_at) / 3600, false, 0 from newest
 
 -- name: earlier_files
 -- earlier_files: one row per log of the last complete nights, of $nights at the most. A night that brought over ten
@@ -99,17 +99,22 @@ where file_id in (from earlier_files) and coalesce(line_number <= lines_before, 
 -- name: figures
 -- night_figures: one row per figure of a night computed from its events, some compared with the last nights'.
 -- `hours_moved` is how many hours an event would have to be moved round the clock, on average, for the night's to be
--- spread over the day as the last nights' were: the earth mover's distance on the circle. `clock_shift` is by how many hours
--- the last nights' spread, moved as it is, comes nearest to the night's: one step of maximum likelihood from 0.
--- `missing_user_share` is the share of the expected users that are missing: a user with n of the E events of the last
--- nights comes on a night of e events with the probability 1 - exp(-n e / E).
+-- spread over the day as the last nights' were: the earth mover's distance on the circle. A level is the probability
+-- that the night's value, or user in the order of ids, comes after one of the last nights', where a tie counts half.
+-- `popularity` is how often the night's items came before, against how often an event of the last nights' would let
+-- expect.
 insert into night_figures
-with night as (
+with both_times as (
+    select *, 1 as tonight, 0 as earlier from night_events
+    union all
+    select *, 0, 1 from earlier_events
+), night as (
     from night_events
 ), sizes as (
     select
         nullif(count(*), 0) as events,
-        count(distinct hash(user_id, item_id, value, occurred_at)) as different
+        count(distinct hash(user_id, item_id, value, occurred_at)) as different,
+        median(epoch(occurred_at)) as time
     from night
 ), users as (
     select user_id, count(*) as events from night group by user_id
@@ -120,117 +125,113 @@ with night as (
     from raw.events
     left join night_files using (file_id)
     where coalesce(line_number <= lines_before, true)
-), days as (
-    select count(*) as events from night where occurred_at is not null group by occurred_at::date
-), hour_counts as (
-    select hour(occurred_at) as hour, count(*) as tonight, 0 as earlier
-    from night where occurred_at is not null group by hour
-    union all
-    select hour(occurred_at), 0, count(*) from earlier_events where occurred_at is not null group by all
-    union all
-    select hour, 0, 0 from range(24) as hours (hour)
 ), hours as (
     select
         hour,
         sum(tonight) / nullif(sum(sum(tonight)) over (), 0) as tonight,
         sum(earlier) / nullif(sum(sum(earlier)) over (), 0) as earlier
-    from hour_counts
+    from (
+        select hour(occurred_at) as hour, tonight, earlier from both_times where occurred_at is not null
+        union all
+        select hour, 0, 0 from range(24) as hours (hour)
+    )
     group by hour
 ), ahead as (
     select sum(tonight - earlier) over (order by hour) as share from hours
-), slopes as (
-    select
-        hours.hour,
-        hours.tonight - hours.earlier as more,
-        (later.earlier - sooner.earlier) / 2 as slope,
-        hours.earlier + 0.001 as share  -- an hour that never had an event counts for little
-    from hours
-    join hours as later on later.hour = (hours.hour + 1) % 24
-    join hours as sooner on sooner.hour = (hours.hour + 23) % 24
-), regulars as (
-    select
-        users.user_id is null as away,
-        exp(-count(*) * (select events from sizes) / sum(count(*)) over ()) as free_to_stay
-    from earlier_events
-    left join users using (user_id)
-    group by user_id, away
-), item_counts as (
-    select item_id, count(*) as events from earlier_events group by item_id
-), overlap as (
-    select sum(least(items.events / sizes.events, item_counts.events / earlier.events)) as share
-    from items
-    join item_counts using (item_id), sizes, (select sum(events) as events from item_counts) as earlier
-), value_counts as (
-    select value, count(*) as tonight, 0 as earlier from night group by value
+), marks as (
+    select 'value_level' as figure, value as number, null as id, tonight, earlier from both_times
     union all
-    select value, 0, count(*) from earlier_events group by value
-), values_in_order as (
+    select 'user_level', null, user_id, tonight, earlier from both_times
+), marks_in_order as (
     select
+        figure,
         sum(tonight) as tonight,
         sum(earlier) as earlier,
-        sum(sum(earlier)) over (order by value) - sum(earlier) / 2 as below
-    from value_counts
-    group by value
-), pairs as (
-    select distinct user_id, item_id from earlier_events
+        sum(sum(earlier)) over (partition by figure order by number, id) - sum(earlier) / 2 as below
+    from marks
+    group by figure, number, id
+), item_counts as (
+    select item_id, count(*) as events from earlier_events group by item_id
+), popularity as (
+    select
+        greatest(avg(coalesce(item_counts.events, 0)) / any_value(usual.events), 0.001) as value,
+        stddev_pop(coalesce(item_counts.events, 0)) / sqrt(count(*)) / any_value(usual.events) as noise
+    from night
+    left join item_counts using (item_id), (select sum(events * events) / sum(events) as events from item_counts) as usual
 )
-select 'users' as figure, count(*)::double as value, true as in_ratio from users
-union all
-select 'items', count(*), true from items
-union all
-select 'new_user_share', avg((user_id not in (select user_id from before semi join users using (user_id)))::int), false
+select
+    'new_user_share' as figure,
+    avg((user_id not in (select user_id from before semi join users using (user_id)))::int) as value,
+    false as in_ratio,
+    0.5 / sqrt(count(*)) as noise
 from users
 union all
-select 'new_item_share', avg((item_id not in (select item_id from before semi join items using (item_id)))::int), false
+select
+    'new_item_share',
+    avg((item_id not in (select item_id from before semi join items using (item_id)))::int),
+    false,
+    0.5 / sqrt(count(*))
 from items
 union all
-select 'value_level', sum(tonight * below) / nullif(sum(tonight) * sum(earlier), 0), false from values_in_order
-union all
-select 'hours_moved', 24 * avg(abs(share - (select median(share) from ahead))), false from ahead
-union all
-select 'clock_shift', -sum(more * slope / share) / nullif(sum(slope * slope / share), 0), false from slopes
-union all
-select 'missing_user_share', sum(away::int - free_to_stay) / nullif(sum(1 - free_to_stay), 0), false from regulars
-union all
-select 'off_day_share', 1 - max(events) / sum(events), false from days
-union all
-select 'item_overlap', share, false from overlap
-union all
-select 'repeat_share', (select count(*) from night semi join pairs using (user_id, item_id)) / events, false from sizes
-union all
-select 'doubled_share', 1 - different / events, false from sizes
-union all
-select 'heaviest_user_share', max(events) / sum(events), true from users
-union all
-select 'heaviest_item_share', max(events) / sum(events), true from items
-union all
-select 'top_users_share', if(sum(events) < 100, null, list_sum(max(events, 5)) / sum(events)), false from users
-
--- name: exponents
--- night_figures: one row per side, with the exponent of its degrees' power law.
-create or replace temp table night_figures as
 select
-    side || '_exponent' as figure,
-    exponent as value,
-    false as in_ratio
-from diagnostics.power_law_fits
-where family = 'power_law'
+    figure,
+    sum(tonight * below) / nullif(sum(tonight) * sum(earlier), 0),
+    false,
+    0.3 / sqrt((select count(*) from users))
+from marks_in_order
+group by figure
+union all
+select 'hours_moved', 24 * avg(abs(share - (select median(share) from ahead))), false, 3 / sqrt(any_value(events))
+from ahead, sizes
+union all
+select 'days_ahead', (time - (select median(epoch(occurred_at)) from earlier_events)) / 86400, false, 0 from sizes
+union all
+select 'popularity', value, true, noise from popularity
+union all
+select 'doubled_share', 1 - different / events, false, 0.5 / sqrt(events) from sizes
+union all
+select 'heaviest_user_share', if(sum(events) < 30, null, max(events) / sum(events)), false, 0.3 / sqrt(sum(events))
+from users
 
--- name: usual
--- {table}: one row per figure of `night_figures`, with its usual range: the median of the same weekday's nights,
--- where there are $weekdays of them, moved by how the last $nights nights lay about their own weekdays' medians. The
--- spread is that of these nights: 1.4826 times the median absolute deviation, which for normal values is their standard
--- deviation. Before weekdays are distinguished it also covers all but the outer tenths of the nights, so that weekends do
--- not stand out.
-insert into {table}
-with known as (
+-- name: pairs
+-- One row per event of the night, and per event of the last $pairs before it: the places of user and item in the order
+-- of ids.
+with before as (
+    select user_id, item_id
+    from raw.events
+    left join night_files using (file_id)
+    where coalesce(line_number <= lines_before, true)
+    order by file_id desc, line_number desc
+    limit $pairs
+), tonight as (
+    select user_id, item_id from night_events limit $pairs
+)
+select
+    dense_rank() over (order by user_id) - 1 as user,
+    dense_rank() over (order by item_id) - 1 as item,
+    is_tonight
+from (select *, false as is_tonight from before union all select *, true from tonight)
+
+-- name: judge
+-- operations.nights: one row per figure of `night_figures`, with its usual value: the median of the same weekday's
+-- nights, where there are $weekdays of them, moved by how the last $nights nights lay about their own weekdays' medians.
+-- The spread is that of these nights: 1.4826 times the median absolute deviation, which for normal values is their
+-- standard deviation. Before weekdays are distinguished it also covers all but the outer tenths of the nights, so that
+-- weekends do not stand out. A value outside of `usual_from` to `usual_to` is unusual: it lies more spreads off than
+-- $limits say, or, where nothing is usual yet, beyond their bound. Few events are not unusual on $quiet days, and
+-- none at all are told as not `delivered`.
+insert into operations.nights
+with limits as (
+    select unnest($limits, recursive := true)
+), known as (
     select
         figure,
         night,
-        if(nights.in_ratio, ln(nights.value), nights.value) as x
+        if(night_figures.in_ratio, ln(nights.value), nights.value) as x
     from operations.complete_nights
-    join {table} as nights using (night, run_id)
-    where night < $night and (nights.value > 0 or not nights.in_ratio)
+    join operations.nights using (night, run_id)
+    join night_figures using (figure)
+    where night < $night and (nights.value > 0 or not night_figures.in_ratio)
 ), history as (
     select
         *,
@@ -253,7 +254,7 @@ with known as (
     left join weekdays on weekdays.figure = history.figure and weekdays.weekday = dayofweek(night)
     left join weekdays as tonight on tonight.figure = history.figure and tonight.weekday = dayofweek($night::date)
     where place <= $nights
-), judged as (
+), known_levels as (
     select
         figure,
         coalesce(any_value(of_tonight), 0) + median(x) as usual,
@@ -264,6 +265,15 @@ with known as (
         count(*) as compared_with
     from apart
     group by figure
+    having count(*) >= $least
+), judged as (
+    select
+        *,
+        greatest(spread, least_spread, if(in_ratio, noise / exp(usual), noise)) as wide,
+        $quiet and of_volume or in_ratio and value = 0 as is_untold
+    from night_figures
+    left join known_levels using (figure)
+    left join limits using (figure)
 )
 select
     $run_id,
@@ -271,31 +281,20 @@ select
     figure,
     value,
     in_ratio,
-    if(compared_with >= $least, if(in_ratio, exp(usual), usual), null),
-    if(compared_with >= $least, spread, null),
-    coalesce(compared_with, 0)
-from night_figures
-left join judged using (figure)
+    if(in_ratio, exp(usual), usual),
+    spread,
+    coalesce(compared_with, 0),
+    if(is_untold, null, if(in_ratio, exp(usual - below * wide), usual - below * wide)),
+    coalesce(if(in_ratio, exp(usual + above * wide), usual + above * wide), bound)
+from judged
 
 -- name: unusual
--- One row per figure of a night that was warned of: the rule that it broke, and the range that would not have.
-with broken as (
-    select
-        contract,
-        rule,
-        unnest(from_json(
-            samples, '[{"figure": "VARCHAR", "value": "DOUBLE", "usual_from": "DOUBLE", "usual_to": "DOUBLE"}]'
-        )) as breach
-    from operations.contract_results
-    where run_id = $run_id and not success and rule not in ('columns', 'figure_once')
-        and contract in ('operations.nights', 'diagnostics.nightly_exponents')
-)
-select distinct
-    contract,
-    rule,
-    breach.figure as figure,
-    breach.value as value,
-    breach.usual_from as usual_from,
-    breach.usual_to as usual_to
-from broken
-order by contract, rule, figure
+-- One row per unusual figure of a run's night, the farthest from the usual first.
+select
+    figure,
+    value,
+    usual_from,
+    usual_to
+from operations.nights
+where run_id = $run_id and (value < usual_from or value > usual_to)
+order by abs(if(in_ratio, ln(greatest(value, 0.001) / usual), value - usual)) / nullif(spread, 0) desc nulls last, figure

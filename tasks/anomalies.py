@@ -1,113 +1,190 @@
-"""Statistics of nightly batches and their usual ranges: `operations.nights` and `diagnostics.nightly_exponents`.
+"""Statistics of nightly batches and what is usual for them: `operations.nights`.
 
 A night is a run that reads the landing folder; runs of one date (UTC) are one night, so that a repeated night is
-counted once. The baseline has completed nights only. The contracts of the two tables set how far a figure may lie from
-its usual range.
+counted once. The baseline has completed nights only.
 """
 
 import logging
-from datetime import date, datetime
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
 from typing import Any
 
 import duckdb
-import polars as pl
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import svds
 
 from oneclass import sql
-from oneclass.data_contracts import for_stage
 from oneclass.tasks.stores import warehouse
 
 logger = logging.getLogger(__name__)
 
 BASELINE_BATCHES = 14  # nights that a night is compared with
-MIN_WEEKDAY_BATCHES = 4  # nights of a weekday that give it a level of its own
+MIN_WEEKDAY_BATCHES = 2  # nights of a weekday that give it a level of its own
 HISTORY_BATCHES = 56  # nights in which these are searched
 MIN_BASELINE_BATCHES = 7  # with fewer nights there is no usual range
-ALARM_RULES = ("users_spread", "rejects_few")  # what a person should hear of at once
+MAX_TOLD = 2  # figures that an alarm names
+# Shops that close, or whose customers are away: few events are no alarm.
+QUIET_DAYS = ((12, 24), (1, 6))
+MAX_PAIRS = 200_000  # events before the night, and of it, by which users and items are matched
+PAIRING_FACTORS = 16
+MIN_PAIRS = 20
+MIN_PAIRING = 0.1  # a lower value counts as this one, since nights are compared by ratios
 
 
-def record_batch_stats(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
+@dataclass(frozen=True)
+class Figure:
+    """What is told of a figure, and how far from the usual it may lie.
+
+    Attributes:
+        name: as a person says it, before the value.
+        advice: what may have happened.
+        least_spread: the spread that is assumed at the least; of logarithms if nights are compared by ratios.
+        below, above: spreads off the usual from which a value is unusual; None for never.
+        bound: the highest value that is not unusual where nothing is usual yet, or no limit stands.
+        of_volume: whether it is low on quiet days.
+    """
+
+    name: str
+    advice: str
+    least_spread: float = 1.0
+    below: float | None = None
+    above: float | None = None
+    bound: float | None = None
+    of_volume: bool = False
+
+
+FIGURES = {
+    "delivered": Figure("new events", "the file of the night is missing", 0.1, 5, of_volume=True),
+    "events": Figure("new events", "a file may be cut short or missing", 0.125, 4.5, of_volume=True),
+    "hours_moved": Figure(
+        "hours by which events moved round the clock", "a part of the day may be missing", 0.25, None, 5
+    ),
+    "user_level": Figure("place of users in the order of ids", "the end of a sorted file may be missing", 0.02, 4),
+    "doubled_share": Figure("share of lines that stand twice", "a file may be written twice", 0.02, None, 6),
+    "value_level": Figure("level of values", "values may be in another unit or column", 0.02, 6, 6),
+    "days_ahead": Figure("days after the last nights", "dates may be wrong", 2, 6),
+    "new_user_share": Figure("share of users never seen", "user ids may be written in another way", 0.05, None, 6),
+    "new_item_share": Figure("share of items never seen", "item ids may be written in another way", 0.05, None, 6),
+    "popularity": Figure("popularity of the items", "item ids may be mixed up", 0.1, 6),
+    "pairing": Figure("fit of users and items", "a column of ids may be shifted or mixed up", 0.1, 5),
+    "heaviest_user_share": Figure("share of one user", "a program may be at work", 0.03, None, 6, bound=0.4),
+    "reject_share": Figure("share of rejected lines", "see raw.rejects for the reasons"),
+    "hours_old": Figure("hours since the newest event", "the export may be late"),
+}
+
+
+def record_batch_stats(
+    connection: duckdb.DuckDBPyConnection, run_id: str, bounds: Mapping[str, float | None] | None = None
+) -> None:
     """Add the statistics of the night of `run_id` to `operations.nights`, after its logs are in `raw.events`.
 
     The first batch has no baseline (it may be a full backfill), so only its counts are recorded.
+
+    Args:
+        bounds: the highest value allowed, by figure.
     """
-    started_at, before = _run_start(connection, run_id)
-    values = {"run_id": run_id, "night": started_at.date()}
-    connection.execute(sql.statement("nights/files"), values)
+    started_at, before = warehouse.select(connection, "nights/run_start", run_id=run_id).row(0)
+    night = started_at.date()
+    connection.execute(sql.statement("nights/files"), {"run_id": run_id, "night": night})
     connection.execute(sql.statement("nights/counts"), {"started_at": started_at})
     if before and warehouse.fetch_row(connection, "select count(*) from night_files") > (0,):
-        connection.execute(
-            sql.statement("nights/earlier_files"), {"night": started_at.date(), "nights": BASELINE_BATCHES}
-        )
+        connection.execute(sql.statement("nights/earlier_files"), {"night": night, "nights": BASELINE_BATCHES})
         for statement in ("nights/events", "nights/earlier_events", "nights/figures"):
             connection.execute(sql.statement(statement))
-    _compare_with_baseline(connection, "operations.nights", run_id, started_at.date(), MIN_BASELINE_BATCHES)
+        _insert_pairing(connection)
+    judge_night(connection, run_id, night, bounds)
 
 
-def record_exponents(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
-    """Add the exponents of `diagnostics.power_law_fits` to `diagnostics.nightly_exponents`.
+def judge_night(
+    connection: duckdb.DuckDBPyConnection, run_id: str, night: date, bounds: Mapping[str, float | None] | None = None
+) -> None:
+    """Write the rows of `night_figures` to `operations.nights`, with what is usual by the completed nights before."""
+    limits = {name: asdict(figure) for name, figure in FIGURES.items()}
+    for name, bound in (bounds or {}).items():
+        limits[name]["bound"] = bound
+    connection.execute("delete from operations.nights where run_id = ?", [run_id])  # of an earlier try of the stage
+    values = {
+        "run_id": run_id,
+        "night": night,
+        "limits": [{"figure": name, **limit} for name, limit in limits.items()],
+        "quiet": _is_quiet(night),
+        "nights": BASELINE_BATCHES,
+        "weekdays": MIN_WEEKDAY_BATCHES,
+        "history": HISTORY_BATCHES,
+        "least": MIN_BASELINE_BATCHES,
+    }
+    connection.execute(sql.statement("nights/judge"), values)
 
-    They are compared with those of other nights if this run is a night.
+
+def _is_quiet(night: date) -> bool:
+    return (night.month, night.day) >= QUIET_DAYS[0] or (night.month, night.day) <= QUIET_DAYS[1]
+
+
+def _insert_pairing(connection: duckdb.DuckDBPyConnection) -> None:
+    """Add the figure `pairing` to `night_figures`: how well the night's users and items fit by earlier events.
+
+    Popularities alone give 0, so that it falls to 0 where one column of ids is shifted or shuffled.
     """
-    started_at, _ = _run_start(connection, run_id)
-    is_night = connection.execute("from operations.nights where run_id = ? limit 1", [run_id]).fetchone() is not None
-    connection.execute(sql.statement("nights/exponents"))
-    least = MIN_BASELINE_BATCHES if is_night else BASELINE_BATCHES + 1
-    _compare_with_baseline(connection, "diagnostics.nightly_exponents", run_id, started_at.date(), least)
+    rows = connection.execute(sql.statement("nights/pairs"), {"pairs": MAX_PAIRS}).fetchnumpy()
+    user, item, is_tonight = (np.asarray(rows[name]) for name in ("user", "item", "is_tonight"))
+    pairing = compute_pairing(user[~is_tonight], item[~is_tonight], user[is_tonight], item[is_tonight])
+    if pairing is not None:
+        value, noise = pairing
+        connection.execute("insert into night_figures values ('pairing', ?, true, ?)", [value, noise])
 
 
-def load_anomalies(connection: duckdb.DuckDBPyConnection, run_id: str) -> list[str]:
-    """List the unusual figures of a run's night, such as `events 812, usually from 1,400 to 2,100 (volume_usual)`.
+def compute_pairing(
+    user: np.ndarray, item: np.ndarray, new_user: np.ndarray, new_item: np.ndarray
+) -> tuple[float, float] | None:
+    """Compute how well new pairs of users and items fit by earlier ones, and the standard error of that.
 
-    Those of `ALARM_RULES` are left out.
+    The cosine of a new pair in the leading singular vectors of the earlier pairs, on average, less that of independent
+    draws from the new users and items, in standard deviations of these draws. None if too few pairs are of users and
+    items that came before.
     """
-    unusual = warehouse.select(connection, "nights/unusual", run_id=run_id)
-    unusual = unusual.filter(~pl.col("rule").is_in(ALARM_RULES))
-    return [f"{_describe_anomaly(row)} ({row['rule']})" for row in unusual.iter_rows(named=True)]
+    shape = (
+        max(user.max(initial=0), new_user.max(initial=0)) + 1,
+        max(item.max(initial=0), new_item.max(initial=0)) + 1,
+    )
+    pairs = sp.coo_array((np.ones(len(user)), (user, item)), shape=shape).tocsr().sqrt()
+    user_sums, item_sums = (np.asarray(pairs.sum(axis=axis)) for axis in (1, 0))
+    known = (user_sums[new_user] > 0) & (item_sums[new_item] > 0)
+    factors = min(PAIRING_FACTORS, min(shape) - 1)
+    if factors < 1 or known.sum() < MIN_PAIRS:
+        return None
+    scale_users, scale_items = (sp.diags_array(np.maximum(sums, 1) ** -0.5) for sums in (user_sums, item_sums))
+    left, values, right = svds(scale_users @ pairs @ scale_items, k=factors, v0=np.ones(min(shape)))
+    first, second = (_normalize_rows(rows) for rows in ((left * values)[new_user[known]], right.T[new_item[known]]))
+    count = len(first)
+    expected = float(first.mean(axis=0) @ second.mean(axis=0))
+    variance = float(((first.T @ first) * (second.T @ second)).sum()) / count**2 - expected**2
+    if variance <= 0:
+        return None
+    found = float((first * second).sum()) / count
+    return max((found - expected) / variance**0.5, MIN_PAIRING), count**-0.5
 
 
-def log_anomalies(connection: duckdb.DuckDBPyConnection, run_id: str, stage: str) -> list[str]:
-    """Log the rules that a run's night broke at the end of `stage`, with the figures and the rules' descriptions.
-
-    Returns:
-        The same sentences for `ALARM_RULES`, which are not logged.
-    """
-    unusual, alarms = warehouse.select(connection, "nights/unusual", run_id=run_id), []
-    for contract in for_stage(stage):
-        for rule in contract.rules:
-            rows = unusual.filter(pl.col("contract") == contract.table, pl.col("rule") == rule.name)
-            if len(rows):
-                figures = "; ".join(map(_describe_anomaly, rows.iter_rows(named=True)))
-                sentence = f"an unusual night ({rule.name}): {figures}. As a rule, {rule.description}"
-                if rule.name in ALARM_RULES:
-                    alarms.append(sentence)
-                else:
-                    logger.warning("%s", sentence)
-    return alarms
+def _normalize_rows(rows: np.ndarray) -> np.ndarray:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
 
 
-def _describe_anomaly(row: dict[str, Any]) -> str:
+def describe_night(connection: duckdb.DuckDBPyConnection, run_id: str) -> str:
+    """Describe what is unusual about a run's night in one sentence; empty if nothing is."""
+    unusual = warehouse.select(connection, "nights/unusual", run_id=run_id).to_dicts()
+    if not unusual:
+        return ""
+    told = "; ".join(map(_describe_figure, unusual[:MAX_TOLD]))
+    more = f"; and {len(unusual) - MAX_TOLD} more in operations.nights" if len(unusual) > MAX_TOLD else ""
+    return f"an unusual night: {told}{more}. Look at the newest file in landing: {FIGURES[unusual[0]['figure']].advice}"
+
+
+def _describe_figure(row: dict[str, Any]) -> str:
     bounds = [(word, row[name]) for word, name in (("from", "usual_from"), ("to", "usual_to")) if row[name] is not None]
     usually = " ".join(f"{word} {_format_number(value)}" for word, value in bounds)
-    return f"{row['figure']} {_format_number(row['value'])}" + (f", usually {usually}" if usually else "")
+    return f"{FIGURES[row['figure']].name} {_format_number(row['value'])}, usually {usually}"
 
 
 def _format_number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _run_start(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[datetime, int]:
-    return warehouse.select(connection, "nights/run_start", run_id=run_id).row(0)
-
-
-def _compare_with_baseline(
-    connection: duckdb.DuckDBPyConnection, table: str, run_id: str, night: date, least: int
-) -> None:
-    connection.execute(f"delete from {table} where run_id = ?", [run_id])  # rows of an earlier try of the stage
-    values = {
-        "run_id": run_id,
-        "night": night,
-        "nights": BASELINE_BATCHES,
-        "weekdays": MIN_WEEKDAY_BATCHES,
-        "history": HISTORY_BATCHES,
-    }
-    connection.execute(sql.statement("nights/usual", table=table), {**values, "least": least})

@@ -33,7 +33,6 @@ from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES, fit_family
 from oneclass.models.negatives import sampling
 from oneclass.models.numerics.adjacency import group_edges
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.tasks import anomalies
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
@@ -88,9 +87,6 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
                 store_hidden_graph_ratios(connection, (diagnosed.users, diagnosed.items), seed)
             cache.store(asdict(diagnosed))
         record_list_hits(connection, run_id)
-        anomalies.record_exponents(connection, run_id)
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        anomalies.log_anomalies(connection, run_id, "diagnose")
     logger.info(
         "a user likes %.1f items on average (mu), an item is liked by %.1f users (nu); mu/N = %.3g, nu/M = %.3g",
         diagnosed.mean_user_degree,

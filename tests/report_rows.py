@@ -185,8 +185,8 @@ def _published_rows(edges: list[tuple]) -> dict[str, list[tuple]]:
              0.02, 1.0, True, "ndcg@100 +0.1000 ± 0.0200 against popularity/score, over the same validation users"),
         ],
         "operations.nights": [
-            (BEFORE, before, "events", 900.0, True, None, None, 0),
-            (RUN, night, "events", 12_345.0, True, 1180.0, 0.1, 14),
+            (BEFORE, before, "events", 900.0, True, None, None, 0, None, None),
+            (RUN, night, "events", 12_345.0, True, 1180.0, 0.1, 14, 700.0, None),
         ],
         "diagnostics.list_hits": [
             (BEFORE, BEGAN - timedelta(days=1), 8, 30, 44, 12, 0.25, 0.02, 0.21, 0.015, 0.11, 0.1, 0.012),

@@ -92,7 +92,9 @@ create table if not exists operations.nights (
     in_ratio boolean not null,
     usual double,
     spread double,
-    compared_with bigint not null
+    compared_with bigint not null,
+    usual_from double,
+    usual_to double
 );
 -- operations.complete_nights: one row per night that came to its end, with the last run that completed it.
 create or replace view operations.complete_nights as

@@ -50,14 +50,3 @@ create table if not exists diagnostics.list_hits (
     popularity_ndcg double not null,
     ndcg_gain_error double not null -- standard error of ndcg - popularity_ndcg, paired over users
 );
--- diagnostics.nightly_exponents: one row per run and side: the exponent of its degrees, as in operations.nights.
-create table if not exists diagnostics.nightly_exponents (
-    run_id varchar not null,
-    night date not null,
-    figure varchar not null,
-    value double,
-    in_ratio boolean not null,
-    usual double,
-    spread double,
-    compared_with bigint not null
-);

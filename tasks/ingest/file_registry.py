@@ -6,7 +6,7 @@ name of an archive's member is the archive's name followed by the member's.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -233,10 +233,13 @@ def record_changes(
     home: Home,
     run_id: str,
     plan: IngestPlan,
-    rejected: Sequence[RejectedFile],
-    unmatched: Sequence[RejectedFile],
+    unread: Mapping[str, Sequence[RejectedFile]],
 ) -> None:
-    """Write the changes, and the files that were not read, to `operations.arrivals`, inside the stage's transaction."""
+    """Write the changes, and the files that were not read, to `operations.arrivals`, inside the stage's transaction.
+
+    Args:
+        unread: the files by outcome, `set aside` or `unmatched`.
+    """
     counts = {
         file_id: (events, rejects)
         for file_id, events, rejects in connection.execute(
@@ -249,7 +252,7 @@ def record_changes(
         before, rejects_before = sum(old.events for old in one.before), sum(old.rejects for old in one.before)
         outcome = "new" if not one.before else "changed" if one.is_new else "withdrawn"
         rows.append((one.log.path, outcome, one.file_id, one.log.sha256, events, rejects, before, rejects_before, None))
-    for outcome, files in (("set aside", rejected), ("unmatched", unmatched)):
+    for outcome, files in unread.items():
         rows += [(file.shown, outcome, None, None, 0, 0, 0, 0, file.shown_reason) for file in files]
     columns = {
         "path": pl.String, "outcome": pl.String, "file_id": pl.Int64, "sha256": pl.String, "events": pl.Int64,

@@ -50,6 +50,16 @@ def list_landing_files(folder: Path) -> list[Path]:
     return [path for path in found if path.relative_to(folder).parts[0] not in (QUARANTINE, DONE)]
 
 
+def list_quarantined(folder: Path) -> list[Path]:
+    """List the files that earlier runs set aside in a landing folder, without their notes."""
+    found = sorted((folder / QUARANTINE).rglob("*"))
+    return [
+        path
+        for path in found
+        if path.is_file() and not path.name.startswith(".") and not path.name.endswith(NOTE_SUFFIX)
+    ]
+
+
 def quarantine_files(home: Home, rejected: Iterable[RejectedFile]) -> None:
     """Move files of the landing folder to its quarantine, each with a note beside it, and log a warning.
 

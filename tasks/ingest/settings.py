@@ -24,12 +24,5 @@ class IngestSettings(BaseModel):
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="Warn of a night whose newest event (or newest file, for a log without times) is older.",
-    )
-    max_top_users_share: float = Field(
-        default=0.5,
-        gt=0,
-        le=1,
-        description="Raise an alarm if the five busiest users of a night make more than this share of its events (of "
-        "100 or more), and over twice the usual share; 1 is no limit.",
+        description="Raise an alarm for a night whose newest event (or newest file, for a log without times) is older.",
     )

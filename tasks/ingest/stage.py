@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,10 +89,9 @@ def ingest(
         query_source.land_query(home, dataset, dataset.source)
     known_files = file_registry.load_known_files(home)
     waiting = landing.list_landing_files(home.landing) if home.landing.is_dir() and not named else []
-    unmatched = [] if any(is_log_name(path.name, dataset) for path in waiting) else waiting
-    if unmatched:
-        _warn_of_unmatched(home, dataset, unmatched)
-    paths = named or ([home.landing] if waiting and not (unmatched and known_files and not replace) else [])
+    unread = _list_unread(home, dataset, waiting) if not named else {}
+    nothing_new = not any(is_log_name(path.name, dataset) for path in waiting) and known_files and not replace
+    paths = named or ([home.landing] if waiting and not nothing_new else [])
     if not paths and (replace or not known_files):
         raise InputError(describe_expected_sources(home, dataset))
     rejected: list[RejectedFile] | None = None if named or replace else []
@@ -115,7 +114,7 @@ def ingest(
                 settings,
                 replace=replace,
                 rejected=rejected,
-                unmatched=unmatched,
+                unread=unread,
                 record_batch=is_nightly,
             )
             break
@@ -131,17 +130,26 @@ def ingest(
     return _log_changes(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), rejected or [])
 
 
-def _warn_of_unmatched(home: Home, dataset: Dataset, unmatched: Sequence[Path]) -> None:
-    names = ", ".join(escape_controls(path.name) for path in unmatched[:3])
-    more = f" and {len(unmatched) - 3} more" if len(unmatched) > 3 else ""
-    logger.warning(
-        "%s: no file is called %s, so nothing new is read. It holds %s%s: rename them, or change `files` in the data "
-        "set's file",
-        home.landing,
-        " or ".join(dataset.files),
-        names,
-        more,
-    )
+def _list_unread(home: Home, dataset: Dataset, waiting: Iterable[Path]) -> dict[str, list[RejectedFile]]:
+    """List and log the files that no run will read until somebody acts, by outcome in `operations.arrivals`."""
+    tables = {Path(table.file).name for table in (dataset.titles, dataset.items, dataset.users) if table}
+    unmatched = [path for path in waiting if not is_log_name(path.name, dataset) and path.name not in tables]
+    patterns = f"its name matches none of the patterns {', '.join(dataset.files)}"
+    advice = "rename it, take it out of the landing folder, or change `files` in the data set's file"
+    unread = {
+        "unmatched": [RejectedFile(path, f"{patterns}; {advice}") for path in unmatched],
+        "set aside": [
+            RejectedFile(
+                path, f"it is in landing/{landing.QUARANTINE} since an earlier night; the note beside it says why"
+            )
+            for path in landing.list_quarantined(home.landing)
+        ],
+    }
+    for files in filter(None, unread.values()):
+        names = ", ".join(escape_controls(file.location.name) for file in files[:3])
+        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+        logger.warning("%s: not read: %s%s: %s", home.landing, names, more, files[0].shown_reason)
+    return unread
 
 
 def _write_events(
@@ -153,7 +161,7 @@ def _write_events(
     *,
     replace: bool,
     rejected: Sequence[RejectedFile] | None,
-    unmatched: Sequence[Path],
+    unread: Mapping[str, Sequence[RejectedFile]],
     record_batch: bool,
 ) -> None:
     """Load the new logs and delete those they replace. Without new logs, only check the contract."""
@@ -163,8 +171,6 @@ def _write_events(
         "max_reject_share": dataset.max_reject_share,
         "max_future_days": dataset.max_future_days,
         "kinds": list(dataset.events),
-        "fresh_within_hours": settings.fresh_within_hours,
-        "max_top_users_share": settings.max_top_users_share,
     }
     with warehouse.run_stage(home, run_id, "ingest", parameters) as connection:
         for table in ("raw.events", "raw.places", "raw.rejects", "operations.log_files"):
@@ -176,12 +182,12 @@ def _write_events(
             _load_files(connection, home.spill, dataset, plan.new)
         if rejected is not None:
             file_registry.check_reject_limit(connection, plan.new, dataset.max_reject_share)
-        reason = f"its name matches none of the patterns {', '.join(dataset.files)}"
-        unread = [RejectedFile(path, reason) for path in unmatched]
-        file_registry.record_changes(connection, home, run_id, plan, rejected or [], unread)
+        told = {**unread, "set aside": [*unread.get("set aside", ()), *(rejected or ())]}
+        file_registry.record_changes(connection, home, run_id, plan, told)
         store_attributes(connection, run_id, dataset)
         if record_batch:
-            anomalies.record_batch_stats(connection, run_id)
+            bounds = {"hours_old": settings.fresh_within_hours, "reject_share": dataset.max_reject_share}
+            anomalies.record_batch_stats(connection, run_id, bounds)
 
 
 def _with_explanation(error: ContractBroken, plan: IngestPlan, dataset: Dataset) -> ContractBroken:
@@ -237,8 +243,8 @@ def _log_changes(
 ) -> Ingested:
     with warehouse.open_warehouse(home, read_only=True) as connection:
         logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()
-        alarms = anomalies.log_anomalies(connection, run_id, "ingest")
-    for alarm in alarms:
+        alarm = anomalies.describe_night(connection, run_id)
+    if alarm:
         runs.record_alarm(home, run_id, alarm)
     digest = hashlib.sha256("\n".join(sorted(sha256 for _, sha256, _, _ in logs)).encode()).hexdigest()
     ids = {file_id for file_id, _ in plan.new}

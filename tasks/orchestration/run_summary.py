@@ -9,7 +9,7 @@ import duckdb
 import polars as pl
 
 from oneclass.data_contracts import ContractBroken
-from oneclass.tasks import anomalies, leaderboard
+from oneclass.tasks import leaderboard
 from oneclass.tasks.errors import ModelsFailed, OneclassError
 from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.promotion_log import Decision, load_decisions
@@ -86,7 +86,7 @@ def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, home: Ho
     sections = [
         f"# {home.dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
         "\n".join(f"- **alarm**: {alarm}" for alarm in runs.load_alarms(connection, run_id)),
-        _format_facts(facts, anomalies.load_anomalies(connection, run_id), load_decisions(connection, run_id)),
+        _format_facts(facts, load_decisions(connection, run_id)),
         f"- {_describe_publication(home)}",
         _format_funnel(warehouse.select(connection, "report/funnel", run_id=run_id)),
         pages,
@@ -96,12 +96,11 @@ def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, home: Ho
     return "\n\n".join(section for section in sections if section)
 
 
-def _format_facts(facts: dict[str, Any], unusual: list[str], decisions: list[Decision]) -> str:
+def _format_facts(facts: dict[str, Any], decisions: list[Decision]) -> str:
     settings = json.loads(facts["settings"])
     lines = [
         f"{count_things(facts['new_log_files'], 'new log file')} with {count_things(facts['new_events'], 'event')}",
         *_describe_unusual_files(facts),
-        *(f"**unusual**: {figure}" for figure in unusual),
         "in all "
         + ", ".join(
             count_things(facts[key], noun)
@@ -149,7 +148,7 @@ def _describe_unusual_files(facts: dict[str, Any]) -> list[str]:
     if facts["files_set_aside"]:
         lines.append(f"**{facts['files_set_aside']:,} set aside** in landing/quarantine: {facts['set_aside']}")
     if facts["unmatched"]:
-        lines.append(f"**No name in the landing folder matches**, so nothing new was read: {facts['unmatched']}")
+        lines.append(f"**No pattern matches**, so they were not read: {facts['unmatched']}")
     return lines
 
 

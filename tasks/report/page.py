@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from oneclass.tasks import anomalies, leaderboard, run_diff
+from oneclass.tasks import leaderboard, run_diff
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.promotion_log import load_decisions
@@ -61,8 +61,8 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         headline.build_volume_card(overview, tables("events_by_night")),
     ]
     warnings = collect_warnings(
-        overview, main, broken=tables.as_rows("broken_rules"), unusual=anomalies.load_anomalies(connection, run_id),
-        decision=decision, unread=unread, alarms=runs.load_alarms(connection, run_id),
+        overview, main, broken=tables.as_rows("broken_rules"), decision=decision, unread=unread,
+        alarms=runs.load_alarms(connection, run_id),
     )  # fmt: skip
     name = f"{overview['started_at']:%Y-%m-%dT%H%M%S}"
     text = _render(

@@ -14,13 +14,11 @@ from oneclass.tasks.report.run_tables import Row
 
 MIN_REJECT_SHARE = 0.001  # of all lines; below it a sentence in the text is enough
 MAX_EXAMPLES = 3
-NIGHTLY = ("operations.nights", "diagnostics.nightly_exponents")  # whose warnings are told as sentences
 
 # What the reader can do about a warning of each kind.
 WEAK_ACTION = "Leave the model out (--models) or search its settings (flows.tune)."
 RULE_ACTION = "Look at the rows of the table that break the rule."
 UNREAD_ACTION = "Mend the file and put it into the landing folder again."
-UNUSUAL_ACTION = "If the shop had no reason for it, check the export of that day."
 KEPT_ACTION = "The lists of the model before stay published; flows.promote publishes another."
 REJECTS_ACTION = "The commonest reasons are below; mend the export or the data set's file."
 
@@ -40,7 +38,6 @@ def collect_warnings(
     main: Mapping[str, list[LeaderboardRow]],
     *,
     broken: Iterable[Row] = (),
-    unusual: Iterable[str] = (),
     decision: Decision | None = None,
     unread: Iterable[Row] = (),
     alarms: Iterable[str] = (),
@@ -49,25 +46,18 @@ def collect_warnings(
 
     Args:
         broken: broken rules of contracts, with samples as JSON.
-        unusual: sentences on the night's figures, which replace the warnings of their rules.
         unread: files of the landing folder that were not read, with the reasons.
-        alarms: what the run found damaged or wrong in the home.
+        alarms: what the run found damaged, wrong or unusual.
     """
     weak = {sentence: rows[0].protocol for rows in main.values() for sentence in list_weaknesses(rows)}
     warnings = [RunWarning(text, f"main-{at}", "guessing" in text, WEAK_ACTION) for text, at in weak.items()]
     warnings += [
-        RunWarning(_describe_rule(row), "soundness", row["severity"] == "error", RULE_ACTION)
-        for row in broken
-        if not (row["contract"] in NIGHTLY and row["severity"] == "warning")
+        RunWarning(_describe_rule(row), "soundness", row["severity"] == "error", RULE_ACTION) for row in broken
     ]
     warnings += [RunWarning(alarm.removesuffix("."), "soundness", severe=True) for alarm in alarms]
     warnings += [
         RunWarning(f"{file['name']} was not read: {file['reason'].removesuffix('.')}", "log", True, UNREAD_ACTION)
         for file in unread
-    ]
-    warnings += [
-        RunWarning(f"An unusual night: {text.removesuffix('.')}", "soundness", action=UNUSUAL_ACTION)
-        for text in unusual
     ]
     if decision and not decision.promoted:
         text = f"{describe_configuration(decision.challenger)} was not promoted"

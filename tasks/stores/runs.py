@@ -189,7 +189,6 @@ RUN_TIMES = [
     ("operations.promotions", "decided_at"),
     ("operations.model_settings", "searched_on"),
     ("operations.nights", "night"),
-    ("diagnostics.nightly_exponents", "night"),
 ]
 
 

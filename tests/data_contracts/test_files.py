@@ -39,7 +39,7 @@ def test_every_table_that_a_stage_writes_has_a_contract(empty):
 
 
 # made beside the stage's own tables: of a run or of a night
-WITH_NO_LIST = {"operations.funnel", "diagnostics.nightly_exponents", "diagnostics.list_hits"}
+WITH_NO_LIST = {"operations.funnel", "diagnostics.list_hits"}
 LISTED = {
     "binarize": binarize.TABLES,
     "split": [*(f"indexed.{protocol}" for protocol in PROTOCOLS), "indexed.new_items", "diagnostics.leakage"],

@@ -86,8 +86,8 @@ def test_a_night_in_which_no_name_matches_warns_and_says_so_in_summary_and_repor
     write_csv(home.landing / "orders-2.csv", "b,x,5")
     with runs.record_run(home, "run-2", "nightly-retrain", {}):
         assert ingest(home, dataset, [], "run-2").new == ()
-    assert "no file is called" in caplog.text and "orders-2.csv" in caplog.text
-    assert "**No name in the landing folder matches**, so nothing new was read: orders-2.csv" in (
+    assert "not read: orders-2.csv: its name matches none of the patterns" in caplog.text
+    assert "**No pattern matches**, so they were not read: orders-2.csv" in (
         run_summary.summarize_success(home, "run-2", None)
     )
     with warehouse.open_warehouse(home, read_only=True) as connection:
@@ -99,7 +99,24 @@ def test_a_night_in_which_no_name_matches_warns_and_says_so_in_summary_and_repor
         "orders-2.csv was not read: its name matches none of the patterns"
     )
     write_csv(home.landing / "ratings-3.csv", "b,x,5")
-    assert len(ingest(home, dataset, [], "run-3").new) == 1 and not run_summary.has_unread_files(home, "run-3")
+    assert len(ingest(home, dataset, [], "run-3").new) == 1 and run_summary.has_unread_files(home, "run-3")
+    (home.landing / "orders-2.csv").unlink()
+    ingest(home, dataset, [], "run-4")
+    assert not run_summary.has_unread_files(home, "run-4")
+
+
+def test_a_file_in_quarantine_is_told_of_every_night_until_it_is_gone(home, dataset):
+    write_csv(home.landing / "ratings-1.csv", "a,x,5")
+    (home.landing / "ratings-2.csv").write_bytes(UNREADABLE)
+    for run_id in ("run-1", "run-2", "run-3"):
+        ingest(home, dataset, [], run_id)
+        (told,) = query_rows(home, f"select name, outcome from operations.arrivals where run_id = '{run_id}' offset "
+                             f"{1 if run_id == 'run-1' else 0}")  # fmt: skip
+        assert told == ("ratings-2.csv", "set aside")
+    for path in (home.landing / "quarantine").iterdir():
+        path.unlink()
+    ingest(home, dataset, [], "run-4")
+    assert not run_summary.has_unread_files(home, "run-4")
 
 
 def test_a_file_that_was_set_aside_can_be_put_back(home, dataset):

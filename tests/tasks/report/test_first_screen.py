@@ -242,10 +242,8 @@ def test_alarms_are_in_proportion():
     warned = {"stage": "evaluate", "contract": "evaluation.metrics", "rule": "plausible", "severity": "warning",
               "observed": "1 row", "samples": WORSE}  # fmt: skip
     unread = [{"name": "a.csv", "reason": "is empty."}]
-    alarms = collect_warnings(
-        {"events": 100, "rejects": 9}, {}, broken=[warned], unusual=["No user came."], unread=unread
-    )
-    assert all(alarm.action.endswith(".") and not alarm.text.endswith(".") for alarm in alarms) and len(alarms) == 4
+    alarms = collect_warnings({"events": 100, "rejects": 9}, {}, broken=[warned], unread=unread)
+    assert all(alarm.action.endswith(".") and not alarm.text.endswith(".") for alarm in alarms) and len(alarms) == 3
     assert alarms[2].text.startswith("mrf_dense, leave_one_out, mean_rank: value 0.5123, popularity 0.6200. In ")
 
 

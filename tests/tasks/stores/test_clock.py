@@ -20,7 +20,9 @@ def nights(home):
             row = [run_id, FLOW, start, start + timedelta(hours=1)]
             connection.execute("insert into operations.runs values (?, ?, 'small', ?, ?, 'completed', '{}', '')", row)
             night = [run_id, start.date()]
-            connection.execute("insert into operations.nights values (?, ?, 'events', 1, true, null, null, 0)", night)
+            connection.execute(
+                "insert into operations.nights values (?, ?, 'events', 1, true, null, null, 0, null, null)", night
+            )
         connection.execute("insert into operations.log_files values (1, 'p', 's', 1, 1, 0, '2031-05-06', null)")
         connection.execute(
             "insert into operations.model_settings (run_id, model, origin, reason, settings, searched_on) "

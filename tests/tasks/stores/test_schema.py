@@ -88,7 +88,8 @@ def test_figures_of_earlier_nights_get_their_current_names(home, monkeypatch):
     with warehouse.open_warehouse(home) as connection:
         for figure in ("users_away", "clock_off", "other_day_share", "events"):
             connection.execute(
-                "insert into operations.nights values ('old', '2026-01-02', ?, 0.5, false, null, null, 0)", [figure]
+                "insert into operations.nights values ('old', '2026-01-02', ?, 0.5, false, null, null, 0, null, null)",
+                [figure],
             )
     monkeypatch.setattr(sql, "migrations", lambda: known)
     with warehouse.open_warehouse(home) as connection:
