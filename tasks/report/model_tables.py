@@ -45,8 +45,8 @@ def build_protocol_sections(
         main: the leaderboards.
         published: model and score of the published list, as `model/score`.
     """
-    fits, metrics, beyond, strata = (
-        group_rows(tables.as_rows(name), "protocol") for name in ("costs", "metrics", "beyond_accuracy", "strata")
+    metrics, beyond, strata = (
+        group_rows(tables.as_rows(name), "protocol") for name in ("metrics", "beyond_accuracy", "strata")
     )
     sections = []
     for protocol, board in main.items():
@@ -67,7 +67,7 @@ def build_protocol_sections(
                 PROTOCOLS[protocol],
                 describe_best(board),
                 FOLDS_NOTE if board[0].folds > 1 else "",
-                build_leaderboard(board, fits.get(protocol, [])),
+                build_leaderboard(board),
                 details,
                 f"{_describe_strata(parts, row)} {_describe_coverage(shown, row)}",
             )
@@ -75,9 +75,9 @@ def build_protocol_sections(
     return sections
 
 
-def build_leaderboard(board: list[LeaderboardRow], fits: list[Row]) -> Table:
-    """Build a leaderboard with a dot plot of the main metric and the time of each fit."""
-    protocol, seconds = board[0].protocol, {row["model"]: row["seconds"] for row in fits}
+def build_leaderboard(board: list[LeaderboardRow]) -> Table:
+    """Build a leaderboard with a dot plot of the main metric."""
+    protocol = board[0].protocol
     metrics = [metric for metric in PROTOCOLS[protocol].main_metrics if metric in board[0].cells]
     popular = next((row.cells[metrics[0]][0] for row in board if row.model == BASELINE), None)
     columns = [
@@ -89,7 +89,6 @@ def build_leaderboard(board: list[LeaderboardRow], fits: list[Row]) -> Table:
                error="difference error"),
         Column("p_value", "p", "p_value", "of the difference, corrected by Holm's procedure, since the best was picked "
                "by the same users"),
-        Column("seconds", "training, s", "seconds", "wall time of the fit, when it was made"),
     ]  # fmt: skip
     columns[3] = replace(columns[3], scale=fit_scale([row.cells[metrics[0]] for row in board], popular))
     rows = []
@@ -101,7 +100,7 @@ def build_leaderboard(board: list[LeaderboardRow], fits: list[Row]) -> Table:
             **{metric: value for metric, (value, _) in row.cells.items()},
             **{f"{metric} error": error for metric, (_, error) in row.cells.items()},
             "difference": against and against.difference, "difference error": against and against.standard_error,
-            "p_value": against and against.p_value, "seconds": seconds.get(row.model),
+            "p_value": against and against.p_value,
         })  # fmt: skip
     caption = f"Models on {protocol}, {board[0].users:,} test users{describe_folds(board[0].folds)}"
     return Table(f"main-{protocol}", caption, "evaluation.metrics", columns, rows, sorted_by=(metrics[0], "descending"))

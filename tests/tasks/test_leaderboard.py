@@ -84,5 +84,5 @@ def test_the_report_alarms_and_marks_the_rows():
     rows = leaderboard.group_by_protocol(with_weaknesses(make_table()))
     found = collect_warnings({"events": 9, "rejects": 0}, rows)
     assert {(alarm.text, alarm.severe) for alarm in found} == {(one, "guessing" in one) for one in SENTENCES}
-    shown = model_tables.build_leaderboard(rows["strong_generalization"], []).rows
+    shown = model_tables.build_leaderboard(rows["strong_generalization"]).rows
     assert {row["model"]: row["standing"] for row in shown}["wmf"] == "weak"

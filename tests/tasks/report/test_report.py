@@ -59,8 +59,8 @@ for _protocol, _metrics in MAIN.items():
             case (model, score) when ('random_graph', 'popularity_x_odds') then 'best'
                 when ('random_graph', 'like') then 'level' else '' end,
             {_places}, if(score = 'popularity_x_odds', null, -0.1),
-            case score when 'popularity_x_odds' then null when 'like' then 1.0 else 6 * 0.0001 end, any_value(seconds)
-        from evaluation.metrics join operations.model_fits using (run_id, protocol, model)
+            case score when 'popularity_x_odds' then null when 'like' then 1.0 else 6 * 0.0001 end
+        from evaluation.metrics
         where run_id = '{RUN}' and protocol = '{_protocol}' group by model, score"""
     _known = ("coverage@20", "novelty@20")
     _ordered = sorted(_metrics, key=ORDER.index)
