@@ -28,7 +28,6 @@ _write_lock = threading.Lock()
 
 SUMMARY_FILE = "summary.json"
 MAX_REASON_LENGTH = 240  # characters
-GOOD_STATES, FAIR_STATES = ("completed", "late"), ("files unread", "stale", "partly failed")
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,6 @@ class DatasetRow:
     trend: str = ""
     warnings: int = 0
     error: str = ""
-
-    @property
-    def mood(self) -> str:
-        """`good`, `fair` or `bad`."""
-        return "good" if self.state in GOOD_STATES else "fair" if self.state in FAIR_STATES else "bad"
 
 
 def store_run_facts(home: Home, **facts: Any) -> None:

@@ -1,7 +1,6 @@
 """Format numbers for people: 1,180 instead of 1.18e+03, a true minus sign, and p-values no surer than their source."""
 
-import re
-from datetime import date, datetime
+from datetime import datetime
 from math import floor, isfinite, log10
 
 MINUS = "\N{MINUS SIGN}"
@@ -60,24 +59,6 @@ def format_list(model: str, score: str) -> str:
     return model if score == "score" else f"{model} ({score})"
 
 
-def format_day(moment: datetime) -> str:
-    """Format a date: 20 November 2026."""
-    return f"{moment.day}{NO_BREAK_SPACE}{moment:%B}{NO_BREAK_SPACE}{moment.year}"
-
-
-def format_day_range(first: date, last: date) -> str:
-    """Format a range of days: 25 Feb to 26 Mar 1998."""
-    year = "" if first.year == last.year else f"{NO_BREAK_SPACE}{first.year}"
-    return (
-        f"{first.day}{NO_BREAK_SPACE}{first:%b}{year} to {last.day}{NO_BREAK_SPACE}{last:%b}{NO_BREAK_SPACE}{last.year}"
-    )
-
-
 def format_minute(moment: datetime) -> str:
     """Format a time: 20 November 2026, 03:00 UTC."""
-    return f"{format_day(moment)}, {moment:%H:%M}{NO_BREAK_SPACE}UTC"
-
-
-def replace_minus(text: str) -> str:
-    """Replace the hyphens before the numbers of a text by minus signs."""
-    return re.sub(r"(?<![\w.-])-(?=\d)", MINUS, text)
+    return f"{moment.day} {moment:%B %Y}, {moment:%H:%M} UTC".replace(" ", NO_BREAK_SPACE)

@@ -1,6 +1,5 @@
 """Load the page templates, with the globals and filters that all of them use."""
 
-import functools
 import re
 from importlib.resources import files
 
@@ -10,13 +9,7 @@ from markupsafe import Markup
 from oneclass.tasks.html import numbers
 from oneclass.tasks.terminal import escape_controls
 
-
-def _read_template(package: str, name: str) -> str | None:
-    file = files(package).joinpath(name)
-    return file.read_text(encoding="utf-8") if file.is_file() else None
-
-
-STYLE = _read_template("oneclass.tasks.html", "style.css") or ""
+STYLE = files("oneclass.tasks.html").joinpath("style.css").read_text(encoding="utf-8")
 _THEMES = re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", STYLE)
 LIGHT_COLOURS = {name: light for name, light, _ in _THEMES}
 DARK_COLOURS = {name: dark for name, _, dark in _THEMES}
@@ -28,13 +21,12 @@ def load_template(package: str, name: str) -> jinja2.Template:
 
     Values are escaped, and an undefined name raises `jinja2.UndefinedError`.
     """
-    loaders = [functools.partial(_read_template, folder) for folder in (package, "oneclass.tasks.html")]
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        loader=jinja2.ChoiceLoader([jinja2.FunctionLoader(load) for load in loaders]),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(one, "") for one in (package, "oneclass.tasks.html")]),
     )
     environment.globals |= {"style": Markup(STYLE), "number": numbers}  # pyright: ignore[reportAttributeAccessIssue]
     environment.filters["printable"] = escape_controls

@@ -136,8 +136,7 @@ def _describe_difference(compared: Comparison) -> str:
 
 def _describe_decision(decision: Decision) -> str:
     """Describe a decision for a shop: what its customers see now, and why."""
-    reason = numbers.replace_minus(decision.reason)
-    reason = f"{reason[:1].upper()}{reason[1:]}." if reason else ""
+    reason = f"{decision.reason[:1].upper()}{decision.reason[1:]}." if decision.reason else ""
     if not decision.promoted:
         challenger = describe_configuration(decision.challenger)
         return f"{describe_configuration(decision.champion or '')} stays; {challenger} was not promoted. {reason}"
@@ -185,7 +184,7 @@ def build_quality_card(row: LeaderboardRow, nights: pl.DataFrame) -> KpiCard:
     lists = nights["list"].to_list()
     promotions = [night for night in range(1, len(lists)) if lists[night] != lists[night - 1]]
     if len(nights) > 1:
-        when = numbers.format_day_range(nights["night"][0], nights["night"][-1])
+        when = f"{nights['night'][0]} to {nights['night'][-1]}"
         note += f" The line: what stood, {len(nights)} nights, {when}; the band is one standard error."
         note += " A gap: a night that did not evaluate it." if nights["value"].null_count() else ""
         note += " An upright line: another model was promoted." if promotions else ""

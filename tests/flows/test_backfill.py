@@ -99,7 +99,7 @@ def test_the_report_of_a_run_has_this_run(first):
 
 def in_the_overview(home):
     """The states of the data sets on the page over all of them."""
-    return re.findall(r'class="state \w+">(.*?)<', (home / "index.html").read_text())
+    return re.findall(r'class="state [\w-]+">(.*?)<', (home / "index.html").read_text())
 
 
 @pytest.mark.slow

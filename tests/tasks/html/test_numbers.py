@@ -1,7 +1,6 @@
 """Numbers and sparklines of the pages."""
 
 import re
-from datetime import date
 
 import numpy as np
 from hypothesis import given
@@ -27,18 +26,6 @@ def test_numbers_in_a_few_words():
     )
     assert (
         numbers.format_p_value(0.01, 0.01) == "<\N{NO-BREAK SPACE}0.01" and numbers.format_p_value(0.02, 0.01) == "0.02"
-    )
-    assert numbers.replace_minus("fell by -0.01, mrf-1, 2026-11-20") == "fell by \N{MINUS SIGN}0.01, mrf-1, 2026-11-20"
-
-
-def test_times_in_a_few_words():
-    assert (
-        numbers.format_day_range(date(1998, 2, 25), date(1998, 3, 26)).replace(numbers.NO_BREAK_SPACE, " ")
-        == "25 Feb to 26 Mar 1998"
-    )
-    assert (
-        numbers.format_day_range(date(2025, 12, 31), date(2026, 1, 2)).replace(numbers.NO_BREAK_SPACE, " ")
-        == "31 Dec 2025 to 2 Jan 2026"
     )
 
 
