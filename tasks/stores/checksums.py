@@ -94,19 +94,14 @@ def load_checked_facts(folder: Path, name: str, wanted: Callable[[str], bool] = 
     return facts
 
 
-def find_checked_facts(folder: Path, name: str, *, hashed: bool = True) -> dict[str, Any] | None:
-    """Load the facts as `load_checked_facts` does; None if the folder is absent, or damaged, which is logged.
-
-    Args:
-        hashed: whether to hash the files.
-    """
-    if not os.path.lexists(folder):
-        return None
-    try:
-        return load_checked_facts(folder, name, lambda _: hashed)
-    except DamagedFile as error:
-        logger.warning("%s; the folder counts as absent, and a run makes it anew", error)
-        return None
+def find_checked_facts(folder: Path, name: str) -> dict[str, Any]:
+    """Load the facts as `load_checked_facts` does; empty if the folder is absent, or damaged, which is logged."""
+    if os.path.lexists(folder):
+        try:
+            return load_checked_facts(folder, name)
+        except DamagedFile as error:
+            logger.warning("%s; the folder counts as absent, and a run makes it anew", error)
+    return {}
 
 
 def remove_path(path: Path) -> None:

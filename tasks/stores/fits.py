@@ -9,6 +9,7 @@ import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -73,22 +74,24 @@ def warm_fit_digest(key: str, previous: Fit | None) -> str:
     return hashlib.sha256(f"{key} from {previous.digest}".encode()).hexdigest()[:16]
 
 
-def find_fit(home: Home, model: str, digest: str, *, hashed: bool = True) -> Fit | None:
-    """Find the fit with this digest. None if absent, or damaged, which is logged.
+def find_fit(home: Home, model: str, digest: str) -> Fit | None:
+    """Find the fit with this digest. None if absent, or damaged, which is logged."""
+    return _describe_fit(model, digest, checksums.find_checked_facts(fit_folder(home, model, digest), RECORD_FILE))
 
-    Args:
-        hashed: whether to hash its files; pass False if only its record is read.
-    """
-    facts = checksums.find_checked_facts(fit_folder(home, model, digest), RECORD_FILE, hashed=hashed)
-    if facts is None:
-        return None
+
+def find_record(home: Home, model: str, digest: str) -> Fit | None:
+    """Find the fit with this digest from its record only. None if that is absent or damaged."""
+    return _describe_fit(model, digest, checksums.find_facts(fit_folder(home, model, digest), RECORD_FILE))
+
+
+def _describe_fit(model: str, digest: str, facts: dict[str, Any]) -> Fit | None:
     known = Fit.__dataclass_fields__  # an earlier version recorded more
-    return Fit(model, digest, **{name: value for name, value in facts.items() if name in known})
+    return Fit(model, digest, **{name: value for name, value in facts.items() if name in known}) if facts else None
 
 
 def find_matrices_digest(home: Home, model: str, digest: str) -> str | None:
-    """Return the digest of the matrices of a fit, from its record only; None as in `find_fit`."""
-    fit = find_fit(home, model, digest, hashed=False)
+    """Return the digest of the matrices of a fit; None as in `find_record`."""
+    fit = find_record(home, model, digest)
     return fit.matrices if fit else None
 
 

@@ -126,7 +126,7 @@ def store_split(home: Home, split: SplitMatrices) -> str:
 
 def has_split(home: Home, digest: str) -> bool:
     """Whether the split with this digest is stored and undamaged; logs a warning if it is damaged."""
-    return checksums.find_checked_facts(home.matrices / digest, RECORD_FILE) is not None
+    return bool(checksums.find_checked_facts(home.matrices / digest, RECORD_FILE))
 
 
 def load_rows(home: Home, digest: str, first: int, end: int) -> csr_matrix:

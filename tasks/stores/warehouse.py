@@ -76,26 +76,39 @@ def migrate_schema(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
 
 
 def _open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """Open the warehouse's file, waiting while another program has it open."""
+    """Open the warehouse's file, trying again while another process has it open."""
     # A relative path such as `md:x` would be a service's address.
     file = Path(os.path.abspath(home.warehouse))
+    started, warned = time.monotonic(), False
 
     def once() -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(str(file), read_only=read_only, config=database_config(home))
         connection.execute("set TimeZone = 'UTC'")
         return connection
 
-    try:
-        if not read_only:
-            durable.make_folder(home.folder)
-        is_new = not read_only and not file.exists()
-        connection = _retry_while_locked(once if read_only else lambda: _open_with_recovery(file, once), home)
-        if is_new:
-            durable.sync_path(home.folder)
-    except OSError as error:
-        raise InputError(f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home.") from error
-    except duckdb.Error as error:
-        raise _explain_error(home, error) or InputError(_describe_damage(home, error)) from error
+    while True:
+        try:
+            if is_new := not read_only and not file.exists():
+                durable.make_folder(home.folder)
+            connection = once() if read_only else _open_with_recovery(file, once)
+            break
+        except OSError as error:
+            raise InputError(
+                f"{home.folder}: cannot be written to ({error.strerror}). Choose another --home."
+            ) from error
+        except duckdb.Error as error:
+            waited, patience = time.monotonic() - started, home.limits.patience
+            if not _is_locked(error) or waited > patience:
+                raise _explain_error(home, error) or InputError(_describe_damage(home, error)) from error
+            if waited > SILENT_SECONDS and not warned:
+                warned, holder = True, str(error).partition(". ")[0]
+                text = "%s: another program has it open; waiting for up to %.0f s. %s"
+                logger.warning(text, home.warehouse, patience, holder)
+        time.sleep(random.uniform(*WAIT_SECONDS))
+    if warned:
+        logger.info("%s: free again after %.1f s", home.warehouse, time.monotonic() - started)
+    if is_new:
+        durable.sync_path(home.folder)
     return connection
 
 
@@ -149,29 +162,6 @@ def database_config(home: Home) -> dict[str, Any]:
         "temp_directory": os.path.abspath(home.spill),
         "preserve_insertion_order": True,
     }
-
-
-def _retry_while_locked(connect_once: Callable[[], duckdb.DuckDBPyConnection], home: Home) -> duckdb.DuckDBPyConnection:
-    """Retry until no other process holds the file."""
-    started, warned = time.monotonic(), False
-    while True:
-        try:
-            connection = connect_once()
-        except duckdb.Error as error:
-            waited = time.monotonic() - started
-            if not _is_locked(error) or waited > home.limits.patience:
-                raise
-            if waited > SILENT_SECONDS and not warned:
-                warned, holder = True, str(error).partition(". ")[0]
-                patience = home.limits.patience
-                logger.warning(
-                    "%s: another program has it open; waiting for up to %.0f s. %s", home.warehouse, patience, holder
-                )
-        else:
-            if warned:
-                logger.info("%s: free again after %.1f s", home.warehouse, time.monotonic() - started)
-            return connection
-        time.sleep(random.uniform(*WAIT_SECONDS))
 
 
 def _is_locked(error: duckdb.Error) -> bool:
