@@ -22,12 +22,13 @@ from oneclass.tasks.protocols import (
     find_validation_splits,
     list_splits,
 )
-from oneclass.tasks.publish import promotion
+from oneclass.tasks.publish import gates, promotion
 from oneclass.tasks.publish.calibrate import calibrate_like
-from oneclass.tasks.publish.choice import ChosenModel, choose_companion, choose_model
+from oneclass.tasks.publish.choice import choose_companion, choose_model
+from oneclass.tasks.publish.plan import PublicationPlan, specify_recommendations
 from oneclass.tasks.publish.stage import Published, publish_task
 from oneclass.tasks.recommend.companion import has_like
-from oneclass.tasks.recommend.like_calibration import Calibrations
+from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.split.stage import Splits
 from oneclass.tasks.train import is_model_error, submit_fit, take_stored_fits, train_task
 
@@ -221,7 +222,7 @@ def publish_run(
         failed: the failed models; the chosen one is added if its fit on every edge fails.
     """
     if ALL_EDGES not in splits.digests:
-        return publish_task(run.home, run_id, run.publish)
+        return publish_task(run.home, run_id, PublicationPlan(settings=run.publish))
     candidates = [model for model in run.models if model not in failed]
     if run.publish.model in failed:
         raise OneclassError(f"publish.model = {run.publish.model}: failed: {failed[run.publish.model]}")
@@ -242,6 +243,13 @@ def publish_run(
         seed=run.seed,
         manual=run.publish.model is not None,
         reason=choice.reason,
+        made_with=gates.describe_settings(
+            run.binarize.model_dump(mode="json"),
+            run.split.model_dump(mode="json"),
+            splits.seen_items.choice,
+            run.dataset.declared_rules.rules,
+            run.publish.cold_share,
+        ),
     )
     unseen = [(splits.digests[name], fits[name]) for name in list_splits("strong_generalization", splits.digests)]
     assessment = promotion.assess_challenger(run.home, night, run.publish)
@@ -249,12 +257,11 @@ def publish_run(
         note = "made anew from the remaining events"
         assessment = promotion.Assessment(assessment.challenger, None, run.publish.margin, note=note)
     published = _publish_assessed(run, run_id, splits, assessment, night, unseen, failed, executor)
-    if published.decision is None or published.decision.promoted:
-        return published
-    assessment = promotion.assess_champion(run.home, night, published.decision, run.publish)
-    if assessment is None or assessment.keeps_champion:
-        return published
-    return _publish_assessed(run, run_id, splits, assessment, night, unseen, failed, executor)
+    if published.was_refused:
+        instead = promotion.assess_champion(run.home, night, published.decision, run.publish)
+        if instead is not None:
+            published = _publish_assessed(run, run_id, splits, instead, night, unseen, failed, executor)
+    return published
 
 
 def _publish_assessed(
@@ -272,8 +279,8 @@ def _publish_assessed(
     Args:
         unseen: the fits of strong_generalization, whose validation users may have explicit negatives.
     """
-    challenger = assessment.challenger
-    model, digest, companion = challenger.model, None, None
+    challenger, digest, companion = assessment.challenger, None, None
+    model = challenger.model
     try:
         if not assessment.keeps_champion:
             companion = _fit_companion(run, run_id, splits, model, night.protocol, failed, executor)
@@ -285,22 +292,20 @@ def _publish_assessed(
             raise
         failed[model] = str(error)
         assessment = assessment.with_objections(f"{model} could not be fitted on every edge: {error}")
-    source = companion[0] if companion else model
-    return publish_task(
-        run.home,
-        run_id,
+    lists = digest and specify_recommendations(
         run.publish,
-        choice=ChosenModel(model, challenger.score),
-        assessment=assessment,
-        model_digest=digest,
-        companion=companion,
-        calibrations=_calibrate(run, source, challenger, night, unseen) if digest else None,
-        matrices_digest=splits.digests[ALL_EDGES],
+        model,
+        challenger.score,
+        digest,
+        splits.digests[ALL_EDGES],
         seen_items=splits.seen_items.included,
-        declared=run.dataset.declared_rules,
+        companion=companion,
+        calibrations=_calibrate(run, companion[0] if companion else model, challenger, night, unseen),
         seed=run.seed,
-        executor=executor,
     )
+    rules = run.dataset.declared_rules
+    plan = PublicationPlan(settings=run.publish, lists=lists or None, assessment=assessment, declared=rules)
+    return publish_task(run.home, run_id, plan, executor)
 
 
 def _fit_companion(
@@ -341,10 +346,10 @@ def _calibrate(
     challenger: promotion.Candidate,
     night: promotion.ChallengerRun,
     unseen: list[FittedSplit],
-) -> Calibrations | None:
-    """Calibrate the `like` of the published lists, by the fits that validation users judged; None without any."""
+) -> Calibrations:
+    """Calibrate the `like` of the published lists, by the fits that validation users judged."""
     settings = challenger.load_settings() if model == challenger.model else run.models[model]
     if not has_like(model) or settings != run.models.get(model):
-        return None
+        return UNCALIBRATED
     judged, explicit = ([(split, fits[model]) for split, fits in on if model in fits] for on in (night.judged, unseen))
     return calibrate_like(run.home, model, judged, explicit)

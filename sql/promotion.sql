@@ -6,47 +6,34 @@ where $run_id is null or run_id = $run_id
 order by rowid desc
 limit $rows
 
--- name: last_promoted
--- One row: the configuration that was promoted last, with the latest run that fitted and promoted it, and the number of
--- users with recommendations; no row where nothing is known to be published.
-with standing as (
-    select challenger
-    from operations.promotions
-    where promoted
-    order by rowid desc
-    limit 1
-)
-select
-    promotions.run_id,
-    challenger,
-    (select count(distinct user_id) from published.recommendations) as users
-from operations.promotions
-join standing using (challenger)
-join operations.runs using (run_id)
-where promoted and json_extract(runs.settings -> 'models', split_part(challenger, '/', 1)) is not null
-order by promotions.rowid desc
-limit 1
-
 -- name: lists
 -- One row: the lists in `ranked` compared with those published: `items` and `standing_items` count the distinct
--- items among the first of every list, to the smaller depth of both.
-with depth as (
+-- items among the first of every list, to the smaller depth of both. And the sizes of the log: `sated` users like every
+-- item.
+with tonight as (
+    from ranked where placement = ''
+), depth as (
     select least(
-        (select max(rank) from ranked),
+        (select max(rank) from tonight),
         (select max(rank) from published.recommendations)
     ) as both
 ), spreads as (
     select
         count(*) as entries,
         max(score) > min(score) as differs
-    from ranked
+    from tonight
     group by user_index
+), histories as (
+    select count(*) as likes from indexed.interactions group by user_index
 )
 select
-    (select count(*) from ranked) as entries,
-    (select count(*) from ranked where not isfinite(score)) as not_finite,
+    (select count(*) from indexed.users) as users,
+    (select count(*) from indexed.items) as catalogue,
+    (select count(*) from histories where likes = (select count(*) from indexed.items)) as sated,
+    (select count(*) from tonight) as entries,
+    (select count(*) from tonight where not isfinite(score)) as not_finite,
     (select count(*) > 0 and not bool_or(differs) from spreads where entries > 1) as constant,
-    (select count(distinct item_index) from ranked where rank <= depth.both) as items,
+    (select count(distinct item_index) from tonight where rank <= depth.both) as items,
     (select count(distinct item_id) from published.recommendations where rank <= depth.both) as standing_items
 from depth
 

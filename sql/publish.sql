@@ -41,6 +41,7 @@ order by lists.place
 -- ranked: one row per user and rank of the lists that stand as published, in the ids of the logs.
 create or replace temp view ranked as
 select
+    '' as placement,
     user_id as user_index,
     item_id as item_index,
     rank,
@@ -48,76 +49,50 @@ select
 from published.recommendations
 
 -- name: ranked
--- ranked: one row per user and rank, best first, in the indices of the curated interactions.
+-- ranked: one row per placement, user and rank, best first, in the indices of the curated interactions. The placement is
+-- empty for the lists of all users, and has a name of its own for lists that explore.
 create or replace temp table ranked (
-    user_index integer,
-    item_index integer,
-    rank integer,
-    score double,
-    like_mean double,
-    like_sd double,
-    is_new boolean,
-    because integer[],
-    explicit_like_mean double,
-    explicit_like_sd double
-)
-
--- name: ranked_placements
--- ranked_placements: one row per placement, user and rank, best first, in the indices of the curated interactions.
-create or replace temp table ranked_placements (
     placement varchar,
-    user_index integer,
-    item_index integer,
-    rank integer,
-    score double,
-    like_mean double,
-    like_sd double,
-    is_new boolean,
-    because integer[],
-    explicit_like_mean double,
-    explicit_like_sd double
-)
-
--- name: ranked_exploration
--- ranked_exploration: one row per user and rank of the lists that explore, in the indices of the curated interactions.
-create or replace temp table ranked_exploration (
     user_index integer,
     item_index integer,
     rank integer,
     score double,
     propensity double,
     like_mean double,
-    like_sd double
+    like_sd double,
+    is_new boolean,
+    because integer[],
+    explicit_like_mean double,
+    explicit_like_sd double
 )
 
--- name: reasons
--- One row per row of {lists} with reasons: these in the ids of the logs.
+-- name: lists
+-- One row per user and rank of the lists that {table} has, in the ids of the logs.
+insert into {table} by name
+with lists as (
+    from ranked where {places}
+), reasons as (
+    select
+        placement,
+        user_index,
+        rank,
+        list(item_id order by place) as because
+    from (
+        select placement, user_index, rank, unnest(because) as item_index, generate_subscripts(because, 1) as place
+        from lists
+    )
+    join indexed.items using (item_index)
+    group by all
+)
 select
-    {key},
-    list(item_id order by place) as because
-from (select {key}, unnest(because) as item_index, generate_subscripts(because, 1) as place from {lists})
-join indexed.items using (item_index)
-group by all
-
--- name: placements
--- One row per placement, user and rank, in the ids of the logs.
-insert into published.placements
-select
-    placement,
+    lists.* exclude (user_index, item_index, because, {unused}),
     user_id,
     item_id,
-    rank,
-    score,
-    like_mean,
-    like_sd,
-    is_new,
-    reasons.because,
-    explicit_like_mean,
-    explicit_like_sd
-from ranked_placements as lists
+    reasons.because
+from lists
 join indexed.users using (user_index)
 join (from indexed.items union all from indexed.new_items) using (item_index)
-left join ({reasons}) as reasons using (placement, user_index, rank)
+left join reasons using (placement, user_index, rank)
 order by placement, user_index, rank
 
 -- name: exploration
@@ -133,29 +108,10 @@ select
     propensity,
     like_mean,
     like_sd
-from ranked_exploration
+from ranked
 join indexed.users using (user_index)
 join (from indexed.items union all from indexed.new_items) using (item_index)
-order by user_index, rank
-
--- name: recommendations
--- One row per user and rank, in the ids of the logs.
-insert into published.recommendations
-select
-    user_id,
-    item_id,
-    rank,
-    score,
-    like_mean,
-    like_sd,
-    is_new,
-    reasons.because,
-    explicit_like_mean,
-    explicit_like_sd
-from ranked as lists
-join indexed.users using (user_index)
-join (from indexed.items union all from indexed.new_items) using (item_index)
-left join ({reasons}) as reasons using (user_index, rank)
+where placement = $placement
 order by user_index, rank
 
 -- name: main_table

@@ -8,6 +8,8 @@ import polars as pl
 
 from oneclass.tasks.stores import warehouse
 
+BY_HAND = "by hand: "  # with which the reason of what a person decided begins
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -27,13 +29,14 @@ class Decision:
     @property
     def is_refit(self) -> bool:
         """Whether the published model, fitted to newer edges, took its own place."""
-        return self.promoted and self.champion == self.challenger
+        return self.promoted and self.champion == self.challenger and not self.reason.startswith(BY_HAND)
 
     @property
     def sentence(self) -> str:
         """The decision as a sentence."""
         if self.promoted:
-            return f"{self.challenger} was {'refitted' if self.is_refit else 'promoted'}: {self.reason}"
+            done = "published" if self.reason.startswith(BY_HAND) else "refitted" if self.is_refit else "promoted"
+            return f"{self.challenger} was {done}: {self.reason}"
         return f"not promoted: {self.challenger}. {self.champion} stays as it was published: {self.reason}"
 
 

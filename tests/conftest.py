@@ -24,7 +24,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from oneclass.flows.cli import start_garbage_collection
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import publications, warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
 REAL_LOGS = Path(os.environ.get("ONECLASS_REAL_LOGS") or Path(__file__).parents[2] / "shared" / "data")
@@ -231,6 +231,15 @@ def load_entries(home: Home, matrix: csr_matrix, users: np.ndarray, items: np.nd
         (user_ids[users[row]], item_ids[items[column]]): value
         for row, column, value in zip(found.row, found.col, found.data.tolist(), strict=True)
     }
+
+
+def make_current(home: Home, folder: Path, **facts) -> None:
+    """Publish a folder that has all its files but the manifest, as a run does."""
+    with warehouse.open_warehouse(home) as connection:
+        connection.begin()
+        publications.record_new(connection, home, folder, {"fits": [], **facts})
+        connection.commit()
+        publications.show_current(connection, home)
 
 
 def log_into(home: Home, events: Sequence[tuple], file_id: int = 1) -> None:

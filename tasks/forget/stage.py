@@ -25,7 +25,7 @@ from oneclass.tasks.forget.files import UNKNOWN, FileEditor, StagedFile, match_w
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.landing import NOTE_SUFFIX
 from oneclass.tasks.ingest.scan import FileStillChanging
-from oneclass.tasks.stores import checksums, durable, erasures, publication_records, publications, runs, warehouse
+from oneclass.tasks.stores import checksums, durable, erasures, publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ def certify_removal(home: Home, run_id: str | None) -> Path:
         if current is not None:
             durable.sync_path(home.publications)
             with warehouse.open_warehouse(home) as connection:
-                publication_records.record_current(connection, home)
+                publications.remove_others(connection, home, {current.name})
         return erasures.write_certificate(home, run_id)
 
 

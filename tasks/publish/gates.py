@@ -1,5 +1,6 @@
 """Gates: checks that reject a promotion regardless of the comparison. Each returns the objection, or None."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,58 @@ import numpy as np
 from oneclass.models.base import Model
 from oneclass.models.evaluation.metrics import Mean
 from oneclass.tasks.publish.settings import PromotionLimits
+from oneclass.tasks.rules.settings import Rules
+from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.matrices import Part
 
 NUM_CHECKED_USERS = 256  # users whose scores are checked
 RANDOM_MARGIN_IN_SE = 2  # standard errors by which a mean rank may lie below that of random scores
 DROP_MARGIN_IN_SE = 5  # joint standard errors by which two nights' values may differ, however large the drop
 NON_PERSONALIZED_MODELS = ("popularity",)  # models that score all users alike by design
+
+
+SEEN, RULES = "publish.seen", "[rules]"  # names among the settings of `describe_settings`
+# By gate: what it compares with the standing publication's, and how the names of settings begin that both must share.
+COMPARED = {
+    "sizes": ("edges and users", ("binarize.",)),
+    "value": ("the value on validation", ("binarize.", "split.", SEEN)),
+    "coverage": ("the number of listed items", ("binarize.", SEEN, RULES)),
+}
+OF_MODELS = ("explicit_negatives", "order", "times")  # settings that a run sets if one of its models reads such data
+
+
+def describe_settings(
+    binarize: Mapping[str, Any], split: Mapping[str, Any], seen: str, rules: Rules, cold_share: float
+) -> dict[str, Any]:
+    """Return by name the settings that decide what counts as a like, who validates, and what is listed.
+
+    Args:
+        binarize, split: the settings of these stages, as plain data.
+        seen: include or exclude, whatever chose it.
+    """
+    stages = {"binarize": binarize, "split": split}
+    named = {f"{stage}.{name}": value for stage, of in stages.items() for name, value in of.items()}
+    own = {name: value for name, value in named.items() if name.partition(".")[2] not in OF_MODELS}
+    return own | {SEEN: seen, RULES: checksums.compute_key(rules.model_dump(mode="json"), cold_share)}
+
+
+def is_comparable(gate: str, changed: Sequence[str]) -> bool:
+    """Whether a gate of `COMPARED` can compare two publications that differ in some settings."""
+    return not any(name.startswith(COMPARED[gate][1]) for name in changed)
+
+
+def describe_changes(changed: Sequence[str]) -> str:
+    """Say which settings differ from the standing publication's, and what is not compared for it; empty if none."""
+    if not changed:
+        return ""
+    left_out = [what for gate, (what, _) in COMPARED.items() if not is_comparable(gate, changed)]
+    return (
+        f"{_join(changed)} changed since the standing publication, so {_join(left_out)} are not compared with its own"
+    )
+
+
+def _join(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def check_scores(model: Model, score: str, part: Part) -> str | None:
@@ -60,8 +107,17 @@ def check_drop(what: str, now: Mean, then: Mean, limits: PromotionLimits) -> str
     )
 
 
-def check_lists(what: str, summary: dict[str, Any], limits: PromotionLimits) -> str | None:
-    """Check that recommendations are not empty, not finite, constant, or of far fewer items than the current ones.
+def describe_empty(summary: dict[str, Any]) -> str:
+    """Describe why nobody gets a recommendation; `summary` as in `check_lists`."""
+    return (
+        f"0 recommendations for {summary['users']:,} users, of whom {summary['sated']:,} like all "
+        f"{summary['catalogue']:,} items already and the others may get nothing by the rules; nothing was published. "
+        "publish.seen = include lists again what users like; [rules] of the data set's file says what may be listed."
+    )
+
+
+def check_lists(what: str, summary: dict[str, Any]) -> str | None:
+    """Check that recommendations are not empty, not finite or constant.
 
     Args:
         summary: the row of the statement `promotion/lists`.
@@ -74,10 +130,14 @@ def check_lists(what: str, summary: dict[str, Any], limits: PromotionLimits) -> 
         )
     if summary["constant"]:
         return f"{what} gives all recommendations of a user the same score, for everybody"
-    if summary["items"] < limits.min_coverage_ratio * summary["standing_items"]:
-        return (
-            f"{what} recommends {summary['items']:,} different items, the standing lists "
-            f"{summary['standing_items']:,}: less "
-            f"than publish.min_coverage_ratio = {limits.min_coverage_ratio:g} of them"
-        )
     return None
+
+
+def check_coverage(what: str, summary: dict[str, Any], limits: PromotionLimits) -> str | None:
+    """Check that recommendations are not of far fewer items than the current ones; `summary` as in `check_lists`."""
+    if summary["items"] >= limits.min_coverage_ratio * summary["standing_items"]:
+        return None
+    return (
+        f"{what} recommends {summary['items']:,} different items, the standing lists {summary['standing_items']:,}: "
+        f"less than publish.min_coverage_ratio = {limits.min_coverage_ratio:g} of them"
+    )

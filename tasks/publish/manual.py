@@ -9,18 +9,17 @@ from typing import Any
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import select_allowed
 from oneclass.tasks import datasets, promotion_log
-from oneclass.tasks.attributes import NO_ATTRIBUTES
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.weights import LikeSelection
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.promotion_log import BY_HAND
 from oneclass.tasks.protocols import ALL_EDGES, VALIDATION_METRIC
-from oneclass.tasks.publish import promotion
-from oneclass.tasks.publish.choice import ChosenModel
+from oneclass.tasks.publish import gates, promotion
+from oneclass.tasks.publish.plan import PublicationPlan, specify_recommendations
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import Published, publish, run_after
-from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.split.stage import store_all_edges
-from oneclass.tasks.stores import checksums, publication_records, publications, published_model, runs, warehouse
+from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.train import train
 
@@ -88,20 +87,16 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
         raise InputError(f"--rollback{which} is not kept. Kept are: {', '.join(stored) or 'none'}.")
     if to == current.get("run_id"):
         raise InputError(f"--rollback {to}: is already published.")
-    folder = home.publications / to
-    checksums.load_checked_facts(folder, published_model.MANIFEST_FILE)
     now, then = (_describe_publication(facts) for facts in (current, stored[to]))
-    reason = f"by hand: rolled back from run {current.get('run_id')} to run {to}"
+    reason = f"{BY_HAND}rolled back from run {current.get('run_id')} to run {to}"
     decided = datetime.now(UTC).replace(tzinfo=None)
     decision = promotion_log.Decision(run_id, decided, now, then, None, None, None, 0.0, True, reason)
-    parameters = {"recommendations_made": False, "lists_made": False, "top_n": 0}
-    with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
-        publication_records.restore_lists(connection, folder)
-        find_breaches(connection, None, NO_ATTRIBUTES, top_n=0, seen_items=False)
-        promotion_log.record_decision(connection, decision)
-    publications.switch_link(home, folder)
     with warehouse.open_warehouse(home) as connection:
-        publication_records.record_current(connection, home)
+        connection.begin()
+        publications.record_earlier(connection, home, to)
+        promotion_log.record_decision(connection, decision)
+        connection.commit()
+        publications.show_current(connection, home)
     logger.info("%s: %s", home.dataset, reason)
     run_after(home, run_id, _load_publish_settings(home).after)
     return to
@@ -129,6 +124,10 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         settings=settings,
         seed=seed,
     )
+    publishing = PublishSettings(**select_allowed(PublishSettings, evaluated.settings.get("publish", {})))
+    declared = datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules
+    seen = evaluated.settings.get("seen_items", "exclude")
+    stages = (evaluated.settings.get(name, {}) for name in ("binarize", "split"))
     challenger = promotion.Candidate(
         model,
         evaluated.score,
@@ -138,23 +137,18 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         standard_error=evaluated.standard_error,
         validation_users=evaluated.users,
         protocol=evaluated.protocol,
+        made_with=gates.describe_settings(*stages, seen, declared.rules, publishing.cold_share),
     )
-    note = f"by hand: {model} of run {evaluated.run_id}"
-    assessment = promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True)
-    publishing = PublishSettings(**select_allowed(PublishSettings, evaluated.settings.get("publish", {})))
-    return publish(
-        home,
-        run_id,
-        publishing,
-        choice=ChosenModel(model, evaluated.score),
-        assessment=assessment,
-        model_digest=fit.digest,
-        matrices_digest=matrices_digest,
+    note = f"{BY_HAND}{model} of run {evaluated.run_id}"
+    fitted = model, evaluated.score, fit.digest, matrices_digest
+    plan = PublicationPlan(
+        settings=publishing,
+        lists=specify_recommendations(publishing, *fitted, seen_items=seen == "include", seed=seed),
+        assessment=promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True),
+        declared=declared,
         evaluated=evaluated.run_id,
-        seen_items=evaluated.settings.get("seen_items") == "include",
-        declared=datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules,
-        seed=seed,
     )
+    return publish(home, run_id, plan)
 
 
 def _load_publish_settings(home: Home) -> PublishSettings:

@@ -12,10 +12,9 @@ nights the comparison decides nothing, and the gates (`tasks/publish/gates.py`) 
 lists and sizes, and compare a configuration's value with its value at the time of the current publication.
 """
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,7 +30,7 @@ from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.protocols import VALIDATION_METRIC, FittedSplit, describe_folds
 from oneclass.tasks.publish import gates
 from oneclass.tasks.publish.settings import PromotionLimits
-from oneclass.tasks.stores import fits, matrices, publication_records, publications, warehouse
+from oneclass.tasks.stores import fits, matrices, publications, published_model, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.train import is_model_error, load_or_fit
@@ -50,6 +49,7 @@ class Candidate:
         edges, users: size of the observed graph of its recommendations.
         value, standard_error, validation_users: the validation metric of that run; None if it had none.
         protocol: the one of these validation users; None if there were none.
+        made_with: further settings that gates compare only among equals (`gates.describe_settings`).
     """
 
     model: str
@@ -61,6 +61,7 @@ class Candidate:
     standard_error: float | None = None
     validation_users: int = 0
     protocol: str | None = "strong_generalization"  # of a publication whose manifest does not say
+    made_with: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -107,6 +108,12 @@ class Assessment:
         """Whether the champion stays published; without one, the challenger is promoted."""
         return bool(self.refusals) and self.champion is not None and not self.manual
 
+    @property
+    def changed(self) -> list[str]:
+        """The settings that differ between both, as far as they are known, besides the model's own."""
+        then, now = self.champion.made_with if self.champion else {}, self.challenger.made_with
+        return [name for name in now if name in then and now[name] != then[name]]
+
     def with_objections(self, *reasons: str | None) -> "Assessment":
         """Return the assessment with more objections to the challenger; None is no objection."""
         return replace(self, refusals=self.refusals + tuple(reason for reason in reasons if reason))
@@ -115,41 +122,32 @@ class Assessment:
 def load_champion(home: Home) -> Candidate | None:
     """Load the published configuration; None if nothing is published, or its configuration is unknown.
 
-    The warehouse's record of the publication is trusted before its manifest. Without both, the last promotion is taken,
-    whose number of edges is unknown.
+    The warehouse's record of the publication is trusted before its manifest.
     """
-    current = publications.load_current(home)
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        recorded = publication_records.load_recorded_facts(connection)
-        if not current and not recorded:
-            return _load_last_promoted(connection)
-    facts = recorded if recorded and current.get("run_id") in (None, recorded["run_id"]) else current
-    return Candidate(**facts["recommended"]) if facts.get("recommended") else None
-
-
-def _load_last_promoted(connection: duckdb.DuckDBPyConnection) -> Candidate | None:
-    """Rebuild the last promoted configuration from the records of the run that made it."""
-    rows = warehouse.select(connection, "promotion/last_promoted").rows(named=True)
-    if not rows:
+        facts = publications.load_recorded_facts(connection) or publications.load_current(home)
+    if not (recommended := facts.get("recommended")):
         return None
-    row = rows[0]
-    model, _, score = row["challenger"].partition("/")
-    made = warehouse.select(
-        connection, "promotion/of_model", run_id=row["run_id"], model=model, metric=VALIDATION_METRIC
-    )
-    run = made.row(0, named=True)
-    settings = json.loads(run["settled"] or run["settings"])
-    settings = settings if run["settled"] else settings["models"][model]
-    summary = run["value"], run["standard_error"], run["users"] or 0, run["protocol"]
-    return Candidate(model, score, settings, 0, row["users"], *summary)
+    return Candidate(**{"made_with": {gates.SEEN: published_model.seen_choice(facts)}, **recommended})
 
 
 def check_recommendations(
-    connection: duckdb.DuckDBPyConnection, assessment: Assessment, limits: PromotionLimits
-) -> Assessment:
-    """Check the challenger's recommendations in the temporary table `ranked`."""
+    connection: duckdb.DuckDBPyConnection, assessment: Assessment | None, limits: PromotionLimits
+) -> Assessment | None:
+    """Check the challenger's recommendations in the temporary table `ranked`.
+
+    Raises:
+        OneclassError: there are none, and the champion cannot stay in their place.
+    """
     summary = warehouse.select(connection, "promotion/lists").row(0, named=True)
-    return assessment.with_objections(gates.check_lists(assessment.challenger.name, summary, limits))
+    if not summary["entries"] and (assessment is None or assessment.champion is None or assessment.manual):
+        raise OneclassError(gates.describe_empty(summary))
+    if assessment is None:
+        return None
+    assessment = assessment.with_objections(gates.check_lists(assessment.challenger.name, summary))
+    if assessment.champion is None or not gates.is_comparable("coverage", assessment.changed):
+        return assessment
+    return assessment.with_objections(gates.check_coverage(assessment.challenger.name, summary, limits))
 
 
 def record_promotion(connection: duckdb.DuckDBPyConnection, run_id: str, assessment: Assessment) -> Decision:
@@ -166,7 +164,7 @@ def record_promotion(connection: duckdb.DuckDBPyConnection, run_id: str, assessm
         assessment.standard_error,
         assessment.margin,
         promoted,
-        "; ".join(reason for reason in reasons if reason),
+        "; ".join(filter(None, [*reasons, gates.describe_changes(assessment.changed)])),
     )
     record_decision(connection, decision)
     return decision
@@ -186,6 +184,7 @@ class ChallengerRun:
         manual: whether the choice was set by publish.model, so that the comparison alone does not reject it.
         reason: why the run chose it.
         protocol: the one of the validation users; None if the run has none.
+        made_with: as in `Candidate`.
     """
 
     model: str
@@ -196,6 +195,7 @@ class ChallengerRun:
     manual: bool = False
     reason: str = ""
     protocol: str | None = "strong_generalization"
+    made_with: Mapping[str, Any] = field(default_factory=dict)
 
     def has_produced(self, candidate: Candidate) -> bool:
         """Whether the run fitted this configuration."""
@@ -235,13 +235,14 @@ def assess_champion(home: Home, run: ChallengerRun, refused: Decision, limits: P
         refused: the decision on the challenger.
 
     Returns:
-        None if the challenger was that configuration.
+        None if the challenger was that configuration, or what is published stays.
     """
     champion = load_champion(home)
     if champion is None or (champion.model, champion.score) == (run.model, run.score) and run.has_produced(champion):
         return None
     assessment = _assess(home, run, replace(champion, **observed_sizes(home)), limits)
-    return replace(assessment, note=f"{CHAMPION_NOTE}; {refused.challenger} was refused: {refused.reason}")
+    note = f"{CHAMPION_NOTE}; {refused.challenger} was refused: {refused.reason}"
+    return None if assessment.keeps_champion else replace(assessment, note=note)
 
 
 def _assess(home: Home, run: ChallengerRun, challenger: Candidate, limits: PromotionLimits) -> Assessment:
@@ -251,6 +252,7 @@ def _assess(home: Home, run: ChallengerRun, challenger: Candidate, limits: Promo
     challenger = replace(
         challenger,
         protocol=run.protocol,
+        made_with=dict(run.made_with),
         value=mean and mean.value,
         standard_error=mean and mean.standard_error,
         validation_users=mean.users if mean else 0,
@@ -260,10 +262,11 @@ def _assess(home: Home, run: ChallengerRun, challenger: Candidate, limits: Promo
     )
     if champion is None:
         return replace(assessment, note="there is no champion to compare with")
-    assessment = assessment.with_objections(
-        gates.check_size("edges", challenger.edges, champion.edges, limits),
-        gates.check_size("users", challenger.users, champion.users, limits),
-    )
+    if gates.is_comparable("sizes", assessment.changed):
+        assessment = assessment.with_objections(
+            gates.check_size("edges", challenger.edges, champion.edges, limits),
+            gates.check_size("users", challenger.users, champion.users, limits),
+        )
     if not splits or result.value is None:
         return replace(assessment, note="" if result.fault else "no validation user to compare on")
     return _compare_with_champion(home, run, assessment, result, splits, limits)
@@ -289,7 +292,8 @@ def _compare_with_champion(
     assert champion is not None and result.value is not None and result.of_users is not None
     same = challenger.has_same_configuration(champion)
     champion_result = result if same else _evaluate_on_validation(home, run, champion, splits)
-    before = champion.validation_summary if champion.protocol == run.protocol else None
+    is_comparable = champion.protocol == run.protocol and gates.is_comparable("value", assessment.changed)
+    before = champion.validation_summary if is_comparable else None
     if champion_result.value is not None and champion_result.of_users is not None:
         paired = compare_paired(result.of_users, champion_result.of_users)
         difference, error = paired.difference, paired.standard_error or 0.0

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -16,10 +15,10 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
 from oneclass.tasks.cluster import Executor, imap, lru_cache_last
+from oneclass.tasks.publish.plan import RecommendationSpec
 from oneclass.tasks.recommend import companion, exploration, like_calibration, new_items
 from oneclass.tasks.recommend.companion import Companion, describe_items
 from oneclass.tasks.recommend.exploration import Exploration, pick_items
-from oneclass.tasks.recommend.like_calibration import UNCALIBRATED, Calibrations
 from oneclass.tasks.recommend.new_items import MAX_REASONS
 from oneclass.tasks.recommend.ranking import LIKE_COLUMNS
 from oneclass.tasks.rules.breaches import EXPLORATION
@@ -30,36 +29,11 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 
 USERS_PER_BATCH = 1 << 12  # if blocks of scores are smaller
-EXPLORATION_COLUMNS = ("user_index", "item_index", "rank", "score", "propensity", *LIKE_COLUMNS)
 
 Lists = dict[str, np.ndarray]
 """Lists of users: `user_index` (users,), `item` and `score` (users, n), padded with -1 and -inf, `because` (users, n,
 MAX_REASONS), all by column of the fit; the columns of `LIKE_COLUMNS`, (users, n), where there are such; and
 `propensity` (users, n) of lists that explore."""
-
-
-class RecommendationSpec(NamedTuple):
-    """The recommendations to compute.
-
-    Attributes:
-        model, score: the model and the score that ranks.
-        digest: of its fit.
-        matrices_digest: of the edges that it was fitted on.
-        exclude_seen: whether to leave out the items of the users' histories.
-        companion: name and digest of the fit on the same edges that says how sure and why (`describe_items`).
-        calibrations: of its `like`.
-        exploration: how lists explore that are published beside the others; None for no such lists.
-    """
-
-    model: str
-    score: str
-    digest: str
-    matrices_digest: str
-    top_n: int
-    exclude_seen: bool = True
-    companion: tuple[str, str] | None = None
-    calibrations: Calibrations = UNCALIBRATED
-    exploration: Exploration | None = None
 
 
 def store_recommendations(
@@ -71,8 +45,8 @@ def store_recommendations(
 ) -> tuple[StageCache, bool]:
     """Fill the temporary table `ranked` by the executor, or with the published recommendations if nothing is new.
 
-    Lists of placements go to `ranked_placements`, and those that explore to `ranked_exploration`, if nothing is
-    published already.
+    Its column `placement` is empty for these; lists of placements, and those that explore, are not in it if nothing is
+    new.
 
     Args:
         selections: of all users, where lists obey rules.
@@ -103,30 +77,23 @@ def store_recommendations(
         connection.execute(sql.statement("publish/standing"))
         return cache, True
     connection.execute(sql.statement("publish/ranked"))
-    connection.execute(sql.statement("publish/ranked_placements"))
-    connection.execute(sql.statement("publish/ranked_exploration"))
     for batch in compute_recommendations(home, spec, executor, selections):
-        of_all, explores = pl.col("placement").is_null(), pl.col("placement") == EXPLORATION
-        warehouse.insert(connection, "ranked", batch.filter(of_all).drop("placement", "propensity"))
-        placements = batch.filter(~of_all, ~explores).drop("propensity")
-        warehouse.insert(connection, "ranked_placements", placements)
-        warehouse.insert(connection, "ranked_exploration", batch.filter(explores).select(EXPLORATION_COLUMNS))
+        warehouse.insert(connection, "ranked", batch)
     return cache, False
 
 
 def store_lists(connection: duckdb.DuckDBPyConnection, explores: Exploration | None) -> None:
-    """Publish the lists of the temporary tables `ranked`, `ranked_placements` and `ranked_exploration`."""
+    """Publish the lists of the temporary table `ranked`."""
+    for table, places, unused in (
+        ("published.recommendations", "placement = ''", "placement, propensity"),
+        ("published.placements", f"placement not in ('', '{EXPLORATION}')", "propensity"),
+    ):
+        connection.execute(f"delete from {table}")
+        connection.execute(sql.statement("publish/lists", table=table, places=places, unused=unused))
     connection.execute("delete from published.exploration")
     if explores:
         night = (date(1970, 1, 1) + timedelta(days=explores.night)).isoformat()
-        connection.execute(sql.statement("publish/exploration"), {"night": night})
-    for table, statement, ranked, key in (
-        ("published.recommendations", "publish/recommendations", "ranked", "user_index, rank"),
-        ("published.placements", "publish/placements", "ranked_placements", "placement, user_index, rank"),
-    ):
-        reasons = sql.statement("publish/reasons", key=key, lists=ranked)
-        connection.execute(f"delete from {table}")
-        connection.execute(sql.statement(statement, reasons=reasons))
+        connection.execute(sql.statement("publish/exploration"), {"night": night, "placement": EXPLORATION})
 
 
 def _describe_selections(selections: ListSelections) -> dict[str, dict[str, str]]:
@@ -158,11 +125,11 @@ def recommend_batch(
     """Return the lists of the users in rows [first, end), to whom the selections belong."""
     model, _, split = _load_models_and_split(home, spec)
     end = min(end, split.train.shape[0])
-    lists: dict[str | None, list[Lists]] = {}
+    lists: dict[str, list[Lists]] = {}
     for rows in _split_range(first, end, model.users_at_once):
         selected = _select_rows(selections, slice(rows[0] - first, rows[-1] + 1 - first))
         for placement, block in _recommend_rows(home, spec, rows, selected):
-            lists.setdefault(placement, []).append(block)
+            lists.setdefault(placement or "", []).append(block)
         if spec.exploration is not None:
             selection = None if selected is None else selected[None]
             lists.setdefault(EXPLORATION, []).append(_explore_rows(home, spec, spec.exploration, rows, selection))
@@ -263,7 +230,7 @@ def _describe_lists(
     return lists
 
 
-def _build_frame(placement: str | None, blocks: list[Lists], items: np.ndarray, is_new: np.ndarray) -> pl.DataFrame:
+def _build_frame(placement: str, blocks: list[Lists], items: np.ndarray, is_new: np.ndarray) -> pl.DataFrame:
     """Return one row per user and rank of the lists of a placement, an item by its index."""
     lists = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     user, rank = np.nonzero(lists["item"] >= 0)
@@ -280,7 +247,7 @@ def _build_frame(placement: str | None, blocks: list[Lists], items: np.ndarray, 
             "because": _build_reasons(items, lists["because"][user, rank]),
             **{name: lists[name][user, rank].astype(np.float64) if name in lists else None for name in optional},
         },
-        schema_overrides={"placement": pl.String, **dict.fromkeys(optional, pl.Float64)},
+        schema_overrides=dict.fromkeys(optional, pl.Float64),
     )
 
 

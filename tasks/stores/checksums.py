@@ -55,11 +55,16 @@ def write_manifest(folder: Path, name: str, facts: dict[str, Any]) -> None:
     Args:
         facts: plain data to store with it, returned by `load_checked_facts`.
     """
-    digests = {file: _hash_file(folder / file) for file in _list_files(folder) if file != name}
-    durable.sync_tree(folder)
-    (folder / name).write_text(_format_record(facts, digests), encoding="utf-8")
+    (folder / name).write_text(format_manifest(folder, name, facts), encoding="utf-8")
     durable.sync_path(folder / name)
     durable.sync_path(folder)
+
+
+def format_manifest(folder: Path, name: str, facts: dict[str, Any]) -> str:
+    """Return the text of the manifest `name` of a folder whose other files are complete, after they are on the disk."""
+    digests = {file: _hash_file(folder / file) for file in _list_files(folder) if file != name}
+    durable.sync_tree(folder)
+    return _format_record(facts, digests)
 
 
 def find_facts(folder: Path, name: str) -> dict[str, Any]:

@@ -1,15 +1,19 @@
-"""Publications: one folder per run, `publications/<run>/`, read-only once `published` links to it, with the published
-model.
+"""Publications: one folder per run, `publications/<run>/`, with all that belongs to it; `published` links to one.
 
-The link is switched atomically, so that a reader sees either the old tables or the new. Readers open a copy of the
-tables, `published.duckdb` in the folder, so that runs and readers never block each other. The subfolder `model/` has
-the fit, the histories and the ids, for recommendations outside a run.
+The folder has the lists and the evaluation as files, the same tables for readers (`published.duckdb`), the model with
+ids, titles, attributes and rules (`tasks/stores/published_model.py`), and a manifest with their digests, the
+configuration behind the lists and what it was judged by. It never changes. A reader sees the old folder or the new.
+
+What is current is decided in the warehouse: one transaction fills the tables of the schema `published` from the folder
+and marks its row in `operations.publications`, which has the manifest too. The manifest's file and the link follow, and
+every command that works on the data set completes them first (`repair_publications`). Nothing of a folder is checked
+anew but its digests: whatever the logs hold today, its lists are those that were published.
 """
 
 import contextlib
 import logging
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,9 +29,12 @@ logger = logging.getLogger(__name__)
 
 DATABASE_FILE = "published.duckdb"
 RECOMMENDATIONS_FILE = "recommendations.parquet"
-PLACEMENTS_FILE = "placements.parquet"  # only if the data set has placements
-EXPLORATION_FILE = "exploration.parquet"  # only if there are lists that explore
-REUSABLE_FILES = (DATABASE_FILE, RECOMMENDATIONS_FILE, PLACEMENTS_FILE, EXPLORATION_FILE)
+LIST_TABLES = (
+    "recommendations",
+    "placements",
+    "exploration",
+    "lists",
+)  # in the database, and in the schema `published`
 ROWS_PER_BATCH = 1 << 17
 STORAGE_VERSION = "v1.2.0"  # the earliest DuckDB that reads the published tables
 
@@ -40,68 +47,102 @@ def create_publication(home: Home, run_id: str) -> Path:
     return folder
 
 
-def find_reusable_publication(home: Home, **sources: str | None) -> Path | None:
-    """Return the current publication if it was made of the same sources and its files are undamaged, else None.
-
-    Args:
-        sources: digests of its lists, logs and titles, stored among its facts; None if unknown.
-    """
-    facts = load_current(home)
-    if any(digest is None or facts.get(name) != digest for name, digest in sources.items()):
-        return None
-    folder = home.published.resolve()
-    try:
-        checksums.load_checked_facts(folder, MANIFEST_FILE, lambda name: name in REUSABLE_FILES)
-    except checksums.DamagedFile as error:
-        logger.warning("%s; it is made anew", error)
-        return None
-    return folder
-
-
-def copy_tables(home: Home, folder: Path, tables: Iterable[tuple[str, duckdb.DuckDBPyRelation]]) -> None:
-    """Create or replace tables in the folder's database, each with the rows of a relation."""
+def write_tables(home: Home, folder: Path, tables: Iterable[tuple[str, duckdb.DuckDBPyRelation]]) -> None:
+    """Create the folder's database, with the rows of each relation as a table."""
     config = {**_reader_config(home), "storage_compatibility_version": STORAGE_VERSION}
     with duckdb.connect(os.path.abspath(folder / DATABASE_FILE), config=config) as target:
         for name, rows in tables:
             target.register("incoming", rows.to_arrow_reader(ROWS_PER_BATCH))
-            target.execute(f"create or replace table {name} as select * from incoming")
+            target.execute(f"create table {name} as select * from incoming")
             target.unregister("incoming")
 
 
-def activate_publication(home: Home, folder: Path, facts: dict[str, Any], keep: int) -> None:
-    """Complete a publication, point `published` to it, and delete all others except the latest and the previous one.
+def record_new(connection: duckdb.DuckDBPyConnection, home: Home, folder: Path, facts: dict[str, Any]) -> None:
+    """Record a new publication as the current one, in the transaction that fills the tables of its lists.
 
     Args:
+        folder: complete, and on the disk when this returns.
         facts: plain data on the publication; `fits` among them, the [model, digest] of each fit that readers may load.
-        keep: the number of publications to keep, including this one.
     """
-    before, others = load_current(home), list_publications(home)
-    sequence_number = 1 + max((other.get("place", 0) for other in others), default=0)
+    sequence_number = 1 + max((other.get("place", 0) for other in list_publications(home)), default=0)
     published_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    checksums.write_manifest(
-        folder,
-        MANIFEST_FILE,
-        {**facts, "published_at": published_at, "place": sequence_number, "before": before.get("run_id")},
-    )
-    switch_link(home, folder)
-    retained = {folder.name, before.get("run_id"), *[other["run_id"] for other in others[: keep - 1]]}
-    for other in home.publications.iterdir():
-        if other.name not in retained:
-            checksums.remove_path(other)
+    before = load_recorded_facts(connection).get("run_id")
+    facts = {**facts, "run_id": folder.name, "published_at": published_at, "place": sequence_number, "before": before}
+    _mark_current(connection, folder.name, checksums.format_manifest(folder, MANIFEST_FILE, facts))
 
 
-def switch_link(home: Home, folder: Path) -> None:
-    """Point `published` to a publication, atomically."""
-    link = home.folder / ".published-next"
-    link.unlink(missing_ok=True)
-    link.symlink_to(folder.relative_to(home.folder), target_is_directory=True)
+def record_earlier(connection: duckdb.DuckDBPyConnection, home: Home, run_id: str) -> None:
+    """Record a publication of the home as the current one and fill the tables of its lists, in one transaction.
+
+    Raises:
+        DamagedFile: a file of it differs from what was published.
+    """
+    folder = home.publications / run_id
+    checksums.load_checked_facts(folder, MANIFEST_FILE)
+    with _open_tables(home, folder) as source:
+        present = {table for (table,) in source.execute("select table_name from duckdb_tables()").fetchall()}
+        for table in LIST_TABLES:
+            connection.execute(f"delete from published.{table}")
+            if table in present:
+                connection.register("incoming", source.sql(f"from {table}").to_arrow_reader(ROWS_PER_BATCH))
+                connection.execute(f"insert into published.{table} by name from incoming")
+                connection.unregister("incoming")
+    _mark_current(connection, run_id, (folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+
+
+def show_current(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+    """Point `published` to the publication that the warehouse records as current, after the commit."""
+    row = connection.execute("select run_id, manifest from operations.publications where is_current").fetchone()
+    assert row is not None
+    _write_manifest(home, *row)
+    switch_link(home, home.publications / row[0])
+
+
+def remove_others(connection: duckdb.DuckDBPyConnection, home: Home, retained: Collection[str]) -> None:
+    """Delete all publications of the home but those of some runs, and what the warehouse records of the others."""
+    connection.execute("delete from operations.publications where run_id not in (select unnest(?))", [list(retained)])
+    for folder in home.publications.glob("*"):
+        if folder.name not in retained:
+            checksums.remove_path(folder)
+
+
+def load_recorded_facts(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """Load the facts of the publication recorded as current; empty if none is."""
+    row = connection.execute("select manifest from operations.publications where is_current").fetchone()
+    return checksums.parse_record(row[0], "operations.publications")[0] if row else {}
+
+
+def repair_publications(connection: duckdb.DuckDBPyConnection, home: Home) -> list[str]:
+    """Complete what a killed command left, and put right what is damaged; return a sentence for each damage.
+
+    A manifest is restored from the warehouse. The link is set to what the warehouse records as current, or without a
+    record the other way round. If a file of that is damaged, the latest undamaged publication is published again. If
+    there is none, all stays as it is: readers refuse it, and the gates go on by the warehouse.
+    """
     if home.published.exists() and not home.published.is_symlink():
-        aside = home.published.with_name(f"published.{datetime.now(UTC):%Y%m%dT%H%M%S}.set-aside")
-        logger.warning(
-            "%s: is not a link, but a folder or file of its own; it is now called %s", home.published, aside.name
-        )
-        home.published.rename(aside)
-    durable.replace_path(link, home.published)
+        return []  # of an earlier version of this program; the next publication sets it aside
+    alarms = _restore_manifests(connection, home)
+    recorded = load_recorded_facts(connection).get("run_id")
+    linked = home.published.resolve().name if home.published.is_symlink() else None
+    current = recorded or linked
+    damage = current and _find_damage(home.publications / current)
+    if not damage and recorded == linked:
+        return alarms
+    others = [facts["run_id"] for facts in list_publications(home) if facts["run_id"] != current]
+    sound = (run_id for run_id in [current, *others] if run_id and not _find_damage(home.publications / run_id))
+    if (run_id := next(sound, None)) is None:
+        return [*alarms, f"{damage}. No other publication is undamaged, so nothing is served until a run is promoted"]
+    connection.begin()
+    record_earlier(connection, home, run_id)
+    connection.commit()
+    show_current(connection, home)
+    if damage:
+        return [*alarms, f"{damage}. The publication of run {run_id} is published again instead"]
+    found = f"pointed to run {linked}" if linked else "was missing"
+    return [
+        *alarms,
+        *([f"{home.published}: {found}; it points to run {run_id}, which was published last"] if recorded else []),
+    ]
 
 
 def quote_path(path: Path) -> str:
@@ -157,10 +198,65 @@ def open_published_tables(home: Home) -> Generator[duckdb.DuckDBPyConnection]:
         checksums.load_checked_facts(folder, MANIFEST_FILE, lambda name: not name.startswith(f"{MODEL_FOLDER}/"))
     except checksums.DamagedFile as error:
         raise checksums.DamagedFile(f"{error}. What is published is not trusted; run {first} again.") from error
-    with duckdb.connect(str(folder / DATABASE_FILE), read_only=True, config=_reader_config(home)) as connection:
+    with _open_tables(home, folder) as connection:
         yield connection
+
+
+def _open_tables(home: Home, folder: Path) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(os.path.abspath(folder / DATABASE_FILE), read_only=True, config=_reader_config(home))
 
 
 def _reader_config(home: Home) -> dict[str, Any]:
     """Return DuckDB's settings with the home's limits and no temporary folder beside the database."""
     return {**warehouse.database_config(home), "temp_directory": ""}
+
+
+def _mark_current(connection: duckdb.DuckDBPyConnection, run_id: str, manifest: str) -> None:
+    connection.execute("delete from operations.publications where run_id = ?", [run_id])
+    connection.execute("update operations.publications set is_current = false")
+    connection.execute("insert into operations.publications values (?, ?, true)", [run_id, manifest])
+
+
+def switch_link(home: Home, folder: Path) -> None:
+    """Point `published` to a publication, atomically."""
+    link = home.folder / ".published-next"
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder.relative_to(home.folder), target_is_directory=True)
+    if home.published.exists() and not home.published.is_symlink():
+        aside = home.published.with_name(f"published.{datetime.now(UTC):%Y%m%dT%H%M%S}.set-aside")
+        logger.warning(
+            "%s: is not a link, but a folder or file of its own; it is now called %s", home.published, aside.name
+        )
+        home.published.rename(aside)
+    durable.replace_path(link, home.published)
+
+
+def _restore_manifests(connection: duckdb.DuckDBPyConnection, home: Home) -> list[str]:
+    """Write the manifests that differ from what the warehouse records; return a sentence for each damaged one."""
+    alarms, shown = [], home.published.resolve().name
+    for run_id, manifest, is_current in connection.execute("from operations.publications").fetchall():
+        path = home.publications / run_id / MANIFEST_FILE
+        was_killed = is_current and run_id != shown and not path.exists()
+        if path.parent.is_dir() and _write_manifest(home, run_id, manifest) and not was_killed:
+            alarms.append(f"{path}: was damaged or missing; it is restored from the warehouse")
+    return alarms
+
+
+def _write_manifest(home: Home, run_id: str, manifest: str) -> bool:
+    """Write the manifest of a publication, and return whether that changed the file."""
+    path = home.publications / run_id / MANIFEST_FILE
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == manifest.encode():
+            return False
+    if path.is_dir():
+        checksums.remove_path(path)
+    durable.write_text(home.folder / ".published-next", path, manifest)
+    return True
+
+
+def _find_damage(publication: Path) -> str | None:
+    try:
+        checksums.load_checked_facts(publication, MANIFEST_FILE)
+    except checksums.DamagedFile as error:
+        return str(error)
+    return None

@@ -30,6 +30,7 @@ MANIFEST_FILE = "manifest.json"
 MODEL_FOLDER = "model"
 LISTS_FILE = "lists.parquet"  # of `published.lists`; absent in publications of earlier versions
 MATRIX_FILES = ("train_indptr.npy", "train_indices.npy", "train_counts.npy")
+RECOMMENDS_FILE = "recommends.json"
 RECENCY_RANKS_FILE = "train_places.npy"  # only if the split keeps the order of likes
 ATTRIBUTES_FILE = "{}_attributes.parquet"  # of a side, only if the data set has such a table
 COMPANION_FOLDER = "companion"  # only if another model says how sure and why: its fit
@@ -84,17 +85,23 @@ def write_published_model(
     items: pl.DataFrame,
     users: pl.DataFrame,
     attributes: Mapping[str, pl.DataFrame],
+    companion: tuple[str, Path] | None = None,
+    like_calibrations: dict[str, Any] | None = None,
+    rules: dict[str, Any] | None = None,
+    excluded: csr_matrix | None = None,
 ) -> None:
     """Write the model folder of a publication that is not complete yet.
 
     Args:
         recommends: `model`, `score` and `digest`.
-        fit, matrices: folders in the stores; all files of the fit except its record are linked.
-        items, users, attributes: as in `PublishedModel`.
+        fit, matrices: folders in the stores; all files of a fit except its record are linked.
+        items, users, attributes, companion, like_calibrations, rules, excluded: as in `PublishedModel`.
     """
     folder = publication / MODEL_FOLDER
-    (folder / "histories").mkdir(parents=True)
     _link_fit(fit, folder / "fit")
+    if companion:
+        _link_fit(companion[1], folder / COMPANION_FOLDER / companion[0])
+    (folder / "histories").mkdir()
     for name in (*MATRIX_FILES, RECENCY_RANKS_FILE, *EVENT_FILES):
         if name in MATRIX_FILES or (matrices / name).exists():
             _link_or_copy(matrices / name, folder / "histories" / name)
@@ -102,44 +109,27 @@ def write_published_model(
     users.write_parquet(folder / "users.parquet")
     for side, table in attributes.items():
         table.write_parquet(folder / ATTRIBUTES_FILE.format(side))
-    (folder / "recommends.json").write_text(json.dumps(recommends, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def write_companion(publication: Path, model: str, fit: Path) -> None:
-    """Write the fit of the companion to the model folder, in a folder of the model's name."""
-    _link_fit(fit, publication / MODEL_FOLDER / COMPANION_FOLDER / model)
-
-
-def write_like_calibrations(publication: Path, calibrations: dict[str, Any]) -> None:
-    """Write the calibrations of `like` to the model folder."""
-    text = json.dumps(calibrations, indent=1) + "\n"
-    (publication / MODEL_FOLDER / CALIBRATIONS_FILE).write_text(text, encoding="utf-8")
-
-
-def _link_fit(fit: Path, target: Path) -> None:
-    target.mkdir(parents=True)
-    for file in sorted(fit.iterdir()):
-        # The record has the time of the fit, which differs between equal runs.
-        if file.name != "fit.json":
-            _link_or_copy(file, target / file.name)
-
-
-def write_rules(publication: Path, rules: dict[str, Any], excluded: csr_matrix | None) -> None:
-    """Write the rules, and what they keep from each user, to the model folder."""
-    folder = publication / MODEL_FOLDER
-    (folder / RULES_FILE).write_text(json.dumps(rules, indent=1) + "\n", encoding="utf-8")
+    for name, content in (
+        (RECOMMENDS_FILE, recommends),
+        (CALIBRATIONS_FILE, like_calibrations),
+        (RULES_FILE, rules),
+    ):
+        if content is not None:
+            (folder / name).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if excluded is not None:
         for name, array in zip(EXCLUDED_FILES, (excluded.indptr, excluded.indices), strict=True):
             np.save(folder / name, array)
 
 
 def copy_published_model(before: Path, publication: Path) -> None:
-    """Copy the model of another publication, if it has one, when its recommendations are reused."""
-    for file in sorted((before / MODEL_FOLDER).rglob("*")):
-        if file.is_file():
-            target = publication / file.relative_to(before)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _link_or_copy(file, target)
+    """Copy the model of another publication, if it has one, whose recommendations stay."""
+    if (before / MODEL_FOLDER).is_dir():
+        shutil.copytree(before / MODEL_FOLDER, publication / MODEL_FOLDER, copy_function=_link_or_copy)
+
+
+def _link_fit(fit: Path, target: Path) -> None:
+    # The record has the time of the fit, which differs between equal runs.
+    shutil.copytree(fit, target, copy_function=_link_or_copy, ignore=shutil.ignore_patterns("fit.json"))
 
 
 def seen_choice(facts: dict[str, Any]) -> SeenChoice:
@@ -205,10 +195,9 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
     if all((folder / "histories" / name).exists() for name in EVENT_FILES):
         event_arrays = (np.asarray(np.load(folder / "histories" / name, mmap_mode="r")) for name in EVENT_FILES)
         histories = with_event_ages(histories, EventAges(*event_arrays))
-    recommends = json.loads((folder / "recommends.json").read_text(encoding="utf-8"))
     return PublishedModel(
         facts,
-        **recommends,
+        **_read_json(folder / RECOMMENDS_FILE),
         fit=folder / "fit",
         companion=next(((fit.name, fit) for fit in (folder / COMPANION_FOLDER).glob("*")), None),
         like_calibrations=_read_json(folder / CALIBRATIONS_FILE),

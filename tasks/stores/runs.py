@@ -15,7 +15,7 @@ import duckdb
 
 from oneclass import sql
 from oneclass.tasks.errors import InputError, ModelsFailed
-from oneclass.tasks.stores import checksums, durable, erasures, publication_records, publications, warehouse
+from oneclass.tasks.stores import checksums, durable, erasures, publications, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,8 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
             erasures.require_finished(home)
         with warehouse.open_warehouse(home) as connection:
             alarms = _correct_future_starts(connection, _utc_now())
-            alarms += publication_records.repair_publications(connection, home)
+            if flow != erasures.FLOW:  # which publishes anew, and fills no table with users who are forgotten
+                alarms += publications.repair_publications(connection, home)
             remove_partial_files(home)
             connection.execute("update operations.runs set state = 'crashed' where state = 'running'")
             recent = "select run_id, state from operations.runs order by started_at desc limit ?"

@@ -155,13 +155,21 @@ def test_a_given_split_needs_two_different_logs(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("events", [1, 3])
-def test_a_log_that_is_too_small_to_evaluate_still_gets_recommendations(tmp_path, events):
+def test_a_log_that_is_too_small_to_evaluate_still_gets_recommendations(tmp_path):
     log = tmp_path / "ratings.csv"
-    log.write_text("userId,movieId,rating\n" + "".join(f"{user},{user},5\n" for user in range(events)))
+    log.write_text("userId,movieId,rating\n" + "".join(f"{user},{user},5\n" for user in range(3)))
     assert run_backfill(tmp_path / "home", "--source", log) == 0
     assert query_rows(tmp_path / "home", "select count(*) from evaluation.metrics") == [(0,)]
-    assert query_rows(tmp_path / "home", "select count(*) from published.recommendations") == [(events * (events - 1),)]
+    assert query_rows(tmp_path / "home", "select count(*) from published.recommendations") == [(6,)]
+
+
+def test_a_log_in_which_nobody_can_be_recommended_anything_is_not_published(tmp_path, capfd):
+    log = tmp_path / "ratings.csv"
+    log.write_text("userId,movieId,rating\n1,1,5\n2,1,5\n")
+    assert run_backfill(tmp_path / "home", "--source", log) == 1
+    assert "0 recommendations for 2 users, of whom 2 like all 1 items already" in capfd.readouterr().err
+    assert not (tmp_path / "home" / "ml-latest-small" / "published").exists()
+    assert query_rows(tmp_path / "home", "select count(*) from operations.promotions") == [(0,)]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import Explanation, ModelRecommendations, explain_user
 from oneclass.tasks.protocols import ALL_EDGES, NEXT_EVENTS_VALIDATION
-from oneclass.tasks.publish.choice import ChosenModel
+from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
@@ -28,7 +28,7 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import home_in, log_into, query_rows
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import publish_fit, train_model
 from tests.tasks.ingest.test_layouts import as_workbook
 from tests.tasks.serve.test_list_routes import Asker
 
@@ -57,7 +57,7 @@ def record_run(home, *protocols, models=SETTINGS):
                 for model in models
             }
             evaluate(home, "run", protocol, digests[protocol], fits)
-        publish(home, "run", PublishSettings())
+        publish(home, "run", PublicationPlan())
     return digests
 
 
@@ -104,7 +104,7 @@ def test_a_training_user_is_asked_as_such(explained):
 
 def test_fits_to_the_edges_before_validation_come_last(explained, copied):
     train_model(copied, explained[1]["leave_one_out"], "popularity", protocol=NEXT_EVENTS_VALIDATION)
-    publish(copied, "run", PublishSettings())
+    publish(copied, "run", PublicationPlan())
     (found,) = explain_user(copied, "u7", models=["popularity"]).by_model
     assert found.protocol == "leave_one_out"
 
@@ -252,8 +252,7 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
             protocol: train_model(home, digests[protocol], "mrf_dense", SETTINGS["mrf_dense"], protocol=protocol).digest
             for protocol in ("leave_one_out", ALL_EDGES)
         }
-        given = {"model_digest": fits[ALL_EDGES], "matrices_digest": digests[ALL_EDGES]}
-        publish(home, "run", PublishSettings(), choice=ChosenModel("mrf_dense", "score"), **given)
+        publish_fit(home, "run", PublishSettings(), "mrf_dense", "score", fits[ALL_EDGES], digests[ALL_EDGES])
     arguments = ["--dataset", "small", "--home", str(home.root)]
     for item in items:
         assert commands.main("explain", [*arguments, "--user", f" {user} ", "--item", item.strip()]) == 0

@@ -10,11 +10,13 @@ from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.protocols import ALL_EDGES
-from oneclass.tasks.publish.choice import ChosenModel
+from oneclass.tasks.publish.plan import PublicationPlan, specify_recommendations
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
+from oneclass.tasks.recommend.like_calibration import UNCALIBRATED
 from oneclass.tasks.report import report
+from oneclass.tasks.rules.settings import NO_RULES
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import warehouse
@@ -51,22 +53,32 @@ def train_model(home, digest, model, settings=None, *, protocol=ALL_EDGES, run_i
     return train(home, run_id, protocol=protocol, **given, **more)
 
 
-def publish_model(home, digest, model, run_id, *, companion=None, calibrations=None, seen_items=False, **limits):
+def publish_fit(home, run_id, settings, *fit, assessment=None, declared=NO_RULES, **of_lists):
+    """Publish the lists of a fit on every edge: its model and score, its digest, and that of its matrices."""
+    spec = specify_recommendations(settings, *fit, **of_lists)
+    return publish(
+        home, run_id, PublicationPlan(settings=settings, lists=spec, assessment=assessment, declared=declared)
+    )
+
+
+def publish_model(
+    home, digest, model, run_id, *, companion=None, calibrations=UNCALIBRATED, seen_items=False, **limits
+):
     fit, *beside = (
         train_model(home, digest, name, MODELS[name].Settings(**SETTINGS[name]), run_id=run_id)
         for name in [model, *([companion] if companion else [])]
     )
     settings = PublishSettings(top_n=5, titles=str(home.root / "titles.csv"), keep=9, **limits)
-    choice = ChosenModel(model, MODELS[model].score_names[-1])
-    publish(
+    publish_fit(
         home,
         run_id,
         settings,
-        choice=choice,
-        model_digest=fit.digest,
+        model,
+        MODELS[model].score_names[-1],
+        fit.digest,
+        digest,
         companion=(companion, beside[0].digest) if companion else None,
         calibrations=calibrations,
-        matrices_digest=digest,
         seen_items=seen_items,
     )
 

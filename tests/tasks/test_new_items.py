@@ -17,17 +17,15 @@ from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import recommend_all
-from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.manual import roll_back
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, warehouse
 from tests.conftest import home_in, query_rows, two_tastes
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import publish_fit, train_model
 
 KINDS = {"taste": "category", "price": "number"}
 
@@ -109,9 +107,8 @@ def publish_lists(home, model="mrf_dense", run_id="run", declared=NO_RULES, **se
     digest = split_all(home)[ALL_EDGES]
     estimator = MODELS[model]
     fit = train_model(home, digest, model, run_id=run_id)
-    choice = ChosenModel(model, estimator.score_names[0])
     given = PublishSettings(top_n=10, **settings)
-    publish(home, run_id, given, choice=choice, model_digest=fit.digest, matrices_digest=digest, declared=declared)
+    publish_fit(home, run_id, given, model, estimator.score_names[0], fit.digest, digest, declared=declared)
     lists = pl.read_parquet(home.published / "recommendations.parquet")
     item, user = pl.col("item_id"), pl.col("user_id")
     number = item.str.slice(1).cast(pl.Int64)

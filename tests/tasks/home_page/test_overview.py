@@ -10,6 +10,7 @@ import pytest
 from oneclass.tasks import home_page
 from oneclass.tasks.stores import publications
 from oneclass.tasks.stores.home import Home, Limits
+from tests.conftest import make_current
 
 NOW = datetime(2026, 11, 22, 3, 0, tzinfo=UTC)
 SHOWN = {
@@ -28,9 +29,7 @@ def data_set(root, name, state="completed", hours=5):
     (home.report).mkdir(parents=True)
     (home.report / "index.html").write_text("<p>the report")
     made_of = {"model": "wmf", "score": "score", "settings": {}, "edges": 9, "users": 3}
-    publications.activate_publication(
-        home, publications.create_publication(home, "run"), {"run_id": "run", "fits": [], "recommended": made_of}, 1
-    )
+    make_current(home, publications.create_publication(home, "run"), recommended=made_of)
     at = f"{NOW - timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}"
     home_page.store_run_facts(home, shown=SHOWN, ended={"run_id": "run", "state": state, "at": at})
     return home

@@ -10,13 +10,11 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.models.random_graph.model import RandomGraph
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.rules.settings import DeclaredRules, Rules
 from oneclass.tasks.split.stage import store_all_edges
 from tests.conftest import home_in, log_into
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import publish_fit, train_model
 
 N = 10
 
@@ -29,8 +27,7 @@ def fitted(tmp_path_factory):
     binarize(home, BinarizeSettings(), "run")
     digest = store_all_edges(home, order=False, timed=None)
     fit = train_model(home, digest, "random_graph", RandomGraph.Settings(iterations=15))
-    choice = ChosenModel("random_graph", "popularity_x_odds")
-    return home, {"choice": choice, "model_digest": fit.digest, "matrices_digest": digest, "seed": 5}
+    return home, ("random_graph", "popularity_x_odds", fit.digest, digest)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +35,7 @@ def published(fitted):
     """The folder of a publication with lists that explore, under rules."""
     home, what = fitted
     settings = PublishSettings(top_n=N, explore="thompson", explore_share=0.4)
-    publish(home, "run", settings, **what, declared=DeclaredRules(rules=Rules(banned=["i3", "i60"])))
+    publish_fit(home, "run", settings, *what, declared=DeclaredRules(rules=Rules(banned=["i3", "i60"])), seed=5)
     return home.published
 
 
@@ -67,4 +64,4 @@ def test_lists_that_lack_the_probabilities_of_their_model_are_refused(fitted, mo
     home, what = fitted
     monkeypatch.setattr(RandomGraph, "like", lambda self, histories, users=None, items=None: None)
     with pytest.raises(ContractBroken, match="like_filled"):
-        publish(home, "lacking", PublishSettings(top_n=N), **what)
+        publish_fit(home, "lacking", PublishSettings(top_n=N), *what)

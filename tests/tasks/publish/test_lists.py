@@ -14,6 +14,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.publish import lists
+from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules, Rules
@@ -26,7 +27,7 @@ START = datetime(2026, 1, 1)
 
 def store_lists(home, settings=SETTINGS, declared=NO_RULES):
     """The rows of `published.lists`, by list and window."""
-    publish(home, "run", settings, declared=declared)
+    publish(home, "run", PublicationPlan(settings=settings, declared=declared))
     assert pl.read_parquet(home.published / "lists.parquet").equals(warehouse_rows(home, "from published.lists"))
     found = defaultdict(list)
     for row in warehouse_rows(home, "from published.lists order by list, window_days, rank").iter_rows(named=True):

@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,14 +14,14 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import gates, manual, promotion
-from oneclass.tasks.publish.choice import ChosenModel
+from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.settings import PromotionLimits, PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
 from tests.conftest import home_in, query_rows, two_tastes
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import publish_fit, train_model
 
 PROTOCOL = "strong_generalization"
 SETTINGS = {"mrf_dense": MODELS["mrf_dense"].Settings(), "popularity": MODELS["popularity"].Settings()}
@@ -50,11 +49,10 @@ def assess_and_publish(home, run_id, digests, model, fits, limits=None, reason="
     limits = limits or PublishSettings(top_n=5)
     tonight = promotion.ChallengerRun(model, "score", of_run, [(digests[PROTOCOL], fits)], reason=reason)
     assessment = promotion.assess_challenger(home, tonight, limits)
-    digest = None if assessment.keeps_champion else fit_model(home, run_id, digests, ALL_EDGES, model, **settings)
-    return publish(
-        home, run_id, limits, choice=ChosenModel(model, "score"), assessment=assessment, model_digest=digest,
-        matrices_digest=digests[ALL_EDGES],
-    ).decision  # fmt: skip
+    if assessment.keeps_champion:
+        return publish(home, run_id, PublicationPlan(settings=limits, assessment=assessment)).decision
+    fit = model, "score", fit_model(home, run_id, digests, ALL_EDGES, model, **settings), digests[ALL_EDGES]
+    return publish_fit(home, run_id, limits, *fit, assessment=assessment).decision
 
 
 @pytest.fixture(scope="module")
@@ -193,12 +191,10 @@ def judged_with(home, digests, change):
 
 
 def test_lists_of_few_items_or_one_score_are_not_promoted(home, digests):
-    few = {"entries": 9, "not_finite": 0, "constant": False, "items": 4, "standing_items": 9}
-    reason = gates.check_lists("m", few, PublishSettings())
-    assert "4 different items, the standing lists 9" in reason
-    assert gates.check_lists("m", few | {"items": 5}, PublishSettings()) is None
+    sound = {"entries": 9, "not_finite": 0, "constant": False}
+    assert gates.check_lists("m", sound) is None
     for bad, words in (({"entries": 0}, "nothing"), ({"not_finite": 1}, "NaN"), ({"constant": True}, "same score")):
-        assert words in gates.check_lists("m", few | {"items": 5} | bad, PublishSettings())
+        assert words in gates.check_lists("m", sound | bad)
     assert check_unchanged(
         home, run_night(home, "bad", digests, "popularity", PublishSettings(top_n=5, margin=1e9)), "different items"
     )
@@ -259,21 +255,6 @@ def test_damage_during_a_run_opens_no_gate(home, digests, damage):
     assert check_unchanged(home, run_night(home, "bad", fewer), "edges tonight")
 
 
-def test_without_a_record_the_gates_go_on_by_the_last_promotion(home, digests):
-    """As in a home whose publication is of a version that recorded none."""
-    sound = promotion.load_champion(home)
-    with warehouse.open_warehouse(home) as connection:
-        connection.execute("delete from operations.publications")
-    flip_a_bit(home.published / "manifest.json")
-    [alarm] = alarms_of_a_run(home)
-    assert "manifest.json: is damaged" in alarm and "nothing is served until a run is promoted" in alarm
-    champion = promotion.load_champion(home)
-    assert replace(champion, edges=sound.edges, settings=sound.settings) == sound and champion.value
-    fewer = change_log(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
-    decision = run_night(home, "bad", fewer)
-    assert not decision.promoted and "users tonight" in decision.reason
-
-
 def test_a_home_of_an_earlier_version_gets_its_record_from_the_next_run(home, digests):
     with warehouse.open_warehouse(home) as connection:
         recorded = connection.execute("from operations.publications").fetchall()
@@ -303,16 +284,6 @@ def test_a_damaged_publication_gives_way_to_the_one_before(home, digests, file):
         ]
     assert promotion.load_champion(home).name == "mrf_dense/score"
     assert alarms_of_a_run(home, "after that") == []
-
-
-def test_a_lost_link_is_set_again_to_what_was_published(home, digests):
-    wide = PublishSettings(top_n=5, margin=1e9, min_coverage_ratio=0)
-    assert run_night(home, "second", digests, "popularity", wide).promoted
-    manual.roll_back(home, "by hand")
-    home.published.unlink()
-    [alarm] = alarms_of_a_run(home)
-    assert "published: the link is lost. It points to run first again" in alarm
-    assert home.published.resolve().name == "first"
 
 
 def read_contents(home):
@@ -398,7 +369,7 @@ def test_sizes_and_coverage_are_refused_below_their_ratio_only():
     size = LIMITS.min_size_ratio * 1000
     assert gates.check_size("edges", int(size), 1000, LIMITS) is None
     assert "publish.min_size_ratio" in gates.check_size("edges", int(size) - 1, 1000, LIMITS)
-    lists = {"entries": 9, "not_finite": 0, "constant": False, "standing_items": 1000}
-    items = int(LIMITS.min_coverage_ratio * 1000)
-    assert gates.check_lists("slim/score", {**lists, "items": items}, LIMITS) is None
-    assert "publish.min_coverage_ratio" in gates.check_lists("slim/score", {**lists, "items": items - 1}, LIMITS)
+    lists = {"standing_items": 1000, "items": int(LIMITS.min_coverage_ratio * 1000)}
+    assert gates.check_coverage("slim/score", lists, LIMITS) is None
+    refusal = gates.check_coverage("slim/score", lists | {"items": lists["items"] - 1}, LIMITS)
+    assert f"{lists['items'] - 1:,} different items, the standing lists 1,000" in refusal

@@ -11,7 +11,7 @@ from oneclass.flows import commands
 from oneclass.tasks.explain import views
 from oneclass.tasks.explain.explanation import explain_user
 from oneclass.tasks.publish import manual
-from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.stores import published_model
@@ -113,7 +113,7 @@ def test_a_roll_back_restores_the_choice_with_the_lists(copied, split_once):
     assert load(copied.root, "small").seen == "exclude"
     publish_model(copied, split_once[1], MODEL, "with seen", seen_items=True)
     assert load(copied.root, "small").seen == "include"
-    publish(copied, "only tables", PublishSettings())  # a run that recommends nothing
+    publish(copied, "only tables", PublicationPlan())  # a run that recommends nothing
     assert load(copied.root, "small").seen == "include"
     manual.roll_back(copied, "back", "of-random_graph")
     assert load(copied.root, "small").seen == "exclude"

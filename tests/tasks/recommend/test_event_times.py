@@ -11,15 +11,13 @@ from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import manual
-from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs
 from tests.conftest import home_in, log_into
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import publish_fit, train_model
 
 PROTOCOL, SETTINGS = "strong_generalization", MODELS["repeat"].Settings(window=10)
 LIKES = BinarizeSettings(threshold=2)
@@ -46,10 +44,8 @@ def published(tmp_path_factory):
             for protocol in (PROTOCOL, ALL_EDGES)
         }
         evaluate(home, "run", PROTOCOL, digests[PROTOCOL], {"repeat": made[PROTOCOL]})
-        publish(
-            home, "run", PublishSettings(top_n=5), choice=ChosenModel("repeat", "score"),
-            model_digest=made[ALL_EDGES], matrices_digest=digests[ALL_EDGES],
-        )  # fmt: skip
+        fit = "repeat", "score", made[ALL_EDGES], digests[ALL_EDGES]
+        publish_fit(home, "run", PublishSettings(top_n=5), *fit)
     return home, digests[ALL_EDGES]
 
 

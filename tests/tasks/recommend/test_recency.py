@@ -13,15 +13,13 @@ from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain.explanation import explain_user
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import manual
-from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, runs, warehouse
 from tests.conftest import home_in, log_into
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import publish_fit, train_model
 
 PROTOCOL = "strong_generalization"
 SETTINGS = {
@@ -49,10 +47,8 @@ def published(tmp_path_factory):
             for model, protocol in (("mrf_dense", PROTOCOL), ("slim", PROTOCOL), ("mrf_dense", ALL_EDGES))
         }
         evaluate(home, "run", PROTOCOL, digests[PROTOCOL], {model: made[model, PROTOCOL] for model in SETTINGS})
-        publish(
-            home, "run", PublishSettings(top_n=5), choice=ChosenModel("mrf_dense", "score"),
-            model_digest=made["mrf_dense", ALL_EDGES], matrices_digest=digests[ALL_EDGES],
-        )  # fmt: skip
+        fit = "mrf_dense", "score", made["mrf_dense", ALL_EDGES], digests[ALL_EDGES]
+        publish_fit(home, "run", PublishSettings(top_n=5), *fit)
     return home, {user: [item for one, item, *_ in events if one == user] for user, *_ in events}
 
 

@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.flows import published
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import ranking
 from oneclass.tasks.stores import checksums, warehouse
@@ -178,7 +178,7 @@ def test_equal_fits_are_published_in_equal_files(copied, split_once):
 
 def test_a_run_that_recommends_nothing_keeps_the_model_that_stood(copied):
     answer = published.load(copied.root, "small").recommend_for("u7")
-    publish(copied, "given-alone", PublishSettings())
+    publish(copied, "given-alone", PublicationPlan())
     after = published.load(copied.root, "small")
     assert after.publication == "given-alone" and after.recommend_for("u7").equals(answer)
 

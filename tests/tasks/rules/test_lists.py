@@ -22,16 +22,14 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
-from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.settings import PublishSettings
-from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.recommend import load
 from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import matrices, runs, warehouse
 from tests.conftest import home_in, log_into
-from tests.tasks.conftest import train_model
+from tests.tasks.conftest import publish_fit, train_model
 from tests.tasks.rules import oracle
 from tests.tasks.rules.oracle import RuleCase, Shop
 from tests.tasks.serve.test_list_routes import Asker
@@ -139,16 +137,9 @@ class RuledShop:
         return other
 
     def publish(self, run_id, declared=DECLARED, **changes):
-        publish(
-            self.home,
-            run_id,
-            PublishSettings(top_n=TOP_N, keep=9),
-            choice=ChosenModel(MODEL, "score"),
-            model_digest=self.fit,
-            matrices_digest=self.digest,
-            declared=declared,
-            **changes,
-        )
+        settings = PublishSettings(top_n=TOP_N, keep=9)
+        fit = MODEL, "score", self.fit, self.digest
+        publish_fit(self.home, run_id, settings, *fit, declared=declared, **changes)
         recommender = load(self.home.root, "small")
         self.shop.scores = np.stack([recommender.scores_for(user_id) for user_id in self.user_ids])
         return recommender

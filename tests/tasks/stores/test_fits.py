@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models import fingerprint
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
-from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import checksums, fits, runs, warehouse
 
@@ -123,7 +123,7 @@ def night(home):
                 metric = "insert into evaluation.metrics values (?, 'leave_one_out', 'm', 's', 'mean_rank', 1, 0, 1)"
                 connection.execute(metric, [name])
             if publishes:
-                publish(home, name, PublishSettings())
+                publish(home, name, PublicationPlan())
             fits.collect_garbage(home, runs=1)
 
     return record_night

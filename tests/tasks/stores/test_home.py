@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import publications, resources, runs, warehouse
 from oneclass.tasks.stores.home import FileSettings, Home, Limits, duckdb_memory
@@ -24,7 +24,7 @@ def test_a_home_of_any_other_name_works(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     home = Home(Path(name), "small", LIMITS)
     with runs.record_run(home, "run", "backfill", {}):
-        publish(home, "run", PublishSettings())
+        publish(home, "run", PublicationPlan())
     with publications.open_published_tables(home) as connection:
         assert connection.execute("select count(*) from metrics").fetchone() == (0,)
     assert {path.name for path in tmp_path.iterdir()} == {name}
@@ -61,7 +61,7 @@ def test_who_may_read_what_a_run_writes(home, readable_by, umask, expected):
     try:
         private = replace(home, files=FileSettings(readable_by=readable_by))
         with runs.record_run(private, "run", "backfill", {}):
-            publish(private, "run", PublishSettings())
+            publish(private, "run", PublicationPlan())
         assert os.umask(umask) == umask
     finally:
         os.umask(before)

@@ -25,6 +25,7 @@ from oneclass.tasks.ingest import landing
 from oneclass.tasks.stores import checksums, fits, matrices, publications, published_model
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
+from tests.conftest import make_current
 
 GRAPH = csr_matrix(np.array([[1, 1, 0], [1, 0, 2], [0, 0, 1]], dtype=np.float32))
 USERS = np.arange(3, dtype=np.int32)
@@ -170,7 +171,7 @@ def publish_run(home: Home, run_id: str, digest: str, fit: str) -> None:
         users=pl.DataFrame({"user_id": ["x", "y", "z"]}),
         attributes={"item": pl.DataFrame({"item_id": ["a"], "stock": [1]})},
     )
-    publications.activate_publication(home, folder, {"run_id": run_id, "fits": [["popularity", fit]]}, keep=1)
+    make_current(home, folder, fits=[["popularity", fit]])
 
 
 def published_run(home: Home) -> str:

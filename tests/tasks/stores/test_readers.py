@@ -9,7 +9,7 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
 from oneclass.tasks.stores.publications import DATABASE_FILE
@@ -54,7 +54,7 @@ def publish_rows(home, run_id, rows):
         for _ in range(rows):
             with warehouse.open_warehouse(home) as connection:
                 insert_metric(connection, run_id)
-        publish(home, run_id, PublishSettings())
+        publish(home, run_id, PublicationPlan())
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import publications, runs, warehouse
+from tests.conftest import make_current
 
 KILLED = """
 import os, signal, sys
@@ -153,8 +154,7 @@ def test_what_a_killed_run_left_half_made_is_removed_by_the_next(home):
     for file in (home.folder / name for name in half + stay):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("left")
-    whole = publications.create_publication(home, "whole")
-    publications.activate_publication(home, whole, {"run_id": whole.name, "fits": []}, keep=3)
+    make_current(home, publications.create_publication(home, "whole"))
     half_published = home.publications / "killed" / "evaluation.csv"
     half_published.parent.mkdir()
     half_published.write_text("left")
