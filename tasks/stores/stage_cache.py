@@ -79,16 +79,6 @@ class StageCache:
         return "; ".join(table_digest(self._connection, table) for table in self._tables)
 
 
-def stage_output_digest(connection: duckdb.DuckDBPyConnection, stage: str, read_by: str) -> str | None:
-    """Return a digest of a stage's stored output and of the statements in a file of `sql/` that read it.
-
-    None if the stage has stored no result.
-    """
-    query = "select made_from, made from operations.stage_results where stage = ?"
-    found = connection.execute(query, [stage]).fetchall()
-    return checksums.compute_key(*found, sql.stage_digest(read_by)) if found else None
-
-
 def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:
     """Return a digest of the rows of a table, independent of their order."""
     digest = "concat_ws(' ', count(*), bit_xor(hash(rows)), sum(hash(rows) & 1099511627775))"
