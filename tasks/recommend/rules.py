@@ -31,7 +31,9 @@ class PublishedRules:
         self.declared, self._published = DeclaredRules.model_validate(published.rules), published
         items = published.items
         self.catalogue = Catalogue(items["item_id"], items["users"], published.attributes)
-        self._build_selector = functools.lru_cache(maxsize=CACHED_SELECTORS)(self._compile)
+        self._build_selector = functools.lru_cache(maxsize=CACHED_SELECTORS)(
+            lambda placement, n: Selector(self.declared, self.catalogue, placement, n)
+        )
         self._describe_stranger = functools.lru_cache(maxsize=CACHED_STRANGERS)(self._describe_unknown_user)
         self._check_filter = functools.lru_cache(maxsize=CACHED_FILTERS)(self._parse_filter)
 
@@ -90,23 +92,29 @@ class PublishedRules:
         self.check_request(placement, where)
         if rows is None:
             exclude_seen = exclude_seen or self.declared.rules.again_after_days is not None
-        selection = self._build_selector(placement, n, where).select(
+        condition = None if where is None else self._check_filter(where)
+        selector = self._build_selector(placement, n)
+        if condition is not None and condition.user_columns:
+            selector = selector.narrow(condition)
+        selection = selector.select(
             histories.shape[0],
             lambda: self._describe_users(histories, rows, user_ids),
             excluded=self._find_excluded(rows),
             exclude_seen=exclude_seen,
         )
-        if within is None and without is None:
-            return selection
-        allowed = np.full(len(self.catalogue.item_ids), within is None)
-        allowed[within if within is not None else []] = True
-        allowed[without if without is not None else []] = False
-        return selection.restrict(allowed)
+        if condition is not None and not condition.user_columns:
+            selection = selection.restrict(self.catalogue.find_items(condition, {})[0])
+        if within is not None or without is not None:
+            allowed = np.full(len(self.catalogue.item_ids), within is None)
+            allowed[within if within is not None else []] = True
+            allowed[without if without is not None else []] = False
+            selection = selection.restrict(allowed)
+        return selection
 
     @functools.cached_property
     def eligible_items(self) -> np.ndarray:
         """bool (items,), the items that the rules of all lists allow everybody."""
-        return self._build_selector(None, DEFAULT_COUNT, None).find_eligible_items(self._describe_stranger(0))[0]
+        return self._build_selector(None, DEFAULT_COUNT).find_eligible_items(self._describe_stranger(0))[0]
 
     def _describe_users(
         self, histories: csr_matrix, rows: np.ndarray | None, user_ids: pl.Series | None
@@ -143,8 +151,3 @@ class PublishedRules:
         """The user columns of the users of the publication."""
         counts = pl.Series(np.diff(self._published.histories.indptr))
         return self.catalogue.describe_users(self._published.users["user_id"], counts)
-
-    def _compile(self, placement: str | None, n: int, where: str | None) -> Selector:
-        if where is not None:
-            return self._build_selector(placement, n, None).narrow(self._check_filter(where))
-        return Selector(self.declared, self.catalogue, placement, n)

@@ -109,7 +109,7 @@ class Catalogue:
         return users.with_columns(item_counts.cast(pl.Float64).alias(USER_ITEMS))
 
     def check_condition(self, text: str, key: str) -> Condition:
-        """Parse a condition and check its columns and types.
+        """Parse a condition and check its columns; `find_items` finds wrong types.
 
         Args:
             key: the setting, for the error.
@@ -137,11 +137,7 @@ class Catalogue:
                 parts += [(one, depth + 1) for one in part.values()]
         sql = self._query("select json_deserialize_sql($1::json)", [json.dumps(tree)]).fetchone()[0]
         sql = sql.removeprefix("SELECT 1 WHERE ")
-        condition = Condition(key, text, sql, tuple(sorted(item_columns)), tuple(sorted(user_columns)))
-        [(_, kind, *_)] = self._select(f"({sql})", condition, {name: [] for name in user_columns}, "").description
-        if kind != "BOOLEAN":
-            raise InputError(f"{what}: is a {kind}, not a condition; write a comparison, such as `stock > 0`.")
-        return condition
+        return Condition(key, text, sql, tuple(sorted(item_columns)), tuple(sorted(user_columns)))
 
     def find_items(self, condition: Condition, users: UserValues) -> np.ndarray:
         """Return for which items a condition is true, bool (users, items); (1, items) if it names no user column.
@@ -150,32 +146,30 @@ class Catalogue:
             users: by user column, the value of each user.
 
         Raises:
-            InputError: a value cannot be evaluated, such as a text that is cast to a number.
+            InputError: it is no condition, or a value cannot be compared, such as a text with a number.
         """
         return self._find_items(condition, users) if condition.user_columns else self._find_for_all(condition)
 
     def _find_items(self, condition: Condition, users: UserValues) -> np.ndarray:
-        values = {name: users[name] for name in condition.user_columns}
-        found = np.zeros((len(next(iter(values.values()), [None])), len(self.items)), dtype=bool)
-        columns = f'"user"."{USER_ROW}" as "row", item.rowid as "column"'
-        places = self._select(columns, condition, values, f"where {condition.sql}").fetchnumpy()
-        found[places["row"], places["column"]] = True
-        return found
-
-    def _select(self, columns: str, condition: Condition, users: UserValues, where: str) -> Any:
-        """Select columns of all pairs of an item and one of the users with these values."""
         import duckdb
 
-        rows = len(next(iter(users.values()), [None]))
-        named = {name.removeprefix(USER_PREFIX): self.user_types[name] for name in users}
-        people = ", ".join([f'unnest(range({rows})) as "{USER_ROW}"', *_unnest_parameters(named)])
+        named = {name.removeprefix(USER_PREFIX): self.user_types[name] for name in condition.user_columns}
+        values = [users[name] for name in condition.user_columns]
+        found = np.zeros((len(values[0]) if values else 1, len(self.items)), dtype=bool)
+        people = ", ".join([f'unnest(range({len(found)})) as "{USER_ROW}"', *_unnest_parameters(named)])
+        pairs = f'from item, (select {people}) as "user" where {condition.sql}'
         try:
-            return self._query(f'select {columns} from item, (select {people}) as "user" {where}', [*users.values()])
+            result = self._query(f'select "user"."{USER_ROW}", item.rowid, {condition.sql} {pairs}', values)
+            kind, places = result.description[2][1], list(result.fetchnumpy().values())
         except duckdb.Error as error:
             reason = str(error).partition("\n")[0].rstrip(".")
             several = "varchar[]" in (self.item_types.get(name) for name in condition.item_columns)
             hint = " For a column with several values write `'VALUE' in COLUMN`." if several else ""
             raise InputError(f"{condition}: {reason}.{hint}") from error
+        if kind != "BOOLEAN":
+            raise InputError(f"{condition}: is a {kind}, not a condition; write a comparison, such as `stock > 0`.")
+        found[places[0], places[1]] = True
+        return found
 
     def _parse(self, text: str, what: str) -> tuple[Any, Any]:
         """Return a syntax tree with the condition, and the condition, if that is all that the text adds up to."""

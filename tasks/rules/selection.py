@@ -143,7 +143,8 @@ class Selector:
         self._eligible = np.full(len(is_new), fill_value=True) if self._max_new else ~is_new
         self._eligible[_find_columns(declared.rules.banned, catalogue.item_ids)] = False
         for condition in self.conditions:
-            self._require(condition)
+            if not condition.user_columns:
+                self._eligible = self._eligible & catalogue.find_items(condition, {})[0]
         self._pinned = _find_columns(declared.rules.pinned, catalogue.item_ids)
         items, limits = catalogue.items, self.limits
         if self._max_new and is_new.any():
@@ -153,10 +154,9 @@ class Selector:
         self._start_cache()
 
     def narrow(self, condition: Condition) -> "Selector":
-        """Return a selector under which another condition must hold too."""
+        """Return a selector under which another condition, on user columns, must hold too."""
         narrowed = copy.copy(self)
         narrowed.conditions = [*self.conditions, condition]
-        narrowed._require(condition)
         narrowed._start_cache()
         return narrowed
 
@@ -180,10 +180,6 @@ class Selector:
             users: as `Catalogue.describe_users` returns them.
         """
         return self._evaluate(users.to_dict(as_series=False))[0]
-
-    def _require(self, condition: Condition) -> None:
-        if not condition.user_columns:
-            self._eligible = self._eligible & self._catalogue.find_items(condition, {})[0]
 
     def _start_cache(self) -> None:
         named = [*self.conditions, *(condition for condition, _ in self._boosts)]
