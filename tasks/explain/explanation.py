@@ -33,6 +33,8 @@ from oneclass.tasks.terminal import escape_controls
 # First leave_one_out, whose fits know most of a history.
 PREFERRED_PROTOCOLS = sorted([*PROTOCOLS, ALL_EDGES, NEXT_EVENTS_VALIDATION], key=lambda name: name != "leave_one_out")
 
+MARKS = {"pinned": "pinned by the rules", "new": "new, liked by nobody yet"}
+
 
 @dataclass(frozen=True)
 class RecommendedItem:
@@ -44,6 +46,7 @@ class RecommendedItem:
         held_out: whether the user likes the item, but that like was not among the training edges.
         seen: whether the item is in the history that the model used.
         because: (item id, its contribution to the score) of the items in the history that contributed most.
+        mark: `pinned` or `new`, as in `Recommender`.
     """
 
     item_id: str
@@ -53,6 +56,7 @@ class RecommendedItem:
     held_out: bool
     because: tuple[tuple[str, float], ...]
     seen: bool = False
+    mark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,42 +91,49 @@ def load_published_list(recommender: Recommender, user_id: str, top: int) -> Mod
             False,
             tuple(recommender.reasons_for(user_id, row["item_id"])),
             row["item_id"] in history,
+            row["mark"],
         )
         for row in recommended.iter_rows(named=True)
     ]
     return ModelRecommendations(recommender.model, recommender.score, ALL_EDGES, True, len(history), items)
 
 
-def explain_rank(recommender: Recommender, user_id: str, item_id: str, top: int) -> str:
-    """Describe an item's rank for a user, the score that it lacks, and what contributed most."""
+def explain_rank(recommender: Recommender, user_id: str, item_id: str, listed: pl.DataFrame) -> str:
+    """Describe an item's rank in a user's published list, or what keeps it out of the list, and what contributed most.
+
+    Args:
+        listed: the published list, `item_id` and `score`, best first.
+    """
     if recommender.unknown([item_id]):
         return (
             f"{item_id}: is not recommended to anybody; no user in {recommender.dataset} likes it, or the logs lack it."
         )
-    column = recommender.names.column_index(item_id)
-    item_id, history = recommender.names.ids[column], recommender.history(user_id)
-    is_excluded, is_seen = recommender.seen == "exclude", item_id in history
-    if is_excluded and is_seen:
-        return f"{item_id}: is not recommended to {user_id}, who likes it: the items of a history are left out."
-    scores = recommender.scores_for(user_id)
-    candidates = np.ones(len(scores), dtype=bool)
-    if is_excluded:
-        candidates[[recommender.names.column_index(liked) for liked in history]] = False
-    ahead = candidates & ((scores > scores[column]) | ((scores == scores[column]) & (np.arange(len(scores)) < column)))
-    rank = 1 + int(np.count_nonzero(ahead))
-    ranking = f"{recommender.model}/{recommender.score}"
-    to_whom = f"{user_id}, who likes it already" if is_seen else user_id
-    text = f"{item_id}: rank {rank:,} of {np.count_nonzero(candidates):,} for {to_whom}, by {ranking}"
-    text += f"; its score is {scores[column]:.4g}"
-    if rank > top:
-        last = np.sort(scores[candidates])[-top]
-        text += f", and that of rank {top:,} is {last:.4g}, so it is not among the first {top:,}"
+    column, ids = recommender.names.column_index(item_id), listed["item_id"].to_list()
+    item_id = recommender.names.ids[column]
+    if item_id not in ids and (objections := recommender.find_objections(user_id, item_id, ids)):
+        return f"{item_id}: is not recommended to {user_id}: {'; '.join(objections)}."
+    scores, allowed = recommender.scores_for(user_id), recommender.find_allowed_items(user_id)
+    score, after = scores[column], np.flatnonzero(allowed & ~np.isin(recommender.names.ids, ids))
+    rank = 1 + (ids.index(item_id) if item_id in ids else len(ids) + _count_ahead(scores, after, column))
+    mark = recommender.names.marks[column] if recommender.names.marks else None
+    text = f"{item_id}: rank {rank:,} of {allowed.sum():,} for {user_id}"
+    text += ", who likes it already" if item_id in recommender.history(user_id) else ""
+    text += f", {MARKS[mark]}" if mark and item_id in ids else ""
+    text += f", by {recommender.model}/{recommender.score}; its score is {score:.4g}"
+    if item_id not in ids and ids:
+        text += f", and that of the last of the {len(ids):,} published is {listed['score'][-1]:.4g}"
     contributions = recommender.reasons_for(user_id, item_id)
     if contributions:
         text += ". Largest contributions: " + ", ".join(f"{liked} ({value:+.3g})" for liked, value in contributions)
     elif recommender.sums_over_history:
         text += ". No item of the history contributes to it"
     return f"{text}."
+
+
+def _count_ahead(scores: np.ndarray, columns: np.ndarray, column: int) -> int:
+    """Count the columns that rank before one, by score and then by place."""
+    ahead = (scores[columns] > scores[column]) | ((scores[columns] == scores[column]) & (columns < column))
+    return int(ahead.sum())
 
 
 @dataclass(frozen=True)
@@ -202,10 +213,12 @@ def _add_published_list(home: Home, explanation: Explanation, top: int, item_ids
         return explanation
     shop, user_id = recommend.load(home.root, home.dataset, threads=home.limits.threads), explanation.user_id
     items = shop.items.filter(pl.col("title").is_not_null())
+    lists = pl.scan_parquet(home.published / publications.RECOMMENDATIONS_FILE, glob=False)
+    listed = lists.filter(pl.col("user_id") == user_id).select("item_id", "score", "rank").sort("rank").collect()
     return replace(
         explanation,
         published=load_published_list(shop, user_id, top),
-        rank_explanations=[explain_rank(shop, user_id, item_id, top) for item_id in item_ids],
+        rank_explanations=[explain_rank(shop, user_id, item_id, listed) for item_id in item_ids],
         titles=dict(zip(items["item_id"], items["title"], strict=True)),
     )
 

@@ -58,7 +58,7 @@ def _format_model(recommendations: ModelRecommendations, titles: Mapping[str, st
     for rank, item in enumerate(recommendations.items, 1):
         like = [f"{item.like[0]:.3f} ± {item.like[1]:.3f}"] if item.like else []
         reasons = [_format_reasons(item, titles)] if with_reasons else []
-        mark = " *" if item.held_out else " +" if item.seen else ""
+        mark = f" {item.mark}" if item.mark else " *" if item.held_out else " +" if item.seen else ""
         cells = [f"{rank}{mark}", item.item_id, _format_title(item.item_id, titles), f"{item.score:.4g}"]
         rows.append([*cells, *like, f"{item.users:,}", *reasons])
     held_out = any(item.held_out for item in recommendations.items)

@@ -1,7 +1,7 @@
 """Load a publication as a recommender for users, histories and items."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -283,6 +283,30 @@ class Recommender:
         """
         row = self._user_row(user_id)
         return self.fitted.scores(self._stored_history(row), users=np.array([row], dtype=np.int32), score=self.score)[0]
+
+    def find_allowed_items(self, user_id: str) -> np.ndarray:
+        """Return bool (items,), the items that the rules of all lists and `seen` allow a user of the logs.
+
+        Raises:
+            InputError: no such user.
+        """
+        row = self._user_row(user_id)
+        return self.rules.find_allowed_items(row, self._stored_history(row), exclude_seen=self.seen == "exclude")
+
+    def find_objections(self, user_id: str, item_id: str, listed: Sequence[str]) -> list[str]:
+        """Return what keeps an item out of the list of a user of the logs, in words; nothing if its score alone does.
+
+        Args:
+            listed: the items of the list.
+
+        Raises:
+            InputError: no such user or item.
+        """
+        row, column = self._user_row(user_id), self.names.column_index(item_id)
+        objections = self.rules.find_objections(row, column, self.names.column_indices(listed, "listed"))
+        if self.seen == "exclude" and column in self._stored_history(row).indices:
+            objections.append("they like it already, and the items of a history are left out")
+        return objections
 
     def reasons_for(self, user_id: str, item_id: str) -> list[tuple[str, float]]:
         """Return (item id, contribution to an item's score) of the items of the history that contributed most.

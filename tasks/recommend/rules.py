@@ -7,7 +7,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.rules.conditions import Catalogue, Condition, find_near
+from oneclass.tasks.rules.conditions import ITEM_USERS, Catalogue, Condition, find_near
 from oneclass.tasks.rules.selection import Selection, Selector
 from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores.published_model import PublishedModel, csr_view
@@ -116,6 +116,45 @@ class PublishedRules:
         """bool (items,), the items that the rules of all lists allow everybody."""
         return self._build_selector(None, DEFAULT_COUNT).find_eligible_items(self._describe_stranger(0))[0]
 
+    def find_allowed_items(self, row: int, history: csr_matrix, *, exclude_seen: bool) -> np.ndarray:
+        """Return bool (items,), the items that may be in the list of a user of the publication."""
+        selection = self.select(history, DEFAULT_COUNT, rows=np.array([row]), exclude_seen=exclude_seen)
+        allowed = selection.constraints.eligible[0].copy()
+        allowed[selection.find_excluded(history)[1]] = False
+        return allowed
+
+    def find_objections(self, row: int, column: int, listed: np.ndarray) -> list[str]:
+        """Return in words which rules of all lists keep an item out of the list of a user of the publication.
+
+        Args:
+            listed: the columns of the list.
+        """
+        rules, items, users = self.declared.rules, self.catalogue.items, self._users[[row]]
+        values = {**items.row(column, named=True), **users.row(0, named=True)}
+        selector = self._build_selector(None, max(len(listed), 1))
+        objections = ["[rules] banned names it"] if values["item_id"] in rules.banned else []
+        for condition in selector.conditions:
+            if not self.catalogue.find_items(condition, users.to_dict(as_series=False))[0, column]:
+                named = (*condition.item_columns, *condition.user_columns)
+                shown = ", ".join(f"{name} = {values[name]}" for name in named).replace(" = None", " is unknown")
+                objections.append(f"it is not eligible: {condition}, and {shown}")
+        excluded = self._find_excluded(np.array([row]))
+        if excluded is not None and column in excluded.indices:
+            kept = [name for name in ("not_event", "again_after_days") if getattr(rules, name)]
+            objections.append(f"[rules] {' or '.join(kept)} keeps it from them")
+        if objections:
+            return objections
+        for name, most in selector.limits.items():
+            columns = [column, *listed]
+            own, *others = (_list_values(value) for value in items[name][columns].to_list())
+            for value in own:
+                if (count := sum(value in one for one in others)) >= most:
+                    objections.append(f"the list has {count} of {name} = {value}, as [rules] max_per_category allows")
+        new = int((items[ITEM_USERS][listed] == 0).sum())
+        if values[ITEM_USERS] == 0 and new >= self.declared.count_new(len(listed)):
+            objections.append(f"nobody likes it yet, and the list has {new} such items, as publish.cold_share allows")
+        return objections
+
     def _describe_users(
         self, histories: csr_matrix, rows: np.ndarray | None, user_ids: pl.Series | None
     ) -> pl.DataFrame:
@@ -151,3 +190,7 @@ class PublishedRules:
         """The user columns of the users of the publication."""
         counts = pl.Series(np.diff(self._published.histories.indptr))
         return self.catalogue.describe_users(self._published.users["user_id"], counts)
+
+
+def _list_values(value: str | list[str] | None) -> list[str]:
+    return value if isinstance(value, list) else [] if value is None else [value]

@@ -256,7 +256,7 @@ def test_ids_of_any_form_can_be_asked_for(home, log_events, capsys):
     arguments = ["--dataset", "small", "--home", str(home.root)]
     for item in items:
         assert commands.main("explain", [*arguments, "--user", f" {user} ", "--item", item.strip()]) == 0
-        assert f"{item}: is not recommended to {user}, who likes it" in capsys.readouterr().out
+        assert f"{item}: is not recommended to {user}: they like it" in capsys.readouterr().out
     assert commands.main("recommend", [*arguments, "--user", user, "--json"]) == 0
     of_user = json.loads(capsys.readouterr().out)["items"]
     padded = [f"  {item}" for item in items]

@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -20,6 +21,7 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.explain.explanation import explain_user
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish.settings import PublishSettings
@@ -339,6 +341,46 @@ def test_lists_are_made_anew_where_an_attribute_changes_and_stay_where_none_does
     assert not (shop.home.published / "placements.parquet").exists()
     with warehouse.open_warehouse(shop.home, read_only=True) as connection:
         assert connection.execute("select count(*) from published.placements").fetchall() == [(0,)]
+
+
+def test_an_explanation_names_the_rule_that_decides(built, tmp_path, capsys):
+    shop = built.copy_to(home_in(tmp_path))
+    with runs.record_run(shop.home, "run", "backfill", {}):
+        shop.publish("run")
+    lists, told = pl.read_parquet(shop.home.published / "recommendations.parquet"), Counter()
+    items = dict(zip(shop.item_ids, shop.shop.items, strict=True))
+    for place, (user_id, user) in enumerate(zip(shop.user_ids[:8], shop.shop.users, strict=False)):
+        listed = lists_of(lists, user_id)
+        full = {tag for tag in oracle.TAGS if sum(tag in (items[one]["tags"] or ()) for one in listed) == 3}
+        explained = explain_user(shop.home, user_id, item_ids=shop.item_ids).rank_explanations
+        for column, (item_id, said) in enumerate(zip(shop.item_ids, explained, strict=True)):
+            if item_id in listed:
+                pinned = ", pinned by the rules" if item_id in ("i7", "i3") else ""
+                assert said.startswith(f"{item_id}: rank {listed.index(item_id) + 1} of ")
+                assert f"for {user_id}{pinned}, by mrf_dense/score" in said
+                continue
+            reasons = {
+                "banned names it": item_id == "i1",
+                f"not eligible: [rules] eligible = {RULES.eligible!r}, and adult": not is_eligible(
+                    items[item_id], user
+                ),
+                "not_event keeps it from them": column in shop.shop.excluded[place],
+                "they like it already": column in shop.shop.histories[place],
+            }
+            objects = any([*reasons.values()][:3])
+            reasons["as [rules] max_per_category allows"] = not objects and bool(
+                full & {*(items[item_id]["tags"] or ())}
+            )
+            assert {reason: reason in said for reason in reasons} == reasons
+            assert any(reasons.values()) or f"last of the {len(listed)} published" in said
+            told.update(reason for reason, is_told in reasons.items() if is_told)
+    assert told.keys() == reasons.keys()
+    user_id = lists.filter(item_id="i7")["user_id"][0]
+    arguments = ["--dataset", "small", "--home", str(shop.home.root), "--user", user_id, "--item", "i1"]
+    assert commands.main("explain", arguments) == 0
+    printed = capsys.readouterr().out
+    assert f"i1: is not recommended to {user_id}: [rules] banned names it" in printed
+    assert re.search(r"^ *1 pinned +i7 ", printed, flags=re.MULTILINE)
 
 
 REFUSED = {
