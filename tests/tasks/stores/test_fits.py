@@ -1,7 +1,6 @@
 """The store of fits: digests, whole folders or none, damage, and retention."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -60,26 +59,6 @@ def test_a_record_of_an_earlier_version_may_say_more(home):
     facts = checksums.find_facts(folder, fits.RECORD_FILE)
     checksums.write_manifest(folder, fits.RECORD_FILE, facts | {"cpu_seconds": 1})
     assert fits.find_fit(home, "popularity", fit.digest) == fit
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda folder: (folder / "fit.json").unlink(),
-        lambda folder: (folder / "fit.json").write_text("{"),
-        lambda folder: (folder / "fit.json").write_text("{}"),
-        lambda folder: (folder / "fit.json").write_text(json.dumps([1])),
-        lambda folder: (folder / "item_degrees.npy").unlink(),
-        lambda folder: (folder / "item_degrees.npy").write_bytes(b"short"),
-        lambda folder: (folder / "more.npy").write_bytes(b"more"),
-    ],
-)
-def test_a_damaged_fit_counts_as_absent_and_is_replaced(home, caplog, damage):
-    fit = is_stored(home)
-    damage(home.models / "popularity" / fit.digest)
-    assert fits.find_fit(home, "popularity", fit.digest) is None
-    assert fit.digest in caplog.text and "damaged" in caplog.text
-    assert fits.find_fit(home, "popularity", is_stored(home).digest) == fit
 
 
 def test_a_fit_that_cannot_be_saved_leaves_nothing_and_spares_what_was_there(home, monkeypatch):
