@@ -223,7 +223,7 @@ def build_volume_card(overview: Row, nights: pl.DataFrame) -> KpiCard:
     """Build the card of the events that this run read, with the line of the last nights."""
     read, files = overview["new_events"], numbers.format_count(overview["new_files"], "log file")
     values, usual = nights["value"].to_list(), nights["usual"][-1] if len(nights) else None
-    note = f"From {files}. " if read else "Nothing new was read. "
+    note = f"From {files}. " if read else ""
     note += "" if usual is None else f"{numbers.format_fixed(usual)} a night are usual. "
     note += f"{overview['edges']:,} likes of {overview['users']:,} users and {overview['items']:,} items in all."
     line = draw_sparkline(values, f"events of {len(nights)} nights{_format_first_and_last(values)}", from_zero=True)

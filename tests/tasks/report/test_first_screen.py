@@ -192,7 +192,7 @@ def test_the_card_of_a_night_says_what_that_night_read(tmp_path):
             f"insert into operations.nights select 'again', * exclude run_id from operations.nights "
             f"where run_id = '{RUN}'"
         )
-        assert describe_volume(connection, "again").startswith("No new events. Nothing new was read.")
+        assert describe_volume(connection, "again").startswith("No new events. 1,180 a night are usual.")
         connection.execute(f"update operations.runs set state = 'crashed' where run_id = '{RUN}'")
         assert describe_volume(connection, "again").startswith("12,345 new events")  # of a night begun twice
 
