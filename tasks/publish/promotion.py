@@ -170,7 +170,7 @@ def record_promotion(connection: duckdb.DuckDBPyConnection, run_id: str, assessm
     return decision
 
 
-CHAMPION_NOTE = "the configuration that stands, fitted to the edges of this run"
+CHAMPION_NOTE = "the same model and settings, fitted to what is new"
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def _assess(home: Home, run: ChallengerRun, challenger: Candidate, limits: Promo
         result.fault, gates.check_better_than_random(challenger.name, result.mean_rank) if result.mean_rank else None
     )
     if champion is None:
-        return replace(assessment, note="there is no champion to compare with")
+        return replace(assessment, note="first publication")
     if gates.is_comparable("sizes", assessment.changed):
         assessment = assessment.with_objections(
             gates.check_size("edges", challenger.edges, champion.edges, limits),

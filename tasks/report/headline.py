@@ -25,7 +25,7 @@ class Headline:
     """The published model and its quality, by the protocol that decided.
 
     Attributes:
-        label: `Published`, `First publication`, or `Best` if the run recommends nothing.
+        label: `Published`, or `Best` if the run recommends nothing.
         name: model and score.
         row: its row of the leaderboard; None if the run did not evaluate it.
         lead: by how much it leads, and over which lists.
@@ -67,7 +67,7 @@ def build_headline(
     index = next((i for i, row in enumerate(rows) if f"{row.model}/{row.score}" == standing["list"]), None)
     row = None if index is None else rows[index]
     return Headline(
-        "First publication" if decision.champion is None else "Published",
+        "Published",
         describe_configuration(standing["list"]),
         row,
         "This run did not evaluate it." if index is None else describe_lead(rows, index),
@@ -140,10 +140,8 @@ def _describe_decision(decision: Decision) -> str:
     if not decision.promoted:
         challenger = describe_configuration(decision.challenger)
         return f"{describe_configuration(decision.champion or '')} stays; {challenger} was not promoted. {reason}"
-    if decision.champion is None:
+    if decision.champion is None or decision.is_refit:
         return reason
-    if decision.is_refit:
-        return f"The same model, with what is new. {reason}"
     return f"It takes the place of {describe_configuration(decision.champion)}. {reason}"
 
 

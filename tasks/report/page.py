@@ -91,7 +91,6 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         "value": next(iter(row.cells.values()))[0] if row else None,
         "standard_error": next(iter(row.cells.values()))[1] if row else None,
         "look": len(warnings),
-        "unread": [file["name"] for file in unread],
         "trend": [[str(night), *values] for night, *values in nights],
     }
     return Page(name, text, facts)

@@ -82,6 +82,7 @@ def test_a_log_becomes_published_tables(first):
     }
     assert stages == {"ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"}
     page = (home / "ml-latest-small" / "report" / "index.html").read_text()
+    assert "First publication; the best of " in page
     assert "mrf_dense" in page and "http://" not in page.replace("http://www.w3.org", "").replace(
         "http://purl.org", ""
     ).replace("http://creativecommons.org", "").replace("http://matplotlib.org", "")
