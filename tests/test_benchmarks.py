@@ -26,9 +26,11 @@ def test_a_benchmark_states_its_command_and_answers_help(name, monkeypatch, caps
     assert ended.value.code == 0 and "usage: " in capsys.readouterr().out
 
 
-def test_lists_by_drawn_rules_are_those_of_a_brute_force_reading(capsys):
-    assert random_shops.compare_lists(300, seed=4) == 0
-    assert capsys.readouterr().out == "300 lists by drawn rules, 0 differ from the brute-force reading\n"
+@pytest.mark.slow
+def test_random_shops_are_as_by_brute_force(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["random_shops", "--shops", "2"])
+    assert random_shops.main() == 0
+    assert capsys.readouterr().out.count("as by brute force") == 2
 
 
 @pytest.mark.slow
