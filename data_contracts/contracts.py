@@ -1,6 +1,7 @@
 """The schema of the contract files, and their reader."""
 
 import re
+import sys
 from collections.abc import Mapping
 from datetime import date, datetime
 from functools import cache
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 # In the order that they run.
 Stage = Literal["ingest", "binarize", "split", "diagnose", "tune", "train", "evaluate", "publish"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
+MAX = sys.float_info.max
 COLUMNS = "columns"  # the rule of every contract that its columns are as declared
 
 Severity = Literal["error", "warning"]
@@ -28,6 +30,11 @@ class Column(_Declared):
     type: str = Field(description="DuckDB's name of the type.")
     meaning: str = Field(description="The meaning of a value, in a sentence.")
     nullable: bool = Field(default=False, description="Whether the column may be null.")
+    one_of: list[str] | None = Field(default=None, description="The values that it may have.")
+    least: float | None = Field(default=None, description="The lowest value; a DOUBLE with a bound is finite.")
+    above: float | None = Field(default=None, description="A value that all are above.")
+    most: float | None = Field(default=None, description="The highest value.")
+    finite: bool = Field(default=False, description="Whether a DOUBLE without a bound must be finite.")
 
     @property
     def declared(self) -> str:
@@ -71,8 +78,33 @@ class Rule(_Declared):
         return self.breaks if isinstance(self.breaks, list) else [self.breaks]
 
 
+def _rule_of_column(name: str, column: Column) -> Rule | None:
+    """Build the rule of a column's values, if it has one, with values that break it."""
+    if column.one_of is not None:
+        expect = {"type": "column_values_to_be_in_set", "column": name, "value_set": column.one_of}
+        description = f"`{name}` is one of {', '.join(column.one_of)}"
+        return Rule(name=f"{name}_known", expect=expect, description=description, breaks={name: "unknown"})
+    least = column.least if column.above is None else column.above
+    if least is None and column.most is None and not column.finite:
+        return None
+    words = [f"at least {column.least:g}"] if column.least is not None else []
+    words += [f"above {column.above:g}"] if column.above is not None else []
+    words += [f"at most {column.most:g}"] if column.most is not None else []
+    expect = {"type": "column_values_to_be_between", "column": name, "min_value": least, "max_value": column.most}
+    breaks: list[str | dict[str, Any]] = []
+    if column.type == "DOUBLE":
+        words += ["finite"] if least is None or column.most is None else []
+        # NaN is larger than every number in DuckDB.
+        expect |= {bound: limit for bound, limit in (("min_value", -MAX), ("max_value", MAX)) if expect[bound] is None}
+        breaks.append({name: "nan"})
+    breaks += [{name: least - (column.above is None)}] if least is not None else []
+    breaks += [{name: column.most + 1}] if column.most is not None else []
+    expect |= {"strict_min": True} if column.above is not None else {}
+    return Rule(name=f"{name}_in_range", expect=expect, description=f"`{name}` is {' and '.join(words)}", breaks=breaks)
+
+
 class Contract(_Declared):
-    """The columns and rules of one table at the end of a stage."""
+    """The columns and rules of one table at the end of a stage; the rules of columns come first."""
 
     table: str = Field(pattern=r"^([a-z_]+\.)?[a-z_]+$", description="schema.table, or the name of a temporary table.")
     stage: Stage
@@ -89,6 +121,13 @@ class Contract(_Declared):
     columns: dict[str, Column]
     valid: str = Field(default="", description="SQL that inserts rows that keep every rule, for tests.")
     rules: list[Rule] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_rules_of_columns(cls, given: dict[str, Any]) -> dict[str, Any]:
+        columns = {name: Column.model_validate(column) for name, column in given.get("columns", {}).items()}
+        rules = [rule for name, column in columns.items() if (rule := _rule_of_column(name, column))]
+        return {**given, "columns": columns, "rules": [*rules, *given.get("rules", [])]}
 
     @model_validator(mode="after")
     def _require_unique_names(self) -> "Contract":
