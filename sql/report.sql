@@ -391,7 +391,7 @@ with lengths as (
 ), shown as (
     select
         user_id,
-        'likes' as list,
+        'newest' as list,
         row_number() over (
             partition by user_id order by first_at desc nulls last, first_file_id desc, first_line desc, item_index
         ) as place,

@@ -1,10 +1,10 @@
-"""The tables of the page whose rows are those of the query of the same name; sentences on the input and the checks."""
+"""The tables of the page whose rows are those of the query of the same name; sentences on the input."""
 
 import json
 
 from oneclass.tasks.html.numbers import format_count, format_percent, format_significant
 from oneclass.tasks.report.run_tables import Row, RunTables
-from oneclass.tasks.report.tables import Column, Table, format_value
+from oneclass.tasks.report.tables import Column, Table
 
 # The caption, the warehouse table and the columns of each, by the name of its query in `sql/report.sql`.
 TABLES: dict[str, tuple[str, str, list[Column]]] = {
@@ -71,18 +71,6 @@ def load_table(tables: RunTables, name: str) -> Table:
     return Table(name, caption, source, columns, tables.as_rows(name), cards=name not in SCROLLED)
 
 
-def describe_contracts(contracts: list[Row]) -> str:
-    """Summarize in a sentence how many rules were met."""
-    rules, broken, warnings = (sum(row[key] for row in contracts) for key in ("rules", "broken", "warnings"))
-    if not rules:
-        return "No contract was checked."
-    if not broken + warnings:
-        return f"All {rules:,} rules of {len(contracts):,} contracts were met."
-    counts = ((broken, "broken"), (warnings, "not met, which is a warning"))
-    parts = " and ".join(f"{count:,} {word}" for count, word in counts if count)
-    return f"Of {rules:,} rules, {parts}; the others were met."
-
-
 def describe_list_hits(rows: list[Row]) -> str:
     """Summarize what the newest published lists found."""
     if not rows:
@@ -101,14 +89,11 @@ def describe_input(overview: Row) -> str:
 
 
 def list_run_facts(overview: Row) -> list[tuple[str, str]]:
-    """List the sizes of the observed graph as pairs of label and text."""
-    facts = [("events read", format_value(overview["events"], "count"))]
+    """List what else is known of the observed graph as pairs of label and text."""
+    facts = []
     if overview["edges"]:
         edges, users, items = (overview[name] for name in ("edges", "users", "items"))
         facts += [
-            ("likes kept", format_value(edges, "count")),
-            ("users", format_value(users, "count")),
-            ("items", format_value(items, "count")),
             ("likes a user", format_significant(edges / users)),
             ("likes an item", format_significant(edges / items)),
             ("of all pairs liked", format_percent(edges / users / items)),

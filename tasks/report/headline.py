@@ -209,7 +209,7 @@ def build_contracts_card(contracts: list[Row]) -> KpiCard:
     """Build the card of the number of contract rules met."""
     rules, broken, warnings = (sum(row[key] for row in contracts) for key in ("rules", "broken", "warnings"))
     if not rules:
-        return KpiCard("Soundness", "unchecked", "", "No contract was checked.", "soundness")
+        return KpiCard("Soundness", "no rule", "checked", "No contract was checked.", "soundness")
     if not broken + warnings:
         return KpiCard("Soundness", f"all {rules:,}", "rules met", f"Of {len(contracts):,} contracts.", "soundness")
     counts = ((broken, "broken rule"), (warnings, "warning"))

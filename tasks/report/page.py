@@ -54,10 +54,11 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
     row, unread = verdict.row, tables.as_rows("unread_files")
     quality = tables("quality", protocol=row.protocol, metric=next(iter(row.cells))) if row else None
     shown = {name: content.load_table(tables, name) for name in content.TABLES}
+    soundness = headline.build_contracts_card(shown["contracts"].rows)
     cards = [
         headline.build_quality_card(row, quality) if row and quality is not None else None,
         headline.build_change_card(verdict, changes),
-        headline.build_contracts_card(shown["contracts"].rows),
+        soundness,
         headline.build_volume_card(overview, tables("events_by_night")),
     ]
     warnings = collect_warnings(
@@ -70,7 +71,9 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         dataset=home.dataset,
         cell=render_cell,
         headline=verdict,
+        decision=decision,
         kpi_cards=[card for card in cards if card],
+        soundness=soundness,
         warnings=warnings,
         examples=load_example_users(tables, home) if decision else [],
         overview=overview,
@@ -81,7 +84,6 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         facts=content.list_run_facts(overview),
         input_summary=content.describe_input(overview),
         list_hits_summary=content.describe_list_hits(shown["list_hits"].rows),
-        contracts_summary=content.describe_contracts(shown["contracts"].rows),
         earlier=[run for run in earlier if run != name],
     )
     nights = [] if quality is None else quality.select("night", "value", "standard_error").rows()
@@ -103,27 +105,18 @@ def load_leaderboards(tables: RunTables) -> dict[str, list[LeaderboardRow]]:
     return {protocol: main[protocol] for protocol in sorted(main, key=lambda one: one != deciding)}
 
 
-@dataclass(frozen=True)
-class ExampleUser:
-    """A user: the number of their likes, the newest likes, and the best recommendations.
+def load_example_users(tables: RunTables, home: Home) -> list[Row]:
+    """Load up to five users spread over the lengths of history, the shortest first.
 
-    An item is a row with `name`, its title or id, `users` who like it, and `mark`: `pinned`, `new` or empty.
+    Each has `user_id`, the number of `likes`, and the items of the `newest` likes and `recommended`, the best first. An
+    item has `name`, its title or id, `users` who like it, and `mark`: `pinned`, `new` or empty.
     """
-
-    user_id: str
-    likes: int
-    newest: list[Row]
-    recommended: list[Row]
-
-
-def load_example_users(tables: RunTables, home: Home) -> list[ExampleUser]:
-    """Load up to five users spread over the lengths of history, the shortest first."""
     rows = tables.as_rows("sample_users", items=ITEMS_PER_EXAMPLE, pinned=load_pinned(home))
     titles = published_model.load_titles(home, {row["item_id"] for row in rows})
     for row in rows:
         row["name"] = titles.get(row["item_id"], f"item {row['item_id']}")
     return [
-        ExampleUser(user_id, likes, *(group_rows(of_user, "list")[name] for name in ("likes", "recommended")))
+        {"user_id": user_id, "likes": likes, **group_rows(of_user, "list")}
         for (user_id, likes), of_user in group_rows(rows, "user_id", "likes").items()
     ]
 

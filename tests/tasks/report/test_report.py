@@ -184,7 +184,7 @@ def test_the_answers_count_what_is_there(home, page):
     )
     assert "13,245 events from 2\N{NO-BREAK SPACE}log files, 3 lines could not be read" in page
     assert f"{edges:,} likes of {users:,} users and {items:,} items" in page
-    assert "Of 2 rules, 1 not met, which is a warning" in page
+    assert "1 of 2 rules met. 1\N{NO-BREAK SPACE}warning." in page
     assert "New: mrf_dense. Gone: hpf." in page and "2\N{NO-BREAK SPACE}settings changed." in page
     assert "random_graph (popularity_x_odds), by mean_rank: 0.8" in page
     assert "The closest law to the users&#39; degrees is the exponential (p = 0.4); the data do not reject the" in page
