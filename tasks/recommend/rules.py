@@ -34,7 +34,7 @@ class PublishedRules:
         self._build_selector = functools.lru_cache(maxsize=CACHED_SELECTORS)(
             lambda placement, n: Selector(self.declared, self.catalogue, placement, n)
         )
-        self._describe_stranger = functools.lru_cache(maxsize=CACHED_STRANGERS)(self._describe_unknown_user)
+        self._describe_stranger = functools.lru_cache(maxsize=CACHED_STRANGERS)(self.catalogue.describe_stranger)
         self._check_filter = functools.lru_cache(maxsize=CACHED_FILTERS)(self._parse_filter)
 
     def check_request(self, placement: str | None, where: str | None, *, any_column: bool = True) -> None:
@@ -114,7 +114,7 @@ class PublishedRules:
     @functools.cached_property
     def eligible_items(self) -> np.ndarray:
         """bool (items,), the items that the rules of all lists allow everybody."""
-        return self._build_selector(None, DEFAULT_COUNT).find_eligible_items(self._describe_stranger(0))[0]
+        return self._build_selector(None, DEFAULT_COUNT).find_eligible_items()
 
     def find_allowed_items(self, row: int, history: csr_matrix, *, exclude_seen: bool) -> np.ndarray:
         """Return bool (items,), the items that may be in the list of a user of the publication."""
@@ -181,9 +181,6 @@ class PublishedRules:
         condition = self.catalogue.check_condition(where, "where")
         self.catalogue.find_items(condition, self._describe_stranger(0).to_dict(as_series=False))
         return condition
-
-    def _describe_unknown_user(self, item_count: int) -> pl.DataFrame:
-        return self.catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([item_count]))
 
     @functools.cached_property
     def _users(self) -> pl.DataFrame:

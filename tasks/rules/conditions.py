@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from oneclass.tasks.errors import InputError
 
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 ITEM_USERS, USER_ITEMS = "history.users", "history.items"
 """The facts of the history: how many users have an item, and how many items a user has."""
 USER_PREFIX = "user."
-DTYPES: dict[str, Any] = {
-    "boolean": pl.Boolean,
-    "double": pl.Float64,
-    "varchar": pl.String,
-    "timestamp": pl.Datetime("us"),
-    "varchar[]": pl.List(pl.String),
+TYPES = {
+    pl.Boolean(): "boolean",
+    pl.Float64(): "double",
+    pl.String(): "varchar",
+    pl.Datetime("us"): "timestamp",
+    pl.List(pl.String()): "varchar[]",
 }
 PARTS = {"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "BETWEEN", "OPERATOR", "FUNCTION", "CAST", "TYPE"}
 OPERATORS = ("+", "-", "*", "/", "%", "||", "~~", "!~~", "~~*", "!~~*")
@@ -88,11 +89,10 @@ class Catalogue:
         if (table := attributes.get("item")) is not None:
             self.described = item_ids.is_in(table["item_id"].implode()).to_numpy()
             items = items.join(table, on="item_id", how="left", maintain_order="left")
-        self.items = _normalize_types(items.with_columns(item_users.alias(ITEM_USERS)))
+        self.items, self.item_types = _normalize_types(items.with_columns(item_users.alias(ITEM_USERS)))
         users = attributes.get("user", pl.DataFrame(schema={"user_id": pl.String}))
-        self._users = _normalize_types(users).rename((USER_PREFIX + "{}").format)
-        self.item_types = _find_types(self.items)
-        self.user_types = {**(_find_types(self._users) if "user" in attributes else {}), USER_ITEMS: "double"}
+        self._users, types = _normalize_types(users.rename((USER_PREFIX + "{}").format))
+        self.user_types = {**(types if "user" in attributes else {}), USER_ITEMS: "double"}
         kept = max(1, CACHED_CELLS // max(len(item_ids), 1))
         self._find_for_all = functools.lru_cache(kept)(lambda condition: self._find_items(condition, {}))
 
@@ -103,10 +103,13 @@ class Catalogue:
             item_counts: how many items each user likes.
         """
         # Without ids there is nothing to look up among what may be millions.
-        known = self._users if user_ids.null_count() < len(user_ids) else self._users.clear()
-        users = user_ids.rename(f"{USER_PREFIX}user_id").to_frame()
-        users = users.join(known, on=f"{USER_PREFIX}user_id", how="left", maintain_order="left")
+        known, key = self._users if user_ids.null_count() < len(user_ids) else self._users.clear(), "user.user_id"
+        users = user_ids.rename(key).to_frame().join(known, on=key, how="left", maintain_order="left")
         return users.with_columns(item_counts.cast(pl.Float64).alias(USER_ITEMS))
+
+    def describe_stranger(self, item_count: int = 0) -> pl.DataFrame:
+        """Return the user columns, one row, of a user who is not known."""
+        return self.describe_users(pl.Series([None], dtype=pl.String), pl.Series([item_count]))
 
     def check_condition(self, text: str, key: str) -> Condition:
         """Parse a condition and check its columns; `find_items` finds wrong types.
@@ -244,23 +247,10 @@ def _find_objection(part: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _normalize_types(frame: pl.DataFrame) -> pl.DataFrame:
-    """Cast numbers to double and dates to times, which conditions compare, and drop columns of other types."""
-    types = {name: _find_type(dtype) for name, dtype in frame.schema.items()}
-    return frame.select(pl.col(name).cast(DTYPES[kind]) for name, kind in types.items() if kind)
-
-
-def _find_type(dtype: pl.DataType) -> str | None:
-    """Return the SQL type of a column in conditions, a key of DTYPES."""
-    if dtype.is_numeric():
-        return "double"
-    if dtype in (pl.Date, pl.Datetime):
-        return "timestamp"
-    return next((kind for kind, known in DTYPES.items() if known == dtype), None)
-
-
-def _find_types(frame: pl.DataFrame) -> dict[str, str]:
-    return {name: kind for name, dtype in frame.schema.items() if (kind := _find_type(dtype))}
+def _normalize_types(frame: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, str]]:
+    """Cast numbers to double and dates to times, which conditions compare; return the SQL types too."""
+    frame = frame.with_columns(cs.numeric().cast(pl.Float64), cs.date().cast(pl.Datetime("us")))
+    return frame, {name: TYPES[dtype] for name, dtype in frame.schema.items()}
 
 
 def _unnest_parameters(types: Mapping[str, str]) -> list[str]:

@@ -30,9 +30,8 @@ def check_rules(declared: DeclaredRules, attributes: Attributes) -> None:
     """
     item_ids = attributes["item"]["item_id"] if "item" in attributes else pl.Series(["of no table"])
     catalogue = Catalogue(item_ids, pl.Series([1] * len(item_ids), dtype=pl.Int64), attributes)
-    nobody = catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([0]))
     for name in (None, *declared.placements):
-        Selector(declared, catalogue, name, 1).find_eligible_items(nobody)
+        Selector(declared, catalogue, name, 1).find_eligible_items()
     for column in declared.rules.request_filters:
         if column not in (known := [*catalogue.item_types, *catalogue.user_types]):
             raise InputError(f"[rules] request_filters: column {column} does not exist; known: {', '.join(known)}.")
@@ -109,9 +108,7 @@ def find_eligible_items(
     connection: duckdb.DuckDBPyConnection, declared: DeclaredRules, attributes: Attributes
 ) -> np.ndarray:
     """Return bool (items,), the items that everybody may see: those that a user may who is not known."""
-    catalogue = load_catalogue(connection, attributes)
-    nobody = catalogue.describe_users(pl.Series([None], dtype=pl.String), pl.Series([0]))
-    return Selector(declared, catalogue, None, 0).find_eligible_items(nobody)[0]
+    return Selector(declared, load_catalogue(connection, attributes), None, 0).find_eligible_items()
 
 
 def load_catalogue(connection: duckdb.DuckDBPyConnection, attributes: Attributes) -> Catalogue:

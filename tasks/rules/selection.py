@@ -18,6 +18,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.conditions import CACHED_CELLS, ITEM_USERS, Catalogue, Condition, UserValues
 from oneclass.tasks.rules.settings import DeclaredRules, ListRules
 
+EVALUATED_CELLS = 1 << 22  # pairs of a user's values and an item that are evaluated at once, some 50 bytes each
 NEW_COLUMN = "history.is_new"  # a category of its own, with a limit
 
 
@@ -173,19 +174,16 @@ class Selector:
         sets, constraints = self._constrain(count, describe)
         return Selection(self._n, constraints, sets, excluded, exclude_seen, self._diversity, self._max_new)
 
-    def find_eligible_items(self, users: pl.DataFrame) -> np.ndarray:
-        """Return bool (users, items), the items that users may see, or (1, items) if they are the same for all.
-
-        Args:
-            users: as `Catalogue.describe_users` returns them.
-        """
-        return self._evaluate(users.to_dict(as_series=False))[0]
+    def find_eligible_items(self) -> np.ndarray:
+        """Return bool (items,), the items that a user may see who is not known."""
+        return self._evaluate(self._catalogue.describe_stranger().to_dict(as_series=False))[0][0]
 
     def _start_cache(self) -> None:
         named = [*self.conditions, *(condition for condition, _ in self._boosts)]
         self._user_columns = sorted({column for condition in named for column in condition.user_columns})
-        self._rows_at_once = max(1, CACHED_CELLS // max(len(self._eligible), 1))
-        self._constrain_one = functools.lru_cache(self._rows_at_once)(self._constrain_values)
+        self._constrain_one = functools.lru_cache(max(1, CACHED_CELLS // max(len(self._eligible), 1)))(
+            lambda values: self._build(*self._evaluate(dict(zip(self._user_columns, values, strict=True))))
+        )
 
     def _constrain(self, count: int, describe: Callable[[], pl.DataFrame]) -> tuple[np.ndarray, Constraints]:
         """Return the set of each user, int32, and the constraints of the sets.
@@ -194,15 +192,16 @@ class Selector:
         are in one set.
         """
         names, sets = self._user_columns, np.zeros(count, dtype=np.int32)
-        if not names:
-            return sets, self._constrain_one(())
+        if not names or not count:
+            return sets, self._constrain_one(((None,),) * len(names))
         users = describe().select(names)
         if count == 1:
-            return sets, self._constrain_one(tuple(map(_freeze, users.row(0))))
+            values = (tuple(value) if isinstance(value, list) else value for value in users.row(0))
+            return sets, self._constrain_one(tuple((value,) for value in values))
         distinct = users.unique(maintain_order=True)
         set_of_row: dict[bytes, int] = {}
         rows, numbers = [], []
-        for block in distinct.iter_slices(self._rows_at_once):
+        for block in distinct.iter_slices(max(1, EVALUATED_CELLS // max(len(self._eligible), 1))):
             for row in zip(*self._evaluate(block.to_dict(as_series=False)), strict=True):
                 numbers.append(set_of_row.setdefault(b"".join(part.tobytes() for part in row), len(rows)))
                 if numbers[-1] == len(rows):
@@ -211,30 +210,18 @@ class Selector:
         sets = users.join(numbered, on=names, how="left", nulls_equal=True, maintain_order="left")["set"].to_numpy()
         return sets, self._build(*map(np.stack, zip(*rows, strict=True)))
 
-    def _constrain_values(self, values: tuple[object, ...]) -> Constraints:
-        """Return the constraints of a user with these values of the user columns."""
-        return self._build(
-            *self._evaluate({name: [value] for name, value in zip(self._user_columns, values, strict=True)})
-        )
-
     def _evaluate(self, users: UserValues) -> tuple[np.ndarray, np.ndarray]:
         """Return the eligible items, bool (users, items), and their boosts, float32 (users, items or 0)."""
-        masks = [
-            self._catalogue.find_items(condition, users) for condition in self.conditions if condition.user_columns
-        ]
+        find = functools.partial(self._catalogue.find_items, users=users)
+        masks = [find(condition) for condition in self.conditions if condition.user_columns]
         eligible = functools.reduce(np.logical_and, masks, self._eligible[None])
-        sums = [self._catalogue.find_items(condition, users) * by for condition, by in self._boosts]
-        boosts = functools.reduce(np.add, sums, np.empty((1, 0)) if not sums else np.zeros((1, 1)))
+        boosts = sum((find(condition) * by for condition, by in self._boosts), np.zeros((1, min(len(self._boosts), 1))))
         rows = max(len(eligible), len(boosts))
         eligible, boosts = (np.broadcast_to(part, (rows, part.shape[1])) for part in (eligible, boosts))
         return eligible, boosts.astype(np.float32)
 
     def _build(self, eligible: np.ndarray, boosts: np.ndarray) -> Constraints:
         return Constraints(eligible, boosts if boosts.size else None, self._pinned, *self._categories)
-
-
-def _freeze(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _find_columns(wanted: Sequence[str], item_ids: pl.Series) -> np.ndarray:
@@ -246,17 +233,13 @@ def _find_columns(wanted: Sequence[str], item_ids: pl.Series) -> np.ndarray:
 
 def _index_categories(items: pl.DataFrame, limits: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the categories of each item (CSR: indptr, indices), numbered over all columns, and their limits."""
-    indptr = np.zeros(len(items) + 1, dtype=np.int64)
-    pairs, limit_by_category = [], []
-    for column, limit in limits.items():
-        values = items.select(pl.col(column).alias("value")).with_row_index("item")
-        if values.schema["value"] != pl.String:
-            values = values.explode("value")
-        values = values.drop_nulls().unique()
-        codes = values["value"].rank("dense").cast(pl.Int64).to_numpy() - 1 + len(limit_by_category)
-        pairs.append(np.column_stack([values["item"].to_numpy(), codes]).astype(np.int64))
-        limit_by_category += [limit] * values["value"].n_unique()
-    ordered = np.concatenate(pairs) if pairs else np.empty((0, 2), dtype=np.int64)
-    ordered = ordered[np.lexsort((ordered[:, 1], ordered[:, 0]))]
-    np.cumsum(np.bincount(ordered[:, 0], minlength=len(items)), out=indptr[1:])
-    return indptr, ordered[:, 1].astype(np.int32), np.array(limit_by_category, dtype=np.int32)
+    parts = [pl.DataFrame(schema={"item": pl.Int64, "name": pl.String, "value": pl.List(pl.String), "most": pl.Int32})]
+    for name, most in limits.items():
+        values = {"item": pl.int_range(pl.len()), "name": pl.lit(name), "value": pl.concat_list(name)}
+        parts.append(items.select(**values, most=pl.lit(most, pl.Int32)))
+    pairs = pl.concat(parts).explode("value").drop_nulls().unique()
+    pairs = pairs.with_columns(category=pl.struct("name", "value").rank("dense").cast(pl.Int32) - 1)
+    pairs = pairs.sort("item", "category")
+    counts = np.bincount(pairs["item"].to_numpy(), minlength=len(items))
+    limit_by_category = pairs.unique("category").sort("category")["most"].to_numpy()
+    return np.concatenate([[0], np.cumsum(counts)]), pairs["category"].to_numpy(), limit_by_category
