@@ -39,7 +39,7 @@ where $days is not null
 order by user_index, item_index
 
 -- name: rule_breaches
--- rule_breaches: one row per listed item that breaks a rule, or per item that a short list should have. Created empty.
+-- rule_breaches: one row per listed item that breaks a rule, or category with too many. Created empty.
 create or replace temp table rule_breaches (
     rule varchar,
     placement varchar,
@@ -126,49 +126,3 @@ select 'again_after_days', listed.*
 from listed
 join rule_histories using (user_id, item_id)
 where not may_come_again
-
--- name: short_lists
--- One row per item that fits into a list of a placement which is shorter than it should be, of the first such lists.
-insert into rule_breaches
-with listed as (
-    from ruled_lists where placement is not distinct from $placement
-), short as (
-    select user_id
-    from rule_users
-    left join (select user_id, count(*) as items from listed group by user_id) using (user_id)
-    where coalesce(items, 0) < $n
-    order by user_id
-    limit $lists
-), full_categories as (
-    select user_id, category
-    from listed
-    semi join short using (user_id)
-    join rule_categories using (item_id)
-    group by user_id, category, most
-    having count(*) >= most
-), full_of_new as (
-    select user_id
-    from short
-    left join (select user_id from listed semi join indexed.new_items using (item_id)) as new using (user_id)
-    group by user_id
-    having count(new.user_id) >= $max_new
-), missing as (
-    select "user".user_id, item.item_id
-    from short
-    join rule_users as "user" on "user".user_id = short.user_id
-    cross join rule_items as item
-    where ({condition}) is true
-      and not list_contains($banned::varchar[], item.item_id)
-      and not (
-          item.item_id in (select item_id from indexed.new_items)
-          and "user".user_id in (select user_id from full_of_new)
-      )
-)
-select 'list_full', $placement, user_id, item_id, null
-from missing
-anti join listed using (user_id, item_id)
-anti join (from rule_histories where not $seen_items or not may_come_again) as histories using (user_id, item_id)
-anti join rule_events using (user_id, item_id)
-anti join (
-    select user_id, item_id from full_categories join rule_categories using (category)
-) as full_items using (user_id, item_id)

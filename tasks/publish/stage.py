@@ -61,7 +61,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
     folder = publications.create_publication(home, run_id)
     parameters: dict[str, Any] = {"top_n": plan.settings.top_n, "list_length": plan.settings.list_length}
     parameters |= {"pinned": list(plan.rules.rules.pinned), "recommendations_made": False, "lists_made": False}
-    seen_items = parameters["seen_items"] = plan.lists is not None and not plan.lists.exclude_seen
+    parameters["seen_items"] = plan.lists is not None and not plan.lists.exclude_seen
     with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
         attributes = load_all_attributes(connection)
         has_rules = parameters["has_rules"] = not plan.declared.are_empty or has_new_items(connection)
@@ -75,7 +75,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
             files.write_publication(connection, home, folder, plan, table, attributes, selections)
             publications.record_new(connection, home, folder, _describe(connection, home, run_id, plan))
         checked = plan.rules if has_rules and parameters["recommendations_made"] else None
-        find_breaches(connection, checked, attributes, plan.settings.top_n, seen_items=seen_items)
+        find_breaches(connection, checked, attributes, plan.settings.top_n)
         count = warehouse.fetch_row(connection, "select count(*) from published.recommendations")[0]
     for gap in gaps:
         runs.record_alarm(home, run_id, gap)

@@ -12,7 +12,6 @@ from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores import warehouse
 
 EXPLORATION = "(exploration)"  # stands for a placement
-CHECKED_SHORT_LISTS = 100  # of each placement; each is compared with the whole catalogue
 
 
 def find_breaches(
@@ -20,14 +19,11 @@ def find_breaches(
     declared: DeclaredRules | None,
     attributes: Attributes,
     top_n: int,
-    *,
-    seen_items: bool,
 ) -> None:
     """Fill the temporary table `rule_breaches`, which the contract of that name reads, from the published lists.
 
     Args:
         declared: None for lists that no rule was applied to.
-        seen_items: whether lists include the items of the histories.
     """
     connection.execute(sql.statement("rules/rule_breaches"))
     if declared is None:
@@ -48,12 +44,9 @@ def find_breaches(
         # DuckDB wrote them from checked syntax trees.
         condition = " and ".join(f"({one.sql})" for one in selector.conditions) or "true"
         _store_categories(connection, catalogue, selector.limits)
-        shared = {"placement": name, "banned": list(rules.banned), "max_new": declared.count_new(n)}
+        bounds = {"placement": name, "banned": list(rules.banned), "pinned": list(rules.pinned)}
         statement = sql.statement("rules/breaches", condition=condition)
-        connection.execute(statement, {**shared, "pinned": list(rules.pinned)})
-        statement = sql.statement("rules/short_lists", condition=condition)
-        bounds = {"n": n, "lists": CHECKED_SHORT_LISTS, "seen_items": seen_items}
-        connection.execute(statement, {**shared, **bounds})
+        connection.execute(statement, {**bounds, "max_new": declared.count_new(n)})
     connection.unregister("rule_items").unregister("rule_users")
 
 

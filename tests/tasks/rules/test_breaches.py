@@ -13,7 +13,6 @@ from tests.tasks.rules.test_lists import DECLARED, RULES, TOP_N
 AGAIN = DeclaredRules(rules=Rules(again_after_days=7.5))
 LISTS = "published.recommendations"
 ATTRIBUTE = "(select id from raw.attributes where side = 'item' and name = '{}' and value = '{}' order by id limit 1)"
-NO_LIMITS = Rules(eligible="stock > 0")
 
 # the rule: (rules, the change of the lists or the log that breaks it)
 BREACHES = {
@@ -30,9 +29,6 @@ BREACHES = {
     ),
     "not_event": (DECLARED, f"insert into raw.events select user_id, item_id, -1, null, 1, 999, 'return' from {LISTS}"),
     "again_after_days": (AGAIN, "update indexed.interactions set last_at = timestamp '2026-01-20'"),
-    "list_full": (DeclaredRules(rules=NO_LIMITS), f"delete from {LISTS} where rank > 2 and user_id = 'u3'"),
-    "list_full of a placement": (DECLARED, "delete from published.placements where placement = 'mail'"),
-    "list_full of nobody": (DECLARED, f"delete from {LISTS} where user_id = 'u3'"),
 }
 
 
@@ -40,7 +36,7 @@ BREACHES = {
 def shops(built, tmp_path_factory):
     """A shop for each set of rules, with its lists published."""
     shops = {}
-    for number, declared in enumerate((DECLARED, AGAIN, DeclaredRules(rules=NO_LIMITS))):
+    for number, declared in enumerate((DECLARED, AGAIN)):
         shop = built.copy_to(home_in(tmp_path_factory.mktemp(f"shop{number}")))
         shop.publish("run", declared, seen_items=declared is AGAIN)
         shops[declared.model_dump_json()] = shop
@@ -60,7 +56,7 @@ def test_each_breach_breaks_its_rule(shops, breach):
 
 
 def broken_rules(connection, declared):
-    find_breaches(connection, declared, load_all_attributes(connection), TOP_N, seen_items=declared is AGAIN)
+    find_breaches(connection, declared, load_all_attributes(connection), TOP_N)
     rules = connection.execute("select distinct rule from rule_breaches").fetchall()
     return {rule for (rule,) in rules}
 
@@ -69,7 +65,7 @@ def test_a_breach_stops_the_publication_and_names_the_list(shops):
     with warehouse.open_warehouse(shops[DECLARED.model_dump_json()].home) as connection:
         connection.begin()
         connection.execute(f"update {LISTS} set item_id = 'i1' where rank = 3 and user_id = 'u3'")
-        find_breaches(connection, DECLARED, load_all_attributes(connection), TOP_N, seen_items=False)
+        find_breaches(connection, DECLARED, load_all_attributes(connection), TOP_N)
         parameters = {"run_id": "run", "top_n": TOP_N, "has_rules": True, "pinned": list(RULES.pinned)}
         [result] = [one for one in check(connection, "publish", parameters) if one.rule == "not_banned"]
         connection.rollback()
