@@ -14,7 +14,6 @@ STAGE_VALUES = {
     "value_min": 1.0,
     "value_max": 5.0,
     "max_reject_share": 0.25,
-    "threshold": 4.0,
     "since": None,
     "until": None,
     "min_user_edges": 0,

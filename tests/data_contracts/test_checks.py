@@ -121,6 +121,24 @@ def test_a_misspelt_expectation_raises_and_is_named(numbers, changes):
         check_contracts(numbers, [contract_of(build_rule(expect=expect))], {})
 
 
+def test_the_bounds_of_a_column_are_rules_which_null_keeps(empty):
+    empty.execute("create temp table numbers (share double, side varchar)")
+    columns = {
+        "share": {"type": "DOUBLE", "least": 0, "most": 1},
+        "side": {"type": "VARCHAR", "one_of": ["user", "item"]},
+    }
+    columns = {name: {"meaning": "any", "nullable": True, **column} for name, column in columns.items()}
+    contract = Contract.model_validate({"table": "numbers", "stage": "ingest", "row": "a pair", "columns": columns})
+    empty.execute("insert into numbers values (0, 'user'), (1, 'item'), (null, null)")
+    assert all(result.success for result in check_contracts(empty, [contract], {}))
+    empty.execute("insert into numbers values ('nan', 'users'), (1.01, 'user'), (-0.01, 'item'), ('inf', 'item')")
+    _, share, side = check_contracts(empty, [contract], {})
+    assert (share.rule, share.observed, share.description) == (
+        "share_in_range", "4 of 7 rows", "`share` is at least 0 and at most 1"
+    )  # fmt: skip
+    assert side.samples == [{"share": "nan", "side": "users"}] and side.description == "`side` is one of user, item"
+
+
 def test_where_the_columns_are_not_as_declared_the_rules_are_left_out(numbers):
     (result,) = check_contracts(numbers, [contract_of(build_rule(), nullable=False)], {})
     assert result.samples == [{"column_name": "number", "declared": "INTEGER not null", "found": "INTEGER"}]
