@@ -151,10 +151,8 @@ def compute_key(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-@functools.cache
-def library_version(name: str) -> str:
-    """Return the version of an installed library, whose metadata take milliseconds to read."""
-    return version(name)
+library_version = functools.cache(version)
+"""Return the version of an installed library, whose metadata take milliseconds to read."""
 
 
 def _format_record(facts: dict[str, Any], digests: dict[str, str]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.stage import publish
-from oneclass.tasks.stores import publications, resources, runs, warehouse
+from oneclass.tasks.stores import publications, resources, runs
 from oneclass.tasks.stores.home import FileSettings, Home, Limits, duckdb_memory
 from tests.short_memory import limit_memory
 
@@ -125,11 +125,3 @@ def test_duckdb_takes_a_third_of_what_there_is():
     assert (
         Limits().memory == duckdb_memory(resources.memory_limit()) and Limits().threads == resources.available_cores()
     )
-
-
-def test_duckdb_is_held_to_the_limits_and_fetches_nothing(home):
-    names = ("threads", "memory_limit", "autoload_known_extensions", "autoinstall_known_extensions")
-    bounded = replace(home, limits=Limits(threads=3, memory=1 << 30))
-    with warehouse.open_warehouse(bounded) as connection:
-        found = [connection.execute(f"select current_setting('{name}')").fetchone()[0] for name in names]
-    assert found == [3, "1023.2 MiB", False, False]

@@ -213,9 +213,9 @@ def test_a_warehouse_open_for_writing_is_not_opened_otherwise(home):
 def test_the_limits_hold_and_a_spill_leaves_no_file(home, tmp_path):
     small = replace(home, root=tmp_path / "it's small", limits=replace(home.limits, threads=1, memory=30_000_000))
     with warehouse.open_warehouse(small) as connection:
-        names = "threads", "memory_limit", "temp_directory"
+        names = "threads", "memory_limit", "temp_directory", "autoload_known_extensions", "autoinstall_known_extensions"
         settings = [connection.execute(f"select current_setting('{name}')").fetchone()[0] for name in names]
-        assert settings == [1, "28.6 MiB", str(small.spill)]
+        assert settings == [1, "28.6 MiB", str(small.spill), False, False]
         connection.execute("create temp table much as select hash(range) as a from range(5_000_000)")
         assert list(small.spill.glob("*"))
     assert not list(small.spill.glob("*"))
