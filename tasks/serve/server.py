@@ -13,7 +13,7 @@ from uvicorn.supervisors import Multiprocess
 from oneclass.tasks.errors import InputError
 
 MAX_CONNECTIONS = 500  # of a process, which may have 1,024 descriptors by default; a request beyond is answered by 503
-KEEP_ALIVE_SECONDS = 10  # longer than a proxy keeps idle connections, so that none is closed under a request of its
+KEEP_ALIVE_SECONDS = 10
 SHUTDOWN_SECONDS = 10  # after which requests that have not arrived are given up
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # by which prometheus_client adds up the figures of several processes
 
