@@ -258,7 +258,7 @@ def _cite(given: CiteParameters) -> str:
 
 def _serve(given: ServeParameters) -> str:
     """What is published, over HTTP, by default on the loopback; /docs lists the addresses."""
-    from oneclass.tasks.serve import access, app
+    from oneclass.tasks.serve import access, server
 
     if given.host not in access.LOOPBACK and given.api_key_file is None:
         raise InputError(f"--host {given.host}: other machines reach it, so it needs --api-key-file FILE.")
@@ -267,8 +267,8 @@ def _serve(given: ServeParameters) -> str:
         access.load_key_hashes(given.api_key_file) if given.api_key_file else (),
     )
     home, dataset = _find_home(given)
-    names = {"host", "port", "certificate", "private_key", "wait", "workers", "access_log"}
-    app.run_service(home.root, dataset.name, rules, **given.model_dump(include=names))
+    names = {"host", "port", "wait", "workers", "access_log"}
+    server.run_service(home.root, dataset.name, rules, **given.model_dump(include=names))
     return "Ended."
 
 

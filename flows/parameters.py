@@ -339,10 +339,6 @@ class ServeParameters(DatasetParameters):
     api_key_file: Annotated[str | None, Flag("FILE")] = Field(
         None, description="SHA-256 hashes of keys, one per line; requests must send one as `Authorization: Bearer KEY`"
     )
-    certificate: Annotated[str | None, Flag("FILE")] = Field(None, description="of TLS, in PEM")
-    private_key: Annotated[str | None, Flag("FILE")] = Field(
-        None, description="of the certificate, if it is not in the same file"
-    )
     wait: Annotated[bool, Flag()] = Field(
         False, description="start although nothing is published yet; /ready is 503 until then"
     )

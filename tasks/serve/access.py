@@ -3,17 +3,15 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 
 from oneclass.tasks.errors import InputError
-
-Application: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]  # of ASGI
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROBES = ("/live", "/ready")  # asked by machines that know neither name nor key, and told one word
@@ -26,10 +24,8 @@ class AccessRules:
     """What a request must have to be answered.
 
     Attributes:
-        hosts: the names that its `Host` header may have, against pages that resolve a name of their own to this server
-            (DNS rebinding).
-        key_hashes: SHA-256 of the keys, one of which it must send as `Authorization: Bearer KEY`; none means that
-            everybody may ask.
+        hosts: the names that its `Host` header may have, against pages that resolve a name of theirs to this server.
+        key_hashes: SHA-256 of the keys, one of which it must send as `Authorization: Bearer KEY`; none for everybody.
     """
 
     hosts: frozenset[str] = frozenset(LOOPBACK)
@@ -47,12 +43,11 @@ def load_key_hashes(file: str | Path) -> tuple[bytes, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--api-key-file {file}: cannot be read ({error}).") from error
     keys = {number: line for number, line in enumerate(lines, 1) if line.strip() and not line.startswith("#")}
-    for number, line in keys.items():
-        if not HASH.match(line):
-            raise InputError(
-                f"--api-key-file {file}, line {number}: does not begin with a SHA-256 in 64 hexadecimal digits, such "
-                "as `sha256sum` prints."
-            )
+    for number in (number for number, line in keys.items() if not HASH.match(line)):
+        where = f"--api-key-file {file}, line {number}"
+        raise InputError(
+            f"{where}: does not begin with a SHA-256 in 64 hexadecimal digits, such as `sha256sum` prints."
+        )
     if not keys:
         raise InputError(f"--api-key-file {file}: has no key, so nobody could ask.")
     return tuple(line[:64].encode() for line in keys.values())
@@ -61,10 +56,10 @@ def load_key_hashes(file: str | Path) -> tuple[bytes, ...]:
 class AccessControl:
     """ASGI middleware that refuses requests which break the rules."""
 
-    def __init__(self, app: Application, rules: AccessRules) -> None:
+    def __init__(self, app: Any, rules: AccessRules) -> None:
         self._app, self._rules = app, rules
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
         if scope["type"] == "http" and scope["path"] not in PROBES:
             if (refusal := self._refuse(dict(scope["headers"]))) is not None:
@@ -75,8 +70,10 @@ class AccessControl:
 
     def _refuse(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
         """Return the answer to a request without a name of this server or without a key."""
-        if (host := _host_name(headers.get(b"host", b"").decode("latin-1"))) not in self._rules.hosts:
-            detail = f"the Host header {host!r} is not a name of this server; see --host-names"
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        if name not in self._rules.hosts:
+            detail = f"the Host header {name!r} is not a name of this server; see --host-names"
             return JSONResponse({"detail": detail}, 421)
         if self._rules.key_hashes and not _has_key(headers.get(b"authorization", b""), self._rules.key_hashes):
             detail = "send a key as `Authorization: Bearer KEY`"
@@ -97,12 +94,6 @@ def _limit_body(receive: Any) -> Any:
         return message
 
     return receive_limited
-
-
-def _host_name(header: str) -> str:
-    """Return the name of a Host header, without port and brackets, in lower case."""
-    name = header[1:].partition("]")[0] if header.startswith("[") else header.partition(":")[0]
-    return name.lower()
 
 
 def _has_key(authorization: bytes, key_hashes: Iterable[bytes]) -> bool:

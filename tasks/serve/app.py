@@ -4,13 +4,11 @@ A response takes about a millisecond of processor time, so the event loop handle
 would cost more than it gains.
 """
 
-import functools
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Annotated, Any
 
-import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
@@ -19,10 +17,10 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender
-from oneclass.tasks.serve import list_routes, server
+from oneclass.tasks.serve import list_routes
 from oneclass.tasks.serve.access import AccessControl, AccessRules
-from oneclass.tasks.serve.observer import Metrics, Observer, open_access_log
-from oneclass.tasks.serve.reloader import NotLoaded, PublicationWatcher
+from oneclass.tasks.serve.observer import Metrics, Observer
+from oneclass.tasks.serve.reloader import PublicationWatcher
 from oneclass.tasks.serve.schemas import Health
 from oneclass.tasks.stores.home import Home
 
@@ -54,10 +52,8 @@ def create_app(
     return app
 
 
-async def _explain_absent(_: Request, error: Any) -> Response:
-    """Say what is not there: a user, an item, or a publication yet."""
-    if isinstance(error, NotLoaded):
-        return JSONResponse({"detail": str(error)}, 503, {"retry-after": "1"})
+async def _explain_absent(_: Request, error: Exception) -> Response:
+    """Say that a user, an item or a list is not there."""
     return JSONResponse({"detail": str(error)}, 404)
 
 
@@ -97,7 +93,8 @@ def _add_probes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> 
     @app.get("/ready", responses={503: {"model": dict[str, str]}})
     async def ready(response: Response) -> dict[str, str]:
         """Whether a publication is served, not older than publish.max_age (503 if not); asked as `/live`."""
-        status = "empty" if watcher.is_empty else "stale" if _is_stale(watcher.shop) else "ready"
+        shop = watcher.loaded
+        status = "empty" if shop is None else "stale" if _is_stale(shop) else "ready"
         response.status_code = 200 if status == "ready" else 503
         return {"status": status}
 
@@ -126,45 +123,3 @@ def _add_pages(app: FastAPI, home: Home) -> None:
 
 def _is_stale(shop: Recommender) -> bool:
     return shop.max_age is not None and datetime.now(UTC) - shop.published_at > shop.max_age
-
-
-def run_service(
-    root: Path,
-    dataset: str,
-    rules: AccessRules,
-    *,
-    host: str,
-    port: int,
-    certificate: str | None,
-    private_key: str | None,
-    wait: bool,
-    workers: int,
-    access_log: str | None,
-) -> None:
-    """Print the address, and answer until told to end; the arguments are those of `flows.serve`.
-
-    Raises:
-        InputError: nothing is published, or a file, the address or the number of workers cannot be used.
-    """
-    if workers < 1:
-        raise InputError(f"--workers {workers}: must be at least 1.")
-    server.check_certificate(certificate, private_key)
-    watcher = PublicationWatcher(root, dataset, wait=wait)
-    app = create_app(watcher, Home(root, dataset), rules, open_access_log(access_log))
-    with server.open_socket(host, port) as server_socket:
-        served = "nothing is published yet" if watcher.is_empty else f"publication {watcher.shop.publication}"
-        name = f"[{host}]" if ":" in host else host
-        address = f"http{'s' * bool(certificate)}://{name}:{server_socket.getsockname()[1]}"
-        print(f"{dataset}, {served}: {address}/docs; Ctrl-C ends it", flush=True)
-        if workers > 1:
-            del app, watcher  # each worker has its own
-            build = functools.partial(build_app, root, dataset, wait, rules, access_log)
-            server.run_workers(build, server_socket, workers, certificate, private_key)
-        else:
-            uvicorn.Server(server.configure(app, certificate, private_key)).run(sockets=[server_socket])
-
-
-def build_app(root: Path, dataset: str, wait: bool, rules: AccessRules, access_log: str | None) -> FastAPI:
-    """Create the application of a worker, with a watcher of its own."""
-    watcher = PublicationWatcher(root, dataset, wait=wait)
-    return create_app(watcher, Home(root, dataset), rules, open_access_log(access_log))

@@ -64,8 +64,8 @@ def add_routes(app: FastAPI, watcher: PublicationWatcher, metrics: Metrics) -> N
                 error = str(wrong)
             answers.append(_encode({"user": reader.user, "unknown": unknown, "error": error}, "items", items))
             await asyncio.sleep(0)  # lets other requests in between
-        head = {**_describe(shop), "next": following}
-        return Response(_encode(head, "answers", b"[%s]" % b", ".join(answers)), media_type="application/json")
+        content = _encode({**_describe(shop), "next": following}, "answers", b"[%s]" % b", ".join(answers))
+        return Response(content, media_type="application/json")
 
     @app.get("/similar", response_model=schemas.Answer, responses=gone)
     async def similar(request: Request, query: Annotated[schemas.SimilarQuery, Query()]) -> Any:

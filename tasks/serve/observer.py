@@ -15,10 +15,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.serve.access import Application
 from oneclass.tasks.serve.reloader import PublicationWatcher
-from oneclass.tasks.serve.server import MULTIPROCESS
 
+MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # by which prometheus_client adds up the figures of several processes
 BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 METHODS = frozenset({"GET", "HEAD", "POST"})
 OTHER = "other"  # an address or a method that the server does not have; clients could send any number of them
@@ -27,12 +26,7 @@ disable_created_metrics()
 
 
 class Metrics(Collector):
-    """The metrics of a server; of all its processes, if it has several.
-
-    Attributes:
-        answers: lists by what made them: `user` (parameters of training), `history` (folded in) or `popular` (the
-            fallback of a history without a known item).
-    """
+    """The metrics of a server; of all its processes, if it has several."""
 
     def __init__(self, watcher: PublicationWatcher) -> None:
         self._watcher, self._registry = watcher, CollectorRegistry()
@@ -55,8 +49,8 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the age of the publication that this process serves, absent without one."""
-        if not self._watcher.is_empty:
-            age = (datetime.now(UTC) - self._watcher.shop.published_at).total_seconds()
+        if (shop := self._watcher.loaded) is not None:
+            age = (datetime.now(UTC) - shop.published_at).total_seconds()
             yield GaugeMetricFamily("oneclass_publication_age_seconds", "Age of the served publication.", age)
 
     def render(self) -> bytes:
@@ -87,10 +81,10 @@ class Observer:
     The log has no query, because that names users.
     """
 
-    def __init__(self, app: Application, metrics: Metrics, access_log: IO[str] | None) -> None:
+    def __init__(self, app: Any, metrics: Metrics, access_log: IO[str] | None) -> None:
         self._app, self._metrics, self._log = app, metrics, access_log
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -98,7 +92,7 @@ class Observer:
         started, status, sent = time.perf_counter(), 500, 0
         asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope  # uvicorn sends no body to it
 
-        async def send_observed(message: dict[str, Any]) -> None:
+        async def send_observed(message: Any) -> None:
             nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -115,21 +109,8 @@ class Observer:
             self._metrics.requests.labels(route, method, str(status)).inc()
             self._metrics.seconds.labels(route).observe(seconds)
             if self._log is not None:
+                time_now, client = datetime.now(UTC).isoformat(timespec="milliseconds"), scope.get("client")
+                line = {"time": time_now, "client": client and client[0], "method": scope["method"]}
+                line |= {"path": scope["path"], "status": status, "bytes": sent, "seconds": round(seconds, 6)}
                 with contextlib.suppress(OSError):  # a full disk stops no answer
-                    self._log.write(_format_line(scope, status, sent, seconds))
-                    self._log.flush()
-
-
-def _format_line(scope: dict[str, Any], status: int, sent: int, seconds: float) -> str:
-    """Return a line of the access log."""
-    client = scope.get("client")
-    fields = {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "client": client and client[0],
-        "method": scope["method"],
-        "path": scope["path"],
-        "status": status,
-        "bytes": sent,
-        "seconds": round(seconds, 6),
-    }
-    return json.dumps(fields) + "\n"
+                    print(json.dumps(line), file=self._log, flush=True)

@@ -6,6 +6,8 @@ import os
 import threading
 from pathlib import Path
 
+from fastapi import HTTPException
+
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.recommend import Recommender, load
 from oneclass.tasks.stores.home import Home
@@ -15,24 +17,18 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 
 
-class NotLoaded(InputError):
-    """No publication is loaded yet."""
-
-
 class PublicationWatcher:
     """The served recommender, and a thread that polls the link `published`.
 
     A request keeps the recommender with which it started, so a replacement loses no request.
 
     Attributes:
+        loaded: the served recommender; None without a publication yet.
         error: why a newer publication could not be loaded; None without one.
     """
 
     def __init__(self, root: Path, dataset: str, *, seconds: float = POLL_SECONDS, wait: bool = False) -> None:
-        """Load the publication.
-
-        Args:
-            wait: whether to begin without one, if nothing is published yet.
+        """Load the publication; if nothing is published yet, `wait` begins without one.
 
         Raises:
             InputError, Damaged: as `tasks.recommend.load`.
@@ -40,10 +36,8 @@ class PublicationWatcher:
         self._root, self._dataset, self._seconds = root, dataset, seconds
         self._link = Home(root, dataset).published
         self._seen = self._current_target()
-        self._shop: Recommender | None = None
+        self.loaded = None if wait and self._seen is None else self._load_publication()
         self.error: str | None = None
-        if self._seen is not None or not wait:
-            self._shop = self._load_publication()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True, name="publication watcher")
 
@@ -56,21 +50,16 @@ class PublicationWatcher:
         self._thread.join()
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no publication is loaded yet."""
-        return self._shop is None
-
-    @property
     def shop(self) -> Recommender:
         """The served recommender.
 
         Raises:
-            NotLoaded: there is none yet.
+            HTTPException: 503, there is none yet.
         """
-        if self._shop is None:
-            reason = self.error or "nothing is published yet"
-            raise NotLoaded(f"{self._dataset}: no publication is served ({reason}). Ask again in a while.")
-        return self._shop
+        if self.loaded is None:
+            detail = f"{self._dataset}: no publication is served ({self.error or 'nothing is published yet'})."
+            raise HTTPException(503, f"{detail} Ask again in a while.", {"retry-after": "1"})
+        return self.loaded
 
     def _poll(self) -> None:
         while not self._stopped.wait(self._seconds):
@@ -78,12 +67,11 @@ class PublicationWatcher:
             if target == self._seen:
                 continue
             try:
-                shop = self._load_publication()
-                self._shop, self.error = shop, None
-                logger.info("%s: serving publication %s", self._dataset, shop.publication)
+                self.loaded, self.error = self._load_publication(), None
+                logger.info("%s: serving publication %s", self._dataset, self.loaded.publication)
             except Exception as error:  # noqa: BLE001  (the old publication stays served, whatever is wrong with the new)
                 self.error = str(error)
-                kept = "no publication is" if self._shop is None else f"publication {self._shop.publication} stays"
+                kept = "no publication is" if self.loaded is None else f"publication {self.loaded.publication} stays"
                 logger.warning("%s: %s served, a newer one cannot be loaded: %s", self._dataset, kept, error)
             self._seen = target
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from oneclass.tasks.recommend.like_calibration import EXPLICIT_LIKE_MEANING, LIKE_MEANING
 from oneclass.tasks.stores.published_model import SeenChoice
@@ -19,10 +19,8 @@ Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Ids = Annotated[list[Text], Field(max_length=MAX_IDS)]
 
 
-class Request(BaseModel):
+class Request(BaseModel, extra="forbid"):
     """What a client sends; an unknown name is refused, since it may be a known one with a slip."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class Paging(Request):
@@ -38,9 +36,7 @@ class ListOptions(Paging):
     n: Count | None = Field(None, description="length of the list; by default the placement's, else 20")
     within: Ids | None = Field(None, description="items to choose among; all by default")
     without: Ids | None = Field(None, description="items to leave out")
-    seen: SeenChoice | None = Field(
-        None, description="whether to include the items of the history; by default as published"
-    )
+    seen: SeenChoice | None = Field(None, description="whether to include the history's items; by default as published")
     placement: Text | None = Field(None, description="a placement: its rules, and its number of items")
     where: Text | None = Field(None, description="a SQL condition on the columns that `request_filters` allows")
 
@@ -66,10 +62,6 @@ class RecommendQuery(ListOptions, Reader):
 
 class RecommendBatch(ListOptions):
     """Lists for many users and histories, by the same options."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"queries": [{"user": "42"}, {"items": ["1", "9"]}], "n": 5}]}
-    )
 
     queries: Annotated[list[Reader], Field(min_length=1, max_length=MAX_QUERIES, description="one per list")]
 
@@ -160,13 +152,11 @@ class ListAnswer(Served):
 
 
 class Health(BaseModel):
-    """The served publication and its age.
+    """The served publication and its age."""
 
-    `status` is `ok`, `behind` if a newer one cannot be loaded, for which `error` has the reason, or `stale` if it is
-    older than publish.max_age.
-    """
-
-    status: str
+    status: str = Field(
+        description="ok, behind if a newer one cannot be loaded, or stale if older than publish.max_age"
+    )
     dataset: str
     publication: str
     published_at: datetime

@@ -1,35 +1,61 @@
-"""Run uvicorn on a listening socket, in one process or in several."""
+"""Run the service by uvicorn, in one process or in several that share a port."""
 
+import functools
 import os
 import socket
-import ssl
 import tempfile
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.serve.access import AccessRules
+from oneclass.tasks.serve.app import create_app
+from oneclass.tasks.serve.observer import MULTIPROCESS, open_access_log
+from oneclass.tasks.serve.reloader import PublicationWatcher
+from oneclass.tasks.stores.home import Home
 
 MAX_CONNECTIONS = 500  # of a process, which may have 1,024 descriptors by default; a request beyond is answered by 503
 KEEP_ALIVE_SECONDS = 10
 SHUTDOWN_SECONDS = 10  # after which requests that have not arrived are given up
-MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"  # by which prometheus_client adds up the figures of several processes
 
 
-def check_certificate(certificate: str | None, private_key: str | None) -> None:
-    """Raise an `InputError` if the files of TLS cannot be used."""
-    if certificate is None and private_key is not None:
-        raise InputError("--private-key: needs --certificate FILE.")
-    if certificate is not None:
-        try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, private_key)
-        except OSError as error:  # ssl.SSLError among them
-            raise InputError(f"--certificate {certificate}: cannot be used ({error}).") from error
+def run_service(
+    root: Path, dataset: str, rules: AccessRules, host: str, port: int, wait: bool, workers: int, access_log: str | None
+) -> None:
+    """Print the address, and answer until told to end; the arguments are those of `flows.serve`.
+
+    Raises:
+        InputError: nothing is published, or the address, the access log or the number of workers cannot be used.
+    """
+    if workers < 1:
+        raise InputError(f"--workers {workers}: must be at least 1.")
+    watcher = PublicationWatcher(root, dataset, wait=wait)
+    app = create_app(watcher, Home(root, dataset), rules, open_access_log(access_log))
+    with _open_socket(host, port) as server_socket:
+        served = f"publication {watcher.loaded.publication}" if watcher.loaded else "nothing is published yet"
+        name = f"[{host}]" if ":" in host else host
+        print(f"{dataset}, {served}: http://{name}:{server_socket.getsockname()[1]}/docs; Ctrl-C ends it", flush=True)
+        if workers == 1:
+            uvicorn.Server(configure(app)).run(sockets=[server_socket])
+            return
+        del app, watcher  # each worker has its own
+        with tempfile.TemporaryDirectory(prefix="oneclass-metrics-") as folder:
+            os.environ[MULTIPROCESS] = folder  # before a worker imports prometheus_client
+            build = functools.partial(build_app, root, dataset, rules, wait, access_log)
+            Multiprocess(configure(build, factory=True, workers=workers), sockets=[server_socket]).run()
 
 
-def configure(app: Any, certificate: str | None = None, private_key: str | None = None, **more: Any) -> uvicorn.Config:
+def build_app(root: Path, dataset: str, rules: AccessRules, wait: bool, access_log: str | None) -> FastAPI:
+    """Create the application of a worker, with a watcher of its own."""
+    watcher = PublicationWatcher(root, dataset, wait=wait)
+    return create_app(watcher, Home(root, dataset), rules, open_access_log(access_log))
+
+
+def configure(app: Any, **options: Any) -> uvicorn.Config:
     """Return uvicorn's configuration for an application; it takes uvloop and httptools if they are installed."""
     return uvicorn.Config(
         app,
@@ -40,28 +66,11 @@ def configure(app: Any, certificate: str | None = None, private_key: str | None 
         limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        ssl_certfile=certificate,
-        ssl_keyfile=private_key,
-        **more,
+        **options,
     )
 
 
-def run_workers(build_app: Callable[[], Any], server_socket: socket.socket, workers: int, *tls: str | None) -> None:
-    """Run several processes on one socket until SIGTERM or SIGINT; one that dies is replaced.
-
-    Args:
-        build_app: called in each process; it is pickled.
-        tls: certificate and private key.
-    """
-    with tempfile.TemporaryDirectory(prefix="oneclass-metrics-") as folder:
-        os.environ[MULTIPROCESS] = folder  # before a worker imports prometheus_client
-        try:
-            Multiprocess(configure(build_app, *tls, factory=True, workers=workers), sockets=[server_socket]).run()
-        finally:
-            del os.environ[MULTIPROCESS]
-
-
-def open_socket(host: str, port: int) -> socket.socket:
+def _open_socket(host: str, port: int) -> socket.socket:
     """Listen on an address.
 
     Raises:

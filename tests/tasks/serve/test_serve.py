@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import socket
-import ssl
 import subprocess
 import threading
 import time
@@ -24,7 +23,6 @@ from oneclass.tasks.serve import server
 from oneclass.tasks.serve.access import MAX_BODY_BYTES, AccessRules, load_key_hashes
 from oneclass.tasks.serve.app import create_app
 from oneclass.tasks.serve.reloader import PublicationWatcher
-from oneclass.tasks.serve.server import check_certificate
 from oneclass.tasks.stores import publications
 from tests.tasks.conftest import publish_model
 from tests.typed import ROOT
@@ -46,7 +44,7 @@ def serve_home(home, rules=None, **options):
         thread = threading.Thread(target=running.run, args=([listening],))
         thread.start()
         try:
-            yield f"http{'s' * ('certificate' in options)}://127.0.0.1:{listening.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             running.should_exit = True
             thread.join()
@@ -165,11 +163,11 @@ def test_a_publication_that_cannot_be_read_leaves_the_old_one_answering(served, 
     assert wait_for_health(address, {"status": "ok"})["publication"] == "mended"
 
 
-def status_of(address, method="GET", context=None, **headers):
+def status_of(address, method="GET", **headers):
     """(status, body) of a request with these headers."""
     request = urllib.request.Request(address, method=method, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -211,37 +209,6 @@ def test_a_file_of_keys_that_is_none_is_refused(tmp_path, text, words):
     (tmp_path / "keys.txt").write_text(text)
     with pytest.raises(InputError, match=words):
         load_key_hashes(tmp_path / "keys.txt")
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed, to make a certificate")
-def test_tls_by_a_certificate(copied, tmp_path):
-    pem = tmp_path / "server.pem"
-    words = [
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=x",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-    ]
-    subprocess.run(
-        ["openssl", "req", *words, "-keyout", pem, "-out", tmp_path / "c.pem"], check=True, capture_output=True
-    )
-    pem.write_text(pem.read_text() + (tmp_path / "c.pem").read_text())
-    check_certificate(str(pem), None)
-    with serve_home(copied, certificate=str(pem)) as address:
-        trusted = ssl.create_default_context(cafile=tmp_path / "c.pem")
-        assert status_of(f"{address}/health", context=trusted)[0] == 200
-    for files, words in (
-        ((None, str(pem)), "needs --certificate"),
-        ((str(tmp_path / "c.pem"), None), "cannot be used"),
-    ):
-        with pytest.raises(InputError, match=words):
-            check_certificate(*files)
 
 
 @pytest.fixture(params=["httptools", "h11"])

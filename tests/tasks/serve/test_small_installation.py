@@ -25,13 +25,13 @@ sys.meta_path.insert(0, OnlyAllowed())
 from pathlib import Path
 from oneclass import load
 from oneclass.flows import commands
-from oneclass.tasks.serve import app as service
+from oneclass.tasks.serve import server as service
 from oneclass.tasks.serve.access import AccessRules
 
 commands.build_parser("serve").format_help()
 home = {root!r}
 assert commands.main("recommend", ["--dataset", "small", "--home", home, "--user", "u7", "--json"]) == 0
-app = service.build_app(Path(home), "small", False, AccessRules(), None)
+app = service.build_app(Path(home), "small", AccessRules(), False, None)
 
 async def ask(path):
     query = path.partition("?")

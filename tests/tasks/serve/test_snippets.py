@@ -76,7 +76,7 @@ def test_the_page_to_try_it_sends_requests_and_shows_answers(copied, tmp_path):
             page.js(WAIT.format(f"document.querySelector({form + ' pre'!r}).textContent.length > 1"))
             request, status, _, body = page.js(f"document.querySelector({form + ' pre'!r}).textContent").split("\n", 3)
             answer = json.loads(body)
-            assert status.startswith("200, ")
+            assert status == "200"
             if "GET" in form:
                 assert request == f"GET /recommend?item={items[0]}&item={items[1]}"
                 assert answer["items"] == shop.recommend(items).to_dicts()
