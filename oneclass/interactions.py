@@ -190,7 +190,7 @@ class Interactions:
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Read what `save` wrote."""
-        tables = {file.stem: pl.read_parquet(file) for file in Path(folder).glob("*.parquet")}
+        tables = {file.stem: pl.read_parquet(file, glob=False) for file in Path(folder).glob("*.parquet")}
         found = cls.__new__(cls)
         found.events, found.users, found.items = tables["events"], tables.get("users"), tables.get("items")
         found.user_ids, found.item_ids = (tables[f"{side}_ids"].to_series() for side in ("user", "item"))

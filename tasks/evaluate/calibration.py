@@ -14,6 +14,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Self
 
 import duckdb
@@ -26,7 +27,7 @@ from oneclass.models.generator.density_ratio import GroundTruth, solve_odds
 from oneclass.models.negatives.distributions import NegativeDistribution
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.stores import warehouse
-from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.home import Home, escape_path
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def load_truth(home: Home, split: SplitMatrices) -> GroundTruth | None:
         return None
     demo_settings = json.loads((home.truth / "settings.json").read_text(encoding="utf-8"))["settings"]
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        differing = warehouse.select(connection, "evaluate/not_in_truth", edges=str(edges)).row(0)
+        differing = warehouse.select(connection, "evaluate/not_in_truth", edges=escape_path(edges)).row(0)
         if any(differing):
             logger.info(
                 "calibration: %d edges are not likes of the demo's truth and %d of its likes are not edges; "
@@ -54,9 +55,7 @@ def load_truth(home: Home, split: SplitMatrices) -> GroundTruth | None:
             _truth_rows(connection, side)[indices] for side, indices in (("user", split.users), ("item", split.items))
         ]
         counts = (demo_settings["users"], demo_settings["items"])
-        degrees = [
-            _hidden_degrees(connection, str(edges), side, count) for side, count in zip(("user", "item"), counts)
-        ]
+        degrees = [_hidden_degrees(connection, edges, *one) for one in zip(("user", "item"), counts)]
     odds = solve_odds(*degrees)
     users, items, item_bias = (np.load(home.truth / f"{name}.npy") for name in ("users", "items", "item_bias"))
     return GroundTruth(users[ids[0]], items[ids[1]], item_bias[ids[1]], odds[0][ids[0]], odds[1][ids[1]])
@@ -68,11 +67,11 @@ def _truth_rows(connection: duckdb.DuckDBPyConnection, side: str) -> np.ndarray:
     return warehouse.query(connection, rows)["id"].to_numpy()
 
 
-def _hidden_degrees(connection: duckdb.DuckDBPyConnection, edges: str, side: str, count: int) -> np.ndarray:
+def _hidden_degrees(connection: duckdb.DuckDBPyConnection, edges: Path, side: str, count: int) -> np.ndarray:
     """Return the degrees in the hidden graph, int64 (count,)."""
     # one row per user (item) of the demo's hidden graph: its number in the truth, from 0, and its degree
     text = f'select "{side}" - 1 as id, count(*) as degree from read_parquet($edges) group by id'
-    rows = warehouse.query(connection, text, edges=edges)
+    rows = warehouse.query(connection, text, edges=escape_path(edges))
     degrees = np.zeros(count, dtype=np.int64)
     degrees[rows["id"].to_numpy()] = rows["degree"].to_numpy()
     return degrees

@@ -24,7 +24,7 @@ from oneclass.tasks.ingest.column_names import match_columns
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.scan import CHUNK_BYTES, FileStillChanging
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable
-from oneclass.tasks.ingest.statements import escape_path
+from oneclass.tasks.stores.home import escape_path
 from oneclass.tasks.stores.warehouse import fetch_row
 
 BEFORE, UNKNOWN = 0, -1  # in the scratch database, the `file_id` of a log as it was, and of one not in the warehouse

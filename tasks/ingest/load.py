@@ -20,6 +20,7 @@ from oneclass.tasks.ingest import containers, statements
 from oneclass.tasks.ingest.log_format import LogFormat
 from oneclass.tasks.ingest.scan import changed_file_message, normalize_text
 from oneclass.tasks.ingest.sources import LogFile
+from oneclass.tasks.stores.home import escape_path
 from oneclass.tasks.stores.warehouse import fetch_row
 
 BATCH_BYTES = 1 << 30
@@ -210,7 +211,7 @@ def _create_line_view(connection: duckdb.DuckDBPyConnection, prepared: Sequence[
     connection.execute(
         sql.statement("ingest/text"),
         {
-            "paths": [statements.escape_path(file.path) for file in prepared],
+            "paths": [escape_path(file.path) for file in prepared],
             "compression": "gzip" if prepared[0].gzipped else "none",
             "longest": longest,
             "buffer": max(READ_BUFFER_BYTES, 2 * longest),

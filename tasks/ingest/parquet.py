@@ -8,8 +8,8 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.column_names import UnknownColumns, find_unread_times, match_columns, pair_clock
 from oneclass.tasks.ingest.log_format import LogFormat, find_doubts
-from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.ingest.times import detect_time_formats, join_clocks
+from oneclass.tasks.stores.home import escape_path
 
 SAMPLE_ROWS = 1000
 NUMBERS_AND_TEXT = (

@@ -25,9 +25,8 @@ from oneclass.tasks.ingest.column_names import UnknownColumns, guess_columns
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.log_format import LogFormat, split_line
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, expand_path
-from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.stores import durable, warehouse
-from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.home import Home, escape_path
 from oneclass.tasks.stores.warehouse import fetch_row
 
 SAMPLE_BYTES = 1 << 24

@@ -21,9 +21,8 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.source import Source
 from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.ingest import database, parquet
-from oneclass.tasks.ingest.statements import escape_path
 from oneclass.tasks.stores import durable, warehouse
-from oneclass.tasks.stores.home import Home
+from oneclass.tasks.stores.home import Home, escape_path
 
 logger = logging.getLogger(__name__)
 

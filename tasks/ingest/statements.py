@@ -9,6 +9,7 @@ from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest import times
 from oneclass.tasks.ingest.log_format import LogFormat
+from oneclass.tasks.stores.home import escape_path
 
 MAX_ID_BYTES = 10_000
 """Longer ids are damage, and would cost memory in every table."""
@@ -231,11 +232,6 @@ def _kind_conditions(dataset: Dataset) -> dict[str, str]:
         "kind_reason": "if(coalesce(event, '') = '', 'names no kind of event', "
         "'unknown kind of event ' || left(event, 100))",
     }
-
-
-def escape_path(path: Path) -> str:
-    """Escape DuckDB's glob characters in a path."""
-    return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
 def _quote_literal(text: str) -> str:

@@ -14,7 +14,7 @@ import duckdb
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.sources import check_readable
-from oneclass.tasks.ingest.statements import escape_path
+from oneclass.tasks.stores.home import escape_path
 
 ID_COLUMNS = {
     "item": ("item_id", "itemid", "movieid", "movie_id", "item", "id"),

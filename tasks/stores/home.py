@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -56,6 +57,14 @@ def duckdb_memory(memory: int) -> int:
     """
     share = max(memory // 3, min(1 << 30, memory // 2))
     return min(share, max(memory - PROCESS_BYTES, memory // 4))
+
+
+def escape_path(path: Path) -> str:
+    """Escape the characters of a path that DuckDB's readers take for a pattern, which other files could match.
+
+    Polars' readers take `glob=False`.
+    """
+    return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
 class _Inside:

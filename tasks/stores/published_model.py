@@ -145,7 +145,8 @@ def has_published_model(home: Home) -> bool:
 def load_titles(home: Home, items: set[str]) -> dict[str, str]:
     """Return the published titles of some items by id; empty if nothing is published, or it is unreadable."""
     try:
-        found = pl.read_parquet(home.published / MODEL_FOLDER / "items.parquet", columns=["item_id", "title"])
+        file = home.published / MODEL_FOLDER / "items.parquet"
+        found = pl.read_parquet(file, columns=["item_id", "title"], glob=False)
     except (OSError, pl.exceptions.PolarsError):
         return {}
     wanted = found.filter(pl.col("item_id").is_in(list(items)) & pl.col("title").is_not_null())
@@ -186,7 +187,7 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
         )
     except checksums.DamagedFile as error:
         raise checksums.DamagedFile(f"{error}. What is published is not trusted; run {run} again.") from error
-    items, users = (pl.read_parquet(folder / f"{name}.parquet") for name in ("items", "users"))
+    items, users = (pl.read_parquet(folder / f"{name}.parquet", glob=False) for name in ("items", "users"))
     # Plain arrays, because each access to a `memmap` costs microseconds.
     indptr, indices, counts = (np.asarray(np.load(folder / "histories" / name, mmap_mode="r")) for name in MATRIX_FILES)
     file = folder / "histories" / RECENCY_RANKS_FILE
@@ -207,7 +208,7 @@ def _read_published_model(home: Home, publication: Path) -> PublishedModel:
         attributes=_read_attributes(folder),
         rules=_read_json(folder / RULES_FILE),
         excluded=_read_excluded(folder, len(items)),
-        lists=pl.read_parquet(file) if (file := publication / LISTS_FILE).exists() else None,
+        lists=pl.read_parquet(file, glob=False) if (file := publication / LISTS_FILE).exists() else None,
     )
 
 
@@ -224,7 +225,7 @@ def _read_excluded(folder: Path, width: int) -> csr_matrix | None:
 
 def _read_attributes(folder: Path) -> dict[str, pl.DataFrame]:
     files = {side: folder / ATTRIBUTES_FILE.format(side) for side in ("item", "user")}
-    return {side: pl.read_parquet(file) for side, file in files.items() if file.exists()}
+    return {side: pl.read_parquet(file, glob=False) for side, file in files.items() if file.exists()}
 
 
 @functools.lru_cache(maxsize=4)
