@@ -71,3 +71,18 @@ def test_not_even_an_unchecked_condition_reads_a_file(tmp_path):
     reading = f"(select count(*) from read_text('{tmp_path}/secret')) > 0"
     with pytest.raises(InputError, match="disabled by configuration"):
         CATALOGUE.find_items(Condition("where", reading, reading, (), ()), {})
+
+
+def test_a_name_is_the_items_column_unless_it_begins_with_user():
+    items = pl.DataFrame({"item_id": ["i1", "i2"], "country": ["DE", "AT"], "price.eur": [1, 2]})
+    users = pl.DataFrame({"user_id": ["u1", "u2"], "country": ["AT", None], "tags": [["x"], None]})
+    catalogue = Catalogue(pl.Series(["i1", "i2", "i3"]), pl.Series([1, 1, 0]), {"item": items, "user": users})
+    people = catalogue.describe_users(pl.Series(["u1", "u2"]), pl.Series([1, 1])).to_dict(as_series=False)
+    expected = {
+        "country = user.country": [[False, True, False], [False] * 3],
+        "Country = 'DE'": [[True, False, False]],
+        '"price.eur" > 1 or price.eur < 1': [[False, True, False]],
+        "'x' in user.tags and history.users > 0": [[True, True, False], [False] * 3],
+    }
+    for text, found in expected.items():
+        assert catalogue.find_items(catalogue.check_condition(text, "where"), people).tolist() == found
