@@ -27,7 +27,7 @@ from oneclass.tasks.report.run_tables import Row, RunTables, group_rows, join_wo
 from oneclass.tasks.report.tables import format_value
 
 BASELINE = "popularity"
-MAX_HIGHLIGHTED, WITH_SPREAD = 4, 3
+MAX_HIGHLIGHTED, WITH_SPREAD = 4, 2
 ZERO_POSITION = 0.5  # of vertices without likes, for which a logarithmic axis has no place
 SIDES = ("user", "item")
 REFERENCES = {
