@@ -15,7 +15,7 @@ from oneclass.flows.prepare import hand_over, prepared_run
 from oneclass.flows.settings import RunSettings, resolve_limits, split_file_pair
 from oneclass.tasks import datasets, item_titles
 from oneclass.tasks.cluster import ClusterSettings
-from oneclass.tasks.errors import InputError, ModelsFailed
+from oneclass.tasks.errors import InputError, ModelsFailed, NothingToPublish
 from oneclass.tasks.forget.stage import certify_removal, remove_users
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.sources import SourceScanner
@@ -48,17 +48,19 @@ def forget_users(given: ForgetParameters, run: RunSettings | None) -> str:
     dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home))
     root, limits = home.resolve_root(given.home), resolve_limits(given.threads, given.memory)
     dataset_home = run.home if run else Home(root, given.dataset, limits)
-    remove_users(dataset_home, dataset, given.users, reconcile.delete_runs)
+    is_empty = not remove_users(dataset_home, dataset, given.users, reconcile.delete_runs)
     run_id, error = None, None
-    if run is not None:
+    if run is not None and not is_empty:
         before = publications.load_current(dataset_home).get("run_id")
         with hand_over(run):
             try:
                 forget(dataset.name)
             except ModelsFailed as failed:  # everything else was published
                 error = failed
+            except NothingToPublish as nothing:
+                logger.warning("%s Nothing is published any more.", nothing)
         run_id = publications.load_current(dataset_home).get("run_id")
-        assert run_id != before  # which has the users
+        run_id = None if run_id == before else run_id  # that one has the users
     certificate = certify_removal(dataset_home, run_id)
     if error:
         raise error

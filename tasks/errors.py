@@ -11,6 +11,10 @@ class ModelsFailed(OneclassError):
     """Some models failed; everything else was published. The message names each."""
 
 
+class NothingToPublish(OneclassError):
+    """Nobody would get a recommendation."""
+
+
 class InputError(OneclassError):
     """Bad arguments or settings, or unreadable input; nothing was written."""
 

@@ -120,8 +120,18 @@ class ShopModel:
             if item not in self.rules.get("banned", ())
             and not (item in returned and "not_event" in self.rules)
             and (self.seen or item not in had)
-            and ("stock" not in self.rules or (item in self.products and self.products[item][2] > self.rules["stock"]))
+            and ("stock" not in self.rules or self._has_stock(item))
         ]
+
+    def leaves_nothing(self) -> bool:
+        """Whether items are liked, and the rules allow none of them to anybody."""
+        banned = self.rules.get("banned", ())
+        return bool(self.list_items()) and not any(
+            item not in banned and ("stock" not in self.rules or self._has_stock(item)) for item in self.list_items()
+        )
+
+    def _has_stock(self, item: str) -> bool:
+        return item in self.products and self.products[item][2] > self.rules["stock"]
 
     def compute_lists(self) -> Lists:
         """Compute the lists of every user, of each placement and of none."""

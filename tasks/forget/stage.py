@@ -48,8 +48,8 @@ def remove_users(
     dataset: Dataset,
     users: Sequence[str],
     delete_run_records: Callable[[Collection[str]], None] = lambda _: None,
-) -> None:
-    """Remove every trace of users from the home, except from its publications.
+) -> int:
+    """Remove every trace of users from the home, except from its publications, and return how many events are left.
 
     Args:
         delete_run_records: deletes outside of the home what is stored of runs whose contracts named a user.
@@ -84,7 +84,7 @@ def remove_users(
             left += [log.path for log in logs if log.file_id in in_logs and Path(log.name).is_absolute()]
             left += [path for (path,) in _fetch(connection, "forget/tables_elsewhere", users=wanted)]
             named_in = [run_id for (run_id,) in _fetch(connection, "forget/naming_runs", users=wanted)]
-            _copy_rows(connection, home, tables, wanted, staged)
+            events_left = _copy_rows(connection, home, tables, wanted, staged)
         # A second try finds only what the first left, which noted the rest.
         pending["users"] = dict.fromkeys(wanted, 0) | events | pending["users"]
         pending["files"] = {str(one.location.relative_to(home.folder)): one.lines for one in staged} | pending["files"]
@@ -100,26 +100,28 @@ def remove_users(
         runs.remove_partial_files(home)
     for path in pending["left"]:
         logger.warning("%s: has a forgotten user, or cannot be searched: take the user out, or delete the file", path)
+    return events_left
 
 
 def certify_removal(home: Home, run_id: str | None) -> Path:
-    """Delete all publications but the current one, which the rebuild made, and write the certificate.
+    """Delete all publications but that of the run that rebuilt, and write the certificate.
 
     Args:
-        run_id: the run that rebuilt; None if nothing had been published.
+        run_id: the run; None if it published nothing, so that nothing is published any more.
 
     Raises:
         InputError: another run holds the data set.
     """
     with runs.lock_data_set(home):
-        current = home.published.resolve() if home.published.is_symlink() else None
-        for path in [*home.publications.glob("*"), *home.folder.glob(SET_ASIDE)]:
-            if path != current and path.resolve() != current:
-                checksums.remove_path(path)
-        if current is not None:
+        if run_id is None and home.published.is_symlink():
+            home.published.unlink()
+        with warehouse.open_warehouse(home) as connection:
+            publications.remove_others(connection, home, [run_id] if run_id else [])
+        for path in [path for path in home.folder.glob(SET_ASIDE) if path.resolve() != home.published.resolve()]:
+            checksums.remove_path(path)
+        durable.sync_path(home.folder)
+        if home.publications.exists():
             durable.sync_path(home.publications)
-            with warehouse.open_warehouse(home) as connection:
-                publications.remove_others(connection, home, {current.name})
         return erasures.write_certificate(home, run_id)
 
 
@@ -188,8 +190,8 @@ def _copy_rows(
     tables: dict[str, list[str]],
     users: list[str],
     staged: list[StagedFile],
-) -> None:
-    """Copy the warehouse without users, and without what was made from them.
+) -> int:
+    """Copy the warehouse without users and what was made from them, and return the number of events.
 
     DuckDB keeps the bytes of deleted rows in free blocks of its file, so rows are left out of a copy instead. Rewritten
     logs have the rows that they were read back with; one that is now empty, or equal to another, is no longer there.
@@ -221,9 +223,11 @@ def _copy_rows(
             connection.execute("delete from clean.operations.log_files where file_id = ?", [file_id])
     for statement in ("counts", "arrivals", "attribute_tables"):
         _fetch(connection, f"forget/{statement}")
+    (events,) = warehouse.fetch_row(connection, "select count(*) from clean.raw.events")
     connection.execute("detach scratch")
     connection.execute("checkpoint clean")
     connection.execute("detach clean")
+    return events
 
 
 def _select_rows(name: str, columns: list[str]) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 from oneclass.models.evaluation.metrics import Mean, compare_paired, mean_and_error
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
-from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.errors import NothingToPublish, OneclassError
 from oneclass.tasks.evaluate.ranking import TargetRankMetrics, rank_part_targets
 from oneclass.tasks.promotion_log import Decision, record_decision
 from oneclass.tasks.protocols import VALIDATION_METRIC, FittedSplit, describe_folds
@@ -137,11 +137,11 @@ def check_recommendations(
     """Check the challenger's recommendations in the temporary table `ranked`.
 
     Raises:
-        OneclassError: there are none, and the champion cannot stay in their place.
+        NothingToPublish: there are none, and the champion cannot stay in their place.
     """
     summary = warehouse.select(connection, "promotion/lists").row(0, named=True)
     if not summary["entries"] and (assessment is None or assessment.champion is None or assessment.manual):
-        raise OneclassError(gates.describe_empty(summary))
+        raise NothingToPublish(gates.describe_empty(summary))
     if assessment is None:
         return None
     assessment = assessment.with_objections(gates.check_lists(assessment.challenger.name, summary))
