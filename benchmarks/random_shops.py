@@ -5,9 +5,8 @@
 A shop has orders and returns, new customers every night, a table of products or none, and rules and a placement that
 change. After its first night come nights with and without events, rollbacks, promotions by hand and people who are
 forgotten, in random order, while a server answers. After each the tables of the warehouse, the published files and the
-server's answers must be the lists of `tests/shop_model.py`, and no file may have a forgotten person's id.
-
-Exit status: 0 if all are as by brute force, else 1. A shop follows from its number. For a small run: `--shops 1`.
+server's answers must be the lists of `tests/shop_model.py`, and no file may have a forgotten person's id. Exit status:
+0 if all are, else 1. A shop follows from its number. For a small run: `--shops 1`.
 """
 
 import argparse
