@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import date
 
 from oneclass.flows.settings import ModelSettings, RunSettings
-from oneclass.tasks.blend import blend_task
+from oneclass.tasks.blend import BlendChoice, blend_task
 from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.protocols import (
@@ -65,19 +65,21 @@ def train_models(
     if BLEND_MODEL not in run.models:
         return run, fits, failed
     weighed_by = {name: _find_weighing_protocol(run, splits, name) for name in [*protocols, ALL_EDGES]}
-    blended_runs = {}
-    for protocol in dict.fromkeys(weighed_by.values()):
-        is_published = protocol == weighed_by[ALL_EDGES]
-        settings = _choose_blend(run, run_id, splits, fits, protocol, is_published=is_published)
-        if settings is not None:
-            blended_runs[protocol] = replace(run, models={**components_run.models, BLEND_MODEL: settings})
-    blended = {name: blended_runs[weighed_by[name]] for name in protocols if weighed_by[name] in blended_runs}
-    settings_of = {name: {BLEND_MODEL: of.models[BLEND_MODEL]} for name, of in blended.items()}
+    chosen = {
+        protocol: _choose_blend(run, run_id, splits, fits, protocol, is_published=protocol == weighed_by[ALL_EDGES])
+        for protocol in dict.fromkeys(weighed_by.values())
+    }
+    blends = {name: chosen[weighed_by[name]].find_settings(splits.digests.get(name)) for name in weighed_by}
+    settings_of = {name: {BLEND_MODEL: blends[name]} for name in protocols if blends[name]}
     stored = _take_stored_fits(run, run_id, splits, settings_of)
-    for name, blended_run in blended.items():
-        missing = [] if stored[name] else [BLEND_MODEL]
+    for name, settings in settings_of.items():
+        blended_run, missing = _with_blend(components_run, settings[BLEND_MODEL]), [] if stored[name] else [BLEND_MODEL]
         fits[name] |= stored[name] | train_protocol(blended_run, run_id, name, splits, failed, missing)
-    return blended_runs.get(weighed_by[ALL_EDGES], components_run), fits, failed
+    return _with_blend(components_run, blends[ALL_EDGES]), fits, failed
+
+
+def _with_blend(run: RunSettings, settings: ModelSettings | None) -> RunSettings:
+    return replace(run, models={**run.models, BLEND_MODEL: settings}) if settings else run
 
 
 def _take_stored_fits(
@@ -110,13 +112,13 @@ def _choose_blend(
     protocol: str | None,
     *,
     is_published: bool,
-) -> ModelSettings | None:
+) -> BlendChoice:
     """Return the blend's settings: those given, or components and weights chosen on a protocol's validation users."""
     if "components" in run.given.get(BLEND_MODEL, ()) or BLEND_MODEL in run.dataset.models:
-        return run.models[BLEND_MODEL]
+        return BlendChoice(settings=run.models[BLEND_MODEL])
     if protocol is None:
         logger.info("blend: no protocol of this run has validation edges to weigh models by")
-        return None
+        return BlendChoice()
     judged_on = find_validation_splits(protocol, splits.digests)
     return blend_task(
         run.home,

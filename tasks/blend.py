@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.blend import BlendSettings, Candidates, Component, WeightSearchResult, search_weights
+from oneclass.models.blend import BlendSettings, Candidates, Component, Weights, search_weights
 from oneclass.models.blend.score_normalization import normalize_scores
 from oneclass.models.evaluation import metrics
 from oneclass.models.evaluation.metrics import Comparison
@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 MAX_CANDIDATES = 8  # models in the weight search
 MAX_VALIDATION_USERS = 4000
+CROSS_VALIDATION_FOLDS = 5  # of the validation users of one split
 BLOCK_ENTRIES = 1 << 24  # scores held at a time
 
 Candidate = list[Model]  # one model, fitted for each fold
@@ -51,15 +52,21 @@ class BlendChoice(BaseModel, frozen=True):
 
     Attributes:
         settings: components and weights; None if no blend is worth it.
+        of_folds: those chosen without the users of a fold, by its split's digest; empty for a log without folds.
         reason: the weights, or why there is no blend.
         sentence: for the log.
         searched: the columns of the search in `operations.model_settings`; None without a blend.
     """
 
-    settings: BlendSettings | None
-    reason: str
-    sentence: str
+    settings: BlendSettings | None = None
+    reason: str = ""
+    sentence: str = ""
     searched: dict[str, Any] | None = None
+    of_folds: dict[str, BlendSettings] = {}
+
+    def find_settings(self, split: str | None) -> BlendSettings | None:
+        """Find the settings of a split, by its digest."""
+        return self.of_folds.get(split or "", self.settings)
 
 
 def choose_components(
@@ -71,13 +78,14 @@ def choose_components(
     settings: Mapping[str, ModelSettings],
     seed: int,
     day: date,
-) -> BlendSettings | None:
-    """Choose the components and weights of a run's blend; None, with a log line, if no blend is worth it.
+) -> BlendChoice:
+    """Choose the components and weights of a run's blend; without settings, with a log line, if none is worth it.
 
     Candidates are the MAX_CANDIDATES best models, each with its best score, by the protocol's tuning metric; the
     weights also consider S (`models.blend.weight_search`). The decision is by cross-validation over the validation
-    users (`is_worth_blending`), and its figures are in `operations.model_settings`. The choice of an earlier run from
-    the same fits is taken.
+    users (`is_worth_blending`), and its figures are in `operations.model_settings`. The users of a fold, who are its
+    test users too, are judged by weights that the other folds chose. The choice of an earlier run from the same fits is
+    taken.
 
     Args:
         run_id: the run whose settings the choice becomes; None for a blend of one protocol's table alone.
@@ -107,7 +115,7 @@ def choose_components(
         origin = "search" if choice.settings else "default"
         row = ChosenSettings("blend", origin, choice.reason, choice.settings or BlendSettings(), searched)
         record_settings(home, run_id, [row])
-    return choice.settings
+    return choice
 
 
 def _choice_cache(connection: duckdb.DuckDBPyConnection, protocol: str, parameters: Mapping[str, Any]) -> StageCache:
@@ -137,10 +145,13 @@ def _search_components(
     lists = _rank_single_models(candidates, parts, metric)
     if len(lists) < 2:
         return _reject("there are not two models to add")
+    folds = np.repeat(np.arange(len(parts)), [part.targets.shape[0] for part in parts])
+    if not (is_folded := len(np.unique(folds)) > 1):
+        folds = np.random.default_rng(seed).permutation(count) % CROSS_VALIDATION_FOLDS
     with kernel_threads(home.limits.threads):
         cutoff = int(metric.partition("@")[2])
-        result = search_weights(Candidates.from_blocks(_score_blocks(lists, parts), cutoff), seed)
-    blend = _component_settings(lists, result, settings)
+        result = search_weights(Candidates.from_blocks(_score_blocks(lists, parts), cutoff), folds)
+    blend = _component_settings(lists, result.weights, settings)
     alone, blended = result.alone[result.best].mean(), result.cross_validated.mean()
     best = f"{lists[result.best][0][0].name}/{lists[result.best][1]}"
     gain = metrics.compare_paired(result.cross_validated, result.alone[result.best])
@@ -149,16 +160,19 @@ def _search_components(
         f"{metric} {blended:.4f} by cross-validation, {best} alone {alone:.4f} ({_describe_gain(gain)}, S "
         f"{_describe_gain(gain_in_s)}) over {users}"
     )
-    if blend is None or not is_worth_blending(gain, gain_in_s):
+    if len(blend.components) < 2 or not is_worth_blending(gain, gain_in_s):
         return _reject(f"no blend gains more than its error on its best component: {figures}")
     error = metrics.mean_and_error(result.cross_validated).standard_error
-    weights, why = _describe_weights(blend), "" if _exceeds_error(gain) else ", for its gain in S"
+    described, why = _describe_weights(blend), "" if _exceeds_error(gain) else ", for its gain in S"
     searched = {
         "protocol": protocol, "metric": metric, "trials": result.tried, "at_start": float(alone),
         "reached": float(blended), "standard_error": error, "users": train.shape[0],
         "items": train.shape[1], "edges": train.nnz, "key": digest,
     }  # fmt: skip
-    return BlendChoice(settings=blend, reason=weights, sentence=f"{weights}{why}; {figures}", searched=searched)
+    of_others = zip(judged, result.of_others, strict=False) if is_folded else ()  # last folds may have no user
+    of_folds = {split: _component_settings(lists, weights, settings) for (split, _), weights in of_others}
+    sentence = f"{described}{why}; {figures}"
+    return BlendChoice(settings=blend, reason=described, sentence=sentence, searched=searched, of_folds=of_folds)
 
 
 def is_worth_blending(gain: Comparison, gain_in_s: Comparison) -> bool:
@@ -221,15 +235,15 @@ def _score_blocks(
 
 
 def _component_settings(
-    lists: list[tuple[Candidate, str]], weight_search: WeightSearchResult, settings: Mapping[str, ModelSettings]
-) -> BlendSettings | None:
-    """Return the settings of the components with a weight; None if there are fewer than two."""
+    lists: list[tuple[Candidate, str]], weights: Weights, settings: Mapping[str, ModelSettings]
+) -> BlendSettings:
+    """Return the settings of the components with a weight."""
     components = [
         Component(model=model.name, score=score, weight=weight, settings=settings[model.name].model_dump(mode="json"))
-        for ((model, *_), score), weight in zip(lists, weight_search.weights, strict=True)
+        for ((model, *_), score), weight in zip(lists, weights, strict=True)
         if weight
     ]
-    return BlendSettings(components=tuple(components)) if len(components) > 1 else None
+    return BlendSettings(components=tuple(components))
 
 
 def _describe_weights(blend: BlendSettings) -> str:

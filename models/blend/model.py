@@ -41,7 +41,7 @@ class BlendSettings(ModelSettings):
 
     components: tuple[Component, ...] = Field(
         default=(Component(model="mrf_dense"), Component(model="wmf")),
-        min_length=2,
+        min_length=1,
         description="The models whose scores are added. A run takes those of its own models that are best together on "
         "validation users, unless they are given.",
     )

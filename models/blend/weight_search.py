@@ -7,8 +7,7 @@ good by nDCG. So a second ascent follows the mean rank S among weightings whose 
 sees only the head of a list, and a model that ranks rare items at random would spoil the rest. At most MAX_COMPONENTS
 weights are above 0.
 
-The blend's value is estimated by FOLDS-fold cross-validation: each user's nDCG and S are those of weights chosen on
-other folds.
+The blend's value is estimated by cross-validation: each user's nDCG and S are those of weights chosen on other folds.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +25,7 @@ CANDIDATES_PER_MODEL = 200  # of each model's list; items that no model has ther
 NDCG_CUTOFF = 100  # of nDCG
 MAX_MEAN_RANK_ITEMS = 256  # items at most, evenly spread over all, that S counts
 WEIGHT_GRID = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
-FOLDS, ROUNDS = 5, 4
+ROUNDS = 4
 MIN_GAIN_IN_SE = 0.5
 MAX_COMPONENTS = 5
 
@@ -40,7 +39,8 @@ class WeightSearchResult:
 
     Attributes:
         weights: weight of each model, 1 for the best one before the ascent; 0 for a model that adds nothing.
-        value: float64 (users,), nDCG with these weights.
+        of_others: for each fold, the weights chosen on the users of the other folds.
+        value: float64 (users,), nDCG with `weights`.
         cross_validated: float64 (users,), nDCG with weights chosen on other users.
         alone: float64 (models, users), nDCG of each model by itself.
         cross_validated_mean_rank: float64 (users,), S with weights chosen on other users.
@@ -49,6 +49,7 @@ class WeightSearchResult:
     """
 
     weights: Weights
+    of_others: list[Weights]
     value: np.ndarray
     cross_validated: np.ndarray
     alone: np.ndarray
@@ -141,26 +142,26 @@ class Candidates:
         return self._mean_rank[weights]
 
 
-def search_weights(candidates: Candidates, seed: int) -> WeightSearchResult:
+def search_weights(candidates: Candidates, folds: np.ndarray) -> WeightSearchResult:
     """Search the weights of each model, and estimate their value by cross-validation.
 
     Args:
         candidates: of validation users, each with a target.
-        seed: of the folds.
+        folds: int (users,), the fold of each user, counted from 0; two or more have users.
     """
     models, users = candidates.scores.shape[:2]
     unit = [tuple(float(k == model) for k in range(models)) for model in range(models)]
-    fold = np.random.default_rng(seed).permutation(users) % FOLDS
     cross_validated, cross_validated_mean_rank = np.empty(users), np.empty(users)
-    for number in range(FOLDS):
-        if (inside := fold == number).any() and not inside.all():
-            of_others = _best_ascent(candidates, ~inside, unit)
-            cross_validated[inside] = candidates.ndcg(of_others)[inside]
-            cross_validated_mean_rank[inside] = candidates.mean_rank(of_others)[inside]
+    of_others = [_best_ascent(candidates, folds != fold, unit) for fold in range(folds.max() + 1)]
+    for fold, chosen in enumerate(of_others):
+        inside = folds == fold
+        cross_validated[inside] = candidates.ndcg(chosen)[inside]
+        cross_validated_mean_rank[inside] = candidates.mean_rank(chosen)[inside]
     weights = _best_ascent(candidates, np.ones(users, dtype=bool), unit)
     alone = np.array([candidates.ndcg(single) for single in unit])
     return WeightSearchResult(
         weights,
+        of_others,
         candidates.ndcg(weights),
         cross_validated,
         alone,

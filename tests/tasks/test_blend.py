@@ -111,7 +111,7 @@ def fit_blend(home, digest, **of):
     found = choose_components(home, "run", judged=judged, **{"protocol": PROTOCOL, "seed": 1, "day": DAY, **of})
     with warehouse.open_warehouse(home, read_only=True) as connection:
         [row] = connection.sql("select * from operations.model_settings where model = 'blend'").pl().to_dicts()
-    return found, row
+    return found.settings, row
 
 
 def two_halves(home, digest):

@@ -102,7 +102,7 @@ def test_contributions_are_those_of_the_members_that_have_them(long_tailed):
 @pytest.mark.parametrize(
     ("components", "message"),
     [
-        ([{"model": "wmf"}], "at least 2"),
+        ([], "at least 1"),
         ([{"model": "wmf"}, {"model": "blend"}], "blend is no model that a blend can be made of"),
         ([{"model": "wmf"}, {"model": "wfm"}], "wfm is no model"),
         ([{"model": "wmf"}, {"model": "slim", "score": "like"}], "slim has no score like; it has score"),
@@ -130,7 +130,7 @@ def plant_mixture(users, items, truth, seed, noise=0.0):
 
 def test_a_planted_mixture_is_recovered():
     scores, histories, targets = plant_mixture(150, 300, (1.0, 0.5, 0.0), seed=1)
-    found = search_weights(Candidates.from_blocks([(scores, histories, targets)]), seed=2)
+    found = search_weights(Candidates.from_blocks([(scores, histories, targets)]), folds=np.arange(150) % 5)
     first, second, third = found.weights
     assert second / first == pytest.approx(0.5, abs=0.26) and third <= 0.125 * first
     assert found.cross_validated.mean() == found.value.mean() == 1.0
@@ -139,7 +139,7 @@ def test_a_planted_mixture_is_recovered():
 
 def test_a_model_that_adds_nothing_gets_no_weight():
     scores, histories, targets = plant_mixture(200, 300, (1.0, 0.0), seed=3)
-    found = search_weights(Candidates.from_blocks([(scores, histories, targets)]), seed=2)
+    found = search_weights(Candidates.from_blocks([(scores, histories, targets)]), folds=np.arange(200) % 5)
     assert found.weights == (1.0, 0.0)
     np.testing.assert_array_equal(found.cross_validated, found.alone[0])
 
@@ -209,7 +209,7 @@ def test_of_weights_that_find_the_same_head_those_with_the_better_tail_are_taken
     scores[2, everybody, first] = scores[2, everybody, second] = 20
     targets = csr_matrix((np.ones(3 * users), (np.tile(everybody, 3), np.r_[first, second, third])), (users, items))
     candidates = Candidates.from_blocks([(scores, csr_matrix((users, items)), targets)], 20)
-    found = search_weights(candidates, seed=1)
+    found = search_weights(candidates, folds=np.arange(users) % 5)
     head = (found.weights[0], found.weights[1], 0.0)
     assert min(found.weights) > 0 and found.value.mean() == candidates.ndcg(head).mean()
     assert candidates.mean_rank(found.weights).mean() > candidates.mean_rank(head).mean() + 0.1
@@ -224,5 +224,11 @@ def test_cross_validation_does_not_judge_users_by_weights_that_they_chose():
     scores = np.stack(
         [normalize_scores(generator.normal(size=(60, 200)).astype(np.float32), histories) for _ in range(5)]
     )
-    found = search_weights(Candidates.from_blocks([(scores, histories, targets.tocsr())]), seed=1)
+    folds = generator.permutation(60) % 5
+    candidates = Candidates.from_blocks([(scores, histories, targets.tocsr())])
+    found = search_weights(candidates, folds)
     assert found.value.mean() > found.cross_validated.mean()
+    for fold, weights in enumerate(found.of_others):
+        np.testing.assert_array_equal(found.cross_validated[folds == fold], candidates.ndcg(weights)[folds == fold])
+        others = Candidates.from_blocks([(scores[:, folds != fold], histories[folds != fold], targets[folds != fold])])
+        assert weights == search_weights(others, np.arange(np.sum(folds != fold)) % 5).weights
