@@ -197,6 +197,12 @@ from evaluation.comparisons
 join main using (protocol, metric)
 where run_id = $run_id and other_model = 'popularity'
 
+-- name: known_ranks
+-- One row per protocol and ranked list of one run: the mean of a metric.
+select protocol, model, score, value, standard_error, users
+from evaluation.metrics
+where run_id = $run_id and metric = $metric
+
 -- name: contract_results
 -- One row per rule that a stage of a run was checked against, as it was last checked, broken ones first.
 select

@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtr
 
-from oneclass.models.evaluation.metrics import ALPHA, Comparison, adjust_against_best, adjust_holm
+from oneclass.models.evaluation.metrics import ALPHA, Comparison, Mean, adjust_against_best, adjust_holm
+from oneclass.models.evaluation.ranks_apart import KNOWN_RANK
 from oneclass.tasks.protocols import PROTOCOLS, describe_folds, main_metric_parameters
 from oneclass.tasks.stores import warehouse
 
@@ -24,13 +25,15 @@ COMPARISON_LEGEND = (
     "told from it (Holm's procedure over all lists, 5 %). ± is one standard error."
 )
 FOLDS_NOTE = (
-    "Each user is a test user of models that were fitted on the other folds. The same users choose settings, weights "
-    "and, by this protocol, the published list, so that the values of what they chose are slightly too high."
+    "Each user is a test user of models that were fitted, and a blend that was weighed, on the other folds. The same "
+    "users choose settings and, by this protocol, the published list, so that the values of what they chose are "
+    "slightly too high."
 )
 LEGEND = f"**Bold**: the best. {COMPARISON_LEGEND}"
 
 # The plain p-value of a list's paired comparison with popularity, by protocol, metric, model and score.
 PopularityTests = dict[tuple[str, str, str, str], float | None]
+KnownRanks = dict[tuple[str, str, str], Mean]  # the mean of KNOWN_RANK, by protocol, model and score
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def load_leaderboard(connection: duckdb.DuckDBPyConnection, run_id: str) -> list
     found = warehouse.select(connection, "publish/main_table", run_id=run_id, **main_metric_parameters())
     by_protocol = found.partition_by("protocol", maintain_order=True)
     table = [row for of_protocol in by_protocol for row in mark_lists(of_protocol)]
-    return add_weaknesses(table, _load_popularity_tests(connection, run_id))
+    return add_weaknesses(table, _load_popularity_tests(connection, run_id), _load_known_ranks(connection, run_id))
 
 
 def mark_lists(of_protocol: pl.DataFrame) -> Iterator[LeaderboardRow]:
@@ -104,17 +107,25 @@ def _load_popularity_tests(connection: duckdb.DuckDBPyConnection, run_id: str) -
     return {(protocol, metric, model, score): p_value for protocol, metric, model, score, p_value in rows}
 
 
-def add_weaknesses(table: list[LeaderboardRow], popularity_tests: PopularityTests) -> list[LeaderboardRow]:
+def _load_known_ranks(connection: duckdb.DuckDBPyConnection, run_id: str) -> KnownRanks:
+    rows = warehouse.select(connection, "publish/known_ranks", run_id=run_id, metric=KNOWN_RANK).rows()
+    return {(protocol, model, score): Mean(*mean) for protocol, model, score, *mean in rows}
+
+
+def add_weaknesses(
+    table: list[LeaderboardRow], popularity_tests: PopularityTests, known_ranks: KnownRanks
+) -> list[LeaderboardRow]:
     """Add the `weaknesses` to rows.
 
-    A model is weak under a protocol if its mean rank is surely below 0.5, that of random scores, or its nDCG surely
-    below that of `popularity` on the same users, if the table has it: by one-sided t-tests and by paired t-tests,
-    corrected over the models by Holm's procedure. A model with several scores is compared by the best of them, since a
-    plain `like` leaves popularity out on purpose. Popularity itself can only be worse than random scores.
+    A model is weak under a protocol if its mean rank of known items (`average_known_ranks`) is surely below 0.5, that
+    of random scores, or its nDCG surely below that of `popularity` on the same users, if the table has it: by one-sided
+    t-tests and by paired t-tests, corrected over the models by Holm's procedure. A model with several scores is
+    compared by the best of them, since a plain `like` leaves popularity out on purpose. Popularity itself can only be
+    worse than random scores.
     """
     weak: dict[tuple[str, str], list[str]] = {}
     for protocol, rows in group_by_protocol(table).items():
-        found = _find_below_random(rows)
+        found = _find_below_random(rows, known_ranks)
         for metric in (metric for metric in rows[0].cells if metric.startswith("ndcg")):
             found += _find_below_popularity(rows, metric, popularity_tests)
         for model, sentence in found:
@@ -122,22 +133,26 @@ def add_weaknesses(table: list[LeaderboardRow], popularity_tests: PopularityTest
     return [replace(row, weaknesses=tuple(weak.get((row.protocol, row.model), ()))) for row in table]
 
 
-def _find_below_random(rows: list[LeaderboardRow]) -> list[tuple[str, str]]:
+def _find_below_random(rows: list[LeaderboardRow], known_ranks: KnownRanks) -> list[tuple[str, str]]:
     """Find the models of a protocol whose mean rank is surely below that of random scores, each with a sentence."""
-    best = _best_lists(rows, "mean_rank")
-    p_values = adjust_holm(np.array([_p_value_below_random(*of.cells["mean_rank"], of.users) for of in best.values()]))
+    best: dict[str, Mean] = {}
+    for row in rows:
+        rank = known_ranks.get((row.protocol, row.model, row.score))
+        if rank and (row.model not in best or rank.value > best[row.model].value):
+            best[row.model] = rank
+    p_values = adjust_holm(np.array([_p_value_below_random(rank) for rank in best.values()]))
     return [
-        (model, f"ranks worse than guessing: mean_rank {row.cells['mean_rank'][0]:.4f}, and guesses have 0.5")
-        for (model, row), p_value in zip(best.items(), p_values, strict=True)
+        (model, f"ranks worse than guessing: mean rank {rank.value:.4f} of known items, and guesses have 0.5")
+        for (model, rank), p_value in zip(best.items(), p_values, strict=True)
         if p_value < ALPHA
     ]
 
 
-def _p_value_below_random(value: float, error: float | None, users: int) -> float:
+def _p_value_below_random(rank: Mean) -> float:
     """Return the one-sided p-value of a mean rank of random scores; 1 if there is no test."""
-    if not error:
-        return float(error is None or value >= RANDOM_MEAN_RANK)
-    return float(stdtr(users - 1, (value - RANDOM_MEAN_RANK) / error))
+    if not rank.standard_error:
+        return float(rank.standard_error is None or rank.value >= RANDOM_MEAN_RANK)
+    return float(stdtr(rank.users - 1, (rank.value - RANDOM_MEAN_RANK) / rank.standard_error))
 
 
 def _find_below_popularity(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from oneclass.models.evaluation.beyond_accuracy import TOP_K
 from oneclass.models.evaluation.list_metrics import SMOOTHING
 from oneclass.models.evaluation.metrics import PERCENTILES
-from oneclass.models.evaluation.ranks_apart import NEW, OF_NEW_ITEMS, REPEATED
+from oneclass.models.evaluation.ranks_apart import KNOWN_RANK, NEW, OF_NEW_ITEMS, REPEATED
 
 LIANG_2018 = "Liang, Krishnan, Hoffman, Jebara 2018"
 S = "eq. 23 of the random-graph paper (Paquet, Koenigstein 2013), eq. 12 of the paper on paired symbols"
@@ -89,10 +89,13 @@ SEEN_ITEM_METRICS = {
     NEW: Definition("if seen items are candidates: ndcg@100 of the targets outside the history, among such items", ""),
     REPEATED: Definition("if seen items are candidates: ndcg@100 of the targets in the history, among its items", ""),
 }
-# Over the users with a target that is new; under cold_items the other metrics are of the known items.
+# Over the users with such a target; under cold_items the other metrics are of the known items.
 NEW_ITEM_METRICS = {
-    name: Definition(f"under cold_items: {metric} of the targets without a training edge, among such items", "")
-    for name, metric in OF_NEW_ITEMS.items()
+    KNOWN_RANK: Definition("mean_rank_midtie of the targets with a training edge, so that guesses have 1/2", ""),
+    **{
+        name: Definition(f"under cold_items: {metric} of the targets without a training edge, among such items", "")
+        for name, metric in OF_NEW_ITEMS.items()
+    },
 }
 _EXPOSURE = {
     "coverage": Definition(

@@ -10,10 +10,29 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from oneclass.models.evaluation.holdout import split_matrix
-from oneclass.models.evaluation.metrics import compute_user_metrics
+from oneclass.models.evaluation.metrics import compute_edge_ranks, compute_user_metrics, sum_by_user
 from oneclass.models.evaluation.ranking import TargetRanks, rank_targets
 
 OF_NEW_ITEMS = {f"{metric}_new_items": metric for metric in ("ndcg@100", "recall@20", "mean_rank")}
+
+KNOWN_RANK = "mean_rank_known_items"
+
+
+def average_known_ranks(ranks: TargetRanks, is_known: np.ndarray) -> np.ndarray:
+    """Average the ranks of each user's targets that have a training edge, a tie counting one half.
+
+    Guesses have 1/2 on any log, and popularity is above it. Without ties or with items that no model can know it may be
+    far below: where half of a small shop's items have one like, they tie with the item that is held out.
+
+    Args:
+        is_known: bool (targets,).
+
+    Returns:
+        float64 (users,); NaN for a user without such a target.
+    """
+    won = sum_by_user(ranks, np.where(is_known, compute_edge_ranks(ranks, midtie=True), 0))
+    counts = sum_by_user(ranks, is_known.astype(np.float64))
+    return np.divide(won, counts, out=np.full(len(counts), np.nan), where=counts > 0)
 
 
 def rank_new_items(scores: np.ndarray, targets: csr_matrix, new_items: np.ndarray) -> dict[str, np.ndarray]:

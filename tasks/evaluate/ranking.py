@@ -16,7 +16,13 @@ from oneclass.models.evaluation.beyond_accuracy import TOP_K, Exposure
 from oneclass.models.evaluation.metrics import DegreeBin
 from oneclass.models.evaluation.metrics_at_k import UserMetric, concatenate_ranks, find_metric, select_targets
 from oneclass.models.evaluation.ranking import CannotRank, TargetRanks, rank_targets
-from oneclass.models.evaluation.ranks_apart import rank_known_items, rank_new_and_repeated, rank_new_items
+from oneclass.models.evaluation.ranks_apart import (
+    KNOWN_RANK,
+    average_known_ranks,
+    rank_known_items,
+    rank_new_and_repeated,
+    rank_new_items,
+)
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.orchestration import progress
@@ -70,8 +76,8 @@ class TargetRankMetrics(NamedTuple):
     """One score's ranks for the users of a part that have a target.
 
     Attributes:
-        of_users: values of `metrics.compute_user_metrics`, of `rank_new_and_repeated` if seen items are ranked, and of
-            `rank_new_items` if these are ranked apart, and of further metrics.
+        of_users: values of `metrics.compute_user_metrics`, of `average_known_ranks`, of `rank_new_and_repeated` if seen
+            items are ranked, and of `rank_new_items` if these are ranked apart, and of further metrics.
         edge_ranks: S of each of their targets.
         targets: their ranks; if new items are ranked apart, those of the known items.
     """
@@ -222,7 +228,7 @@ def _rank_block(
             exposure.add(ranks.first, block.histories)
     except CannotRank as error:
         raise _explain(model, score, block.users[error.row], error) from error
-    return _compute_metrics(_name_targets(block, ranks), further, apart)
+    return _compute_metrics(model, _name_targets(block, ranks), further, apart)
 
 
 def _rank_apart(
@@ -244,7 +250,7 @@ def _rank_apart(
         rows, ranks = rank_known_items(scores, block.excluded, block.targets, new_items, length)
     if exposure is not None:
         exposure.add(ranks.first, block.histories[rows])
-    found = _compute_metrics(_name_targets(block, ranks, rows), further)
+    found = _compute_metrics(model, _name_targets(block, ranks, rows), further)
     of_users = of_new
     for name, values in found.of_users.items():
         of_users[name] = np.full(len(scores), np.nan)
@@ -253,16 +259,21 @@ def _rank_apart(
 
 
 def _compute_metrics(
-    targets: RankedTargets, further: Sequence[str], others: Mapping[str, np.ndarray] = MappingProxyType({})
+    model: Model,
+    targets: RankedTargets,
+    further: Sequence[str],
+    others: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> TargetRankMetrics:
     """Compute the metrics of the ranks of a block of users.
 
     Args:
+        model: the one that ranked.
         others: further values of the users, by name.
     """
+    known = {KNOWN_RANK: average_known_ranks(targets.ranks, model.item_degrees[targets.items] > 0)}
     at_k = {name: metric(targets.ranks) for name in further if (metric := find_metric(name)) is not None}
     return TargetRankMetrics(
-        metrics.compute_user_metrics(targets.ranks) | dict(others) | at_k,
+        metrics.compute_user_metrics(targets.ranks) | known | dict(others) | at_k,
         metrics.compute_edge_ranks(targets.ranks),
         targets,
     )

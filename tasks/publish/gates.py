@@ -79,7 +79,7 @@ def check_scores(model: Model, score: str, part: Part) -> str | None:
 
 
 def check_better_than_random(what: str, mean_rank: Mean) -> str | None:
-    """Check that a mean rank on validation is not below 0.5, that of random scores; ties count as one half."""
+    """Check that a mean rank of known items (KNOWN_RANK) on validation is not below 0.5, that of random scores."""
     if mean_rank.value + RANDOM_MARGIN_IN_SE * (mean_rank.standard_error or 0.0) >= 0.5:
         return None
     return f"the mean rank of {what} on validation is {mean_rank.value:.3f}; guesses have 0.5"

@@ -22,6 +22,7 @@ import duckdb
 import numpy as np
 
 from oneclass.models.evaluation.metrics import Mean, compare_paired, mean_and_error
+from oneclass.models.evaluation.ranks_apart import KNOWN_RANK
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings
 from oneclass.tasks.errors import NothingToPublish, OneclassError
@@ -211,7 +212,7 @@ class ChallengerRun:
 
 @dataclass(frozen=True)
 class _ValidationResult:
-    """A fit's metric on the validation users, its mean, and the mean rank; or why there is none (`fault`)."""
+    """A fit's metric on the validation users, its mean, and the mean of KNOWN_RANK; or why there is none (`fault`)."""
 
     of_users: np.ndarray | None = None
     value: Mean | None = None
@@ -289,12 +290,16 @@ def _compare_with_champion(
 ) -> Assessment:
     """Add the comparison to the assessment: paired if the champion's configuration can be fitted in this run."""
     challenger, champion = assessment.challenger, assessment.champion
-    assert champion is not None and result.value is not None and result.of_users is not None
+    assert champion is not None and result.value is not None
     same = challenger.has_same_configuration(champion)
     champion_result = result if same else _evaluate_on_validation(home, run, champion, splits)
+    if not same and challenger.model == champion.model and len(splits) > 1:
+        # On a fold tonight's blend has weights that other folds chose, but the champion's were chosen by all users.
+        of_users = _evaluate_on_validation(home, run, challenger, splits, as_champion=True).of_users
+        result = result if of_users is None else replace(result, of_users=of_users)
     is_comparable = champion.protocol == run.protocol and gates.is_comparable("value", assessment.changed)
     before = champion.validation_summary if is_comparable else None
-    if champion_result.value is not None and champion_result.of_users is not None:
+    if champion_result.value is not None and champion_result.of_users is not None and result.of_users is not None:
         paired = compare_paired(result.of_users, champion_result.of_users)
         difference, error = paired.difference, paired.standard_error or 0.0
         how = f"over the same validation users ({paired.users:,}{describe_folds(len(splits))})"
@@ -330,10 +335,19 @@ def _load_validation_splits(home: Home, run: ChallengerRun) -> list[SplitMatrice
 
 
 def _evaluate_on_validation(
-    home: Home, run: ChallengerRun, candidate: Candidate, splits: Sequence[SplitMatrices]
+    home: Home,
+    run: ChallengerRun,
+    candidate: Candidate,
+    splits: Sequence[SplitMatrices],
+    *,
+    as_champion: bool = False,
 ) -> _ValidationResult:
-    """Evaluate a configuration on the run's validation users, fitted on the training edges of their split or fold."""
-    if run.has_produced(candidate):
+    """Evaluate a configuration on the run's validation users, fitted on the training edges of their split or fold.
+
+    Args:
+        as_champion: with its own settings on every fold, also where the run's blend has others.
+    """
+    if run.has_produced(candidate) and not as_champion:
         if not run.has_fitted(candidate.model):
             return _ValidationResult(fault=f"{candidate.model} could not be fitted tonight")
         digests = [of_fold[candidate.model] for _, of_fold in run.judged]
@@ -357,10 +371,11 @@ def _evaluate_on_validation(
         except OneclassError as error:
             return _ValidationResult(fault=str(error))
     of_users = TargetRankMetrics.concatenate(ranked).of_users
+    has_rank = not np.isnan(known_ranks := of_users[KNOWN_RANK]).all()
     return _ValidationResult(
         of_users[PROMOTION_METRIC],
         mean_and_error(of_users[PROMOTION_METRIC]),
-        mean_and_error(of_users["mean_rank_midtie"]),
+        mean_and_error(known_ranks) if has_rank else None,
     )
 
 

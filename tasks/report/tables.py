@@ -25,6 +25,7 @@ METRIC_LABELS = {
     "recall_of_all@20": "share of all held-out likes that are among the first 20",
     "mean_rank": "share of the other items that a held-out like beats, ties lost; 1 is the head, 0.5 guessing",
     "mean_rank_midtie": "the mean rank with a tie counting one half",
+    "mean_rank_known_items": "the same of the likes of items that models know, ties at one half; 0.5 is guessing",
     "median_rank": "the middle one of all those ranks",
     "rank_p05": "one in twenty of those ranks is lower",
     "rank_p25": "one in four of those ranks is lower",

@@ -3,6 +3,7 @@
 import pytest
 from scipy import stats
 
+from oneclass.models.evaluation.metrics import Mean
 from oneclass.tasks import leaderboard
 from oneclass.tasks.leaderboard import LeaderboardRow, add_weaknesses, list_weaknesses
 from oneclass.tasks.report import model_tables
@@ -17,10 +18,11 @@ RANKS = {
     "paired_symbols": {"like": (0.10, 0.45), "popularity_x_odds": (0.20, 0.49)},
 }
 RECALL = {"recall@20": (0.2, 0.01), "recall@50": (0.3, 0.01)}
+GUESSING = "strong_generalization ranks worse than guessing: mean rank"
 SENTENCES = [
-    "slim on strong_generalization ranks worse than guessing: mean_rank 0.3300, and guesses have 0.5",
+    f"slim on {GUESSING} 0.3300 of known items, and guesses have 0.5",
     "wmf on strong_generalization is worse than popularity: ndcg@100 0.2900, and popularity has 0.3000",
-    "paired_symbols on strong_generalization ranks worse than guessing: mean_rank 0.4900, and guesses have 0.5",
+    f"paired_symbols on {GUESSING} 0.4900 of known items, and guesses have 0.5",
     "paired_symbols on strong_generalization is worse than popularity: ndcg@100 0.2000, and popularity has 0.3000",
 ]
 
@@ -34,8 +36,10 @@ def make_table(ranks=RANKS, protocol="strong_generalization", error=0.001):
 
 
 def with_weaknesses(rows, p_value=1e-6):
-    """Add weaknesses, every list's comparison with popularity having the same p-value."""
-    return add_weaknesses(rows, {(row.protocol, "ndcg@100", row.model, row.score): p_value for row in rows})
+    """Add weaknesses; every list has the same p-value against popularity, and all items to be found are known."""
+    tests = {(row.protocol, "ndcg@100", row.model, row.score): p_value for row in rows}
+    ranks = {(row.protocol, row.model, row.score): Mean(*row.cells["mean_rank"], row.users) for row in rows}
+    return add_weaknesses(rows, tests, ranks)
 
 
 def test_a_model_is_named_where_its_best_score_is_worse_than_a_trivial_one():

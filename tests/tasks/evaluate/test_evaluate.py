@@ -293,6 +293,7 @@ def test_strong_generalization_has_a_validation_metric_and_no_degrees(home):
         "validation_ndcg@100",
         "mean_rank",
         "mean_rank_midtie",
+        "mean_rank_known_items",
         "median_rank",
         "rank_p05",
         "rank_p25",
@@ -384,9 +385,36 @@ def test_a_model_that_is_worse_than_popularity_is_named_in_a_warning(home, caplo
     digest, fitted = store_split(home, split, Popularity, UpsideDown)
     with caplog.at_level(logging.WARNING):
         stage.evaluate(home, "run", "strong_generalization", digest, fitted)
-    assert "upside_down on strong_generalization ranks worse than guessing: mean_rank 0.0000" in caplog.text
+    assert (
+        "upside_down on strong_generalization ranks worse than guessing: mean rank 0.0000 of known items" in caplog.text
+    )
     assert "upside_down on strong_generalization is worse than popularity: ndcg@100" in caplog.text
     assert "popularity on" not in caplog.text
+
+
+def test_popularity_is_no_worse_than_guessing_where_most_items_have_one_like_or_none_left(home, caplog):
+    """Ten popular items, then 160 of one user each and 30 of none: each test user is to find one of either."""
+    train, history, targets = np.zeros((40, 200)), np.zeros((20, 200)), np.zeros((20, 200))
+    for user in range(40):
+        train[user, : 1 + user % 10] = train[user, 10 + 4 * user : 14 + 4 * user] = 1
+    history[:, 0] = 1
+    for user in range(20):
+        targets[user, [10 + 7 * user, 170 + user]] = 1
+    numbers = np.arange(200, dtype=np.int32)
+    part = Part(to_csr(history), to_csr(targets), np.arange(20))
+    split = SplitMatrices("strong_generalization", to_csr(train), np.arange(40), numbers, {"test": part})
+    digest, fitted = store_split(home, split, Popularity, UpsideDown)
+    with caplog.at_level(logging.WARNING):
+        stage.evaluate(home, "run", "strong_generalization", digest, fitted)
+    degrees = train.sum(axis=0)
+    others = [degrees[item] for item in range(1, 200)]  # candidates: all but the history
+    expected = np.mean([(degree < 1) + (degree == 1) / 2 for degree in others]) - 1 / 2 / len(others)  # of itself
+    found = dict(
+        query_rows(home, "select metric, value from evaluation.metrics where model = 'popularity' and score = 'score'")
+    )
+    assert found["mean_rank_known_items"] == pytest.approx(expected) and expected > 0.5
+    assert found["mean_rank"] < 0.1
+    assert "popularity on" not in caplog.text and "upside_down on strong_generalization ranks worse" in caplog.text
 
 
 @pytest.fixture
