@@ -69,7 +69,7 @@ def _backfill(given: ReplayParameters, run: "RunSettings") -> str:
     from oneclass.flows.prepare import hand_over
 
     with hand_over(run):
-        return format_result(backfill(**given.to_backfill().mask_secrets().model_dump()))
+        return format_result(backfill(**given.to_backfill().model_dump()))
 
 
 def _nightly_retrain(given: NightlyRetrainParameters, run: "RunSettings") -> str:
@@ -81,7 +81,7 @@ def _nightly_retrain(given: NightlyRetrainParameters, run: "RunSettings") -> str
 
     try:
         with hand_over(run):
-            return format_result(nightly_retrain(**given.mask_secrets().model_dump()))
+            return format_result(nightly_retrain(**given.model_dump()))
     except CancelledRun as error:
         raise InputError(f"{run.dataset.name}: {error}") from error
 
@@ -107,7 +107,7 @@ def _tune(given: TuneParameters, run: "RunSettings") -> str:
     from oneclass.flows.tune_flow import tune
 
     with hand_over(run):
-        tuned = tune(**given.mask_secrets().model_dump())
+        tuned = tune(**given.model_dump())
     return f"{tuned.table}\n\nBest settings: {tuned.file}\nTake them with --config {tuned.file}"
 
 
@@ -152,10 +152,11 @@ def _notify(given: NotifyParameters) -> str:
 
     dataset = _find_home(given)[1].name
     targets = settings.resolve_notify_settings(given)
+    named = notifications.list_targets(targets)
     if given.test:
         return notifications.send_test(targets, dataset)
     notifications.warn_of_missing_targets(targets)
-    return f"{dataset}: notifies by {' and '.join(notifications.list_targets(targets))}; --test sends a message."
+    return f"{dataset}: notifies by {' and '.join(named)}; --test sends a message."
 
 
 def _promote(given: PromoteParameters) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from prefect.automations import Automation
-from prefect.blocks.system import Secret
 from prefect.blocks.webhook import Webhook
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
@@ -34,7 +33,6 @@ from oneclass.flows.settings import resolve_settings
 from oneclass.tasks.errors import SettingsError
 from oneclass.tasks.orchestration.artifacts import artifact_key
 from oneclass.tasks.orchestration.notifications import warn_of_missing_targets
-from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.stores import home
 
 STARTED_STATES = ("Pending", "Running", "Completed", "Failed", "Crashed", "Cancelling", "Cancelled")
@@ -176,13 +174,9 @@ def deployment_name(dataset: str) -> str:
 
 
 def deployment_parameters(given: DeployParameters) -> dict[str, Any]:
-    """Return the parameters of each night: absolute paths, and the names of Secret blocks in place of secrets."""
-    shown = {name: value for name, value in given.settings.items() if name not in SECRET_SETTINGS}
-    secrets = {f"{name}_block": secret_block(given, name) for name in SECRET_SETTINGS if name in given.settings}
+    """Return the parameters of each night, with absolute paths."""
     return (
-        given.model_copy(update={"settings": {**shown, **secrets}}).model_dump(
-            mode="json", exclude=DEPLOYMENT_FIELDS, exclude_defaults=True
-        )
+        given.model_dump(mode="json", exclude=DEPLOYMENT_FIELDS, exclude_defaults=True)
         | {
             "dataset": given.dataset,
             "home": str(home.resolve_root(given.home).resolve()),
@@ -190,22 +184,6 @@ def deployment_parameters(given: DeployParameters) -> dict[str, Any]:
         }
         | _resolve_titles(given)
     )
-
-
-def secret_block(given: DeployParameters, setting: str) -> str:
-    """Return the name of the Secret block with a setting of the deployment, such as `notify.webhook`."""
-    return f"oneclass-{artifact_key(deployment_name(given.dataset), setting)}"
-
-
-def _save_secrets(given: DeployParameters) -> None:
-    """Keep the secrets that `--set` holds in Secret blocks, and delete those of an earlier deployment."""
-    with get_client(sync_client=True) as client:
-        for setting in SECRET_SETTINGS:
-            block = secret_block(given, setting)
-            if setting in given.settings:
-                Secret(value=SecretStr(given.settings[setting])).save(block, overwrite=True)
-            elif block not in given.settings.values():
-                _delete_block(client, block, "secret")
 
 
 def _resolve_titles(given: DeployParameters) -> dict[str, Any]:
@@ -227,7 +205,6 @@ def deploy(given: DeployParameters) -> RunnerDeployment:
     warn_of_missing_targets(notices)
     server_access.require_server()
     webhook = notices.read_target("webhook")
-    _save_secrets(given)
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(given.pool)

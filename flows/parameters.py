@@ -8,11 +8,9 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
-
-from oneclass.tasks.secrets import mask_settings
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class AllowedValues:
 class DatasetParameters(BaseModel):
     """Parameters of every command."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     dataset: Annotated[str, Flag("NAME")] = Field(
         description="a data set, built in or declared in HOME/datasets/NAME.toml; `demo` makes its own log"
@@ -89,10 +87,6 @@ class RunParameters(SettingsParameters):
         description="memory for DuckDB, such as 4GB, past which it spills to the home; by default a third of the "
         "machine's, or of the container's",
     )
-
-    def mask_secrets(self) -> Self:
-        """Return the parameters for Prefect and files, which must not show secret settings."""
-        return self.model_copy(update={"settings": mask_settings(self.settings)})
 
     def to_backfill(self, **more: Any) -> "BackfillParameters":
         """Return the backfill parameters with these values, and those in `more`."""

@@ -34,7 +34,6 @@ from oneclass.tasks.orchestration.progress import format_duration
 from oneclass.tasks.protocols import PROTOCOLS, choose_publish_protocol, find_validation_splits, list_splits
 from oneclass.tasks.publish.stage import Published, run_after
 from oneclass.tasks.report import report_task
-from oneclass.tasks.secrets import SECRET_SETTINGS
 from oneclass.tasks.split.stage import Splits, split_task
 from oneclass.tasks.stores import runs
 from oneclass.tasks.stores.fits import collect_garbage
@@ -58,10 +57,8 @@ A contract closes each stage: where it is broken the run stops, and what was pub
 LOOK = """
 The artifacts of a run say what came of it:
 
-- `summary`: what was read, found and published, and what changed since the run before
-- `evaluation`: the models side by side, a table for each way of holding out
+- `summary`: what is published and why, what a person should look at, and the models side by side
 - `contracts`: for each stage, the tables with the number of rules that hold, and in words those that do not
-- `promotion`: why the new model was published, or was not
 
 The report, `<home>/<dataset>/report/index.html`, has all of it with figures, on one page.
 """
@@ -117,11 +114,6 @@ def nightly_retrain(given: NightlyRetrainParameters) -> Published | State:
 
 
 def _resolve_settings(given: RunParameters) -> RunSettings:
-    if shown := [name for name in SECRET_SETTINGS if name in given.settings]:
-        artifacts.mask_flow_run(given.mask_secrets().settings)
-        for name in shown:
-            text = "setting %s: Prefect showed it as typed, and masks it now. Set %s_block, _env or _file"
-            logger.warning(text, name, name)
     with notify_startup_failure(given, reconcile.current_run_id()):
         return resolve_settings(given.to_backfill())
 
@@ -168,8 +160,6 @@ def run_pipeline(run: RunSettings, flow_name: str) -> Published:
         failed |= _evaluate_protocols(run, run_id, splits, fits, executor)
         published = publish_run(run, run_id, splits, fits, failed, executor)
         report_task(run.home, run_id)
-        artifacts.publish_evaluation(run.home, published.table)
-        artifacts.publish_decision(run.home, published.decision)
         collect_garbage(run.home)
         duration = format_duration(time.perf_counter() - started)
         logger.info("%s: done in %s; report: %s", run.dataset.name, duration, published.report)

@@ -61,7 +61,8 @@ def _send_startup_failure(given: RunParameters, run_id: str, error: Exception) -
     from oneclass.tasks.orchestration import notifications
     from oneclass.tasks.stores import runs
 
-    text = f"# {given.dataset}: the run ended before its first stage\n\n```\n{error}\n```"
+    lines = [f"{given.dataset}: the run ended before its first stage", *str(error).strip().splitlines()]
+    text = "\n".join(lines[:5])
     state = "cancelled" if isinstance(error, runs.DataSetLocked) else "failed"
     settings = find_notify_settings(given)
     outcomes = notifications.deliver(settings, dataset=given.dataset, run_id=run_id, state=state, text=text)

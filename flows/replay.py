@@ -122,7 +122,7 @@ def replay(given: ReplayParameters, run: RunSettings) -> str:
     for number, day in enumerate(missing, 1):
         logger.info("night %s, %d of %d", day, number, len(missing))
         with hand_over(replace(run, until=day)):
-            backfill(**given.to_backfill(since=None, until=day).mask_secrets().model_dump())
+            backfill(**given.to_backfill(since=None, until=day).model_dump())
     return format_plan(given, run, plan_replay(given, run))
 
 

@@ -72,7 +72,7 @@ def _run_search(run: RunSettings, search: Search, given: TuneParameters, executo
     study, until = Study(run.home, search), time.monotonic() + 60 * (given.timeout or math.inf)
     _log_search(search, study, users, given.trials)
     fixed = search.start.model_fields_set - set(run.dataset.models.get(search.model, {}))
-    command = cli.to_command_line("flows.tune", given.mask_secrets())
+    command = cli.to_command_line("flows.tune", given)
     file = write_best_settings(run.home, search, study, fixed, users, command)
     while trials := study.ask(given.trials, validation.train):
         pending = [tuning.submit_trial(executor, run.home, search, trial) for trial in trials]

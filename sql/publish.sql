@@ -203,19 +203,6 @@ select protocol, model, score, value, standard_error, users
 from evaluation.metrics
 where run_id = $run_id and metric = $metric
 
--- name: contract_results
--- One row per rule that a stage of a run was checked against, as it was last checked, broken ones first.
-select
-    success,
-    contract,
-    rule,
-    severity,
-    observed
-from operations.contract_results
-where run_id = $run_id and stage = $stage
-qualify row_number() over (partition by contract, rule order by rowid desc) = 1
-order by success, contract, rule
-
 -- name: fits
 -- One row per fit of the run and of the run whose evaluation is published.
 select distinct

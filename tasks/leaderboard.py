@@ -222,15 +222,6 @@ def format_plain(table: list[LeaderboardRow]) -> str:
     return "\n\n".join(blocks)
 
 
-def to_records(rows: list[LeaderboardRow]) -> list[dict[str, str]]:
-    """Return a record for each row of one protocol, for a table artifact."""
-    return [
-        {"model": _display_name(row), "score": row.score}
-        | dict(zip([*row.cells, DIFFERENCE_LABEL], _format_cells(row), strict=True))
-        for row in rows
-    ]
-
-
 def _display_name(row: LeaderboardRow) -> str:
     return f"{row.model} {WEAK_MARK}" if row.weaknesses else row.model
 

@@ -1,27 +1,58 @@
-"""Secrets that settings name instead of holding them: an environment variable, a file, or a Prefect Secret block.
+"""Secrets that settings name instead of holding them: `env:NAME`, `file:PATH` or `block:NAME`.
 
-A setting `NAME` with a secret value has the companions `NAME_env`, `NAME_file` and `NAME_block`. A value is read where
-it is used, and no log line, parameter or file shows it or a part of it.
+A value is read where it is used, and no log line, parameter or file shows it or a part of it.
 """
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from oneclass.tasks.errors import InputError
 
-SECRET_SETTINGS = ("notify.command", "notify.webhook")
 PLACES = ("env", "file", "block")
+REFERENCE = re.compile(rf"({'|'.join(PLACES)}):(.+)", re.DOTALL)
 MASK = "***"
 # Shorter words of a secret are common in messages, or parts of other words.
 MIN_WORD_LENGTH = 4
 
 
-def read_secret(setting: str, content: str, *, env: str | None, file: str | None, block: str | None) -> str:
-    """Read the value of a setting from the one place that is named.
+def is_reference(value: str) -> bool:
+    """Whether a setting names the place of a value, instead of holding it."""
+    return REFERENCE.fullmatch(value) is not None
+
+
+def check_reference(value: str) -> str:
+    """Return the name of a value's place.
+
+    Raises:
+        ValueError: it is none, and not shown since it may be the value.
+    """
+    if not is_reference(value):
+        raise ValueError(
+            "may hold a token: write env:NAME for an environment variable with it, file:PATH for a file, or "
+            "block:NAME for a Secret block on the Prefect server"
+        )
+    if value.startswith("file:") and not value.startswith("file:/"):
+        raise ValueError("give the whole path of the file, such as file:/etc/oneclass/webhook")
+    return value
+
+
+def accept_former_places(values: Any, name: str) -> Any:
+    """Return a section of settings in which `NAME_env = "X"` of an earlier version is `NAME = "env:X"`, and so on."""
+    if not isinstance(values, dict):
+        return values
+    kept = dict(values)
+    for place in PLACES:
+        if named := kept.pop(f"{name}_{place}", None):
+            kept[name] = f"{place}:{named}"
+    return kept
+
+
+def read_secret(setting: str, content: str, reference: str) -> str:
+    """Read the value of a setting from the place that it names.
 
     Args:
         setting: its name in messages, such as `notify.webhook`.
@@ -30,45 +61,39 @@ def read_secret(setting: str, content: str, *, env: str | None, file: str | None
     Raises:
         InputError: there is no such place, or nothing in it.
     """
-    if env:
-        value = os.environ.get(env, "").strip()
-        problem, advice = f"the environment variable {env} is not set", f"Set it to {content}."
-    elif file:
-        value, problem = _read_file(file)
-        advice = f"Write {content} into it."
-    else:
-        value, problem = _read_block(str(block))
-        advice = f"Create it on the Prefect server, with {content} as its value."
+    place, _, name = reference.partition(":")
+    value, problem, advice = READERS[place](name)
     if not value:
-        key = "env" if env else "file" if file else "block"
-        raise InputError(f"{setting}_{key}: {problem}. {advice}")
+        raise InputError(f"{setting} = {reference}: {problem}. {advice.format(content)}.")
     return value
 
 
-def _read_file(file: str) -> tuple[str, str]:
-    """Return a file's text, and the problem if it is empty."""
+def _read_environment(name: str) -> tuple[str, str, str]:
+    return os.environ.get(name, "").strip(), f"the environment variable {name} is not set", "Set it to {}"
+
+
+def _read_file(path: str) -> tuple[str, str, str]:
+    advice = "Write {} into it"
     try:
-        return Path(file).read_text(encoding="utf-8").strip(), f"{file} is empty"
+        return Path(path).read_text(encoding="utf-8").strip(), f"{path} is empty", advice
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        return "", f"{file} cannot be read ({reason})"
+        return "", f"{path} cannot be read ({reason})", advice
 
 
-def _read_block(name: str) -> tuple[str, str]:
-    """Return the text of a Secret block, and the problem if it has none."""
+def _read_block(name: str) -> tuple[str, str, str]:
     from prefect.blocks.system import Secret  # here, since commands without flows do not load Prefect
 
+    advice = "Create it on the Prefect server, with {} as its value"
     try:
         block: Any = Secret.load(name)  # outside an event loop, this is not a coroutine
         value = block.value.get_secret_value()
     except Exception as error:  # noqa: BLE001  (an absent block, or any failure of the server)
-        return "", f"the Secret block {name} cannot be read ({str(error).partition(chr(10))[0]})"
-    return (value.strip() if isinstance(value, str) else ""), f"the Secret block {name} holds no text"
+        return "", f"the Secret block {name} cannot be read ({str(error).partition(chr(10))[0]})", advice
+    return (value.strip() if isinstance(value, str) else ""), f"the Secret block {name} holds no text", advice
 
 
-def mask_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return dotted settings, such as those of `--set`, with the values of secrets masked."""
-    return {name: MASK if name in SECRET_SETTINGS else value for name, value in settings.items()}
+READERS = {"env": _read_environment, "file": _read_file, "block": _read_block}
 
 
 def hide_secrets(message: str, secrets: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 import difflib
 import importlib.util
 import logging
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
@@ -83,11 +84,15 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
     """Validate a section such as `[mrf_dense]` into the settings of the stage or model `name`.
 
     Raises:
-        InputError: naming the section or the dotted setting that is wrong.
+        InputError: naming the section or the dotted setting that is wrong, such as an infinite number.
     """
     kind = _settings_class(name)
     try:
-        return kind.model_validate(section)
+        settings = kind.model_validate(section)
+        for field in section:
+            if infinite := _find_infinite(getattr(settings, field, None)):
+                raise InputError(f"setting {name}.{field} = {infinite}: must be a finite number.")
+        return settings
     except ValidationError as error:
         first = error.errors()[0]
         setting = ".".join([name, *map(str, first["loc"])])
@@ -96,6 +101,17 @@ def validate_settings(name: str, section: Mapping[str, Any]) -> Any:
             raise InputError(_unknown_name_error("setting", setting, known)) from error
         value = "" if kind.model_config.get("hide_input_in_errors") else f" = {first['input']!r}"
         raise InputError(f"setting {setting}{value}: {first['msg'].removeprefix('Value error, ')}.") from error
+
+
+def _find_infinite(value: Any) -> str:
+    """Return a number of a setting's value that is not finite, as text; empty without one."""
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        return next(filter(None, map(_find_infinite, value)), "")
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else ""
 
 
 def restore_settings(name: str, stored: Mapping[str, Any]) -> Any:

@@ -27,7 +27,6 @@ from oneclass.tasks.errors import (
     ResourceExhausted,
 )
 from oneclass.tasks.orchestration import progress
-from oneclass.tasks.orchestration.artifacts import artifact_key
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import is_fold
 from oneclass.tasks.stores import checksums, fits, matrices, warehouse, warm_start
@@ -170,9 +169,7 @@ def load_or_fit(
         estimator = MODELS[model](settings, seed=seed, threads=home.limits.threads)
         sizes = [f"{number:,}" for number in (*split.train.shape, split.train.nnz)]
         logger.info("%s: fitting %s users x %s items, %s edges", what, *sizes)
-        with progress.report_progress(
-            what, artifact_key=artifact_key(home.dataset, "train", model, split.protocol)
-        ) as report:
+        with progress.report_progress(what) as report:
             options = FitOptions(
                 start=warm_start.build_start(home, estimator, previous, split) if previous else None,
                 validation=_load_validation_users(split),

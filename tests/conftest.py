@@ -167,7 +167,8 @@ class Receiver(NamedTuple):
 
 
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """A server that takes notifications; the environment variable HOOK has its address."""
     bodies, paths, headers = [], [], []
 
     class Handler(BaseHTTPRequestHandler):
@@ -183,7 +184,9 @@ def receiver() -> Iterator[Receiver]:
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
-        yield Receiver(f"http://127.0.0.1:{server.server_port}", bodies, paths, headers)
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("HOOK", address)
+        yield Receiver(address, bodies, paths, headers)
         server.shutdown()
 
 

@@ -31,7 +31,6 @@ from distributed.scheduler import KilledWorker
 from oneclass.models.fit_options import BlockExecutor
 from oneclass.tasks.cluster import worker
 from oneclass.tasks.errors import ClusterUnavailable, InputError, OneclassError
-from oneclass.tasks.orchestration import artifacts
 from oneclass.tasks.stores import resources as resource_limits
 from oneclass.tasks.stores.home import Home
 
@@ -188,7 +187,6 @@ def open_cluster(
         option, threads = f"--dask {address}", None
         connection = _connect(address, unencrypted)
     with _sentinel(home) as sentinel, connection as client:
-        artifacts.publish_cluster_link(home, client.dashboard_link)
         context = worker.WorkerContext(worker.versions(), home.absolute(), sentinel, 1, run_id)
         cores, memory = _check_workers(client, option, context)
         for name in worker.FORWARDED_LOGGERS:

@@ -102,8 +102,7 @@ def _subquery(source: Source) -> str:
 
 
 def _read_url(source: Source) -> str:
-    places = {"env": source.url_env, "file": source.url_file, "block": source.url_block}
-    url = read_secret("[source] url", "a URL such as postgresql://USER:PASSWORD@HOST/DATABASE", **places)
+    url = read_secret("[source] url", "a URL such as postgresql://USER:PASSWORD@HOST/DATABASE", source.url)
     if "://" not in url:
         raise InputError(
             f"{_describe_database(source)} has no URL that begins with its kind, such as "
@@ -114,9 +113,7 @@ def _read_url(source: Source) -> str:
 
 def _describe_database(source: Source) -> str:
     """Name the database by where its URL is, since the URL may hold a password."""
-    variable, block = f"the environment variable {source.url_env}", f"the Secret block {source.url_block}"
-    place = variable if source.url_env else source.url_file or block
-    return f"[source]: the database that {place} names"
+    return f"[source]: the database that {source.url} names"
 
 
 def _load_driver(source: Source, url: str) -> Any:

@@ -1,4 +1,4 @@
-"""Notify of a run's outcome: by a command that reads the run's summary, or by a webhook."""
+"""Notify of a run's outcome: by a command that reads a text of a few lines, or by a webhook."""
 
 import contextlib
 import json
@@ -10,103 +10,43 @@ import signal
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.secrets import PLACES, hide_secrets, read_secret
+from oneclass.tasks.secrets import accept_former_places, check_reference, hide_secrets, is_reference, read_secret
 
 logger = logging.getLogger(__name__)
 
 NOTIFY_TIMEOUT_SECONDS = 30  # for a command or a webhook
+TARGETS = {
+    "command": "a program and its arguments",
+    "webhook": "an address such as https://chat.example/hooks/abc",
+}
 
 
-class NotifySettings(BaseModel):
-    """Settings of notifications: the targets, and which outcomes are reported."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    command: SecretStr | None = Field(
-        None,
-        description="a program and its arguments; it gets the run's summary on standard input, and ONECLASS_DATASET, "
-        "ONECLASS_RUN_ID and ONECLASS_STATE in its environment",
-    )
-    command_env: str | None = Field(None, description="the environment variable that holds `command`")
-    command_file: str | None = Field(None, description="the whole path of the file that holds `command`", pattern="^/")
-    command_block: str | None = Field(None, description="the Secret block on the Prefect server that holds `command`")
-    webhook: SecretStr | None = Field(
-        None,
-        description="an address that gets a POST of JSON: text (the run's summary), dataset, run_id, state. Given to "
-        "flows.deploy, Prefect's server calls it too, for nights that do not start, fail at once, or crash",
-    )
-    webhook_env: str | None = Field(None, description="the environment variable that holds `webhook`")
-    webhook_file: str | None = Field(None, description="the whole path of the file that holds `webhook`", pattern="^/")
-    webhook_block: str | None = Field(None, description="the Secret block on the Prefect server that holds `webhook`")
-    when: Literal["failure", "always"] = Field(
-        "failure",
-        description="notify of runs that failed, raised an alarm, were late, left files unread or stale "
-        "recommendations, or were cancelled; or of every run",
-    )
-    report_url: str | None = Field(
-        None,
-        description="the address at which the folder of reports is served; the run's artifacts link to it. {dataset} "
-        "stands for the data set's name",
-        pattern="^https?://",
-    )
-
-    @field_validator("command", "webhook")
-    @classmethod
-    def _check_literal(cls, value: SecretStr | None, field: ValidationInfo) -> SecretStr | None:
-        if value is not None:
-            TARGETS[str(field.field_name)].check(value.get_secret_value())
-        return value
-
-    @model_validator(mode="after")
-    def _targets_have_one_place(self) -> Self:
-        for target in TARGETS:
-            if len(self.list_places(target)) > 1:
-                raise ValueError(f"give one of {', '.join(self.list_places(target))}")
-        return self
-
-    def list_places(self, target: str) -> list[str]:
-        """List the settings that say what a target is: `webhook` itself, or `webhook_env` and so on."""
-        return [
-            name for name in (target, *(f"{target}_{place}" for place in PLACES)) if getattr(self, name) is not None
-        ]
-
-    def read_target(self, target: str) -> str | None:
-        """Return the value of `command` or `webhook`, from where the settings name it, or None without one.
-
-        Raises:
-            InputError: the named place cannot be read, or holds no such value.
-        """
-        value: SecretStr | None = getattr(self, target)
-        if value is not None:
-            return value.get_secret_value()
-        if not (names := self.list_places(target)):
-            return None
-        places = {place: getattr(self, f"{target}_{place}") for place in PLACES}
-        text = read_secret(f"notify.{target}", TARGETS[target].content, **places)
-        try:
-            TARGETS[target].check(text)
-        except ValueError as error:
-            raise InputError(f"notify.{names[0]}: {error}.") from None
-        return text
-
-
-def _check_command(command: str) -> None:
+def parse_command(command: str) -> list[str]:
+    """Split a command line into its program and arguments; raise `ValueError` if it is none."""
     try:
-        names_program = bool(shlex.split(command))
+        words = shlex.split(command)
     except ValueError as error:
         raise ValueError(f"is no command line ({error})") from error
-    if not names_program:
+    if not words:
         raise ValueError("names no program")
+    return words
 
 
-def _check_webhook(webhook: str) -> None:
+def check_command(value: str) -> str:
+    """Return a command line, or the name of its place; raise `ValueError` if it is neither."""
+    if not is_reference(value):
+        parse_command(value)
+    return value
+
+
+def check_address(webhook: str) -> None:
+    """Raise `ValueError` if a text is no address of a webhook."""
     try:
         parts = urllib.parse.urlsplit(webhook)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -114,6 +54,59 @@ def _check_webhook(webhook: str) -> None:
         is_address = False
     if not is_address or any(not character.isprintable() or character == " " for character in webhook):
         raise ValueError("is no address that begins with https:// or http://, or its host or port cannot be read")
+
+
+class NotifySettings(BaseModel):
+    """Settings of notifications: the targets, and which outcomes are reported."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    command: Annotated[str, AfterValidator(check_command)] | None = Field(
+        None,
+        description="a program and its arguments; it gets the notification on standard input, and ONECLASS_DATASET, "
+        "ONECLASS_RUN_ID and ONECLASS_STATE in its environment. If an argument is a secret, name where the command is: "
+        "env:NAME, file:PATH or block:NAME",
+    )
+    webhook: Annotated[str, AfterValidator(check_reference)] | None = Field(
+        None,
+        description="where the address is that gets a POST of JSON (text, dataset, run_id, state): env:NAME, an "
+        "environment variable; file:PATH; or block:NAME, a Secret block on the Prefect server. Given to flows.deploy, "
+        "Prefect's server calls the address too, for nights that do not start, fail at once, or crash",
+    )
+    when: Literal["failure", "always"] = Field(
+        "failure",
+        description="notify of runs that failed, raised an alarm, were late, left files unread or stale "
+        "recommendations, or were cancelled; or of every run",
+    )
+    report_url: str | None = Field(
+        None,
+        description="the address at which the folder of reports is served, without a password or a token, since "
+        "everybody sees it; the run's artifacts link to it. {dataset} stands for the data set's name",
+        pattern=r"^https?://[^@?#\s]+$",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_former_places(cls, values: Any) -> Any:
+        for target in TARGETS:
+            values = accept_former_places(values, target)
+        return values
+
+    def read_target(self, target: str) -> str | None:
+        """Return the value of `command` or `webhook`, or None without one.
+
+        Raises:
+            InputError: the named place cannot be read, or holds no such value.
+        """
+        value: str | None = getattr(self, target)
+        if value is None or not is_reference(value):
+            return value
+        text = read_secret(f"notify.{target}", TARGETS[target], value)
+        try:
+            (parse_command if target == "command" else check_address)(text)
+        except ValueError as error:
+            raise InputError(f"notify.{target} = {value}: {error}.") from None
+        return text
 
 
 def warn_of_missing_targets(settings: NotifySettings) -> None:
@@ -124,7 +117,7 @@ def warn_of_missing_targets(settings: NotifySettings) -> None:
         except InputError as error:
             logger.warning("%s Until then it will notify of nothing.", error)
             continue
-        if value and target == "command" and shutil.which(program := shlex.split(value)[0]) is None:
+        if value and target == "command" and shutil.which(program := parse_command(value)[0]) is None:
             logger.warning(
                 "notify.command: the program %s is not found, so it will notify of nothing. Install it, or give its "
                 "whole path",
@@ -136,11 +129,11 @@ def send_notifications(settings: NotifySettings, *, dataset: str, run_id: str, s
     """Send a run's outcome to all targets. An error is logged and does not change the outcome.
 
     Args:
-        state: `completed`, `alarm` (completed, but something in the home was damaged or wrong), `stale` (completed, but
-            what is published is older than `publish.max_age`), `late` (completed, but started long after it was due),
-            `files unread` (completed, but files of the landing folder were set aside or match no name), `partly
-            failed`, `failed`, or `cancelled` (a night without work, since another run did it or is at work).
-        text: the run's summary, Markdown.
+        state: `failed`, `partly failed`, `cancelled` (a night without work, since another run did it or is at work), or
+            of a completed run the first that holds of `alarm` (something in the home was damaged or wrong, or the night
+            unusual), `stale` (what is published is older than `publish.max_age`), `late` (it started long after it was
+            due), `files unread` (files of the landing folder were set aside or match no name), `completed`.
+        text: a few lines.
     """
     if state == "completed" and settings.when == "failure":
         return
@@ -153,50 +146,31 @@ def deliver(settings: NotifySettings, *, dataset: str, run_id: str, state: str, 
     """Send a message to all targets. Returns each target's error, which is empty if the target took the message."""
     facts = {"dataset": dataset, "run_id": run_id, "state": state}
     outcomes = {}
-    for name, target in TARGETS.items():
+    for name in TARGETS:
         value = None
         try:
             if value := settings.read_target(name):
-                target.send(value, facts, text)
+                if name == "command":
+                    program, *arguments = parse_command(value)
+                    limit = NOTIFY_TIMEOUT_SECONDS
+                    run_program([program, *arguments], facts, timeout=limit, text=text, secrets=arguments)
+                else:
+                    _post_webhook(value, facts, text)
                 outcomes[name] = ""
         except TimeoutError as error:  # whose message has no part of the target
             outcomes[name] = str(error)
         except Exception as error:  # noqa: BLE001  (a failing notification must not change the outcome of the run)
-            outcomes[name] = hide_secrets(str(error), _list_secrets(name, value))
+            outcomes[name] = hide_secrets(str(error), [value] if value and name == "webhook" else [])
     return outcomes
-
-
-def _list_secrets(name: str, value: str | None) -> list[str]:
-    """Return the parts of a target that no message may show: a whole address, or the arguments of a program."""
-    if value is None or name == "webhook":
-        return [value or ""]
-    return [value.partition(" ")[2], *shlex.split(value)[1:]]
-
-
-def list_targets(settings: NotifySettings) -> list[str]:
-    """List the settings that name a target.
-
-    Raises:
-        InputError: none does.
-    """
-    targets = [f"notify.{name}" for target in TARGETS for name in settings.list_places(target)]
-    if not targets:
-        raise InputError(
-            "notify.command and notify.webhook: neither is set, so nobody is notified. Set one with --set, or in a "
-            'file of --config:\n\n[notify]\nwebhook = "https://ADDRESS"'
-        )
-    return targets
 
 
 def send_test(settings: NotifySettings, dataset: str) -> str:
     """Send a message to all targets, and return where it went.
 
     Raises:
-        InputError: there is no target.
         OneclassError: a target did not take it.
     """
-    list_targets(settings)
-    text = f"# {dataset}: a test\n\n`flows.notify --test` sent this message. No run failed."
+    text = f"{dataset}: a test. `flows.notify --test` sent this message; no run failed."
     outcomes = deliver(settings, dataset=dataset, run_id="", state="test", text=text)
     results = {name: f"the notification failed: {error}" if error else "sent" for name, error in outcomes.items()}
     lines = "\n".join(f"notify.{name}: {result}" for name, result in results.items())
@@ -205,9 +179,19 @@ def send_test(settings: NotifySettings, dataset: str) -> str:
     return lines
 
 
-def _run_command(command: str, facts: dict[str, str], text: str) -> None:
-    program, secrets = shlex.split(command), _list_secrets("command", command)
-    run_program(program, facts, timeout=NOTIFY_TIMEOUT_SECONDS, text=text, secrets=secrets)
+def list_targets(settings: NotifySettings) -> list[str]:
+    """List the settings that name a target.
+
+    Raises:
+        InputError: none does.
+    """
+    targets = [f"notify.{target}" for target in TARGETS if getattr(settings, target)]
+    if not targets:
+        raise InputError(
+            "notify.command and notify.webhook: neither is set, so nobody is notified. Set one with --set, or in a "
+            'file of --config:\n\n[notify]\nwebhook = "env:ONECLASS_WEBHOOK"'
+        )
+    return targets
 
 
 def run_program(
@@ -254,24 +238,3 @@ def _post_webhook(address: str, facts: dict[str, str], text: str) -> None:
     body = json.dumps({"text": text, **facts}).encode()
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
     urllib.request.urlopen(request, timeout=NOTIFY_TIMEOUT_SECONDS).close()
-
-
-@dataclass(frozen=True)
-class _Target:
-    """A way to notify.
-
-    Attributes:
-        content: its value as a noun phrase.
-        check: raises `ValueError` for a text that is no such value.
-        send: sends facts and text to the target with this value.
-    """
-
-    content: str
-    check: Callable[[str], None]
-    send: Callable[[str, dict[str, str], str], None]
-
-
-TARGETS = {
-    "command": _Target("a program and its arguments", _check_command, _run_command),
-    "webhook": _Target("an address such as https://chat.example/hooks/abc", _check_webhook, _post_webhook),
-}

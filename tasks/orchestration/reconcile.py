@@ -14,7 +14,6 @@ from oneclass.tasks.orchestration.artifacts import publish_artifact
 logger = logging.getLogger(__name__)
 
 RUN_ID_LENGTH = 36  # of Prefect's ids
-RUNS_PER_REQUEST = 100
 PAGE_ROWS = 200  # the server's maximum
 
 
@@ -82,10 +81,9 @@ def delete_runs(run_ids: Collection[str]) -> None:
 
     The server deletes a run's logs a moment later.
     """
-    ids = list({prefect_run_id(run_id) for run_id in run_ids})
     with get_client(sync_client=True) as client:
-        for first in range(0, len(ids), RUNS_PER_REQUEST):
-            by_id = FlowRunFilter(id=FlowRunFilterId(any_=ids[first : first + RUNS_PER_REQUEST]))
+        for run_id in {prefect_run_id(run_id) for run_id in run_ids}:
+            by_id = FlowRunFilter(id=FlowRunFilterId(any_=[run_id]))
             while artifacts := client.read_artifacts(flow_run_filter=by_id, limit=PAGE_ROWS):
                 for artifact in artifacts:
                     client.delete_artifact(artifact.id)

@@ -1,188 +1,148 @@
-"""Summarize a run as Markdown: its input, results, and changes since the previous run; or why it failed."""
+"""Describe how a run ended, once for all who read it: a notification of five lines, and a summary in Markdown."""
 
-import json
-import re
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
-
-import duckdb
-import polars as pl
 
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import leaderboard
 from oneclass.tasks.errors import ModelsFailed, OneclassError
+from oneclass.tasks.html.numbers import NO_BREAK_SPACE
 from oneclass.tasks.orchestration.progress import format_duration
-from oneclass.tasks.promotion_log import Decision, load_decisions
-from oneclass.tasks.run_diff import RunDiff, diff_with_previous
+from oneclass.tasks.promotion_log import load_decisions
+from oneclass.tasks.protocols import PROTOCOLS, find_deciding_protocol
+from oneclass.tasks.report.headline import build_headline
 from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import count_things
 
-MIN_VISIBLE_CHANGE = 5e-5  # smallest change of a metric that four digits show
-LONG_DECIMAL = re.compile(r"-?\d+\.\d{5,}(e-?\d+)?")
-LEGEND = (
-    "± is one standard error of the change, as of two independent means; a change of more than two is called better or "
-    "worse."
-)
-REPORTED_CHANGES = ("better", "worse", "new", "gone")
+MAX_LINES = 5  # of a notification
+MAX_LINE_LENGTH = 400
 
 
-def has_unread_files(home: Home, run_id: str) -> bool:
-    """Whether the run left files of the landing folder, set aside or with names that do not match."""
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return not warehouse.select(connection, "report/unread_files", run_id=run_id).is_empty()
+@dataclass(frozen=True)
+class RunDescription:
+    """How a run ended.
+
+    Attributes:
+        state: as `notifications.send_notifications` takes it.
+        headline: what is published now.
+        problems: a sentence on each thing that a person should look at, the gravest first.
+        facts: sentences on data, quality and pages.
+        details: further sections in Markdown.
+    """
+
+    state: str
+    headline: str
+    problems: Sequence[str]
+    facts: Sequence[str]
+    details: str = ""
+
+    @property
+    def text(self) -> str:
+        """The lines of a notification."""
+        room = MAX_LINES - 1 - len(self.facts)
+        told = [_shorten(problem) for problem in self.problems[:room]]
+        if more := len(self.problems) - len(told):
+            told[-1] += f" And {more} more."
+        return "\n".join([self.headline, *told, *self.facts])
+
+    @property
+    def markdown(self) -> str:
+        """The summary of the run's page in Prefect."""
+        bullets = [f"- **{problem}**" for problem in self.problems] + [f"- {fact}" for fact in self.facts]
+        return "\n\n".join(filter(None, [f"# {self.headline}", "\n".join(bullets), self.details]))
 
 
-def has_alarms(home: Home, run_id: str) -> bool:
-    """Whether the run found something damaged or wrong in the home."""
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        return bool(runs.load_alarms(connection, run_id))
+def _shorten(problem: str) -> str:
+    line = problem.strip().partition("\n")[0]
+    return line if len(line) <= MAX_LINE_LENGTH else line[: MAX_LINE_LENGTH - 1] + "…"
 
 
-def summarize_success(
-    home: Home, run_id: str, report_url: str | None, error: ModelsFailed | None = None, late: str = ""
-) -> str:
-    """Summarize an evaluated run.
+def describe_success(
+    home: Home,
+    run_id: str,
+    *,
+    report: str,
+    late: str = "",
+    max_age: float | None = None,
+    error: ModelsFailed | None = None,
+) -> RunDescription:
+    """Describe a run that came to its end.
 
     Args:
-        error: the models that failed, if any.
+        report: the address or path of the report.
         late: its delay, in words, if it started late.
+        max_age: the setting `publish.max_age`, in days.
+        error: the models that failed, if any.
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        text = _format_summary(connection, run_id, home, _page_links(home, report_url))
-    if late:
-        text = f"**Late**: it began {late} after it was due.\n\n{text}"
-    return f"{text}\n\n## Partly failed\n\n```\n{error}\n```" if error else text
-
-
-def summarize_failure(home: Home, run_id: str, flow: str, error: Exception) -> str:
-    """Summarize a failed run: the error that stopped it, with any broken rules."""
-    message = str(error) if isinstance(error, OneclassError | ContractBroken) else f"{type(error).__name__}: {error}"
-    sections = [
-        f"# {home.dataset}: {flow} failed, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        f"```\n{message.strip()}\n```",
-        f"{_describe_publication(home)}. The same run, started again, continues from the stage that failed.",
-        f"- run {run_id}\n- home `{home.folder.resolve()}`",
-    ]
-    return "\n\n".join(sections)
-
-
-def _describe_publication(home: Home) -> str:
-    """Describe how old the published recommendations are."""
+        facts = warehouse.select(connection, "artifacts/facts", run_id=run_id).row(0, named=True)
+        unread = warehouse.select(connection, "report/unread_files", run_id=run_id).to_dicts()
+        alarms = runs.load_alarms(connection, run_id)
+        table = leaderboard.load_leaderboard(connection, run_id)
+        protocol = find_deciding_protocol(connection, run_id)
+        decision = next(iter(load_decisions(connection, run_id)), None)
+        standing = next(iter(warehouse.select(connection, "report/standing").to_dicts()), None)
+    rows = leaderboard.group_by_protocol(table).get(protocol or "", [])
+    headline = build_headline(rows, standing, decision, facts["started_at"])
+    judged = f" ({PROTOCOLS[protocol].title.lower()})" if protocol and headline.gain else ""
     age = publications.find_age(home)
-    return f"published recommendations: {format_duration(age.total_seconds())} old" if age else "nothing is published"
+    stale = age is not None and max_age is not None and age > timedelta(days=max_age)
+    refused = decision is not None and not decision.promoted
+    problems = {
+        "partly failed": [f"Some models failed: {error}"] if error else [],
+        "alarm": [f"Alarm: {alarm}." for alarm in alarms],
+        "stale": [f"What is published is {_describe_age(home)}, more than publish.max_age."] if stale else [],
+        "late": [f"It began {late} after it was due."] if late else [],
+        "files unread": _describe_unread(unread),
+        "completed": [headline.why] if refused else [],
+    }
+    state = next((state for state, found in problems.items() if found), "completed")
+    what = ", ".join(filter(None, [f"{headline.label}: {headline.name}", headline.gain])) + judged
+    return RunDescription(
+        state,
+        f"{home.dataset}: {what}".replace(NO_BREAK_SPACE, " "),
+        [problem for found in problems.values() for problem in found],
+        [_describe_data(facts), report],
+        leaderboard.format_markdown(table, "Evaluation"),
+    )
 
 
-def _page_links(home: Home, report_url: str | None) -> str:
-    """Format the location of the report, as a link if it is served; empty if there is none."""
-    if report_url:
-        return f"[Report]({report_url})"
-    page = home.report / "index.html"
-    return f"Report: `{page.resolve()}`" if page.exists() else ""
+def describe_failure(home: Home, flow: str, error: Exception) -> RunDescription:
+    """Describe a failed run: the error that stopped it, with any broken rules."""
+    message = str(error) if isinstance(error, OneclassError | ContractBroken) else f"{type(error).__name__}: {error}"
+    age = _describe_age(home)
+    standing = f"the published lists stay, {age}" if age else "nothing is published"
+    lines = [line for line in message.strip().splitlines() if line.strip()]
+    return RunDescription(
+        "failed",
+        f"{home.dataset}: {flow} failed; {standing}",
+        lines,
+        ["The same run, started again, continues from the stage that failed."],
+        f"home `{home.folder.resolve()}`",
+    )
 
 
-def _format_summary(connection: duckdb.DuckDBPyConnection, run_id: str, home: Home, pages: str) -> str:
-    facts = warehouse.select(connection, "artifacts/facts", run_id=run_id).row(0, named=True)
-    sections = [
-        f"# {home.dataset}: {facts['flow']} of {facts['started_at']:%Y-%m-%d %H:%M} UTC",
-        "\n".join(f"- **alarm**: {alarm}" for alarm in runs.load_alarms(connection, run_id)),
-        _format_facts(facts, load_decisions(connection, run_id)),
-        f"- {_describe_publication(home)}",
-        _format_funnel(warehouse.select(connection, "report/funnel", run_id=run_id)),
-        pages,
-        _describe_changes(diff_with_previous(connection, run_id), facts["code_version"]),
-        leaderboard.format_markdown(leaderboard.load_leaderboard(connection, run_id), "Evaluation"),
+def _describe_age(home: Home) -> str:
+    age = publications.find_age(home)
+    return f"{format_duration(age.total_seconds())} old" if age else ""
+
+
+def _describe_unread(unread: Sequence[dict[str, Any]]) -> list[str]:
+    """Describe the files that were not read, in one sentence for equal reasons."""
+    names: dict[str, list[str]] = {}
+    for file in unread:
+        names.setdefault(file["reason"].removesuffix("."), []).append(file["name"])
+    return [
+        f"Not read: {', '.join(of[:3])}{f' and {len(of) - 3} more' if len(of) > 3 else ''}: {reason}."
+        for reason, of in names.items()
     ]
-    return "\n\n".join(section for section in sections if section)
 
 
-def _format_facts(facts: dict[str, Any], decisions: list[Decision]) -> str:
-    settings = json.loads(facts["settings"])
-    lines = [
-        f"{count_things(facts['new_log_files'], 'new log file')} with {count_things(facts['new_events'], 'event')}",
-        *_describe_unusual_files(facts),
-        "in all "
-        + ", ".join(
-            count_things(facts[key], noun)
-            for key, noun in (("log_files", "file"), ("events", "event"), ("rejects", "rejected line"))
-        ),
-        "{} of {} and {}".format(*(count_things(facts[f"{noun}s"], noun) for noun in ("edge", "user", "item"))),
-        f"{count_things(facts['rules'], 'rule')} of contracts checked, "
-        + (f"**{facts['not_met']:,} of them not met**" if facts["not_met"] else "all of them met"),
-        f"{count_things(facts['fits'], 'fit')}, {facts['fit_seconds']:,.0f} s in all",
-        decisions[0].sentence if decisions else "no recommendations were made",
-        *([f"seen items: {facts['seen_items']}; {facts['seen_items_reason']}"] if facts["seen_items"] else []),
-        *(f"**{model} left out**: {reason}" for model, reason in settings.get("left_out", {}).items()),
-        f"version {facts['code_version']}, seed {settings.get('seed', 0)}",
-    ]
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def _format_funnel(steps: pl.DataFrame) -> str:
-    """Format the steps from lines to likes as a Markdown table; nothing for a run that counted none."""
-    if steps.is_empty():
-        return ""
-    rows = [
-        f"| {row['reason'].replace('|', chr(92) + '|')} | "
-        + " | ".join("" if row[name] is None else f"{row[name]:,}" for name in ("lost", "remaining", "users", "items"))
-        + " |"
-        for row in steps.iter_rows(named=True)
-    ]
-    head = [
-        "## From lines to likes",
-        "",
-        "| what was lost, and why | lost | remain | users | items |",
-        "|---|--:|--:|--:|--:|",
-    ]
-    return "\n".join([*head, *rows])
-
-
-def _describe_unusual_files(facts: dict[str, Any]) -> list[str]:
-    """Describe changed and quarantined log files."""
-    lines = []
-    if facts["changed_files"]:
-        before, instead = f"{facts['events_before']:,}", f"{facts['events_instead']:,}"
-        lines.append(
-            f"{facts['changed_files']:,} of them changed under their names: {before} events before, {instead} now"
-        )
-    if facts["files_set_aside"]:
-        lines.append(f"**{facts['files_set_aside']:,} set aside** in landing/quarantine: {facts['set_aside']}")
-    if facts["unmatched"]:
-        lines.append(f"**No pattern matches**, so they were not read: {facts['unmatched']}")
-    return lines
-
-
-def _describe_changes(changes: RunDiff | None, code_version: str) -> str:
-    """Describe changed settings, version and metrics; the first main metric of each protocol is always shown."""
-    if changes is None:
-        return "## Since the last run\n\nThis is the first run of this data set that was evaluated."
-    earlier = changes.previous
-    parts = [f"## Since the last run, {earlier.started_at:%Y-%m-%d %H:%M} UTC"]
-    changed = [("version", earlier.code_version, code_version)] if earlier.code_version != code_version else []
-    changed += changes.settings.iter_rows()
-    lines = [f"- {name}: {_format_setting(before)} before, {_format_setting(now)} now" for name, before, now in changed]
-    parts += ["\n".join(lines) or "Same settings, same version."]
-    # The change is null if the list is new, or gone.
-    moved = (pl.col("change").abs() >= MIN_VISIBLE_CHANGE).fill_null(value=True)
-    if changes.metrics.filter(moved).is_empty():
-        return "\n\n".join([*parts, "No main metric of any model has moved."])
-    table = ["| protocol | model/score | metric | before | now | change | |", "|---|---|---|---|---|---|---|"]
-    table += map(_metric_line, changes.metrics.filter(moved | (pl.col("place") == 0)).iter_rows(named=True))
-    return "\n\n".join([*parts, "\n".join(table), LEGEND])
-
-
-def _metric_line(row: dict[str, Any]) -> str:
-    change = "" if row["change"] is None else f"{row['change']:+.4f}"
-    if row["change"] and row["standard_error"] is not None:
-        change += f" ± {row['standard_error']:.4f}"
-    values = ["" if row[key] is None else f"{row[key]:.4f}" for key in ("before", "now")]
-    verdict = f"**{row['verdict']}**" if row["verdict"] in REPORTED_CHANGES else ""
-    cells = [row["protocol"], f"{row['model']}/{row['score']}", row["metric"], *values, change, verdict]
-    return f"| {' | '.join(cells)} |"
-
-
-def _format_setting(value: str | None) -> str:
-    """Shorten the value of a setting, in JSON, if it is a long decimal."""
-    if value is None:
-        return "absent"
-    return f"{float(value):.4g}" if LONG_DECIMAL.fullmatch(value) else value
+def _describe_data(facts: dict[str, Any]) -> str:
+    likes, users, items = (count_things(facts[f"{noun}s"], noun) for noun in ("like", "user", "item"))
+    files = count_things(facts["new_log_files"], "new file")
+    changed = f", {facts['changed_files']:,} of them changed" if facts["changed_files"] else ""
+    return f"{files}{changed} with {count_things(facts['new_events'], 'event')}; in all {likes} of {users} for {items}."

@@ -15,7 +15,6 @@ from prefect.states import get_state_exception
 from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.orchestration import artifacts
 from oneclass.tasks.orchestration.progress import format_duration
 
 logger = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ def stage_task(
 ) -> Task[..., Any]:
     """Create a task with the stage's name.
 
-    Each of its runs publishes the contract results as an artifact. Stages cache their results by digest themselves, so
+    Stages cache their results by digest themselves, so
     Prefect's cache is off. A failed run is retried once, unless it would fail in the same way.
 
     Args:
@@ -44,14 +43,10 @@ def stage_task(
     def run(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        arguments = bound.arguments
         started = time.monotonic()
-        name = (run_name or stage).format(**arguments)
-        try:
-            with memory_errors.memory_errors(name):
-                result = function(*args, **kwargs)
-        finally:
-            artifacts.publish_contract_results(arguments["home"], arguments["run_id"], stage, name)
+        name = (run_name or stage).format(**bound.arguments)
+        with memory_errors.memory_errors(name):
+            result = function(*args, **kwargs)
         logger.info("%s: done in %s", name, format_duration(time.monotonic() - started))
         return result
 

@@ -4,10 +4,13 @@ A trial is recorded when it has ended. An interrupted trial leaves nothing, and 
 settings.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
-from datetime import timedelta
+import logging
+import sqlite3
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import optuna
@@ -20,6 +23,7 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.sampler import suggest, to_distribution
 from oneclass.tasks.tuning.search import Search, Trial, TrialOutcome, TrialResult, best_outcome, format_setting
 
+logger = logging.getLogger(__name__)
 optuna.logging.disable_default_handler()  # the flow logs the trials
 
 TRIAL_STATES = {"done": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
@@ -95,8 +99,32 @@ class Study:
 @functools.lru_cache(maxsize=1)
 def _open_storage(home: Home) -> optuna.storages.RDBStorage:
     durable.make_folder(home.tuning)
-    url = URL.create("sqlite", database=str(home.tuning.resolve() / "study.db"))
-    return optuna.storages.RDBStorage(url.render_as_string())
+    database = home.tuning.resolve() / "study.db"
+    _set_damaged_aside(database)
+    return optuna.storages.RDBStorage(URL.create("sqlite", database=str(database)).render_as_string())
+
+
+def _set_damaged_aside(database: Path) -> None:
+    """Rename a database that SQLite cannot read, so that the search begins anew with an empty one."""
+    if not database.exists():
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            ((found, *_),) = connection.execute("pragma quick_check(1)").fetchall()
+    except sqlite3.DatabaseError as error:
+        found = str(error)
+    if found == "ok":
+        return
+    aside = database.with_name(f"{database.name}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}.unreadable")
+    for path in (database, database.with_name(f"{database.name}-journal")):
+        if path.exists():
+            path.rename(aside if path == database else aside.with_name(f"{aside.name}-journal"))
+    logger.warning(
+        "%s: is damaged (%s) and set aside as %s. Its trials are made again; put a copy of it back to keep them",
+        database,
+        found,
+        aside.name,
+    )
 
 
 @functools.lru_cache(maxsize=1)

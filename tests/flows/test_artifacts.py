@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import re
 import shutil
 import sys
@@ -23,18 +22,14 @@ from oneclass.flows.pipeline import nightly_retrain
 from oneclass.models.registry import MODELS
 from oneclass.tasks import train
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.leaderboard import WEAK_MARK, LeaderboardRow
 from oneclass.tasks.orchestration import artifacts
-from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.protocols import PROTOCOLS, find_deciding_protocol
 from oneclass.tasks.stores import fits, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
 from tests.flows.conftest import FAST
 
 pytestmark = pytest.mark.slow
-
-ROWS = [LeaderboardRow("given", "popularity", "score", 3, {"ndcg@20": (0.1, 0.01)}, "best")]
 
 
 def list_artifacts(key):
@@ -60,32 +55,17 @@ def two_runs(first, ratings, tmp_path_factory):
     return Home(home, "ml-latest-small")
 
 
-def test_the_summary_says_what_changed_since_the_last_run(two_runs):
-    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
-        values = connection.execute(
-            "select value, standard_error from evaluation.metrics join operations.runs using (run_id) where model = "
-            "'mrf_dense' and metric = 'ndcg@100' and protocol = 'strong_generalization' order by started_at"
-        ).fetchall()
-    first, second = load_summaries(two_runs)
-    assert "This is the first run of this data set that was evaluated." in first
-    assert "models.mrf_dense.l2: 6.0 before, 900.0 now" in second
-    assert "rules of contracts checked" in second
-    ((before, error_before), (now, error_now)) = values
-    line = f"| strong_generalization | mrf_dense/score | ndcg@100 | {before:.4f} | {now:.4f} "
-    assert f"{line}| {now - before:+.4f} ± {math.hypot(error_before, error_now):.4f} |" in second
-    popularity = next(line for line in second.splitlines() if "| popularity/score | ndcg@100 |" in line)
-    assert popularity.endswith("| +0.0000 |  |")
-    assert "120 users" in second and "1,680 events" in second and "in all 1 file, " in second
-
-
-def test_the_summary_says_where_the_pages_are_and_links_to_what_is_served(two_runs, first):
+def test_the_summary_says_what_is_published_by_the_protocol_that_decided(two_runs, first):
     """A browser follows no link from the UI to a file of this machine; so a path is a path, and an address a link."""
     one, two = load_summaries(two_runs)
-    report = Home(first[0], "ml-latest-small").report.resolve() / "index.html"
-    assert f"Report: `{report}`" in one and "](file:" not in one + two
-    assert [artifact.data for artifact in list_artifacts("ml-latest-small-report")] == [
-        "[Report on ml-latest-small](http://reports.example/ml-latest-small/)"
-    ]
+    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
+        deciding = PROTOCOLS[find_deciding_protocol(connection, latest_run(two_runs))].title.lower()
+    assert one.startswith("# ml-latest-small: First publication: mrf_dense, +") and f"popularity ({deciding})" in one
+    assert two.startswith("# ml-latest-small: Published: mrf_dense, +")
+    assert "1 new file with 1,680 events; in all 847 likes of 120 users for 40 items." in one
+    assert "0 new files with 0 events" in two and "## " in two
+    assert f"- Report: {Home(first[0], 'ml-latest-small').report.resolve() / 'index.html'}" in one
+    assert "- Report: http://reports.example/ml-latest-small/" in two
 
 
 def latest_run(home):
@@ -93,32 +73,17 @@ def latest_run(home):
         return connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()[0]
 
 
-def test_each_stage_shows_its_contracts_in_one_artifact_with_a_row_per_model(two_runs):
+def test_a_run_shows_its_contracts_in_one_table(two_runs):
     run_id = latest_run(two_runs)
-    with get_client(sync_client=True) as client:
-        wanted = ArtifactFilter(
-            key=ArtifactFilterKey(like_="ml-latest-small-contracts-%"),
-            flow_run_id=ArtifactFilterFlowRunId(any_=[UUID(run_id)]),
-        )
-        found = {artifact.key: artifact for artifact in client.read_artifacts(artifact_filter=wanted, limit=200)}
-        assert len(client.read_artifacts(artifact_filter=wanted, limit=200)) == len(found)
+    (table,) = [one for one in list_artifacts("ml-latest-small-contracts") if one.flow_run_id == UUID(run_id)]
     with warehouse.open_warehouse(two_runs, read_only=True) as connection:
         query = "select distinct stage, contract, rule, success from operations.contract_results where run_id = ?"
         checked = connection.execute(query, [run_id]).fetchall()
-    stages = {stage for stage, *_ in checked}
-    assert set(found) == {f"ml-latest-small-contracts-{stage}" for stage in stages}
-    trained = json.loads(found["ml-latest-small-contracts-train"].data)
-    # the other fits are those of the run before, recorded together
-    tasks = {"take stored fits", *(f"train mrf_dense on {name}" for name in ("strong_generalization", "leave_one_out"))}
-    contracts = {contract for stage, contract, *_ in checked if stage == "train"}
-    pairs = {(row["task"], row["table"]) for row in trained}
-    assert len(pairs) == len(trained) and pairs >= {(task, contract) for task in tasks for contract in contracts}
-    assert all(row["holds"] == "yes" and not row["what does not hold"] for row in trained)
-    assert f"`train`: all {len(trained)} contracts hold" in found["ml-latest-small-contracts-train"].description
-    evaluated = json.loads(found["ml-latest-small-contracts-evaluate"].data)
-    broken = [row for row in evaluated if row["holds"] == "NO"]
-    assert evaluated[: len(broken)] == broken
-    assert all(len(row["what does not hold"].split()) > 5 and row["rules"][0] != "0" for row in broken)
+    rows = json.loads(table.data)
+    assert {(row["stage"], row["table"]) for row in rows} == {(stage, contract) for stage, contract, *_ in checked}
+    broken = [row for row in rows if row["what does not hold"]]
+    assert rows[: len(broken)] == broken
+    assert {row["table"] for row in broken} == {contract for _, contract, _, success in checked if not success}
 
 
 def test_a_run_s_newest_artifact_is_its_summary(two_runs):
@@ -126,7 +91,7 @@ def test_a_run_s_newest_artifact_is_its_summary(two_runs):
         wanted = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[UUID(latest_run(two_runs))]))
         body = {"artifacts": wanted.model_dump(mode="json"), "sort": "CREATED_DESC", "limit": 200}
         keys = [artifact["key"] for artifact in client.request("POST", "/artifacts/filter", json=body).json()]
-    assert keys[:2] == ["ml-latest-small-summary", "ml-latest-small-report"]
+    assert keys == ["ml-latest-small-summary", "ml-latest-small-contracts"]
 
 
 def test_runs_have_names_of_their_own_and_tags_of_data_set_and_outcome(two_runs, tmp_path):
@@ -165,24 +130,6 @@ def test_the_log_of_a_failed_run_has_the_user_s_error_once_and_without_traceback
     assert not any("Traceback" in line or "ContractBroken" in line for line in lines)
 
 
-def test_each_protocol_has_its_table_and_says_what_it_is(two_runs):
-    for protocol, about in PROTOCOLS.items():
-        found = list_artifacts(f"ml-latest-small-evaluation-{protocol.replace('_', '-')}")
-        if protocol in ("given", "next_events", "cold_items"):  # which these runs were not asked for
-            assert not found
-            continue
-        rows = json.loads(found[-1].data)
-        assert {row["model"].removesuffix(f" {WEAK_MARK}") for row in rows} == {
-            "popularity",
-            "mrf_dense",
-            "bpr_uniform",
-        }
-        assert [*rows[0]] == ["model", "score", *about.main_metrics, "minus the best"] and all(
-            "".join(row.values()) for row in rows
-        )
-        assert about.meaning in found[-1].description and "± is one standard error" in found[-1].description
-
-
 def test_a_failed_run_has_its_summary_too_and_notifies(two_runs, tmp_path, ratings):
     bad = tmp_path / "bad.csv"
     bad.write_text("userId,movieId,rating,timestamp\n1,1,77,1000000000\n" * 9)
@@ -193,7 +140,9 @@ def test_a_failed_run_has_its_summary_too_and_notifies(two_runs, tmp_path, ratin
     assert commands.main("backfill", [*FAST, "--home", str(home), "--source", str(bad), "--set", notified]) == 1
     summary = list_artifacts("ml-latest-small-summary")[-1].data
     assert "backfill failed" in summary and "the contract of raw.rejects is broken" in summary
-    assert (tmp_path / "notified").read_text() == summary
+    told = (tmp_path / "notified").read_text()
+    assert len(told.splitlines()) <= 5 and "backfill failed; the published lists stay, " in told
+    assert "the contract of raw.rejects is broken" in told
 
 
 def test_a_night_that_a_worker_runs_tells_of_what_it_cannot_read(prefect_server, tmp_path):
@@ -201,9 +150,9 @@ def test_a_night_that_a_worker_runs_tells_of_what_it_cannot_read(prefect_server,
     notified = {"notify.command": f'{sys.executable} -c "{code}"'}
     with pytest.raises(InputError, match="landing"):
         nightly_retrain(dataset="ml-latest-small", home=str(tmp_path / "home"), settings=notified)
-    summary = (tmp_path / "notified").read_text()
-    assert "nightly-retrain failed" in summary and "landing" in summary
-    assert list_artifacts("ml-latest-small-summary")[-1].data == summary
+    told = (tmp_path / "notified").read_text()
+    assert "nightly-retrain failed; nothing is published" in told and "landing" in told
+    assert "landing" in list_artifacts("ml-latest-small-summary")[-1].data
 
 
 @pytest.mark.parametrize("failures", [0, 1])
@@ -243,26 +192,7 @@ def test_a_stage_is_submitted_with_options_of_its_own(two_runs, monkeypatch, fai
     assert night().digest == digest and len(tried) == 1 + failures
 
 
-def test_progress_is_shown_once_work_takes_long_and_ends_at_all_of_it(prefect_server, monkeypatch):
-    monkeypatch.setattr(artifacts, "SECONDS_BETWEEN_PROGRESS", 0.0)
-
-    @flow
-    def work(seconds):
-        monkeypatch.setattr(artifacts, "SECONDS_TO_FIRST_PROGRESS", seconds)
-        progress = artifacts.ProgressArtifact(f"train-{seconds:.0f}", "mrf_dense (given)")
-        for share in (0.25, 0.5, 1.0):
-            progress.show(share)
-
-    work(0.0)
-    work(60.0)
-    (one,) = list_artifacts("train-0")
-    assert one.type == "progress" and float(one.data) == 100 and one.description == "mrf_dense (given)"
-    assert not list_artifacts("train-60")
-
-
-def test_a_server_that_is_away_holds_no_stage_up(two_runs, caplog, monkeypatch):
-    monkeypatch.setattr(artifacts, "SECONDS_TO_FIRST_PROGRESS", 0.0)
-    monkeypatch.setattr(artifacts, "SECONDS_BETWEEN_PROGRESS", 0.0)
+def test_a_server_that_is_away_ends_no_run(two_runs, caplog, monkeypatch):
     send = PrefectHttpxSyncClient.send
 
     def refused(client, request, *args, **kwargs):
@@ -271,46 +201,30 @@ def test_a_server_that_is_away_holds_no_stage_up(two_runs, caplog, monkeypatch):
         return send(client, request, *args, **kwargs)
 
     monkeypatch.setattr(PrefectHttpxSyncClient, "send", refused)
-    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
-        (latest,) = connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()
-
-    def binarize(home, run_id):
-        progress = artifacts.ProgressArtifact("train-away", "mrf_dense (given)")
-        for step in range(1, 10):
-            progress.show(step / 10)
-        artifacts.publish_evaluation(home, ROWS)
-        artifacts.publish_summary("small", "text", None)
-        return "done"
+    run_id = latest_run(two_runs)
 
     @flow
     def night():
-        return stage_task(binarize)(two_runs, latest)
+        artifacts.publish_contract_results(two_runs, run_id)
+        artifacts.publish_summary("small", "text")
+        return "done"
 
-    caplog.set_level(logging.WARNING, logger="oneclass.tasks.orchestration.artifacts")
     assert night() == "done"
-    messages = [
-        record.getMessage() for record in caplog.records if record.name == "oneclass.tasks.orchestration.artifacts"
-    ]
-    names = ["progress", "evaluation", "summary", "contract results"]
+    messages = [record.getMessage() for record in caplog.records if record.name == artifacts.logger.name]
+    names = ["contract results", "summary"]
     assert messages == [f"{name} cannot be shown in Prefect: connection refused" for name in names]
 
 
 def test_outside_of_a_run_nothing_is_sent(two_runs, monkeypatch):
-    sent = []
-    for kind in ("markdown", "table", "link", "progress"):
+    sent, run_id = [], latest_run(two_runs)
+    for kind in ("markdown", "table"):
         monkeypatch.setattr(artifacts, f"create_{kind}_artifact", lambda *args, kind=kind, **kwargs: sent.append(kind))
-    monkeypatch.setattr(artifacts, "SECONDS_TO_FIRST_PROGRESS", 0.0)
-    with warehouse.open_warehouse(two_runs, read_only=True) as connection:
-        (latest,) = connection.execute("select max_by(run_id, started_at) from operations.runs").fetchone()
 
     def show():
-        artifacts.publish_summary("small", "text", "http://reports.example")
-        artifacts.publish_evaluation(two_runs, ROWS)
-        artifacts.publish_contract_results(two_runs, latest, "binarize", "binarize")
-        artifacts.ProgressArtifact("train", "mrf_dense (given)").show(0.5)
+        artifacts.publish_contract_results(two_runs, run_id)
+        artifacts.publish_summary("small", "text")
 
-    monkeypatch.setattr(artifacts, "_contracts", {})
     show()
     assert sent == []
     flow(show)()
-    assert sent == ["link", "markdown", "table", "table", "progress"]
+    assert sent == ["table", "markdown"]

@@ -12,7 +12,6 @@ import urllib.request
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from prefect.blocks.system import Secret
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.flow_engine import run_flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -65,16 +64,15 @@ def there_are(client):
     return sorted(client.request("POST", "/automations/filter").json(), key=lambda one: one["name"])
 
 
-def test_names_that_differ_by_marks_have_addresses_of_their_own(prefect_server, tmp_path):
+def test_names_that_differ_by_marks_have_addresses_of_their_own(prefect_server, tmp_path, monkeypatch):
     for name in ("my_data", "my-data", "my.data"):
         (tmp_path / name / "landing").mkdir(parents=True)
-        settings = {"notify.webhook": f"http://127.0.0.1:1/{name}"}
-        deploy_flow.deploy(DeployParameters(dataset=name, home=str(tmp_path), settings=settings))
+        monkeypatch.setenv("HOOK", f"http://127.0.0.1:1/{name}")
+        deploy_flow.deploy(DeployParameters(dataset=name, home=str(tmp_path), settings={"notify.webhook": "env:HOOK"}))
     with get_client(sync_client=True) as client:
         for name in ("my_data", "my-data", "my.data"):
             deployment = client.read_deployment_by_name(f"nightly-retrain/nightly-retrain-{name}")
-            secret = Secret.load(deployment.parameters["settings"]["notify.webhook_block"])
-            assert secret.value.get_secret_value() == f"http://127.0.0.1:1/{name}"
+            assert deployment.parameters["settings"] == {"notify.webhook": "env:HOOK"}
             (automation,) = client.read_automations_by_name(f"nightly-retrain-{name}: crashed")
             webhook = client.read_block_document(automation.actions[0].block_document_id)
             assert webhook.data["url"] == f"http://127.0.0.1:1/{name}"
@@ -86,9 +84,9 @@ def test_names_that_differ_by_marks_have_addresses_of_their_own(prefect_server, 
 def test_the_server_tells_of_nights_that_do_not_begin_or_crash_or_fail_before_they_can_tell(
     watching_server, receiver, tmp_path, monkeypatch
 ):
-    address, posted, *_ = receiver
+    posted = receiver.bodies
     monkeypatch.setattr(deploy_flow, "MAX_DELAY", SOON)
-    given = DeployParameters(dataset="ml-1m", home=str(tmp_path), settings={"notify.webhook": address})
+    given = DeployParameters(dataset="ml-1m", home=str(tmp_path), settings={"notify.webhook": "env:HOOK"})
     with get_client(sync_client=True) as client:
         deploy_flow.deploy(given)
         before = there_are(client)

@@ -25,6 +25,7 @@ from oneclass.flows.parameters import BackfillParameters, DeployParameters
 from oneclass.flows.run_hooks import notify_outcome
 from oneclass.flows.settings import resolve_settings
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.orchestration.run_summary import RunDescription
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -204,7 +205,7 @@ def test_a_night_that_finds_damage_sends_an_alarm_and_reports_it(night, tmp_path
     ).is_completed()
     state, _, summary = (tmp_path / "notified").read_text().partition("\n")
     alarm = "manifest.json: was damaged or missing; it is restored from the warehouse"
-    assert state == "alarm" and f"- **alarm**: {home.publications}" in summary and alarm in summary
+    assert state == "alarm" and f"Alarm: {home.publications}" in summary and alarm in summary
     assert alarm in (home.report / "index.html").read_text()
 
 
@@ -257,7 +258,8 @@ def test_a_night_that_began_late_is_reported(prefect_server, night, tmp_path):
         late = client.create_flow_run(pipeline.nightly_retrain, parameters=parameters, state=due)
     state = run_flow(pipeline.nightly_retrain, flow_run=late, parameters=parameters, return_type="state")
     assert state.is_completed()
-    assert (tmp_path / "notified").read_text().startswith("late\n**Late**: it began 3 h")
+    told = (tmp_path / "notified").read_text()
+    assert told.startswith("late\n") and "\nIt began 3 h" in told
 
 
 @pytest.mark.parametrize(
@@ -350,13 +352,11 @@ def test_a_run_without_a_summary_keeps_its_state_and_notifies(tmp_path, caplog):
     settings = {"notify.command": f'{sys.executable} -c "{code}"'}
     run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path), settings=settings))
 
-    def summary():
+    def describe():
         raise InputError("the warehouse is held")
 
-    notify_outcome(run, "r7", "failed", summary, None)
-    assert (
-        (tmp_path / "notified").read_text().startswith("demo: run r7 failed; its summary cannot be made: the warehouse")
-    )
+    notify_outcome(run, "r7", "failed", describe)
+    assert (tmp_path / "notified").read_text() == "demo: run r7 failed\nNo summary: the warehouse is held"
     assert "cannot be made" in caplog.text
 
 
@@ -365,7 +365,7 @@ def test_an_error_during_the_shutdown_of_a_signalled_run_is_no_failure(tmp_path,
     monkeypatch.setattr(run_signals, "_received_signals", signals)
     run = resolve_settings(BackfillParameters(dataset="demo", home=str(tmp_path)))
     run.home.folder.mkdir()
-    notify_outcome(run, "r7", "failed", lambda: "the server is gone", None)
+    notify_outcome(run, "r7", "failed", lambda: RunDescription("failed", "the server is gone", [], []))
     assert f">{state}" in (tmp_path / "index.html").read_text()
 
 

@@ -16,10 +16,10 @@ def read_notification(tmp_path, *arguments):
 
 
 def test_a_test_reaches_both_targets(receiver, tmp_path, capsys):
-    address, posted, *_ = receiver
+    posted = receiver.bodies
     kept = tmp_path / "kept"
     settings = tmp_path / "settings.toml"
-    settings.write_text(f'[notify]\ncommand = "tee {kept}"\nwebhook = "{address}/{SECRET}"\n')
+    settings.write_text(f'[notify]\ncommand = "tee {kept}"\nwebhook = "env:HOOK"\n')
     assert read_notification(tmp_path, "--config", str(settings), "--test") == 0
     printed = capsys.readouterr().out
     assert printed.splitlines() == ["notify.command: sent", "notify.webhook: sent"]
@@ -28,8 +28,9 @@ def test_a_test_reaches_both_targets(receiver, tmp_path, capsys):
     assert not (tmp_path / "var").exists()
 
 
-def test_without_test_the_targets_are_named_without_addresses(tmp_path, capsys):
-    assert read_notification(tmp_path, "--set", f"notify.webhook=https://chat.example/{SECRET}") == 0
+def test_without_test_the_targets_are_named_without_addresses(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HOOK", f"https://chat.example/{SECRET}")
+    assert read_notification(tmp_path, "--set", "notify.webhook=env:HOOK") == 0
     printed = capsys.readouterr()
     assert "notifies by notify.webhook" in printed.out and SECRET not in printed.out + printed.err
 
@@ -41,7 +42,7 @@ def test_without_test_the_targets_are_named_without_addresses(tmp_path, capsys):
         (["notify.command=grep nothing-of-it"], 1, "notify.command: the notification failed: it ended with status 1."),
         (["notify.command=no-such-program"], 1, "notify.command: the notification failed"),
         (["notify.command=cat 'secret"], 2, "setting notify.command: is no command line (No closing quotation)."),
-        (["notify.webhook=http://host:secret/"], 2, "setting notify.webhook: is no address"),
+        (["notify.webhook=http://host/secret/"], 2, "setting notify.webhook: may hold a token: write env:NAME"),
         (["notify.webhok=http://host"], 2, "Did you mean notify.webhook?"),
     ],
 )
@@ -51,9 +52,10 @@ def test_a_test_that_does_not_arrive_ends_with_the_reason(tmp_path, capsys, sett
     assert message in printed and "secret" not in printed
 
 
-def test_one_refusal_does_not_hide_the_other_target(receiver, tmp_path, capsys):
+def test_one_refusal_does_not_hide_the_other_target(receiver, tmp_path, capsys, monkeypatch):
     address, posted, *_ = receiver
-    settings = ["notify.command=cat", f"notify.webhook={address}/refused/{SECRET}"]
+    monkeypatch.setenv("HOOK", f"{address}/refused/{SECRET}")
+    settings = ["notify.command=cat", "notify.webhook=env:HOOK"]
     assert read_notification(tmp_path, "--set", *settings, "--test") == 1
     printed = capsys.readouterr().err
     assert "notify.command: sent" in printed and "notify.webhook: the notification failed: HTTP Error 500" in printed
@@ -70,9 +72,9 @@ def test_one_refusal_does_not_hide_the_other_target(receiver, tmp_path, capsys):
     ],
 )
 def test_a_night_whose_settings_are_wrong_notifies_once(prefect_server, receiver, tmp_path, wrong, message):
-    address, posted, *_ = receiver
+    posted = receiver.bodies
     given = {"dataset": "ml-1m", "home": str(tmp_path), "models": ["popularity"], **wrong}
-    given["settings"] = {"notify.webhook": address, **given.get("settings", {})}
+    given["settings"] = {"notify.webhook": "env:HOOK", **given.get("settings", {})}
     with get_client(sync_client=True) as client:
         run = client.create_flow_run(pipeline.nightly_retrain, parameters=given)
     state = run_flow(pipeline.nightly_retrain, flow_run=run, parameters=given, return_type="state")
@@ -83,8 +85,8 @@ def test_a_night_whose_settings_are_wrong_notifies_once(prefect_server, receiver
 
 
 def test_a_command_whose_input_is_missing_notifies(receiver, tmp_path, capsys):
-    address, posted, *_ = receiver
-    arguments = ["--dataset", "ml-1m", "--home", str(tmp_path), "--set", f"notify.webhook={address}"]
+    posted = receiver.bodies
+    arguments = ["--dataset", "ml-1m", "--home", str(tmp_path), "--set", "notify.webhook=env:HOOK"]
     assert commands.main("nightly_retrain", arguments) == 2
     assert "holds no raw files" in capsys.readouterr().err and "holds no raw files" in posted[0]["text"]
 

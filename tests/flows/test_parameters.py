@@ -26,6 +26,7 @@ from oneclass.flows.tune_flow import tune as tune_flow
 from oneclass.models.registry import MODELS
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.settings import STAGE_SETTINGS, validate_settings
 
 ROOT = Path(__file__).parents[2]
 FLOWS = {
@@ -193,3 +194,24 @@ def test_a_flow_that_is_run_by_another_program_leaks_nothing(prefect_server):
     environment = {**os.environ, "PREFECT_API_URL": prefect_server}
     command = [sys.executable, "-c", script]
     assert "leaked" not in subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stderr
+
+
+def list_numbers():
+    """Every number among the settings of stages and models."""
+    for name in [*STAGE_SETTINGS, *MODELS]:
+        kind = STAGE_SETTINGS[name] if name in STAGE_SETTINGS else MODELS[name].Settings
+        for field, info in kind.model_fields.items():
+            if "float" in str(info.annotation):
+                yield name, field
+
+
+@pytest.mark.parametrize("number", ["inf", "nan", "-inf"])
+def test_no_setting_takes_a_number_that_is_not_finite(number):
+    settings = list(list_numbers())
+    assert len(settings) > 50
+    for name, field in settings:
+        for value in (float(number), number):
+            with pytest.raises(InputError, match=f"setting {name}.{field}"):
+                validate_settings(name, {field: value})
+    with pytest.raises(ValidationError):
+        TuneParameters(timeout=float(number))

@@ -17,7 +17,7 @@ columns = { user = "customer", item = "sku", value = "quantity", time = "ordered
 [source]
 query = "select id, customer, sku, quantity, ordered_at from orders"
 high_water_mark = "id"
-url_env = "SHOP_DATABASE_URL"
+url = "env:SHOP_DATABASE_URL"
 """
 ORDERS = """
     insert into orders (customer, sku, quantity, ordered_at)

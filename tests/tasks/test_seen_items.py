@@ -15,7 +15,6 @@ from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.evaluate import evaluate
 from oneclass.tasks.evaluate.ranking import rank_part_targets
-from oneclass.tasks.orchestration import run_summary
 from oneclass.tasks.protocols import PROTOCOLS
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
@@ -92,7 +91,6 @@ def test_a_setting_overrides_the_log_and_the_choice_is_recorded_with_the_run(hom
             assert split_next(home, seen, run_id=run_id).seen_items.choice == choice
         ((settings,),) = query_rows(home, f"select settings from operations.runs where run_id = '{run_id}'")
         assert json.loads(settings) == {"publish": {"seen": seen}, "since": None, "seen_items": choice}
-    assert "- seen items: include; as publish.seen says\n" in run_summary.summarize_success(home, "c", None)
 
 
 @pytest.mark.parametrize(

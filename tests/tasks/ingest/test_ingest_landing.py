@@ -13,9 +13,10 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import landing, sources
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.orchestration import run_summary
+from oneclass.tasks.orchestration.run_summary import describe_success
 from oneclass.tasks.report.warnings import collect_warnings
 from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
 from tests.tasks.ingest.test_ingest_formats import pack_members
 from tests.tasks.ingest.test_ingest_stage import write_csv
@@ -33,6 +34,16 @@ def dataset(tmp_path: Path) -> Dataset:
 
 def list_files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def find_state(home: Home, run_id: str) -> str:
+    """The state of a run by what it left unread."""
+    with warehouse.open_warehouse(home) as connection:
+        begun = connection.execute("from operations.runs where run_id = ?", [run_id]).fetchone()
+        values = "(?, 'nightly-retrain', 'small', now(), null, 'running', '{}', '0')"
+        if not begun:
+            connection.execute(f"insert into operations.runs values {values}", [run_id])
+    return describe_success(home, run_id, report="").state
 
 
 UNREADABLE = b"user_id,item_id,rating\na,x,5\0\n"
@@ -66,7 +77,7 @@ def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, nam
 
 def test_orders_of_the_future_are_set_aside_unless_the_data_set_allows_them(home, dataset):
     then = datetime.now(UTC) + timedelta(days=300)
-    orders = [f"u{number % 3},{number},5,{then.timestamp():.0f}" for number in range(300)]
+    orders = [f"u{number % 3},{number},5,{int(then.timestamp())}" for number in range(300)]
     home.landing.mkdir(parents=True)
     for number, lines in enumerate((["a,x,5,978300760"], orders), 1):
         (home.landing / f"ratings-{number}.csv").write_text("\n".join(["user_id,item_id,rating,timestamp", *lines, ""]))
@@ -87,22 +98,21 @@ def test_a_night_in_which_no_name_matches_warns_and_says_so_in_summary_and_repor
     with runs.record_run(home, "run-2", "nightly-retrain", {}):
         assert ingest(home, dataset, [], "run-2").new == ()
     assert "not read: orders-2.csv: its name matches none of the patterns" in caplog.text
-    assert "**No pattern matches**, so they were not read: orders-2.csv" in (
-        run_summary.summarize_success(home, "run-2", None)
-    )
+    text = describe_success(home, "run-2", report="").text
+    assert "Not read: orders-2.csv: its name matches none of the patterns" in text
     with warehouse.open_warehouse(home, read_only=True) as connection:
         [unread] = warehouse.select(connection, "report/unread_files", run_id="run-2").to_dicts()
-    assert run_summary.has_unread_files(home, "run-2") and not run_summary.has_unread_files(home, "run-1")
+    assert "files unread" == find_state(home, "run-2") and "files unread" != find_state(home, "run-1")
     overview = {"events": 1, "rejects": 0}
     [warning] = collect_warnings(overview, {}, unread=[unread])
     assert warning.severe and warning.text.startswith(
         "orders-2.csv was not read: its name matches none of the patterns"
     )
     write_csv(home.landing / "ratings-3.csv", "b,x,5")
-    assert len(ingest(home, dataset, [], "run-3").new) == 1 and run_summary.has_unread_files(home, "run-3")
+    assert len(ingest(home, dataset, [], "run-3").new) == 1 and "files unread" == find_state(home, "run-3")
     (home.landing / "orders-2.csv").unlink()
     ingest(home, dataset, [], "run-4")
-    assert not run_summary.has_unread_files(home, "run-4")
+    assert "files unread" != find_state(home, "run-4")
 
 
 def test_a_file_in_quarantine_is_told_of_every_night_until_it_is_gone(home, dataset):
@@ -116,7 +126,7 @@ def test_a_file_in_quarantine_is_told_of_every_night_until_it_is_gone(home, data
     for path in (home.landing / "quarantine").iterdir():
         path.unlink()
     ingest(home, dataset, [], "run-4")
-    assert not run_summary.has_unread_files(home, "run-4")
+    assert "files unread" != find_state(home, "run-4")
 
 
 def test_a_file_that_was_set_aside_can_be_put_back(home, dataset):
@@ -265,7 +275,7 @@ def test_returns_below_no_bound_are_events_that_are_no_likes(home, dataset, tmp_
     assert not caplog.records
 
 
-def test_the_run_s_summary_tells_what_changed_and_what_was_set_aside(home, dataset):
+def test_the_notification_tells_what_changed_and_what_was_set_aside(home, dataset):
     path = write_csv(home.landing / "ratings.csv", "a,x,5", "a,y,5")
     with runs.record_run(home, "night-1", "nightly-retrain", {}):
         ingest(home, dataset, [], "night-1")
@@ -273,12 +283,7 @@ def test_the_run_s_summary_tells_what_changed_and_what_was_set_aside(home, datas
     write_csv(home.landing / "ratings-bad.csv", "broken")
     with runs.record_run(home, "night-2", "nightly-retrain", {}):
         ingest(home, dataset, [], "night-2")
-    summaries = []
-    for run_id in ("night-1", "night-2"):
-        summaries.append(run_summary.summarize_success(home, run_id, None))
-    assert "changed under" not in summaries[0] and "set aside" not in summaries[0]
-    assert "1 of them changed under their names: 2 events before, 3 now" in summaries[1]
-    assert (
-        "**1 set aside** in landing/quarantine: ratings-bad.csv (" in summaries[1]
-        and "line 2: 1 fields" in summaries[1]
-    )
+    texts = [describe_success(home, run_id, report="").text for run_id in ("night-1", "night-2")]
+    assert "changed" not in texts[0] and "Not read" not in texts[0]
+    assert "1 new file, 1 of them changed with 3 events" in texts[1]
+    assert "Not read: ratings-bad.csv: " in texts[1] and "line 2: 1 fields" in texts[1]

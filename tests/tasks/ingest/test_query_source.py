@@ -43,7 +43,7 @@ class Shop:
         monkeypatch.setenv("SHOP_URL", url)
 
     def dataset(self, **source) -> Dataset:
-        chosen = {"query": "select * from orders", "high_water_mark": "id", "url_env": "SHOP_URL"} | source
+        chosen = {"query": "select * from orders", "high_water_mark": "id", "url": "env:SHOP_URL"} | source
         names = {"user": ["customer"], "item": ["sku"], "value": ["quantity"], "time": ["at"]}
         return Dataset(name="shop", columns=names, source=chosen)
 
@@ -224,9 +224,9 @@ def test_a_query_that_is_no_log_lands_nothing(shop):
         ({"high_water_mark": "customer"}, "high_water_mark: customer is c1 in a row, which cannot be compared"),
         ({"overlap": "1h"}, "overlap = '1h': write a number, as the mark is one"),
         ({"overlap": 5, "high_water_mark": "at"}, "overlap = 5.0: write 30m, 2h or 1d, as the mark is a time"),
-        ({"url_env": "NO_SHOP"}, "url_env: the environment variable NO_SHOP is not set"),
-        ({"url_env": "", "url_file": "/nowhere/url"}, "url_file: /nowhere/url cannot be read"),
-        ({"url_env": "HOME"}, "HOME names has no URL that begins with its kind"),
+        ({"url": "env:NO_SHOP"}, "url = env:NO_SHOP: the environment variable NO_SHOP is not set"),
+        ({"url": "file:/nowhere/url"}, "url = file:/nowhere/url: /nowhere/url cannot be read"),
+        ({"url": "env:HOME"}, "env:HOME names has no URL that begins with its kind"),
         ({"driver": "oracle"}, "adbc_driver_oracle.*pip install adbc-driver-oracle"),
     ],
 )
@@ -246,12 +246,12 @@ def test_a_missing_driver_names_the_extra(shop, monkeypatch):
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ("query = 'select 1'\nurl_env = 'X'", "source: Value error, give `query` and `high_water_mark`"),
-        ("query = 'select 1'\nhigh_water_mark = 'id'", "url_env"),
-        ("url_env = 'X'", "give `query` and `high_water_mark`"),
-        ("url = 's3://bucket'", "unknown key source.url"),
+        ("query = 'select 1'\nurl = 'env:X'", "source: Value error, give `query` and `high_water_mark`"),
+        ("query = 'select 1'\nhigh_water_mark = 'id'", "env:NAME"),
+        ("url = 'env:X'", "give `query` and `high_water_mark`"),
+        ("url = 's3://bucket'", "source: Value error, give `query`"),
         ("quary = 'select 1'", "unknown key source.quary. Did you mean query?"),
-        ("query = 'x'\nurl_env = 'X'\nhigh_water_mark = 'id'\noverlap = 'long'", "30m, 2h or 1d"),
+        ("query = 'x'\nurl = 'env:X'\nhigh_water_mark = 'id'\noverlap = 'long'", "30m, 2h or 1d"),
     ],
 )
 def test_a_wrong_section_of_the_file_is_refused(tmp_path, toml, message):
@@ -400,7 +400,7 @@ def test_no_message_shows_the_password(postgres_shop, monkeypatch, there, instea
     error, shown = refused.value, ""
     while error is not None:
         shown, error = shown + str(error), error.__cause__
-    assert "the environment variable SHOP_URL names cannot be opened" in shown
+    assert "env:SHOP_URL names cannot be opened" in shown
     assert not [word for word in ("s3cret", "pass", "word", "wrong", "://") if word in shown.replace("password", "")]
 
 

@@ -38,25 +38,26 @@ def test_a_command_gets_the_summary_and_what_it_is_of(tmp_path):
 
 
 def test_a_webhook_gets_both_as_json(receiver):
-    send_notifications(NotifySettings(webhook=receiver.address), state="failed", **RUN)
+    send_notifications(NotifySettings(webhook="env:HOOK"), state="failed", **RUN)
     assert receiver.bodies == [{**RUN, "state": "failed"}]
     assert receiver.headers[0]["Content-Type"] == "application/json"
 
 
 def test_a_completed_run_notifies_only_if_configured(receiver):
-    address, posted, *_ = receiver
-    send_notifications(NotifySettings(webhook=address), state="completed", **RUN)
+    posted = receiver.bodies
+    send_notifications(NotifySettings(webhook="env:HOOK"), state="completed", **RUN)
     assert not posted
-    send_notifications(NotifySettings(webhook=address, when="always"), state="completed", **RUN)
+    send_notifications(NotifySettings(webhook="env:HOOK", when="always"), state="completed", **RUN)
     assert len(posted) == 1
 
 
-def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(receiver, caplog, tmp_path):
+def test_what_goes_wrong_with_telling_is_said_and_the_other_way_is_tried(receiver, caplog, tmp_path, monkeypatch):
     address, posted, *_ = receiver
+    monkeypatch.setenv("HOOK", f"{address}/refused")
     caplog.set_level(logging.WARNING)
     (tmp_path / "m.py").write_text("import sys; sys.exit('no mail here')")
     failing = f"{sys.executable} {tmp_path / 'm.py'}"
-    send_notifications(NotifySettings(command=failing, webhook=f"{address}/refused"), state="failed", **RUN)
+    send_notifications(NotifySettings(command=failing, webhook="env:HOOK"), state="failed", **RUN)
     assert len(posted) == 1
     assert "notify.command" in caplog.text and "status 1" in caplog.text and "no mail here" in caplog.text
     assert "notify.webhook" in caplog.text and "500" in caplog.text
@@ -80,29 +81,40 @@ def test_no_message_shows_a_target_or_an_argument(receiver, caplog, tmp_path, mo
     program = f"{sys.executable} {tmp_path / 'echo.py'} --header 'Bearer s3cr3t+word' https://user:pa55word@host/"
     monkeypatch.setattr(notifications, "NOTIFY_TIMEOUT_SECONDS", 5)
     monkeypatch.setenv("HOOK", f"{address}/s3cr3t\u00e9?key=pa55word")  # the library's message has it
-    send_notifications(NotifySettings(command=program, webhook_env="HOOK"), state="failed", **RUN)
+    send_notifications(NotifySettings(command=program, webhook="env:HOOK"), state="failed", **RUN)
     monkeypatch.setenv("HOOK", "ftp://s3cr3t")
     monkeypatch.setenv("PROGRAM", "mail 's3cr3t")
-    send_notifications(NotifySettings(command_env="PROGRAM", webhook_env="HOOK"), state="failed", **RUN)
+    send_notifications(NotifySettings(command="env:PROGRAM", webhook="env:HOOK"), state="failed", **RUN)
     assert caplog.text.count("the notification failed") == 4
-    assert "notify.command_env: is no command line" in caplog.text
-    assert "notify.webhook_env: is no address" in caplog.text
+    assert "notify.command = env:PROGRAM: is no command line" in caplog.text
+    assert "notify.webhook = env:HOOK: is no address" in caplog.text
     for secret in ("s3cr3t", "pa55word", "Bearer", "t+word"):
         assert secret not in caplog.text
-    assert "s3cr3t" not in repr(NotifySettings(command="mail s3cr3t", webhook=f"{address}/s3cr3t"))
 
 
-def test_two_places_of_one_target_and_a_wrong_value_are_refused_without_showing_them():
-    for section in (
-        {"webhook": "http://s3cr3t", "webhook_env": "HOOK"},
-        {"webhook": "ftp://s3cr3t"},
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"webhook": "https://host/s3cr3t"},
         {"when": "s3cr3t"},
-    ):
-        with pytest.raises(InputError) as error:
-            validate_settings("notify", section)
-        assert "s3cr3t" not in str(error.value) and str(error.value).startswith("setting notify")
-    with pytest.raises(InputError, match="webhook_file: String should match"):
-        validate_settings("notify", {"webhook_file": "relative/hook"})
+        {"report_url": "https://user:s3cr3t@host/"},
+        {"report_url": "https://host/?token=s3cr3t"},
+        {"webhook": "file:s3cr3t"},
+    ],
+)
+def test_a_secret_in_the_settings_is_refused_without_being_shown(section):
+    with pytest.raises(InputError) as error:
+        validate_settings("notify", section)
+    assert "s3cr3t" not in str(error.value) and str(error.value).startswith("setting notify")
+
+
+def test_the_three_settings_of_a_version_before_are_understood(monkeypatch):
+    monkeypatch.setenv("HOOK", "http://host/")
+    settings = validate_settings(
+        "notify", {"webhook_env": "HOOK", "command_file": "/etc/command", "webhook_block": None}
+    )
+    assert (settings.webhook, settings.command) == ("env:HOOK", "file:/etc/command")
+    assert settings.read_target("webhook") == "http://host/"
 
 
 @pytest.mark.parametrize(
@@ -114,16 +126,17 @@ def test_two_places_of_one_target_and_a_wrong_value_are_refused_without_showing_
     ],
 )
 def test_an_absent_place_says_what_to_do(caplog, place, name, advice):
-    send_notifications(NotifySettings(**{f"webhook_{place}": name}), state="failed", **RUN)
-    assert f"notify.webhook: the notification failed: notify.webhook_{place}: {advice}" in caplog.text
+    send_notifications(NotifySettings(webhook=f"{place}:{name}"), state="failed", **RUN)
+    assert f"notify.webhook: the notification failed: notify.webhook = {place}:{name}: {advice}" in caplog.text
 
 
 @pytest.mark.parametrize(
     "webhook", ["file:///etc/passwd", "https://", "http://host:port/", "http://a b/", "http://[::1"]
 )
-def test_an_address_that_is_none_is_refused(webhook):
-    with pytest.raises(ValidationError, match="webhook"):
-        NotifySettings(webhook=webhook)
+def test_an_address_that_is_none_is_refused(webhook, monkeypatch):
+    monkeypatch.setenv("HOOK", webhook)
+    with pytest.raises(InputError, match="notify.webhook = env:HOOK: is no address"):
+        NotifySettings(webhook="env:HOOK").read_target("webhook")
 
 
 @pytest.mark.parametrize(("command", "reason"), [("mail 'ops", "No closing quotation"), ("  ", "names no program")])
@@ -143,8 +156,8 @@ def test_a_program_that_is_not_found_is_warned_of_without_its_arguments(caplog):
     assert not caplog.text
     notifications.warn_of_missing_targets(NotifySettings(command="no-such-program --password=secret"))
     assert "notify.command: the program no-such-program is not found" in caplog.text and "secret" not in caplog.text
-    notifications.warn_of_missing_targets(NotifySettings(webhook_env="NO_HOOK"))
-    assert "notify.webhook_env: the environment variable NO_HOOK is not set" in caplog.text
+    notifications.warn_of_missing_targets(NotifySettings(webhook="env:NO_HOOK"))
+    assert "notify.webhook = env:NO_HOOK: the environment variable NO_HOOK is not set" in caplog.text
 
 
 @pytest.mark.parametrize(

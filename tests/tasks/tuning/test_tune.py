@@ -27,7 +27,7 @@ from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning import Search, load_validation, record_pending_trial
-from oneclass.tasks.tuning.study import Study, format_trials, write_best_settings
+from oneclass.tasks.tuning.study import Study, _open_storage, format_trials, write_best_settings
 from tests.conftest import home_in, log_into
 
 PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
@@ -132,6 +132,23 @@ def copy_dataset(home, name):
     shutil.copytree(home.matrices, other.matrices)
     shutil.copytree(home.tuning, other.tuning)
     return other
+
+
+@pytest.mark.parametrize("damage", [b"no database at all", None])
+def test_a_damaged_database_of_trials_is_set_aside(home, caplog, damage):
+    what = Search("toy", PROTOCOLS[0], "", ToySettings(), {})
+    Study(home, what)
+    database, aside = home.tuning / "study.db", "study.db.*.unreadable"
+    whole = database.read_bytes()
+    bad = damage or whole[: len(whole) // 2]  # cut short
+    database.write_bytes(bad)
+    _open_storage.cache_clear()
+    assert Study(home, what).outcomes() == []
+    assert [file.read_bytes() for file in home.tuning.glob(aside)] == [bad]
+    assert "is damaged (" in caplog.text and "put a copy of it back" in caplog.text
+    _open_storage.cache_clear()
+    Study(home, what)
+    assert len(list(home.tuning.glob(aside))) == 1  # a sound one stays
 
 
 @pytest.mark.slow
