@@ -15,7 +15,7 @@ from oneclass.tasks.errors import ModelsFailed
 from oneclass.tasks.orchestration import artifacts
 from oneclass.tasks.orchestration.notifications import send_notifications, warn_of_missing_targets
 from oneclass.tasks.orchestration.progress import format_duration
-from oneclass.tasks.orchestration.run_summary import RunDescription, describe_failure, describe_success
+from oneclass.tasks.run_summary import RunDescription, describe_failure, describe_success
 
 logger = logging.getLogger(__name__)
 

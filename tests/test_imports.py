@@ -42,18 +42,7 @@ BESIDE_THEM = {
 NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
 TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
     "stores": {"errors"},
-    "orchestration": {
-        "anomalies",
-        "errors",
-        "leaderboard",
-        "memory_errors",
-        "promotion_log",
-        "protocols",
-        "run_diff",
-        "secrets",
-        "stores",
-        "terminal",
-    },
+    "orchestration": {"errors", "memory_errors", "secrets", "stores"},
 }
 
 

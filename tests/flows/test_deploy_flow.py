@@ -25,7 +25,7 @@ from oneclass.flows.parameters import BackfillParameters, DeployParameters
 from oneclass.flows.run_hooks import notify_outcome
 from oneclass.flows.settings import resolve_settings
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.orchestration.run_summary import RunDescription
+from oneclass.tasks.run_summary import RunDescription
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 

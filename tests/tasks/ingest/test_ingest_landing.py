@@ -13,8 +13,8 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import landing, sources
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
-from oneclass.tasks.orchestration.run_summary import describe_success
 from oneclass.tasks.report.warnings import collect_warnings
+from oneclass.tasks.run_summary import describe_success
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
