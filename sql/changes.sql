@@ -48,37 +48,6 @@ select
 from compared
 order by protocol desc, metric, coalesce(now, 0) desc, model, score
 
--- name: log_files
--- One row per log file that was ingested after the previous run had ended.
-select
-    parse_filename(path) as file,
-    events,
-    rejects,
-    ingested_at
-from operations.log_files
-where ingested_at > (select ended_at from operations.runs where run_id = $previous_run_id)
-order by file_id desc
-
--- name: rules
--- One row per rule that one of two runs met and the other did not.
-with of_runs as (
-    select
-        contract,
-        rule,
-        bool_and(success) filter (where run_id = $run_id) as now,
-        bool_and(success) filter (where run_id = $previous_run_id) as before
-    from operations.contract_results
-    where run_id in ($run_id, $previous_run_id)
-    group by contract, rule
-)
-select
-    contract,
-    rule,
-    case when now then 'met again' else 'no longer met' end as change
-from of_runs
-where now <> before
-order by change, contract, rule
-
 -- name: settings
 -- One row per setting, by its dotted name, that differs between two runs; NULL where a run does not have it.
 with leaves as (

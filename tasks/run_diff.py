@@ -25,15 +25,11 @@ class RunDiff:
 
     Attributes:
         metrics: one row per ranked list and main metric; `place` is 0 for the protocol's first metric.
-        log_files: ingested since the previous run.
-        rules: contract rules that only one of the two runs met.
         settings: changed settings by dotted name; null if a run lacks it.
     """
 
     previous: PreviousRun
     metrics: pl.DataFrame
-    log_files: pl.DataFrame
-    rules: pl.DataFrame
     settings: pl.DataFrame
 
 
@@ -47,7 +43,5 @@ def diff_with_previous(connection: duckdb.DuckDBPyConnection, run_id: str) -> Ru
     return RunDiff(
         previous,
         metrics=warehouse.select(connection, "changes/metrics", **both, **protocols.main_metric_parameters()),
-        log_files=warehouse.select(connection, "changes/log_files", previous_run_id=previous.run_id),
-        rules=warehouse.select(connection, "changes/rules", **both),
         settings=warehouse.select(connection, "changes/settings", **both),
     )
