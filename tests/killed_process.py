@@ -5,27 +5,39 @@ import signal
 import sys
 from collections.abc import Callable
 
-CHANGES = ("os.rename", "os.remove", "os.mkdir")
+import duckdb
+
+CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.symlink")
 
 
 def ends_before_change(number: int, work: Callable[[], object]) -> bool:
     """Do the work in a fork that is killed before its change of files of this number; whether it ended before.
 
-    A change is a file opened for writing, renamed or removed, or a folder made.
+    A change is a file opened for writing, renamed or removed, a folder or link made, or a commit of DuckDB.
     """
     if (process := os.fork()) == 0:
         changes = 0
+        commit = duckdb.DuckDBPyConnection.commit
 
-        def count(event: str, arguments: tuple) -> None:
+        def count() -> None:
             nonlocal changes
+            changes += 1
+            if changes == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def hear(event: str, arguments: tuple) -> None:
             opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
             if opened or event in CHANGES:
-                changes += 1
-                if changes == number:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                count()
+
+        def count_and_commit(connection: duckdb.DuckDBPyConnection) -> None:
+            count()
+            commit(connection)
+            count()
 
         try:
-            sys.addaudithook(count)
+            sys.addaudithook(hear)
+            duckdb.DuckDBPyConnection.commit = count_and_commit
             work()
             os._exit(0)
         finally:

@@ -22,8 +22,8 @@ SEEN, RULES = "publish.seen", "[rules]"  # names among the settings of `describe
 # By gate: what it compares with the standing publication's, and how the names of settings begin that both must share.
 COMPARED = {
     "sizes": ("edges and users", ("binarize.",)),
-    "value": ("the value on validation", ("binarize.", "split.", SEEN)),
-    "coverage": ("the number of listed items", ("binarize.", SEEN, RULES)),
+    "value": ("value on validation", ("binarize.", "split.", SEEN)),
+    "coverage": ("number of listed items", ("binarize.", SEEN, RULES)),
 }
 OF_MODELS = ("explicit_negatives", "order", "times")  # settings that a run sets if one of its models reads such data
 
@@ -53,13 +53,7 @@ def describe_changes(changed: Sequence[str]) -> str:
     if not changed:
         return ""
     left_out = [what for gate, (what, _) in COMPARED.items() if not is_comparable(gate, changed)]
-    return (
-        f"{_join(changed)} changed since the standing publication, so {_join(left_out)} are not compared with its own"
-    )
-
-
-def _join(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f"{', '.join(changed)} changed since the standing publication; not compared with it: {', '.join(left_out)}"
 
 
 def check_scores(model: Model, score: str, part: Part) -> str | None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +11,14 @@ from oneclass.models.evaluation.metrics import Mean
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.errors import InputError
+from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import gates, manual, promotion
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.publish.settings import PromotionLimits, PublishSettings
 from oneclass.tasks.publish.stage import publish
+from oneclass.tasks.rules.settings import Rules
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import checksums, publications, runs, warehouse
@@ -25,6 +27,9 @@ from tests.tasks.conftest import publish_fit, train_model
 
 PROTOCOL = "strong_generalization"
 SETTINGS = {"mrf_dense": MODELS["mrf_dense"].Settings(), "popularity": MODELS["popularity"].Settings()}
+
+
+MADE_WITH = gates.describe_settings({"threshold": 1, "explicit_negatives": True}, {}, "exclude", Rules(), 0.1)
 
 
 def prepare_splits(home):
@@ -37,17 +42,18 @@ def fit_model(home, run_id, digests, protocol, model, **settings):
     return train_model(home, digests[protocol], model, settings, protocol=protocol, run_id=run_id).digest
 
 
-def run_night(home, run_id, digests, model="mrf_dense", limits=None, **settings):
+def run_night(home, run_id, digests, model="mrf_dense", limits=None, made_with=MADE_WITH, **settings):
     """Run the steps after a fit: the decision and the publication."""
     fit = fit_model(home, run_id, digests, PROTOCOL, model, **settings)
-    return assess_and_publish(home, run_id, digests, model, {model: fit}, limits, **settings)
+    return assess_and_publish(home, run_id, digests, model, {model: fit}, limits, made_with=made_with, **settings)
 
 
-def assess_and_publish(home, run_id, digests, model, fits, limits=None, reason="", **settings):
+def assess_and_publish(home, run_id, digests, model, fits, limits=None, reason="", made_with=MADE_WITH, **settings):
     """Decide on a model whose fits are given, and publish it unless the champion stays."""
     of_run = {**SETTINGS, model: MODELS[model].Settings(**settings)}
     limits = limits or PublishSettings(top_n=5)
-    tonight = promotion.ChallengerRun(model, "score", of_run, [(digests[PROTOCOL], fits)], reason=reason)
+    judged = [(digests[PROTOCOL], fits)]
+    tonight = promotion.ChallengerRun(model, "score", of_run, judged, reason=reason, made_with=made_with)
     assessment = promotion.assess_challenger(home, tonight, limits)
     if assessment.keeps_champion:
         return publish(home, run_id, PublicationPlan(settings=limits, assessment=assessment)).decision
@@ -198,6 +204,58 @@ def test_lists_of_few_items_or_one_score_are_not_promoted(home, digests):
     assert check_unchanged(
         home, run_night(home, "bad", digests, "popularity", PublishSettings(top_n=5, margin=1e9)), "different items"
     )
+
+
+def test_lists_that_leave_out_what_others_include_are_not_compared_by_coverage(home, digests):
+    wide = PublishSettings(top_n=5, margin=1e9)
+    assert "different items" in run_night(home, "bad", digests, "popularity", wide).reason
+    decision = run_night(home, "next", digests, "popularity", wide, made_with=MADE_WITH | {gates.SEEN: "include"})
+    assert decision.promoted and decision.reason.endswith(
+        "; publish.seen changed since the standing publication; not compared with it: value on validation, number of "
+        "listed items"
+    )
+
+
+def test_logs_by_other_rules_of_likes_are_not_compared_by_size(home, digests):
+    halved = change_log(home, "delete from raw.events where hash(user_id, item_id) % 2 = 0")
+    decision = run_night(home, "next", halved, made_with=MADE_WITH | {"binarize.threshold": 2})
+    assert decision.promoted and "binarize.threshold changed since the standing publication" in decision.reason
+
+
+def test_gates_go_on_that_a_changed_setting_does_not_concern(home, digests):
+    fewer = change_log(home, "delete from raw.events where substr(user_id, 2)::int >= 100")
+    rules = gates.describe_settings({"threshold": 1}, {}, "exclude", Rules(banned=["i1"]), 0.1)
+    decision = run_night(home, "bad", fewer, made_with=rules)
+    assert check_unchanged(home, decision, "publish.min_size_ratio")
+    words = "[rules] changed since the standing publication; not compared with it: number of listed items"
+    assert words in decision.reason
+
+
+def test_a_publication_of_the_version_before_knows_only_its_choice_of_seen_items(home, digests):
+    with warehouse.open_warehouse(home) as connection:
+        [(manifest,)] = connection.execute("select manifest from operations.publications").fetchall()
+        facts, files = checksums.parse_record(manifest, "")
+        del facts["recommended"]["made_with"]
+        older = checksums._format_record(facts, files)
+        connection.execute("update operations.publications set manifest = ?", [older])
+    assert promotion.load_champion(home).made_with == {gates.SEEN: "exclude"}
+    assert run_night(home, "next", digests, made_with=MADE_WITH | {"binarize.threshold": 2}).promoted
+
+
+def test_empty_lists_take_no_place_even_by_hand(home, digests):
+    everything = (
+        "insert into raw.events select distinct users.user_id, items.item_id, 1, null, 1, 1, null from raw.events "
+    )
+    full = change_log(home, everything + "as users, raw.events as items")
+    fit = "popularity", "score", fit_model(home, "bad", full, ALL_EDGES, "popularity"), full[ALL_EDGES]
+    champion = promotion.load_champion(home)
+    assessment = promotion.Assessment(replace(champion, model="popularity"), champion, 1.0)
+    decision = publish_fit(home, "bad", PublishSettings(top_n=5), *fit, assessment=assessment).decision
+    assert check_unchanged(home, decision, "popularity/score recommends nothing to anybody")
+    for refused in (replace(assessment, manual=True), replace(assessment, champion=None), None):
+        with pytest.raises(OneclassError, match="0 recommendations for 240 users, of whom 240 like all 200 items"):
+            publish_fit(home, "by hand", PublishSettings(top_n=5), *fit, assessment=refused)
+    assert home.published.resolve().name == "first"
 
 
 def flip_a_bit(file):

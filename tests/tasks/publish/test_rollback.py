@@ -1,0 +1,126 @@
+"""Publications move whole: rolled back to and forth with all that belongs to them, whatever the logs hold today."""
+
+import hashlib
+import shutil
+from functools import partial
+
+import pytest
+
+from oneclass.models.registry import MODELS
+from oneclass.tasks.binarize.settings import BinarizeSettings
+from oneclass.tasks.binarize.stage import binarize
+from oneclass.tasks.publish import manual
+from oneclass.tasks.publish.settings import PublishSettings
+from oneclass.tasks.recommend import load
+from oneclass.tasks.rules.settings import DeclaredRules, Placement, Rules
+from oneclass.tasks.split.stage import store_all_edges
+from oneclass.tasks.stores import runs, warehouse
+from tests.conftest import home_in, log_into, query_rows, two_tastes
+from tests.killed_process import ends_before_change
+from tests.tasks.conftest import SETTINGS, publish_fit, train_model
+
+NEWCOMER, LEFT = "u-new", "u7"
+RULED = DeclaredRules(rules=Rules(banned=["i3"], pinned=["i7", "i27"]), placements={"home": Placement(n=3)})
+TABLES = ("recommendations", "placements", "exploration", "lists")
+
+
+def publish_night(home, run_id, model, *, declared=RULED, seen_items=False, **settings):
+    """Publish a model on the events of the home as they are."""
+    binarize(home, BinarizeSettings(), run_id)
+    digest = store_all_edges(home, order=False, timed=None)
+    fit = train_model(home, digest, model, MODELS[model].Settings(**SETTINGS[model]), run_id=run_id).digest
+    spec = model, MODELS[model].score_names[-1], fit, digest
+    publish_fit(home, run_id, PublishSettings(keep=9, **settings), *spec, declared=declared, seen_items=seen_items)
+
+
+def publish_second(home):
+    publish_night(home, "second", "popularity", declared=DeclaredRules(), seen_items=True, top_n=4)
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory):
+    """A home with a first night under rules, a second one without rules and with a new customer, and what each was."""
+    home = home_in(tmp_path_factory.mktemp("nights"))
+    two_tastes(home)
+    publish_night(home, "first", "random_graph", top_n=6, explore="thompson")
+    states = [read_state(home)]
+    log_into(home, [(NEWCOMER, f"i{item}", 1) for item in (1, 2, 50)], file_id=2)
+    before_second = home.root.with_name("before")
+    shutil.copytree(home.root, before_second, symlinks=True)
+    publish_second(home)
+    return home, before_second, [*states, read_state(home)]
+
+
+@pytest.fixture
+def copied(nights, home):
+    shutil.copytree(nights[0].root, home.root, symlinks=True)
+    return home
+
+
+def read_state(home):
+    """The rows of the tables of lists, and the digests of the publication's files, by name."""
+    rows = {table: query_rows(home, f"from published.{table} order by all") for table in TABLES}
+    folder = home.published.resolve()
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    digests = {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    recorded = query_rows(home, "select run_id from operations.publications where is_current")
+    assert recorded == [(folder.name,)]
+    return rows, digests
+
+
+def without_times(state):
+    """A state without the files whose bytes differ between equal publications."""
+    rows, digests = state
+    return rows, {name: digest for name, digest in digests.items() if name not in ("manifest.json", "published.duckdb")}
+
+
+def test_the_nights_differ_in_all_that_a_publication_has(nights):
+    (first, of_first), (second, of_second) = nights[2]
+    assert all(first[table] != second[table] for table in TABLES)
+    assert first["placements"] and first["exploration"] and not second["placements"] and not second["exploration"]
+    assert {"model/rules.json", "placements.parquet", "exploration.parquet"} <= of_first.keys() - of_second.keys()
+
+
+def test_back_and_forth_each_night_is_what_it_was_row_for_row(nights, copied):
+    first, second = nights[2]
+    assert manual.roll_back(copied, "back") == "first" and read_state(copied) == first
+    shop = load(copied.root, "small")
+    assert shop.recommend_for("u1")["item_id"].to_list()[0] == "i7" and shop.seen == "exclude"
+    assert manual.roll_back(copied, "forth", "second") == "second" and read_state(copied) == second
+    assert load(copied.root, "small").recommend_for(NEWCOMER).height > 0
+    assert manual.roll_back(copied, "again") == "first" and read_state(copied) == first
+
+
+def test_users_and_items_who_left_the_logs_do_not_matter(nights, copied):
+    with warehouse.open_warehouse(copied) as connection:
+        connection.execute("delete from raw.events where user_id in (?, ?) or item_id = 'i7'", [NEWCOMER, LEFT])
+    binarize(copied, BinarizeSettings(), "third")
+    for run_id, state in (("first", nights[2][0]), ("second", nights[2][1])):
+        manual.roll_back(copied, f"to {run_id}", run_id)
+        assert read_state(copied) == state and any(row[0] == LEFT for row in state[0]["recommendations"])
+
+
+def repair(home):
+    """What the next command does before anything else."""
+    with runs.record_run(home, "next", "backfill", {}):
+        pass
+
+
+@pytest.mark.parametrize("work", ["publish", "roll back"])
+def test_a_kill_at_any_step_leaves_one_night_or_the_other(nights, tmp_path, work):
+    home, before_second, (first, second) = *nights[:2], [without_times(state) for state in nights[2]]
+    start, change = {
+        "publish": (before_second, publish_second),
+        "roll back": (home.root, lambda home: manual.roll_back(home, "back")),
+    }[work]
+    number, ended, seen = 0, False, []
+    while not ended:
+        number += 1
+        copy = home_in(tmp_path / str(number))
+        shutil.copytree(start, copy.root, symlinks=True)
+        ended = ends_before_change(number, partial(change, copy))
+        repair(copy)
+        state = without_times(read_state(copy))
+        assert state in (first, second), number
+        seen.append(state == (second if work == "publish" else first))
+    assert seen == sorted(seen) and 1 < seen.count(True) < len(seen)
