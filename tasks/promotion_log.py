@@ -34,9 +34,10 @@ class Decision:
     @property
     def sentence(self) -> str:
         """The decision as a sentence."""
+        if self.promoted and self.reason.startswith(BY_HAND):
+            return f"{self.challenger} was published {self.reason}"
         if self.promoted:
-            done = "published" if self.reason.startswith(BY_HAND) else "refitted" if self.is_refit else "promoted"
-            return f"{self.challenger} was {done}: {self.reason}"
+            return f"{self.challenger} was {'refitted' if self.is_refit else 'promoted'}: {self.reason}"
         return f"not promoted: {self.challenger}. {self.champion} stays as it was published: {self.reason}"
 
 

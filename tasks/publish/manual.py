@@ -2,7 +2,6 @@
 
 import json
 import logging
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -26,24 +25,6 @@ from oneclass.tasks.train import train
 logger = logging.getLogger(__name__)
 
 MAX_LISTED_DECISIONS = 10
-
-
-@dataclass(frozen=True)
-class EvaluatedRun:
-    """The latest evaluated run, and its result for one model.
-
-    Attributes:
-        settings: the run's, from `operations.runs`, with the model's as fitted.
-        score, value, standard_error, users: the model's best score on the validation users of `protocol`.
-    """
-
-    run_id: str
-    settings: dict[str, Any]
-    score: str
-    value: float | None
-    standard_error: float | None
-    users: int
-    protocol: str | None
 
 
 def format_status(home: Home) -> str:
@@ -111,42 +92,38 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     Raises:
         InputError: no run has been evaluated, or the latest did not fit the model.
     """
-    evaluated = _latest_evaluated(home, model)
-    settings = MODELS[model].Settings.from_saved(evaluated.settings["models"][model])
-    timed = _like_selection(evaluated.settings) if settings.reads_times else None
-    matrices_digest, seed = store_all_edges(home, order=settings.reads_order, timed=timed), evaluated.settings["seed"]
-    fit = train(
-        home,
-        run_id,
-        protocol=ALL_EDGES,
-        matrices_digest=matrices_digest,
-        model=model,
-        settings=settings,
-        seed=seed,
-    )
-    publishing = PublishSettings(**select_allowed(PublishSettings, evaluated.settings.get("publish", {})))
+    evaluated, of_model = _load_evaluated(home, model)
+    of_run = json.loads(of_model["settings"])
+    saved = json.loads(of_model["settled"]) if of_model["settled"] else of_run["models"][model]
+    settings = MODELS[model].Settings.from_saved(saved)
+    since, until = (of_run.get(name) and date.fromisoformat(of_run[name]) for name in ("since", "until"))
+    likes = LikeSelection(BinarizeSettings.from_saved(of_run.get("binarize", {})), since, until)
+    matrices = store_all_edges(home, order=settings.reads_order, timed=likes if settings.reads_times else None)
+    given = {"model": model, "settings": settings, "seed": of_run["seed"]}
+    fit = train(home, run_id, protocol=ALL_EDGES, matrices_digest=matrices, **given)
+    publishing = PublishSettings(**select_allowed(PublishSettings, of_run.get("publish", {})))
     declared = datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules
-    seen = evaluated.settings.get("seen_items", "exclude")
-    stages = (evaluated.settings.get(name, {}) for name in ("binarize", "split"))
+    seen, score = of_run.get("seen_items", "exclude"), of_model["score"] or MODELS[model].score_names[0]
+    stages = (of_run.get(name, {}) for name in ("binarize", "split"))
     challenger = promotion.Candidate(
         model,
-        evaluated.score,
+        score,
         settings.model_dump(mode="json"),
         **promotion.observed_sizes(home),
-        value=evaluated.value,
-        standard_error=evaluated.standard_error,
-        validation_users=evaluated.users,
-        protocol=evaluated.protocol,
+        value=of_model["value"],
+        standard_error=of_model["standard_error"],
+        validation_users=of_model["users"] or 0,
+        protocol=of_model["protocol"],
         made_with=gates.describe_settings(*stages, seen, declared.rules, publishing.cold_share),
     )
-    note = f"{BY_HAND}{model} of run {evaluated.run_id}"
-    fitted = model, evaluated.score, fit.digest, matrices_digest
+    note = f"{BY_HAND}{model} of run {evaluated}"
+    of_lists = {"seen_items": seen == "include", "seed": of_run["seed"]}
     plan = PublicationPlan(
         settings=publishing,
-        lists=specify_recommendations(publishing, *fitted, seen_items=seen == "include", seed=seed),
+        lists=specify_recommendations(publishing, model, score, fit.digest, matrices, **of_lists),
         assessment=promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True),
         declared=declared,
-        evaluated=evaluated.run_id,
+        evaluated=evaluated,
     )
     return publish(home, run_id, plan)
 
@@ -159,7 +136,8 @@ def _load_publish_settings(home: Home) -> PublishSettings:
     return PublishSettings(**select_allowed(PublishSettings, section))
 
 
-def _latest_evaluated(home: Home, model: str) -> EvaluatedRun:
+def _load_evaluated(home: Home, model: str) -> tuple[str, dict[str, Any]]:
+    """Load the latest evaluated run, and what it has of a model: the row of `promotion/of_model`."""
     with warehouse.open_warehouse(home, read_only=True) as connection:
         run_id = runs.find_latest_evaluated(connection)
         if run_id is None:
@@ -168,20 +146,9 @@ def _latest_evaluated(home: Home, model: str) -> EvaluatedRun:
             )
         rows = warehouse.select(connection, "promotion/of_model", run_id=run_id, model=model, metric=VALIDATION_METRIC)
     row = rows.row(0, named=True)
-    settings = json.loads(row["settings"])
-    if model not in settings["models"]:
-        raise InputError(f"--model {model}: run {run_id} did not fit it. It has {', '.join(settings['models'])}.")
-    if row["settled"]:
-        settings["models"][model] = json.loads(row["settled"])
-    score = row["score"] or MODELS[model].score_names[0]
-    summary = row["value"], row["standard_error"], row["users"] or 0, row["protocol"]
-    return EvaluatedRun(run_id, settings, score, *summary)
-
-
-def _like_selection(settings: dict[str, Any]) -> LikeSelection:
-    """Return by which settings a run selected likes."""
-    since, until = (settings[name] and date.fromisoformat(settings[name]) for name in ("since", "until"))
-    return LikeSelection(BinarizeSettings.from_saved(settings["binarize"]), since, until)
+    if model not in (models := json.loads(row["settings"])["models"]):
+        raise InputError(f"--model {model}: run {run_id} did not fit it. It has {', '.join(models)}.")
+    return run_id, row
 
 
 def _describe_publication(facts: dict[str, Any]) -> str:
