@@ -126,7 +126,7 @@ def _describe(connection: duckdb.DuckDBPyConnection, home: Home, run_id: str, pl
     run_ids = {"run_id": run_id, "evaluated": plan.evaluated or run_id}
     fits = warehouse.select(connection, "publish/fits", **run_ids).rows()
     if plan.lists is None:
-        current = publications.load_current(home)
+        current = publications.load_recorded_facts(connection)
         made_of = {"recommended": current.get("recommended"), "seen": published_model.seen_choice(current)}
     else:
         recommended = asdict(plan.assessment.challenger) if plan.assessment else None
@@ -139,8 +139,9 @@ def _show(home: Home, keep: int) -> None:
     with warehouse.open_warehouse(home) as connection:
         publications.show_current(connection, home)
         stored, current = publications.list_publications(home), publications.load_recorded_facts(connection)
-        latest = [facts["run_id"] for facts in stored[:keep]]
-        publications.remove_others(connection, home, {current["run_id"], current["before"], *latest})
+        before = [current["before"]] if current["before"] else []
+        retained = {current["run_id"], *before, *(facts["run_id"] for facts in stored[:keep])}
+        publications.remove_others(connection, home, retained)
 
 
 def run_after(home: Home, run_id: str, command: Sequence[str]) -> None:

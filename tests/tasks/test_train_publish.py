@@ -246,6 +246,8 @@ def test_the_link_swings_and_the_last_publications_stay(home, after_publishing):
         choose_and_publish(home, after_publishing, run_id=run_id, keep=2)
     assert home.published.resolve().name == "third"
     assert sorted(folder.name for folder in (home.folder / "publications").iterdir()) == ["second", "third"]
+    recorded = query_rows(home, "select run_id, is_current from operations.publications order by run_id")
+    assert recorded == [("second", False), ("third", True)]
 
 
 @contextmanager
