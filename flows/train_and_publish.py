@@ -259,8 +259,9 @@ def publish_run(
         note = "made anew from the remaining events"
         assessment = promotion.Assessment(assessment.challenger, None, run.publish.margin, note=note)
     published = _publish_assessed(run, run_id, splits, assessment, night, unseen, failed, executor)
-    if published.was_refused:
-        instead = promotion.assess_champion(run.home, night, published.decision, run.publish)
+    decision = published.decision
+    if decision is not None and not decision.promoted:
+        instead = promotion.assess_champion(run.home, night, decision, run.publish)
         if instead is not None:
             published = _publish_assessed(run, run_id, splits, instead, night, unseen, failed, executor)
     return published

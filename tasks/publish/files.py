@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -125,7 +126,7 @@ def _iterate_tables(
     connection: duckdb.DuckDBPyConnection, run_ids: dict[str, str], *, explores: bool
 ) -> Iterator[tuple[str, duckdb.DuckDBPyRelation]]:
     """Yield the tables of `published.duckdb` lazily: each query runs after the previous table is written."""
-    values = {"published/comparisons": {"run_id": run_ids["evaluated"]}}
+    values: dict[str, dict[str, Any]] = {"published/comparisons": {"run_id": run_ids["evaluated"]}}
     values["published/fits"] = run_ids | main_metric_parameters()
     for name in [*PUBLISHED_TABLES, *(["published/exploration"] if explores else [])]:
         connection.complete()

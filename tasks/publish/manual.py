@@ -99,12 +99,12 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     since, until = (of_run.get(name) and date.fromisoformat(of_run[name]) for name in ("since", "until"))
     likes = LikeSelection(BinarizeSettings.from_saved(of_run.get("binarize", {})), since, until)
     matrices = store_all_edges(home, order=settings.reads_order, timed=likes if settings.reads_times else None)
-    given = {"model": model, "settings": settings, "seed": of_run["seed"]}
-    fit = train(home, run_id, protocol=ALL_EDGES, matrices_digest=matrices, **given)
+    seed = of_run["seed"]
+    fit = train(home, run_id, protocol=ALL_EDGES, matrices_digest=matrices, model=model, settings=settings, seed=seed)
     publishing = PublishSettings(**select_allowed(PublishSettings, of_run.get("publish", {})))
     declared = datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules
     seen, score = of_run.get("seen_items", "exclude"), of_model["score"] or MODELS[model].score_names[0]
-    stages = (of_run.get(name, {}) for name in ("binarize", "split"))
+    likes_by, split_by = of_run.get("binarize", {}), of_run.get("split", {})
     challenger = promotion.Candidate(
         model,
         score,
@@ -114,13 +114,14 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         standard_error=of_model["standard_error"],
         validation_users=of_model["users"] or 0,
         protocol=of_model["protocol"],
-        made_with=gates.describe_settings(*stages, seen, declared.rules, publishing.cold_share),
+        made_with=gates.describe_settings(likes_by, split_by, seen, declared.rules, publishing.cold_share),
     )
     note = f"{BY_HAND}{model} of run {evaluated}"
-    of_lists = {"seen_items": seen == "include", "seed": of_run["seed"]}
     plan = PublicationPlan(
         settings=publishing,
-        lists=specify_recommendations(publishing, model, score, fit.digest, matrices, **of_lists),
+        lists=specify_recommendations(
+            publishing, model, score, fit.digest, matrices, seen_items=seen == "include", seed=seed
+        ),
         assessment=promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True),
         declared=declared,
         evaluated=evaluated,

@@ -51,7 +51,7 @@ class PublicationPlan:
         evaluated: the run whose evaluation is published; by default the run that publishes.
     """
 
-    settings: PublishSettings = field(default_factory=PublishSettings)
+    settings: PublishSettings = field(default_factory=lambda: PublishSettings.model_validate({}))
     lists: RecommendationSpec | None = None
     assessment: Assessment | None = None
     declared: DeclaredRules = NO_RULES

@@ -127,9 +127,10 @@ def load_champion(home: Home) -> Candidate | None:
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
         facts = publications.load_recorded_facts(connection) or publications.load_current(home)
-    if not (recommended := facts.get("recommended")):
+    if not facts.get("recommended"):
         return None
-    return Candidate(**{"made_with": {gates.SEEN: published_model.seen_choice(facts)}, **recommended})
+    known: dict[str, Any] = {"made_with": {gates.SEEN: published_model.seen_choice(facts)}}
+    return Candidate(**(known | facts["recommended"]))
 
 
 def check_recommendations(

@@ -45,11 +45,6 @@ class Published:
     table: list[leaderboard.LeaderboardRow]
     decision: Decision | None = None
 
-    @property
-    def was_refused(self) -> bool:
-        """Whether the run's recommendations were not promoted, so that what was published stays."""
-        return self.decision is not None and not self.decision.promoted
-
 
 def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor = LOCAL) -> Published:
     """Make the recommendations of a plan and publish them with the evaluation, unless a check refuses them.

@@ -246,7 +246,7 @@ def csr_view(
     return with_recency_ranks(matrix, recency_ranks)
 
 
-def _link_or_copy(file: Path, target: Path) -> None:
+def _link_or_copy(file: str | Path, target: str | Path) -> None:
     try:
         os.link(file, target)
     except OSError:  # no hard links on this file system, or too many to one file
