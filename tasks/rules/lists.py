@@ -73,7 +73,8 @@ def _require_items(catalogue: Catalogue, declared: DeclaredRules, selections: Li
     """Return sentences on items that are in no list because the table of items lacks them, and on empty placements.
 
     Raises:
-        OneclassError: the table has none of the items that users like, or the rules of all lists leave no item.
+        OneclassError: the table has none of the items that users like, or the rules of all lists leave none of
+            these.
     """
     allowed = {name: selection.constraints.eligible.any(axis=0) for name, selection in selections.items()}
     users, described = catalogue.items[ITEM_USERS].to_numpy(), catalogue.described
@@ -85,7 +86,7 @@ def _require_items(catalogue: Catalogue, declared: DeclaredRules, selections: Li
             f"[items]: 0 of the {liked:,} items that users like are in its table (it lacks {example}, for one), so its "
             f"rules can name none of them; nothing is published. {advice}, and run again."
         )
-    if not allowed[None].any():
+    if not (allowed[None] & (users > 0)).any():
         raise OneclassError(
             f"[rules] eligible = {declared.rules.eligible!r}: allows 0 of {liked:,} items ({liked - count:,} of them "
             "in the table of items); nothing is published. Correct the condition or the table, and run again."

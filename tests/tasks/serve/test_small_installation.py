@@ -75,8 +75,7 @@ def test_serving_imports_nothing_else(copied):
     done = subprocess.run(command, capture_output=True, text=True, env=ELSEWHERE, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     answers = re.findall(r"^(/\S+) (\d+)$", done.stdout, flags=re.MULTILINE)
-    assert len(answers) == 7 and {status for path, status in answers if "where" not in path} == {"200"}
-    assert dict(answers)["/recommend?user=u7&where=true"] in ("200", "400")  # a filter is parsed by DuckDB
+    assert len(answers) == 7 and {status for _, status in answers} == {"200"}
 
 
 def test_the_file_has_no_name_that_the_project_lacks():
