@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from oneclass.models.blend import BlendSettings
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
 from oneclass.tasks.blend import choose_components
+from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.evaluate.stage import Evaluated, evaluate
 from oneclass.tasks.protocols import choose_publish_protocol, list_splits
 from oneclass.tasks.publish import promotion
@@ -22,7 +24,7 @@ from oneclass.tasks.publish.choice import choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
-from oneclass.tasks.stores import matrices
+from oneclass.tasks.stores import fits, matrices
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.search import Search, Trial
 from oneclass.tasks.tuning.trial import run_trial_fit
@@ -229,3 +231,38 @@ def test_the_choice_and_the_comparison_are_over_all_folds(evaluated):
     mean, error = mean_and_error([of_user["ndcg@100"] for of_user in expected[choice.model].values()])
     assert (challenger.value, challenger.standard_error) == (pytest.approx(mean), pytest.approx(error))
     assert challenger.validation_users == users
+
+
+def test_blends_of_two_nights_are_compared_by_the_weights_that_each_was_published_with(evaluated, monkeypatch):
+    """On a fold tonight's blend has weights of other folds, and last night's those of all: it would win by that."""
+    home, folds, _, _ = evaluated
+
+    def weigh(weight):
+        models = [{"model": name, "settings": SETTINGS[name].model_dump(mode="json")} for name in ("mrf_dense", "wmf")]
+        return BlendSettings(components=[{**models[0], "weight": weight}, models[1]])
+
+    def fit_on_folds(settings):
+        names = [matrices.load_split(home, digest).protocol for digest, _ in folds]
+        return [
+            train_model(home, digest, "blend", settings, protocol=name, seed=SEED).digest
+            for name, (digest, _) in zip(names, folds, strict=True)
+        ]
+
+    tonight, before, of_others = weigh(1.0), weigh(0.25), weigh(0.01)
+    judged = [
+        (split, {**of_fold, "blend": fit}) for (split, of_fold), fit in zip(folds, fit_on_folds(of_others), strict=True)
+    ]
+    champion = promotion.Candidate("blend", "score", before.model_dump(mode="json"), edges=1, users=1)
+    monkeypatch.setattr(promotion, "load_champion", lambda home: champion)
+    night = promotion.ChallengerRun("blend", "score", SETTINGS | {"blend": tonight}, judged, SEED, protocol=PROTOCOL)
+    found = promotion.assess_challenger(home, night, PublishSettings())
+
+    def rank(settings):
+        parts = [matrices.load_split(home, digest).parts["validation"] for digest, _ in folds]
+        models = [fits.load_fit(home, "blend", digest) for digest in fit_on_folds(settings)]
+        ranked = [rank_part_targets(model, "score", part) for model, part in zip(models, parts, strict=True)]
+        return np.concatenate([of.of_users["ndcg@100"] for of in ranked])
+
+    assert found.difference == pytest.approx((rank(tonight) - rank(before)).mean(), abs=1e-12)
+    assert found.challenger.value == pytest.approx(rank(of_others).mean(), abs=1e-12)
+    assert abs(found.difference) > 1e-6 and found.challenger.value != pytest.approx(rank(tonight).mean(), abs=1e-6)
