@@ -10,18 +10,19 @@ import duckdb
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.symlink")
 
 
-def ends_before_change(number: int, work: Callable[[], object]) -> bool:
+def ends_before_change(number: int, work: Callable[[], object], *, from_commit: bool = False) -> bool:
     """Do the work in a fork that is killed before its change of files of this number; whether it ended before.
 
-    A change is a file opened for writing, renamed or removed, a folder or link made, or a commit of DuckDB.
+    A change is a file opened for writing, renamed or removed, a folder or link made, or a commit of DuckDB,
+    which counts before and after. With `from_commit`, changes before the first commit do not count.
     """
     if (process := os.fork()) == 0:
-        changes = 0
+        changes, waits = 0, from_commit
         commit = duckdb.DuckDBPyConnection.commit
 
         def count() -> None:
             nonlocal changes
-            changes += 1
+            changes += not waits
             if changes == number:
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -31,6 +32,8 @@ def ends_before_change(number: int, work: Callable[[], object]) -> bool:
                 count()
 
         def count_and_commit(connection: duckdb.DuckDBPyConnection) -> None:
+            nonlocal waits
+            waits = False
             count()
             commit(connection)
             count()

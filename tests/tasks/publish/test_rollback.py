@@ -1,6 +1,7 @@
 """Publications move whole: rolled back to and forth with all that belongs to them, whatever the logs hold today."""
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -24,17 +25,18 @@ RULED = DeclaredRules(rules=Rules(banned=["i3"], pinned=["i7", "i27"]), placemen
 TABLES = ("recommendations", "placements", "exploration", "lists")
 
 
-def publish_night(home, run_id, model, *, declared=RULED, seen_items=False, **settings):
-    """Publish a model on the events of the home as they are."""
+def fit_night(home, run_id, model):
+    """Fit a model on the events of the home as they are; return what to publish of it."""
     binarize(home, BinarizeSettings(), run_id)
     digest = store_all_edges(home, order=False, timed=None)
     fit = train_model(home, digest, model, MODELS[model].Settings(**SETTINGS[model]), run_id=run_id).digest
-    spec = model, MODELS[model].score_names[-1], fit, digest
-    publish_fit(home, run_id, PublishSettings(keep=9, **settings), *spec, declared=declared, seen_items=seen_items)
+    return model, MODELS[model].score_names[-1], fit, digest
 
 
 def publish_second(home):
-    publish_night(home, "second", "popularity", declared=DeclaredRules(), seen_items=True, top_n=4)
+    spec = json.loads((home.root / "second.json").read_text())
+    settings = PublishSettings(keep=9, top_n=4)
+    publish_fit(home, "second", settings, *spec, declared=DeclaredRules(), seen_items=True)
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +44,11 @@ def nights(tmp_path_factory):
     """A home with a first night under rules, a second one without rules and with a new customer, and what each was."""
     home = home_in(tmp_path_factory.mktemp("nights"))
     two_tastes(home)
-    publish_night(home, "first", "random_graph", top_n=6, explore="thompson")
+    settings = PublishSettings(keep=9, top_n=6, explore="thompson")
+    publish_fit(home, "first", settings, *fit_night(home, "first", "random_graph"), declared=RULED)
     states = [read_state(home)]
     log_into(home, [(NEWCOMER, f"i{item}", 1) for item in (1, 2, 50)], file_id=2)
+    (home.root / "second.json").write_text(json.dumps(fit_night(home, "second", "popularity")))
     before_second = home.root.with_name("before")
     shutil.copytree(home.root, before_second, symlinks=True)
     publish_second(home)
@@ -130,7 +134,7 @@ while not ended:
     number += 1
     home = home_in(folder / f"{number:03}")
     shutil.copytree(start, home.root, symlinks=True)
-    ended = ends_before_change(number, partial(change, home))
+    ended = ends_before_change(number, partial(change, home), from_commit=True)
 """
 
 
@@ -140,7 +144,7 @@ def roll_back(home):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [publish_second, roll_back])
-def test_a_kill_at_any_step_leaves_one_night_or_the_other(nights, tmp_path, change):
+def test_a_kill_at_any_step_from_the_commit_on_leaves_one_night_or_the_other(nights, tmp_path, change):
     home, before_second, (first, second) = *nights[:2], [without_times(state) for state in nights[2]]
     start, after = (before_second, second) if change is publish_second else (home.root, first)
     subprocess.run([sys.executable, "-c", KILLS, str(start), str(tmp_path), change.__name__], check=True)
