@@ -38,19 +38,19 @@ from operations.contract_results
 where list_has_any((samples->>'$[*].*') || (samples->>'$[*]'), $users)
 
 -- name: log_files
--- operations.log_files: of a log whose file was rewritten, the digests of the new file.
+-- operations.log_files: one row per log; of one whose file was rewritten, the digests of the new file.
 update clean.operations.log_files
 set sha256 = $sha256, bytes = $bytes, content_sha256 = $content
 where file_id = $file_id
 
 -- name: counts
--- operations.log_files: the rows that each log has.
+-- operations.log_files: one row per log, with the rows that it has.
 update clean.operations.log_files as files
 set events = (select count(*) from clean.raw.events as events where events.file_id = files.file_id),
     rejects = (select count(*) from clean.raw.rejects as rejects where rejects.file_id = files.file_id)
 
 -- name: arrivals
--- operations.arrivals: of a log that is in the warehouse, its digest and counts.
+-- operations.arrivals: one row per arrival; of a log that is in the warehouse, its digest and counts.
 update clean.operations.arrivals as arrivals
 set sha256 = files.sha256, events = files.events, rejects = files.rejects
 from clean.operations.log_files as files
@@ -60,7 +60,7 @@ where arrivals.file_id = files.file_id
     and arrivals.outcome in ('new', 'changed')
 
 -- name: attribute_tables
--- operations.attribute_tables: of the current tables, the ids that raw.attributes has.
+-- operations.attribute_tables: one row per table; of the current ones, the ids that raw.attributes has.
 update clean.operations.attribute_tables as tables
 set rows = (select count(distinct id) from clean.raw.attributes as cells where cells.side = tables.side)
 where is_current

@@ -221,8 +221,8 @@ def _copy_rows(
             _fetch(connection, "forget/log_files", **values)
         else:
             connection.execute("delete from clean.operations.log_files where file_id = ?", [file_id])
-    for statement in ("counts", "arrivals", "attribute_tables"):
-        _fetch(connection, f"forget/{statement}")
+    for statement in ("forget/counts", "forget/arrivals", "forget/attribute_tables"):
+        _fetch(connection, statement)
     (events,) = warehouse.fetch_row(connection, "select count(*) from clean.raw.events")
     connection.execute("detach scratch")
     connection.execute("checkpoint clean")

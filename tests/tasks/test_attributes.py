@@ -11,7 +11,7 @@ from oneclass.tasks.attributes import load_attributes
 from oneclass.tasks.datasets import Dataset, load_dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.forget.stage import remove_users
+from oneclass.tasks.forget.stage import certify_removal, remove_users
 from oneclass.tasks.ingest.attributes import read_attributes
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
@@ -146,7 +146,8 @@ def test_a_forgotten_user_has_no_attributes(tmp_path, home, caplog):
     dataset = Dataset(name="shop", users=AttributeTable(file=str(tmp_path / "users.csv")))
     ingest_night(home, dataset, tmp_path)
     remove_users(home, dataset, ["u1"])
-    assert f"{tmp_path / 'users.csv'}: is outside of the home and holds them" in caplog.text
+    assert f"{tmp_path / 'users.csv'}: has a forgotten user" in caplog.text
+    certify_removal(home, None)
     ingest_night(home, dataset, tmp_path, "next", LOG.replace("u1", "u3"))  # its contract holds
     assert load_side(home, "user").to_dict(as_series=False) == {"user_id": ["u2"], "age": [40]}
 
