@@ -246,7 +246,8 @@ def test_a_read_only_home_is_reported(tmp_path, ratings, prefect_server):
 
 @pytest.mark.slow
 @needs_namespaces
-def test_a_full_disk_is_reported_and_loses_nothing(tmp_path, first, prefect_server):
+@pytest.mark.parametrize("left", [400_000, 3_000_000])
+def test_a_full_disk_is_reported_and_loses_nothing(tmp_path, first, prefect_server, left):
     """What a first run left fits; then the disk is filled, and a log that would not fit comes in."""
     big = tmp_path / "ratings-2.csv"
     rows = (f"{user},{film},4,1000000000\n" for user in range(1000, 4000) for film in range(100))
@@ -254,7 +255,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(tmp_path, first, prefect_serv
     script = (
         'mount -t tmpfs -o size=64m tmpfs "$3"; cp -r "$5/." "$3"; cp -r "$3" "$4/before"; left=$(df --output=avail '
         '-B1 "$3" | tail -1); '
-        'head -c $((left - 400000)) /dev/zero > "$3/filler"; '
+        f'head -c $((left - {left})) /dev/zero > "$3/filler"; '
         f'{COMMAND} && status=0 || status=$?; rm "$3/filler"; cp -r "$3" "$4/after"; exit $status'
     )
     home, kept = tmp_path / "home", tmp_path / "kept"
