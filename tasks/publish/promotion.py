@@ -294,14 +294,14 @@ def _compare_with_champion(
     assert champion is not None and result.value is not None
     same = challenger.has_same_configuration(champion)
     champion_result = result if same else _evaluate_on_validation(home, run, champion, splits)
+    of_users = result.of_users
     if not same and challenger.model == champion.model and len(splits) > 1:
         # On a fold tonight's blend has weights that other folds chose, but the champion's were chosen by all users.
         of_users = _evaluate_on_validation(home, run, challenger, splits, as_champion=True).of_users
-        result = result if of_users is None else replace(result, of_users=of_users)
     is_comparable = champion.protocol == run.protocol and gates.is_comparable("value", assessment.changed)
     before = champion.validation_summary if is_comparable else None
-    if champion_result.value is not None and champion_result.of_users is not None and result.of_users is not None:
-        paired = compare_paired(result.of_users, champion_result.of_users)
+    if champion_result.value is not None and champion_result.of_users is not None and of_users is not None:
+        paired = compare_paired(of_users, champion_result.of_users)
         difference, error = paired.difference, paired.standard_error or 0.0
         how = f"over the same validation users ({paired.users:,}{describe_folds(len(splits))})"
         if before:
