@@ -233,9 +233,8 @@ def publish_run(
     protocol = choose_publish_protocol(run.publish.protocol, splits.digests)
     judged_on = find_validation_splits(protocol, splits.digests) if protocol else []
     choice = choose_model(run.home, run_id, run.publish, candidates, protocol, folds=len(judged_on))
-    night = promotion.ChallengerRun(
-        choice.model,
-        choice.score,
+    night = promotion.Night(
+        run.home,
         settings=run.models,
         protocol=protocol,
         judged=[
@@ -243,8 +242,6 @@ def publish_run(
             for name in judged_on
         ],
         seed=run.seed,
-        manual=run.publish.model is not None,
-        reason=choice.reason,
         made_with=gates.describe_settings(
             run.binarize.model_dump(mode="json"),
             run.split.model_dump(mode="json"),
@@ -254,14 +251,14 @@ def publish_run(
         ),
     )
     unseen = [(splits.digests[name], fits[name]) for name in list_splits("strong_generalization", splits.digests)]
-    assessment = promotion.assess_challenger(run.home, night, run.publish)
+    assessment = promotion.assess_challenger(night, choice, run.publish)
     if run.rebuild:
         note = "made anew from the remaining events"
         assessment = promotion.Assessment(assessment.challenger, None, run.publish.margin, note=note)
     published = _publish_assessed(run, run_id, splits, assessment, night, unseen, failed, executor)
     decision = published.decision
     if decision is not None and not decision.promoted:
-        instead = promotion.assess_champion(run.home, night, decision, run.publish)
+        instead = promotion.assess_champion(night, decision, run.publish)
         if instead is not None:
             published = _publish_assessed(run, run_id, splits, instead, night, unseen, failed, executor)
     return published
@@ -272,7 +269,7 @@ def _publish_assessed(
     run_id: str,
     splits: Splits,
     assessment: promotion.Assessment,
-    night: promotion.ChallengerRun,
+    night: promotion.Night,
     unseen: list[FittedSplit],
     failed: dict[str, str],
     executor: Executor,
@@ -347,7 +344,7 @@ def _calibrate(
     run: RunSettings,
     model: str,
     challenger: promotion.Candidate,
-    night: promotion.ChallengerRun,
+    night: promotion.Night,
     unseen: list[FittedSplit],
 ) -> Calibrations:
     """Calibrate the `like` of the published lists, by the fits that validation users judged."""

@@ -40,21 +40,14 @@ class ChosenModel:
 
 
 def choose_model(
-    home: Home,
-    run_id: str,
-    settings: PublishSettings,
-    candidates: list[str],
-    protocol: str | None,
-    *,
-    folds: int = 1,
+    home: Home, run_id: str, settings: PublishSettings, candidates: list[str], protocol: str | None, *, folds: int = 1
 ) -> ChosenModel:
     """Choose the model to publish: the one in the settings, else by the validation users, else popularity.
 
     It is the candidates' list with the highest mean of VALIDATION_METRIC. With `publish.prefer = simplest` it is the
     simplest by SIMPLEST_FIRST of the lists that are within one standard error of it, by the paired difference (Breiman
-    et al. 1984); of equally simple ones the best. A test of whether lists differ plays no part: it would keep the
-    simplest until the users are enough to prove the gain. Popularity is published for a log without validation users,
-    or the first candidate if popularity is none; the choice never uses the test part.
+    et al. 1984); of equally simple ones the best. A test of whether lists differ would keep the simplest until the
+    users are enough to prove the gain. The choice never uses the test part.
 
     Args:
         protocol: the one whose validation users choose (`choose_publish_protocol`); None if no split has any.
@@ -66,7 +59,8 @@ def choose_model(
         return ChosenModel(lists[0]["model"], lists[0]["score"])
     if lists and protocol:
         close = [row for row in lists if settings.prefer == "simplest" and _is_within_one_error(row)]
-        chosen = min([lists[0], *close], key=lambda row: _simplicity_rank(row["model"]))
+        ranks = {model: rank for rank, models in enumerate(SIMPLEST_FIRST) for model in models}
+        chosen = min([lists[0], *close], key=lambda row: ranks.get(row["model"], len(ranks)))
         return ChosenModel(chosen["model"], chosen["score"], _describe_choice(chosen, lists, protocol, folds))
     model = settings.model or ("popularity" if "popularity" in candidates else candidates[0])
     if settings.model is None:
@@ -130,7 +124,3 @@ def _describe_choice(chosen: Row, lists: list[Row], protocol: str, folds: int) -
 def _describe_difference(row: Row) -> str:
     error = "" if row["standard_error"] is None else f" ± {row['standard_error']:.4f}"
     return f"{row['difference']:+.4f}{error}"
-
-
-def _simplicity_rank(model: str) -> int:
-    return next((rank for rank, models in enumerate(SIMPLEST_FIRST) if model in models), len(SIMPLEST_FIRST))

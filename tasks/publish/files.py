@@ -12,7 +12,7 @@ from oneclass import sql
 from oneclass.tasks import datasets, item_titles, leaderboard
 from oneclass.tasks.attributes import Attributes
 from oneclass.tasks.protocols import main_metric_parameters
-from oneclass.tasks.publish.plan import PublicationPlan, RecommendationSpec
+from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED
 from oneclass.tasks.rules.lists import ListSelections
 from oneclass.tasks.stores import fits, publications, published_model, warehouse
@@ -29,11 +29,6 @@ PUBLISHED_TABLES = (
     "published/items",
     "published/histories",
 )
-# Files of lists with the titles of items, and the tables that they are made of.
-NAMED_LISTS = {
-    publications.RECOMMENDATIONS_FILE: "published.recommendations",
-    "placements.parquet": "published.placements",
-}
 
 
 def write_publication(
@@ -43,27 +38,25 @@ def write_publication(
     plan: PublicationPlan,
     table: list[leaderboard.LeaderboardRow],
     attributes: Attributes,
-    selections: ListSelections | None,
+    selections: ListSelections,
 ) -> None:
     """Write all files of a publication but its manifest, from the tables of the schema `published`.
 
     Args:
         folder: empty, and named after the run.
-        table: the leaderboard of the evaluated run.
-        selections: how users got their lists; None without rules.
+        selections: how users got their lists; empty without rules.
     """
     run_ids = {"run_id": folder.name, "evaluated": plan.evaluated or folder.name}
     metrics = f"create or replace temp table evaluation_of_run as {sql.statement('report/metrics')}"
     connection.execute(metrics, {"run_id": run_ids["evaluated"]})
     explores = _has_rows(connection, "published.exploration")
     publications.write_tables(home, folder, _iterate_tables(connection, run_ids, explores=explores))
-    copied = {"evaluation.parquet": "evaluation_of_run", "evaluation.csv": "evaluation_of_run"}
-    copied |= {published_model.LISTS_FILE: "published.lists"}
+    copied = {published_model.LISTS_FILE: "published.lists"}
+    copied |= dict.fromkeys(("evaluation.parquet", "evaluation.csv"), "evaluation_of_run")
     copied |= {"exploration.parquet": "published.exploration"} if explores else {}
-    for name, rows in NAMED_LISTS.items():
-        if rows == "published.recommendations" or _has_rows(connection, rows):
-            query = sql.statement("published/named_lists", lists=rows)
-            copied[name] = f"({query})"
+    placed = ["placements"] if _has_rows(connection, "published.placements") else []
+    for name in ("recommendations", *placed):
+        copied[f"{name}.parquet"] = f"({sql.statement('published/named_lists', lists=f'published.{name}')})"
     with _register_titles(connection, home, plan.settings.titles):
         for name, rows in copied.items():
             form = "header" if name.endswith(".csv") else "format parquet"
@@ -71,35 +64,23 @@ def write_publication(
         if plan.lists is None:
             published_model.copy_published_model(home.published.resolve(), folder)
         else:
-            _write_model(connection, home, folder, plan, plan.lists, attributes, selections)
+            spec = plan.lists
+            companion = None if spec.companion == (spec.model, spec.digest) else spec.companion
+            published_model.write_published_model(
+                folder,
+                recommends={"model": spec.model, "score": spec.score, "digest": spec.digest},
+                fit=fits.fit_folder(home, spec.model, spec.digest),
+                matrices=home.matrices / spec.matrices_digest,
+                items=warehouse.select(connection, "published/model_items"),
+                users=warehouse.select(connection, "published/model_users"),
+                attributes=attributes,
+                companion=companion and (companion[0], fits.fit_folder(home, *companion)),
+                like_calibrations=None if spec.calibrations is UNCALIBRATED else spec.calibrations.dump(),
+                rules=plan.rules.with_sizes(plan.settings.top_n).model_dump(mode="json") if selections else None,
+                excluded=selections[None].excluded if selections else None,
+            )
     text = leaderboard.format_markdown(table, f"Evaluation on {home.dataset}")
     (folder / "evaluation.md").write_text(text, encoding="utf-8")
-
-
-def _write_model(
-    connection: duckdb.DuckDBPyConnection,
-    home: Home,
-    folder: Path,
-    plan: PublicationPlan,
-    spec: RecommendationSpec,
-    attributes: Attributes,
-    selections: ListSelections | None,
-) -> None:
-    """Write the published fit, what it was fitted on, and the rules of its lists."""
-    beside = None if spec.companion == (spec.model, spec.digest) else spec.companion
-    published_model.write_published_model(
-        folder,
-        recommends={"model": spec.model, "score": spec.score, "digest": spec.digest},
-        fit=fits.fit_folder(home, spec.model, spec.digest),
-        matrices=home.matrices / spec.matrices_digest,
-        items=warehouse.select(connection, "published/model_items"),
-        users=warehouse.select(connection, "published/model_users"),
-        attributes=attributes,
-        companion=beside and (beside[0], fits.fit_folder(home, *beside)),
-        like_calibrations=None if spec.calibrations is UNCALIBRATED else spec.calibrations.dump(),
-        rules=plan.rules.with_sizes(plan.settings.top_n).model_dump(mode="json") if selections else None,
-        excluded=selections[None].excluded if selections else None,
-    )
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 
 from oneclass.models.base import Model
 from oneclass.models.evaluation.metrics import Mean
-from oneclass.tasks.publish.settings import PromotionLimits
+from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.rules.settings import Rules
 from oneclass.tasks.stores import checksums
 from oneclass.tasks.stores.matrices import Part
@@ -15,8 +15,6 @@ from oneclass.tasks.stores.matrices import Part
 NUM_CHECKED_USERS = 256  # users whose scores are checked
 RANDOM_MARGIN_IN_SE = 2  # standard errors by which a mean rank may lie below that of random scores
 DROP_MARGIN_IN_SE = 5  # joint standard errors by which two nights' values may differ, however large the drop
-NON_PERSONALIZED_MODELS = ("popularity",)  # models that score all users alike by design
-
 
 SEEN, RULES = "publish.seen", "[rules]"  # names among the settings of `describe_settings`
 # By gate: what it compares with the standing publication's, and how the names of settings begin that both must share.
@@ -31,12 +29,7 @@ OF_MODELS = ("explicit_negatives", "order", "times")  # settings that a run sets
 def describe_settings(
     binarize: Mapping[str, Any], split: Mapping[str, Any], seen: str, rules: Rules, cold_share: float
 ) -> dict[str, Any]:
-    """Return by name the settings that decide what counts as a like, who validates, and what is listed.
-
-    Args:
-        binarize, split: the settings of these stages, as plain data.
-        seen: include or exclude, whatever chose it.
-    """
+    """Return by name the settings that decide what counts as a like, who validates, and what is listed."""
     stages = {"binarize": binarize, "split": split}
     named = {f"{stage}.{name}": value for stage, of in stages.items() for name, value in of.items()}
     own = {name: value for name, value in named.items() if name.partition(".")[2] not in OF_MODELS}
@@ -67,7 +60,7 @@ def check_scores(model: Model, score: str, part: Part) -> str | None:
     if scores.shape[1] > 1 and (scores == scores[:, :1]).all():
         return f"{what} gives every item the same score, for everybody"
     histories_differ = len({histories[row].indices.tobytes() for row in range(len(users))}) > 1
-    if histories_differ and model.name not in NON_PERSONALIZED_MODELS and (scores == scores[:1]).all():
+    if histories_differ and model.name != "popularity" and (scores == scores[:1]).all():
         return f"{what} gives everybody the same scores, whatever they like"
     return None
 
@@ -79,7 +72,7 @@ def check_better_than_random(what: str, mean_rank: Mean) -> str | None:
     return f"the mean rank of {what} on validation is {mean_rank.value:.3f}; guesses have 0.5"
 
 
-def check_size(what: str, now: int, champion_size: int, limits: PromotionLimits) -> str | None:
+def check_size(what: str, now: int, champion_size: int, limits: PublishSettings) -> str | None:
     """Check that the edges (or users) are not far fewer than in the current publication."""
     if now >= limits.min_size_ratio * champion_size:
         return None
@@ -89,7 +82,7 @@ def check_size(what: str, now: int, champion_size: int, limits: PromotionLimits)
     )
 
 
-def check_drop(what: str, now: Mean, then: Mean, limits: PromotionLimits) -> str | None:
+def check_drop(what: str, now: Mean, then: Mean, limits: PublishSettings) -> str | None:
     """Check that a configuration's validation metric has not fallen far below its value on another night."""
     if now.value >= (1 - limits.max_drop) * then.value:
         return None
@@ -111,23 +104,19 @@ def describe_empty(summary: dict[str, Any]) -> str:
 
 
 def check_lists(what: str, summary: dict[str, Any]) -> str | None:
-    """Check that recommendations are not empty, not finite or constant.
-
-    Args:
-        summary: the row of the statement `promotion/lists`.
-    """
+    """Check that recommendations are not empty, not finite or constant; `summary` is a row of `promotion/lists`."""
     if not summary["entries"]:
         return f"{what} recommends nothing to anybody"
     if summary["not_finite"]:
         return (
-            f"{what} has {summary['not_finite']:,} recommendations whose score is NaN or infinite: the fit has diverged"
+            f"{what} has {summary['not_finite']:,} recommendations with a NaN or infinite score: the fit has diverged"
         )
     if summary["constant"]:
         return f"{what} gives all recommendations of a user the same score, for everybody"
     return None
 
 
-def check_coverage(what: str, summary: dict[str, Any], limits: PromotionLimits) -> str | None:
+def check_coverage(what: str, summary: dict[str, Any], limits: PublishSettings) -> str | None:
     """Check that recommendations are not of far fewer items than the current ones; `summary` as in `check_lists`."""
     if summary["items"] >= limits.min_coverage_ratio * summary["standing_items"]:
         return None

@@ -16,10 +16,10 @@ from scipy.special import betainc
 
 from oneclass import sql
 from oneclass.models.evaluation.metrics import ALPHA, adjust_benjamini_hochberg
-from oneclass.tasks.attributes import NO_ATTRIBUTES, Attributes
+from oneclass.tasks.attributes import Attributes
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.rules.lists import find_eligible_items
-from oneclass.tasks.rules.settings import NO_RULES, DeclaredRules
+from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores import warehouse
 
 MIN_TREND_LIKES = 5
@@ -27,16 +27,9 @@ PRIOR_LIKES = 5.0  # of the shrunken ratio
 
 
 def store_lists(
-    connection: duckdb.DuckDBPyConnection,
-    settings: PublishSettings,
-    declared: DeclaredRules = NO_RULES,
-    attributes: Attributes = NO_ATTRIBUTES,
+    connection: duckdb.DuckDBPyConnection, settings: PublishSettings, declared: DeclaredRules, attributes: Attributes
 ) -> None:
-    """Rewrite `published.lists` from the curated likes and the categories of the items' attributes.
-
-    Args:
-        declared: its rules for all lists decide which items are listed: the eligible ones that are not banned.
-    """
+    """Rewrite `published.lists` from the curated likes of the items that the rules for all lists allow."""
     (has_times,) = warehouse.fetch_row(connection, "select count(last_at) > 0 from indexed.interactions")
     windows = settings.list_windows if has_times else [None]
     counted = pl.concat(rate_trends(warehouse.select(connection, "lists/counts", days=days)) for days in windows)
@@ -59,11 +52,8 @@ def rate_trends(counts: pl.DataFrame) -> pl.DataFrame:
     expect m = (n - x) q / (1 - q) likes, and the ratio is (x + a) / (m + a), the mean of the relative rate under a
     Gamma(a, a) prior, a = PRIOR_LIKES.
 
-    Args:
-        counts: the columns of `lists/counts`; an item whose first like is in the window has no past, so no n.
-
-    Returns:
-        The same rows with the three columns; null where an item has too few likes to be tested.
+    The three columns are null where an item has too few likes to be tested. An item whose first like is in the window
+    has no past, so no n.
     """
     likes, x, since, window = (
         counts[name].fill_null(0).to_numpy() for name in ("likes", "window_likes", "likes_since", "window_likes_since")

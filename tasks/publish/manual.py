@@ -38,22 +38,17 @@ def format_status(home: Home) -> str:
     lines += ["", "The last decisions:"]
     with warehouse.open_warehouse(home, read_only=True) as connection:
         decisions = promotion_log.load_decisions(connection, limit=MAX_LISTED_DECISIONS)
-    lines += [
-        f"  {decision.decided_at:%Y-%m-%d %H:%M} UTC, run {decision.run_id}: {decision.sentence}"
-        for decision in decisions
-    ] or ["  none"]
+    lines += [f"  {one.decided_at:%Y-%m-%d %H:%M} UTC, run {one.run_id}: {one.sentence}" for one in decisions] or [
+        "  none"
+    ]
     return "\n".join(lines)
 
 
 def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
-    """Activate an earlier publication, byte for byte, and record the decision.
+    """Activate an earlier publication, byte for byte, record the decision, and return the run that made it.
 
     Args:
-        run_id: of this command, in `operations.runs`.
         to: the run whose publication to activate; by default the one before the current one.
-
-    Returns:
-        The run whose publication is now active.
 
     Raises:
         InputError: there is no such publication.
@@ -61,11 +56,10 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
     """
     current = publications.load_current(home)
     stored = {facts["run_id"]: facts for facts in publications.list_publications(home)}
-    named, to = to, to or current.get("before")
+    to = to or current.get("before")
     if to is None or to not in stored:
-        before = f": the publication before the current one, {to}," if to else ": an earlier publication"
-        which = f" {to}: that publication" if named else before
-        raise InputError(f"--rollback{which} is not kept. Kept are: {', '.join(stored) or 'none'}.")
+        which = f"the publication of run {to}" if to else "an earlier publication"
+        raise InputError(f"--rollback: {which} is not kept. Kept are: {', '.join(stored) or 'none'}.")
     if to == current.get("run_id"):
         raise InputError(f"--rollback {to}: is already published.")
     now, then = (_describe_publication(facts) for facts in (current, stored[to]))
@@ -86,9 +80,6 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
 def promote_model(home: Home, run_id: str, model: str) -> Published:
     """Publish a model of the latest evaluated run, fitted on the current edges, overriding comparison and gates.
 
-    Args:
-        run_id: of this command, in `operations.runs`.
-
     Raises:
         InputError: no run has been evaluated, or the latest did not fit the model.
     """
@@ -101,10 +92,9 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
     matrices = store_all_edges(home, order=settings.reads_order, timed=likes if settings.reads_times else None)
     seed = of_run["seed"]
     fit = train(home, run_id, protocol=ALL_EDGES, matrices_digest=matrices, model=model, settings=settings, seed=seed)
-    publishing = PublishSettings(**select_allowed(PublishSettings, of_run.get("publish", {})))
+    publishing = _load_publish_settings(home)
     declared = datasets.load_dataset(home.dataset, home.root, with_logs=True).declared_rules
     seen, score = of_run.get("seen_items", "exclude"), of_model["score"] or MODELS[model].score_names[0]
-    likes_by, split_by = of_run.get("binarize", {}), of_run.get("split", {})
     challenger = promotion.Candidate(
         model,
         score,
@@ -114,7 +104,9 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         standard_error=of_model["standard_error"],
         validation_users=of_model["users"] or 0,
         protocol=of_model["protocol"],
-        made_with=gates.describe_settings(likes_by, split_by, seen, declared.rules, publishing.cold_share),
+        made_with=gates.describe_settings(
+            of_run.get("binarize", {}), of_run.get("split", {}), seen, declared.rules, publishing.cold_share
+        ),
     )
     note = f"{BY_HAND}{model} of run {evaluated}"
     plan = PublicationPlan(

@@ -19,9 +19,7 @@ class RecommendationSpec(NamedTuple):
     """The recommendations to compute.
 
     Attributes:
-        model, score: the model and the score that ranks.
-        digest: of its fit.
-        matrices_digest: of the edges that it was fitted on.
+        digest, matrices_digest: of the model's fit, and of the edges that it was fitted on.
         exclude_seen: whether to leave out the items of the users' histories.
         companion: name and digest of the fit on the same edges that says how sure and why (`describe_items`).
         calibrations: of its `like`.
@@ -79,7 +77,6 @@ def specify_recommendations(
 
     Args:
         seen_items: whether users are recommended items that they have already (`Splits.seen_items`).
-        companion: if the model has no `like` of its own.
         seed: of the draws of lists that explore.
     """
     if companion is None and has_like(model):

@@ -31,9 +31,8 @@ from oneclass.tasks.stores.stage_cache import StageCache, table_digest
 USERS_PER_BATCH = 1 << 12  # if blocks of scores are smaller
 
 Lists = dict[str, np.ndarray]
-"""Lists of users: `user_index` (users,), `item` and `score` (users, n), padded with -1 and -inf, `because` (users, n,
-MAX_REASONS), all by column of the fit; the columns of `LIKE_COLUMNS`, (users, n), where there are such; and
-`propensity` (users, n) of lists that explore."""
+"""Lists of users by column of the fit: `user_index` (users,), `item` and `score` (users, n), padded with -1 and -inf,
+`because` (users, n, MAX_REASONS); where there are such, `propensity` and the columns of LIKE_COLUMNS, (users, n)."""
 
 
 def store_recommendations(
@@ -41,44 +40,44 @@ def store_recommendations(
     home: Home,
     spec: RecommendationSpec,
     executor: Executor,
-    selections: ListSelections | None = None,
+    selections: ListSelections,
 ) -> tuple[StageCache, bool]:
-    """Fill the temporary table `ranked` by the executor, or with the published recommendations if nothing is new.
-
-    Its column `placement` is empty for these; lists of placements, and those that explore, are not in it if nothing is
-    new.
+    """Fill the temporary table `ranked` by the executor, or with the published recommendations alone if nothing is new.
 
     Args:
-        selections: of all users, where lists obey rules.
+        selections: of all users; empty where lists obey no rules.
 
     Returns:
         The cache entry of the published lists, and whether the tables have these lists already.
     """
+    modules = (new_items, companion, exploration, like_calibration)
     cache = StageCache(
         connection,
         "publish",
-        [
-            Path(new_items.__file__),
-            Path(companion.__file__),
-            Path(exploration.__file__),
-            Path(like_calibration.__file__),
-            Path(__file__),
-            Path(rules.__file__).parent,
-        ],
+        [*(Path(module.__file__) for module in modules), Path(__file__), Path(rules.__file__).parent],
         reads=f"{spec.matrices_digest} {table_digest(connection, 'indexed.new_items')}",
-        parameters=spec._asdict() | _describe_selections(selections or {}),
-        tables=[
-            "published.recommendations",
-            *(["published.placements"] if selections else []),
-            *(["published.exploration"] if spec.exploration else []),
-        ],
+        parameters={
+            **spec._asdict(),
+            "selections": {name or "": of.compute_digest() for name, of in selections.items()},
+        },
+        tables=["published.recommendations", "published.placements", "published.exploration"],
     )
     if cache.lookup() is not None:
         connection.execute(sql.statement("publish/standing"))
         return cache, True
     connection.execute(sql.statement("publish/ranked"))
-    for batch in compute_recommendations(home, spec, executor, selections):
+    model, _, split = _load_models_and_split(home, spec)
+    users, step = split.train.shape[0], model.users_at_once
+    step *= max(1, USERS_PER_BATCH // step)
+    calls = [
+        (spec, first, first + step, _select_rows(selections, slice(first, first + step)))
+        for first in range(0, users, step)
+    ]
+    serial = model.matrices_on(split.train.shape[1], split.train.nnz) > 0
+    for batch in imap(executor, recommend_batch, home, calls, label=f"{spec.model}: recommend", serial=serial):
         warehouse.insert(connection, "ranked", batch)
+    _load_models_and_split.cache_clear()
+    _load_vectors.cache_clear()
     return cache, False
 
 
@@ -96,53 +95,26 @@ def store_lists(connection: duckdb.DuckDBPyConnection, explores: Exploration | N
         connection.execute(sql.statement("publish/exploration"), {"night": night, "placement": EXPLORATION})
 
 
-def _describe_selections(selections: ListSelections) -> dict[str, dict[str, str]]:
-    """Return the digest of each selection; nothing where lists obey no rules."""
-    digests = {name or "": selection.compute_digest() for name, selection in selections.items()}
-    return {"selections": digests} if digests else {}
-
-
-def compute_recommendations(
-    home: Home, spec: RecommendationSpec, executor: Executor, selections: ListSelections | None = None
-) -> Iterator[pl.DataFrame]:
-    """Yield the lists of every user, one batch of users after another."""
-    model, _, split = _load_models_and_split(home, spec)
-    users, step = split.train.shape[0], model.users_at_once
-    step *= max(1, USERS_PER_BATCH // step)
-    calls = [
-        (spec, first, first + step, _select_rows(selections, slice(first, first + step)))
-        for first in range(0, users, step)
-    ]
-    serial = model.matrices_on(split.train.shape[1], split.train.nnz) > 0
-    yield from imap(executor, recommend_batch, home, calls, label=f"{spec.model}: recommend", serial=serial)
-    _load_models_and_split.cache_clear()
-    _load_vectors.cache_clear()
-
-
 def recommend_batch(
-    home: Home, spec: RecommendationSpec, first: int, end: int, selections: ListSelections | None = None
+    home: Home, spec: RecommendationSpec, first: int, end: int, selections: ListSelections
 ) -> pl.DataFrame:
     """Return the lists of the users in rows [first, end), to whom the selections belong."""
     model, _, split = _load_models_and_split(home, spec)
-    end = min(end, split.train.shape[0])
     lists: dict[str, list[Lists]] = {}
-    for rows in _split_range(first, end, model.users_at_once):
-        selected = _select_rows(selections, slice(rows[0] - first, rows[-1] + 1 - first))
+    for start in range(first, min(end, split.train.shape[0]), model.users_at_once):
+        rows = np.arange(start, min(start + model.users_at_once, end, split.train.shape[0]), dtype=np.int32)
+        selected = _select_rows(selections, slice(start - first, start - first + len(rows)))
         for placement, block in _recommend_rows(home, spec, rows, selected):
             lists.setdefault(placement or "", []).append(block)
         if spec.exploration is not None:
-            selection = None if selected is None else selected[None]
-            lists.setdefault(EXPLORATION, []).append(_explore_rows(home, spec, spec.exploration, rows, selection))
+            explored = _explore_rows(home, spec, spec.exploration, rows, selected.get(None))
+            lists.setdefault(EXPLORATION, []).append(explored)
     is_new = model.item_degrees == 0
     return pl.concat(_build_frame(placement, blocks, split.items, is_new) for placement, blocks in lists.items())
 
 
-def _split_range(first: int, end: int, size: int) -> Iterator[np.ndarray]:
-    return (np.arange(start, min(start + size, end), dtype=np.int32) for start in range(first, end, size))
-
-
-def _select_rows(selections: ListSelections | None, rows: slice) -> ListSelections | None:
-    return selections and {name: selection.for_rows(rows) for name, selection in selections.items()}
+def _select_rows(selections: ListSelections, rows: slice) -> ListSelections:
+    return {name: selection.for_rows(rows) for name, selection in selections.items()}
 
 
 @lru_cache_last
@@ -164,13 +136,13 @@ def _load_models_and_split(
 
 
 def _recommend_rows(
-    home: Home, spec: RecommendationSpec, rows: np.ndarray, selections: ListSelections | None
+    home: Home, spec: RecommendationSpec, rows: np.ndarray, selections: ListSelections
 ) -> Iterator[tuple[str | None, Lists]]:
     """Yield the lists of a block of users, those of one placement after another."""
     model, beside, split = _load_models_and_split(home, spec)
     histories = split.histories[rows]
     scores = model.scores(histories, users=rows, score=spec.score)
-    if selections is None:
+    if not selections:
         ids, values = model.select_best(scores, histories, spec.top_n, exclude_seen=spec.exclude_seen)
         yield None, _describe_lists(model, beside, histories, rows, ids, values)
         return

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class PromotionLimits(BaseModel):
-    """When a run's choice takes the place of what is published."""
+class PublishSettings(BaseModel):
+    """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,11 +30,6 @@ class PromotionLimits(BaseModel):
         description="The standing configuration's validation metric may fall by this share between two nights; more is "
         "refused, where it is also more than five standard errors.",
     )
-
-
-class PublishSettings(PromotionLimits):
-    """Which model makes the published recommendations, how many, and when they take the place of those that stand."""
-
     model: str | None = Field(
         None, description="The model to publish; by default the run chooses by nDCG@100 on validation."
     )

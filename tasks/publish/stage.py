@@ -91,27 +91,26 @@ def _make_lists(
     plan: PublicationPlan,
     attributes: Attributes | None,
     executor: Executor,
-) -> tuple[Decision | None, ListSelections | None, Sequence[str]]:
+) -> tuple[Decision | None, ListSelections, Sequence[str]]:
     """Compute the recommendations, record whether they are promoted, and if so fill the tables of lists.
 
     Args:
         attributes: None if lists obey no rules.
 
     Returns:
-        The decision; None without an assessment. How users get their lists; None without rules. And what a person
-        should know of the rules.
+        The decision, None without an assessment; how users get their lists; what a person should know of the rules.
     """
     if plan.lists is None:
-        return plan.assessment and promotion.record_promotion(connection, run_id, plan.assessment), None, ()
-    selections, gaps = None, list[str]()
+        return plan.assessment and promotion.record_promotion(connection, run_id, plan.assessment), {}, ()
+    spec, selections, gaps = plan.lists, ListSelections(), list[str]()
     if attributes is not None:
-        of_lists = {"exclude_seen": plan.lists.exclude_seen}
-        selections, gaps = load_selections(connection, plan.rules, attributes, plan.lists.top_n, **of_lists)
-    cache, unchanged = recommend_all.store_recommendations(connection, home, plan.lists, executor, selections)
+        of_lists = {"exclude_seen": spec.exclude_seen}
+        selections, gaps = load_selections(connection, plan.rules, attributes, spec.top_n, **of_lists)
+    cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
     assessment = promotion.check_recommendations(connection, plan.assessment, plan.settings)
     decision = assessment and promotion.record_promotion(connection, run_id, assessment)
     if not unchanged and (decision is None or decision.promoted):
-        recommend_all.store_lists(connection, plan.lists.exploration)
+        recommend_all.store_lists(connection, spec.exploration)
         cache.store({})
     return decision, selections, gaps
 
@@ -140,11 +139,7 @@ def _show(home: Home, keep: int) -> None:
 
 
 def run_after(home: Home, run_id: str, command: Sequence[str]) -> None:
-    """Run the command of `publish.after` on what is published. If it fails, that is an alarm of the run and no more.
-
-    Args:
-        command: empty for none.
-    """
+    """Run the command of `publish.after`, if any, on what is published. If it fails, that is an alarm and no more."""
     if not command:
         return
     folders = {"publication": home.published, "home": home.root}

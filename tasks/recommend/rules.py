@@ -7,7 +7,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.rules.conditions import ITEM_USERS, Catalogue, Condition, find_near
+from oneclass.tasks.rules.conditions import ITEM_USERS, Catalogue, Condition
 from oneclass.tasks.rules.selection import Selection, Selector
 from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores.published_model import PublishedModel, csr_view
@@ -47,8 +47,8 @@ class PublishedRules:
             InputError: there is no such placement, or the filter is no condition on columns that it may name.
         """
         if placement is not None and placement not in self.declared.placements:
-            near = find_near(placement, self.declared.placements) or list(self.declared.placements)
-            hint = f"known: {', '.join(near)}" if near else "the data set has none under [placements.NAME]"
+            known = ", ".join(self.declared.placements)
+            hint = f"known: {known}" if known else "the data set has none under [placements.NAME]"
             raise InputError(f"placement {placement}: does not exist; {hint}.")
         if where is None:
             return
@@ -66,7 +66,7 @@ class PublishedRules:
 
     def count_items(self, placement: str | None) -> int:
         """Return how many items a list has by default."""
-        return (placement and self.declared.placements[placement].n) or DEFAULT_COUNT
+        return self.declared.count_items(placement, DEFAULT_COUNT)
 
     def select(
         self,

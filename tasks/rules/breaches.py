@@ -15,10 +15,7 @@ EXPLORATION = "(exploration)"  # stands for a placement
 
 
 def find_breaches(
-    connection: duckdb.DuckDBPyConnection,
-    declared: DeclaredRules | None,
-    attributes: Attributes,
-    top_n: int,
+    connection: duckdb.DuckDBPyConnection, declared: DeclaredRules | None, attributes: Attributes, top_n: int
 ) -> None:
     """Fill the temporary table `rule_breaches`, which the contract of that name reads, from the published lists.
 
@@ -38,9 +35,9 @@ def find_breaches(
     connection.execute(sql.statement("rules/rule_histories"), {"days": rules.again_after_days})
     connection.execute(sql.statement("rules/rule_events"), {"kinds": list(rules.not_event)})
     for name in (None, *[EXPLORATION] * explored, *declared.placements):
-        placement = declared.placements.get(name or "")
-        n = (placement and placement.n) or top_n
-        selector = Selector(declared, catalogue, placement and name, n)
+        placement = None if name == EXPLORATION else name
+        n = declared.count_items(placement, top_n)
+        selector = Selector(declared, catalogue, placement, n)
         # DuckDB wrote them from checked syntax trees.
         condition = " and ".join(f"({one.sql})" for one in selector.conditions) or "true"
         _store_categories(connection, catalogue, selector.limits)

@@ -10,7 +10,7 @@ Numbers are compared as doubles and dates as times; a result of null counts as f
 import difflib
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,17 +42,15 @@ FUNCTIONS = (
 CACHED_CELLS = 1 << 24  # of masks that are kept, a byte for each item
 USER_ROW = "history.row"
 MAX_DEPTH = 200  # of the syntax tree, in which an operator takes two or three levels
-MAX_NEAR_NAMES = 3
 
 UserValues = Mapping[str, Sequence[object]]  # by user column, the value of each user
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A checked condition.
+    """A checked condition of a setting, `key`.
 
     Attributes:
-        key: the setting, such as `[rules] eligible`.
         sql: as DuckDB writes it, on the tables `item` and `"user"`.
         item_columns, user_columns: the columns that it names; of users as `user.NAME` or `history.items`.
     """
@@ -71,19 +69,13 @@ class Catalogue:
     """The items that can be in lists, by column of the fit, and the columns that rules may name.
 
     Attributes:
-        item_ids: by column.
         items: the items' columns, one row per column of the fit; null for an item without attributes.
         described: bool (items,), whether the table of items has them; None without a table.
         item_types, user_types: the SQL types of the columns that conditions may name.
     """
 
     def __init__(self, item_ids: pl.Series, item_users: pl.Series, attributes: "Attributes") -> None:
-        """Align attributes with the columns of the fit.
-
-        Args:
-            item_users: how many users like each item.
-            attributes: of items and of users, where there are any.
-        """
+        """Align attributes, where there are any, with the columns of the fit; `item_users` like each item."""
         self.item_ids, self.described = item_ids, None
         items = item_ids.rename("item_id").to_frame()
         if (table := attributes.get("item")) is not None:
@@ -97,11 +89,7 @@ class Catalogue:
         self._find_for_all = functools.lru_cache(kept)(lambda condition: self._find_items(condition, {}))
 
     def describe_users(self, user_ids: pl.Series, item_counts: pl.Series) -> pl.DataFrame:
-        """Return the user columns that conditions may name, one row per user; null without attributes.
-
-        Args:
-            item_counts: how many items each user likes.
-        """
+        """Return the user columns that conditions may name, one row per user; `item_counts` is how many they like."""
         # Without ids there is nothing to look up among what may be millions.
         known, key = self._users if user_ids.null_count() < len(user_ids) else self._users.clear(), "user.user_id"
         users = user_ids.rename(key).to_frame().join(known, on=key, how="left", maintain_order="left")
@@ -112,10 +100,7 @@ class Catalogue:
         return self.describe_users(pl.Series([None], dtype=pl.String), pl.Series([item_count]))
 
     def check_condition(self, text: str, key: str) -> Condition:
-        """Parse a condition and check its columns; `find_items` finds wrong types.
-
-        Args:
-            key: the setting, for the error.
+        """Parse the condition of a setting and check its columns; `find_items` finds wrong types.
 
         Raises:
             InputError: naming the key, and the column or the part that is wrong.
@@ -144,9 +129,6 @@ class Catalogue:
 
     def find_items(self, condition: Condition, users: UserValues) -> np.ndarray:
         """Return for which items a condition is true, bool (users, items); (1, items) if it names no user column.
-
-        Args:
-            users: by user column, the value of each user.
 
         Raises:
             InputError: it is no condition, or a value cannot be compared, such as a text with a number.
@@ -185,15 +167,10 @@ class Catalogue:
         if tree["error"]:
             columns, reason = ", ".join([*self.item_types, *self.user_types]), tree["error_message"].strip()
             raise InputError(f"{what}: is no SQL condition ({reason}). The columns are {columns}.")
-        if tree != self._frame:
+        if tree != self._serialize("true")[0]:
             raise InputError(f"{what}: is more than a condition.")
         tree["statements"][0]["node"]["where_clause"] = clause
         return tree, clause
-
-    @functools.cached_property
-    def _frame(self) -> Any:
-        """The syntax tree around a condition."""
-        return self._serialize("true")[0]
 
     def _serialize(self, text: str) -> tuple[Any, Any]:
         """Return the syntax tree of `select 1 where (TEXT)` without the condition, and the condition."""
@@ -209,9 +186,9 @@ class Catalogue:
         known, table = (self.user_types, "users") if name.startswith(USER_PREFIX) else (self.item_types, "items")
         if set(known) <= {"item_id", ITEM_USERS, USER_ITEMS}:
             raise InputError(f"{what}: column {name}: there is no table of {table}; declare one under [{table}].")
-        if near := find_near(name, known):
-            raise InputError(f"{what}: column {name}: does not exist; did you mean {' or '.join(near)}?")
-        raise InputError(f"{what}: column {name}: does not exist; known: {', '.join(columns)}.")
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(columns)}."
+        raise InputError(f"{what}: column {name}: does not exist; {hint}")
 
     def _query(self, statement: str, values: Sequence[object]) -> Any:
         return self._connection.cursor().execute(statement, values)  # a cursor is of one thread
@@ -226,13 +203,6 @@ class Catalogue:
         connection.execute(f"create table item as select {columns}", [column.to_list() for column in self.items])
         connection.execute("set lock_configuration = true")
         return connection
-
-
-def find_near(name: str, known: Iterable[str]) -> list[str]:
-    """Return the names that are close to a misspelt one, the closest first."""
-    by_bare = {one.removeprefix(USER_PREFIX).lower(): one for one in known}
-    bare = name.removeprefix(USER_PREFIX).lower()
-    return [by_bare[one] for one in difflib.get_close_matches(bare, by_bare, n=MAX_NEAR_NAMES)]
 
 
 def _find_objection(part: Mapping[str, Any]) -> str | None:

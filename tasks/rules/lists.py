@@ -13,7 +13,6 @@ from oneclass.tasks.rules.settings import DeclaredRules
 from oneclass.tasks.stores import warehouse
 
 ListSelections = dict[str | None, Selection]  # by placement; None is the list of `published.recommendations`
-
 MIN_LACKING_SHARE = 0.05  # of all likes, on items that only the table of items keeps from the lists
 
 
@@ -47,35 +46,22 @@ def load_selections(
 ) -> tuple[ListSelections, list[str]]:
     """Return how all users get their lists, in the order of the indices, and what a person should know of the rules.
 
-    Args:
-        top_n: items of a list, unless its placement says how many.
-
-    Returns:
-        The selections, and sentences on items that no list has because the table of items lacks them, and on placements
-        without an item.
-
     Raises:
         InputError: a rule names a column that the tables of attributes do not have.
-        OneclassError: the table of items has none of the items that users like, or the rules leave no item.
+        OneclassError: the table of items has none of the items that users like, or the rules of all lists leave none.
     """
     users, catalogue = warehouse.select(connection, "rules/users"), load_catalogue(connection, attributes)
     described = catalogue.describe_users(users["user_id"], users["items"])
-    excluded = load_excluded(connection, declared, len(users), len(catalogue.item_ids))
+    excluded = _load_excluded(connection, declared, len(users), len(catalogue.item_ids))
     selections: ListSelections = {}
     for name in (None, *declared.placements):
-        placement = declared.placements.get(name or "")
-        selector = Selector(declared, catalogue, name, (placement and placement.n) or top_n)
+        selector = Selector(declared, catalogue, name, declared.count_items(name, top_n))
         selections[name] = selector.select(len(users), lambda: described, excluded=excluded, exclude_seen=exclude_seen)
     return selections, _require_items(catalogue, declared, selections)
 
 
 def _require_items(catalogue: Catalogue, declared: DeclaredRules, selections: ListSelections) -> list[str]:
-    """Return sentences on items that are in no list because the table of items lacks them, and on empty placements.
-
-    Raises:
-        OneclassError: the table has none of the items that users like, or the rules of all lists leave none of
-            these.
-    """
+    """Return sentences on items that no list has because the table of items lacks them, and on empty placements."""
     allowed = {name: selection.constraints.eligible.any(axis=0) for name, selection in selections.items()}
     users, described = catalogue.items[ITEM_USERS].to_numpy(), catalogue.described
     liked, lacking = int((users > 0).sum()), users * (False if described is None else ~described)
@@ -91,11 +77,8 @@ def _require_items(catalogue: Catalogue, declared: DeclaredRules, selections: Li
             f"[rules] eligible = {declared.rules.eligible!r}: allows 0 of {liked:,} items ({liked - count:,} of them "
             "in the table of items); nothing is published. Correct the condition or the table, and run again."
         )
-    gaps = [
-        f"[placements.{name}]: its rules allow no item; its lists are empty."
-        for name in allowed
-        if not allowed[name].any()
-    ]
+    empty = [name for name in allowed if not allowed[name].any()]
+    gaps = [f"[placements.{name}]: its rules allow no item; its lists are empty." for name in empty]
     share = (lacking * ~allowed[None]).sum() / users.sum()
     if share >= MIN_LACKING_SHARE:
         gaps.append(
@@ -118,16 +101,14 @@ def load_catalogue(connection: duckdb.DuckDBPyConnection, attributes: Attributes
     return Catalogue(items["item_id"], items["users"], attributes)
 
 
-def load_excluded(
+def _load_excluded(
     connection: duckdb.DuckDBPyConnection, declared: DeclaredRules, users: int, items: int
 ) -> csr_matrix | None:
     """Return (users, items), what `not_event` and `again_after_days` keep from each user; None without these rules."""
     kinds, days = list(declared.rules.not_event), declared.rules.again_after_days
     if not kinds and days is None:
         return None
-    rows, columns = (
-        column.to_numpy() for column in warehouse.select(connection, "rules/excluded", kinds=kinds, days=days)
-    )
+    rows, columns = warehouse.select(connection, "rules/excluded", kinds=kinds, days=days).to_numpy().T
     found = csr_matrix((np.ones(len(rows), dtype=bool), (rows, columns)), shape=(users, items))
     found.sort_indices()
     return found

@@ -28,8 +28,7 @@ class Selection:
 
     Attributes:
         n: items of a list.
-        constraints: of the sets of users.
-        sets: the set of each user.
+        constraints, sets: of sets of users, and the set of each user.
         excluded: (users, items), what users must not get beside the items of their histories; None for nothing.
         exclude_seen: whether to leave out the items of the histories.
         diversity: how strongly lists are picked for variety; None for the best items.
@@ -87,8 +86,7 @@ def select_lists(
     """Return the lists of a block of users: ids and scores, (block, n), padded with -1 and -inf.
 
     Args:
-        scores: float32 (block, items).
-        histories: (block, items).
+        scores, histories: (block, items).
         vectors: of the items, `models.reranking.project_items`; needed if the selection has a `diversity`.
     """
     excluded = selection.find_excluded(histories)
@@ -108,37 +106,30 @@ class Selector:
     """
 
     def __init__(self, declared: DeclaredRules, catalogue: Catalogue, placement: str | None, n: int) -> None:
-        """Evaluate what is the same for all users.
-
-        Args:
-            placement: None for the rules of all lists alone.
-            n: items of a list, which decides how many may be new, liked by nobody.
+        """Evaluate what is the same for all users, for lists of n items; without a placement the rules of all lists.
 
         Raises:
             InputError: naming the setting, the column or part that is wrong, and close names.
         """
-        placed = None if placement is None else declared.placements[placement]
         layers: dict[str, ListRules] = {"[rules]": declared.rules}
-        if placed is not None:
-            layers[f"[placements.{placement}]"] = placed
-        self._n, self._catalogue, self._diversity = n, catalogue, placed and placed.diversity
-        check = catalogue.check_condition
-        self.conditions = [
-            check(layer.eligible, f"{table} eligible") for table, layer in layers.items() if layer.eligible
-        ]
-        boosts = [
-            (check(boost.when, f"{table} boosts, number {number}, when"), boost.by)
-            for table, layer in layers.items()
-            for number, boost in enumerate(layer.boosts, 1)
-        ]
-        self._boosts = sorted(boosts, key=lambda boost: bool(boost[0].user_columns))
-        self.limits = {name: most for layer in layers.values() for name, most in layer.max_per_category.items()}
+        if placement is not None:
+            layers[f"[placements.{placement}]"] = declared.placements[placement]
+        self._n, self._catalogue = n, catalogue
+        self._diversity = None if placement is None else declared.placements[placement].diversity
         texts = [name for name, kind in catalogue.item_types.items() if kind.startswith("varchar")]
+        check, boosts = catalogue.check_condition, list[tuple[Condition, float]]()
+        self.conditions, self.limits = list[Condition](), dict[str, int]()
         for table, layer in layers.items():
+            if layer.eligible:
+                self.conditions.append(check(layer.eligible, f"{table} eligible"))
+            for number, boost in enumerate(layer.boosts, 1):
+                boosts.append((check(boost.when, f"{table} boosts, number {number}, when"), boost.by))
             for column in layer.max_per_category:
                 if column not in texts:
                     known = f"is no column of texts in the table of items; such are {', '.join(texts)}"
                     raise InputError(f"{table} max_per_category: {column} {known}.")
+            self.limits |= layer.max_per_category
+        self._boosts = sorted(boosts, key=lambda boost: bool(boost[0].user_columns))
         is_new = catalogue.items[ITEM_USERS].to_numpy() == 0
         self._max_new = declared.count_new(n)
         self._eligible = np.full(len(is_new), fill_value=True) if self._max_new else ~is_new
@@ -164,13 +155,7 @@ class Selector:
     def select(
         self, count: int, describe: Callable[[], pl.DataFrame], *, excluded: csr_matrix | None, exclude_seen: bool
     ) -> Selection:
-        """Return how users get their lists.
-
-        Args:
-            count: of the users.
-            describe: returns their columns, as `Catalogue.describe_users`; called if a condition names one.
-            excluded, exclude_seen: as in `Selection`.
-        """
+        """Return how users get their lists; `describe` is called for their columns if a condition names one."""
         sets, constraints = self._constrain(count, describe)
         return Selection(self._n, constraints, sets, excluded, exclude_seen, self._diversity, self._max_new)
 
@@ -186,11 +171,7 @@ class Selector:
         )
 
     def _constrain(self, count: int, describe: Callable[[], pl.DataFrame]) -> tuple[np.ndarray, Constraints]:
-        """Return the set of each user, int32, and the constraints of the sets.
-
-        Conditions are evaluated once for each combination of the users' values; users whose constraints are the same
-        are in one set.
-        """
+        """Return the set of each user, int32, and the constraints of the sets, from each combination of values once."""
         names, sets = self._user_columns, np.zeros(count, dtype=np.int32)
         if not names or not count:
             return sets, self._constrain_one(((None,),) * len(names))

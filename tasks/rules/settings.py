@@ -75,11 +75,13 @@ class DeclaredRules(_Declared):
         """Return how many new items a list of n items may have."""
         return math.floor(self.cold_share * n + 1e-9)
 
+    def count_items(self, placement: str | None, default: int) -> int:
+        """Return how many items a list has: those of its placement, else the default."""
+        return (placement and self.placements[placement].n) or default
+
     def with_sizes(self, n: int) -> "DeclaredRules":
         """Return the rules with a number of items for each placement, by default n."""
-        sized = {
-            name: placement.model_copy(update={"n": placement.n or n}) for name, placement in self.placements.items()
-        }
+        sized = {name: of.model_copy(update={"n": of.n or n}) for name, of in self.placements.items()}
         return self.model_copy(update={"placements": sized})
 
 

@@ -20,7 +20,7 @@ from oneclass.tasks.evaluate.ranking import rank_part_targets
 from oneclass.tasks.evaluate.stage import Evaluated, evaluate
 from oneclass.tasks.protocols import choose_publish_protocol, list_splits
 from oneclass.tasks.publish import promotion
-from oneclass.tasks.publish.choice import choose_model
+from oneclass.tasks.publish.choice import ChosenModel, choose_model
 from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
@@ -226,8 +226,8 @@ def test_the_choice_and_the_comparison_are_over_all_folds(evaluated):
     choice = choose_model(home, "run", PublishSettings(), list(SETTINGS), PROTOCOL, folds=5)
     users = len(expected["wmf"])
     assert f"for {users} validation users in 5 folds" in choice.reason
-    night = promotion.ChallengerRun(choice.model, choice.score, SETTINGS, folds, SEED)
-    challenger = promotion.assess_challenger(home, night, PublishSettings()).challenger
+    night = promotion.Night(home, SETTINGS, folds, SEED)
+    challenger = promotion.assess_challenger(night, choice, PublishSettings()).challenger
     mean, error = mean_and_error([of_user["ndcg@100"] for of_user in expected[choice.model].values()])
     assert (challenger.value, challenger.standard_error) == (pytest.approx(mean), pytest.approx(error))
     assert challenger.validation_users == users
@@ -254,8 +254,8 @@ def test_blends_of_two_nights_are_compared_by_the_weights_that_each_was_publishe
     ]
     champion = promotion.Candidate("blend", "score", before.model_dump(mode="json"), edges=1, users=1)
     monkeypatch.setattr(promotion, "load_champion", lambda home: champion)
-    night = promotion.ChallengerRun("blend", "score", SETTINGS | {"blend": tonight}, judged, SEED, protocol=PROTOCOL)
-    found = promotion.assess_challenger(home, night, PublishSettings())
+    night = promotion.Night(home, SETTINGS | {"blend": tonight}, judged, SEED, protocol=PROTOCOL)
+    found = promotion.assess_challenger(night, ChosenModel("blend", "score"), PublishSettings())
 
     def rank(settings):
         parts = [matrices.load_split(home, digest).parts["validation"] for digest, _ in folds]

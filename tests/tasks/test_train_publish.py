@@ -306,9 +306,7 @@ def test_a_fit_that_does_not_say_what_it_is_of_is_swept(home, digests):
 
 def test_where_nothing_is_new_lists_stay_and_files_have_the_same_bytes(home, after_publishing, monkeypatch, caplog):
     before, lists = home.published.resolve(), query_rows(home, "select * from published.recommendations order by all")
-    monkeypatch.setattr(
-        "oneclass.tasks.publish.recommend_all.compute_recommendations", lambda *_: 1 / 0
-    )  # no list is made anew
+    monkeypatch.setattr(recommend_all, "imap", lambda *_, **__: 1 / 0)  # no list is made anew
     choose_and_publish(home, after_publishing, run_id="next", top_n=5)
     assert "published.recommendations stay as they are" in caplog.text
     after = home.published.resolve()
@@ -321,8 +319,8 @@ def test_where_nothing_is_new_lists_stay_and_files_have_the_same_bytes(home, aft
 @pytest.mark.parametrize("change", ["by hand", "top_n", "events"])
 def test_lists_are_made_anew_where_what_they_are_made_from_has_changed(home, after_publishing, change, monkeypatch):
     made, count = [], 4 if change == "top_n" else 5
-    whole = recommend_all.compute_recommendations
-    monkeypatch.setattr(recommend_all, "compute_recommendations", lambda *given: made.append(1) or whole(*given))
+    whole = recommend_all.imap
+    monkeypatch.setattr(recommend_all, "imap", lambda *given, **named: made.append(1) or whole(*given, **named))
     with warehouse.open_warehouse(home) as connection:
         if change == "by hand":
             connection.execute("update published.recommendations set score = score + 1")

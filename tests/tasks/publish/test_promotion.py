@@ -15,8 +15,9 @@ from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.publish import gates, manual, promotion
+from oneclass.tasks.publish.choice import ChosenModel
 from oneclass.tasks.publish.plan import PublicationPlan
-from oneclass.tasks.publish.settings import PromotionLimits, PublishSettings
+from oneclass.tasks.publish.settings import PublishSettings
 from oneclass.tasks.publish.stage import publish
 from oneclass.tasks.rules.settings import Rules
 from oneclass.tasks.split.settings import SplitSettings
@@ -53,8 +54,8 @@ def assess_and_publish(home, run_id, digests, model, fits, limits=None, reason="
     of_run = {**SETTINGS, model: MODELS[model].Settings(**settings)}
     limits = limits or PublishSettings(top_n=5)
     judged = [(digests[PROTOCOL], fits)]
-    tonight = promotion.ChallengerRun(model, "score", of_run, judged, reason=reason, made_with=made_with)
-    assessment = promotion.assess_challenger(home, tonight, limits)
+    tonight = promotion.Night(home, of_run, judged, made_with=made_with)
+    assessment = promotion.assess_challenger(tonight, ChosenModel(model, "score", reason), limits)
     if assessment.keeps_champion:
         return publish(home, run_id, PublicationPlan(settings=limits, assessment=assessment)).decision
     fit = model, "score", fit_model(home, run_id, digests, ALL_EDGES, model, **settings), digests[ALL_EDGES]
@@ -143,13 +144,13 @@ def test_the_configuration_that_stands_is_assessed_on_newer_edges_in_place_of_a_
     refused = run_night(home, "bad", newer, "popularity")
     assert check_unchanged(home, refused, "worse by more than publish.margin")
     fits = {"mrf_dense": fit_model(home, "bad", newer, PROTOCOL, "mrf_dense")}
-    tonight = promotion.ChallengerRun("popularity", "score", SETTINGS, [(newer[PROTOCOL], fits)])
-    fresh = promotion.assess_champion(home, tonight, refused, PublishSettings())
+    tonight = promotion.Night(home, SETTINGS, [(newer[PROTOCOL], fits)])
+    fresh = promotion.assess_champion(tonight, refused, PublishSettings())
     assert fresh.challenger.name == "mrf_dense/score" and not fresh.keeps_champion
     assert fresh.challenger.users == promotion.load_champion(home).users + 1
     assert fresh.note.endswith(f"; popularity/score was refused: {refused.reason}")
-    own = promotion.ChallengerRun("mrf_dense", "score", SETTINGS, [(newer[PROTOCOL], fits)])
-    assert promotion.assess_champion(home, own, refused, PublishSettings()) is None
+    own = replace(refused, challenger="mrf_dense/score")
+    assert promotion.assess_champion(tonight, own, PublishSettings()) is None
 
 
 def test_a_champion_that_reads_an_order_which_tonights_split_lacks_is_not_fitted(home, digests, caplog):
@@ -366,11 +367,11 @@ def test_a_rollback_gives_identical_bytes_and_the_next_night_is_judged_against_t
     assert run_night(home, "third", digests).champion == "mrf_dense/score"
     assert publications.load_current(home)["before"] == "first"  # to which a rollback would go, not to `second`
     with pytest.raises(
-        InputError, match="--rollback gone: that publication is not kept. Kept are: third, second, first"
+        InputError, match="--rollback: the publication of run gone is not kept. Kept are: third, second, first"
     ):
         manual.roll_back(home, "by hand", "gone")
     shutil.rmtree(home.publications / "first")
-    message = "--rollback: the publication before the current one, first, is not kept. Kept are: third, second."
+    message = "--rollback: the publication of run first is not kept. Kept are: third, second."
     with pytest.raises(InputError, match=message):
         manual.roll_back(home, "by hand")
 
@@ -395,7 +396,7 @@ def test_a_model_of_the_latest_run_is_published_by_hand(home, digests):
         manual.promote_model(home, "again", "slim")
 
 
-LIMITS = PromotionLimits()
+LIMITS = PublishSettings.model_validate({})
 
 
 @pytest.mark.parametrize(
