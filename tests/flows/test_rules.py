@@ -88,7 +88,10 @@ WRONG = {
         "max_per_category = {price = 2}",
         "price is no column of texts",
     ),
-    'eligible = "price < 20"': ("eligible = \"price < 'x'\"", "[placements.home] eligible = \"price < 'x'\": compares"),
+    'eligible = "price < 20"': (
+        "eligible = \"price < 'x'\"",
+        "[placements.home] eligible = \"price < 'x'\": Conversion Error",
+    ),
 }
 
 

@@ -308,7 +308,7 @@ def test_where_nothing_is_new_lists_stay_and_files_have_the_same_bytes(home, aft
     before, lists = home.published.resolve(), query_rows(home, "select * from published.recommendations order by all")
     monkeypatch.setattr(recommend_all, "imap", lambda *_, **__: 1 / 0)  # no list is made anew
     choose_and_publish(home, after_publishing, run_id="next", top_n=5)
-    assert "published.recommendations stay as they are" in caplog.text
+    assert "published.exploration stay as they are" in caplog.text
     after = home.published.resolve()
     assert after.name == "next" and query_rows(home, "select * from published.recommendations order by all") == lists
     assert tables_of(after) == tables_of(before) and len(tables_of(after)) == 9

@@ -329,7 +329,7 @@ def test_lists_are_made_anew_where_an_attribute_changes_and_stay_where_none_does
     shop.publish("first")
     with caplog.at_level("INFO"):
         shop.publish("same")
-    assert "published.recommendations, published.placements stay as they are" in caplog.text
+    assert "published.recommendations, published.placements, published.exploration stay as they are" in caplog.text
     sold_out = shop.expect(EVERYWHERE, "u2")[-1]
     drawn = oracle.draw_shop(random.Random(7), ITEMS, USERS)
     drawn.items[int(sold_out[1:])]["stock"] = 0
