@@ -113,7 +113,10 @@ def _describe_dataset(home: Home) -> dict[str, Any]:
         described |= {"state": ended["state"], "reason": ended.get("reason", "")}
     if (shown := facts.get("shown") or {}).get("value") is not None:
         described["quality"] = " ".join(numbers.format_with_error(shown["value"], shown["standard_error"])).strip()
-        described["metric"] = f"{shown['metric']}, {shown.get('protocol', '')}".removesuffix(", ")
+        # A promotion by hand publishes a list that the last report did not describe.
+        other = shown.get("list") not in (None, "", described.get("champion"))
+        words = shown["metric"], shown.get("protocol"), f"of {shown['list']}" if other else ""
+        described["metric"] = ", ".join(filter(None, words))
         values, errors = ([night[place] for night in shown["trend"]] for place in (1, 2))
         described["trend"] = draw_sparkline(values, f"{shown['metric']} of {len(values)} nights", errors)
     return described | {"warnings": shown.get("look", 0)}

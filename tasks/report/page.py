@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from oneclass.tasks import leaderboard, run_diff
+from oneclass.tasks.html.numbers import format_list
 from oneclass.tasks.html.templates import load_template
 from oneclass.tasks.leaderboard import LeaderboardRow
 from oneclass.tasks.promotion_log import load_decisions
@@ -89,6 +90,7 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
     nights = [] if quality is None else quality.select("night", "value", "standard_error").rows()
     facts = {
         "protocol": row.protocol if row else "",
+        "list": format_list(row.model, row.score) if row else "",
         "metric": next(iter(row.cells)) if row else "",
         "value": next(iter(row.cells.values()))[0] if row else None,
         "standard_error": next(iter(row.cells.values()))[1] if row else None,

@@ -57,6 +57,14 @@ def test_a_line_has_state_dates_champion_and_trend(tmp_path):
     assert line.trend.count(",") >= 3 and "ndcg@100 of 3 nights" in line.trend
 
 
+def test_a_quality_of_another_list_names_its_list(tmp_path):
+    home = data_set(tmp_path, "shop")
+    home_page.store_run_facts(home, shown=SHOWN | {"list": "wmf"})
+    assert home_page.load_dataset_row(tmp_path, "shop").metric == "ndcg@100, next_events"
+    home_page.store_run_facts(home, shown=SHOWN | {"list": "random_graph (like)"})
+    assert home_page.load_dataset_row(tmp_path, "shop").metric == "ndcg@100, next_events, of random_graph (like)"
+
+
 def test_one_bad_data_set_does_not_break_the_others(tmp_path):
     home = data_set(tmp_path, "b-good")
     (data_set(tmp_path, "a-bad").report / home_page.SUMMARY_FILE).write_text('{"shown": {"value": "no number"}}')

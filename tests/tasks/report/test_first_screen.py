@@ -168,7 +168,9 @@ def test_the_protocol_that_decided_is_the_one_shown_everywhere(tmp_path, undrawn
     opened = shown.split('<details class="of-protocol"')
     assert "main-next_events" in opened[0] and not any(f"main-{name}" in opened[0] for name in MAIN)
     facts = json.loads((home.report / "summary.json").read_text())["shown"]
-    assert (facts["protocol"], facts["value"]) == ("next_events", 0.9) and facts["trend"][-1][1] == 0.9
+    assert (facts["protocol"], facts["list"], facts["value"]) == ("next_events", "mrf_dense", 0.9) and facts["trend"][
+        -1
+    ][1] == 0.9
     row = (tmp_path / "index.html").read_text().replace("\N{NO-BREAK SPACE}", " ")
     assert "0.900 ± 0.012" in row and "next_events" in row
 
