@@ -228,6 +228,7 @@ def after_the_pages(prefect_server, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("ONECLASS_HOME", raising=False)
+        patch.setenv("ONECLASS_WEBHOOK", "http://127.0.0.1:9/hook")  # named by a deployment, which asks it for nothing
         write_logs()
         with start_cluster(folder / "cluster") as cluster:
             cluster.worker()
