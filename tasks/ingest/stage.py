@@ -140,7 +140,7 @@ def _list_unread(home: Home, dataset: Dataset, waiting: Iterable[Path]) -> dict[
         "unmatched": [RejectedFile(path, f"{patterns}; {advice}") for path in unmatched],
         "set aside": [
             RejectedFile(
-                path, f"it is in landing/{landing.QUARANTINE} since an earlier night; the note beside it says why"
+                path, f"in landing/{landing.QUARANTINE} since an earlier night; a note beside each file says why"
             )
             for path in landing.list_quarantined(home.landing)
         ],
