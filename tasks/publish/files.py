@@ -56,7 +56,8 @@ def write_publication(
     copied |= {"exploration.parquet": "published.exploration"} if explores else {}
     placed = ["placements"] if _has_rows(connection, "published.placements") else []
     for name in ("recommendations", *placed):
-        copied[f"{name}.parquet"] = f"({sql.statement('published/named_lists', lists=f'published.{name}')})"
+        rows = sql.statement("published/named_lists", lists=f"published.{name}")
+        copied[f"{name}.parquet"] = f"({rows})"
     with _register_titles(connection, home, plan.settings.titles):
         for name, rows in copied.items():
             form = "header" if name.endswith(".csv") else "format parquet"
