@@ -34,9 +34,10 @@ from oneclass.models.negatives import sampling
 from oneclass.models.numerics.adjacency import group_edges
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.stage_cache import StageCache, table_digest
+from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.warehouse import table_digest
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ def diagnose(home: Home, run_id: str, seed: int) -> Diagnosed:
     Raises:
         ContractBroken: the tables broke their contract and were rolled back.
     """
-    with warehouse.run_stage(home, run_id, "diagnose") as connection:
+    with stages.run_stage(home, run_id, "diagnose") as connection:
         reads = table_digest(connection, "indexed.interactions")
         cache = StageCache(
             connection, "diagnose", [Path(__file__)], reads=reads, parameters={"seed": seed}, tables=TABLES

@@ -29,7 +29,7 @@ from oneclass.tasks.errors import (
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import is_fold
-from oneclass.tasks.stores import checksums, fits, matrices, warehouse, warm_start
+from oneclass.tasks.stores import checksums, fits, matrices, stages, warehouse, warm_start
 from oneclass.tasks.stores.fits import Fit
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.resources import format_size
@@ -78,7 +78,7 @@ def record_stored_fits(home: Home, run_id: str, stored: Mapping[str, Sequence[Fi
 
 
 def _record_fits(home: Home, run_id: str, recorded: Mapping[str, Sequence[Fit]]) -> None:
-    with warehouse.run_stage(home, run_id, "train") as connection:
+    with stages.run_stage(home, run_id, "train") as connection:
         rows = [
             (run_id, protocol, fit.model, fit.digest, fit.seconds, fit.peak_bytes, fit.saved_bytes)
             for protocol, of_protocol in recorded.items()

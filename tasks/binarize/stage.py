@@ -13,9 +13,10 @@ from oneclass.tasks.binarize.funnel import FunnelStep
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.stores import resources, warehouse
+from oneclass.tasks.stores import resources, stages, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.stage_cache import StageCache, table_digest
+from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.warehouse import table_digest
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def binarize(
         InputError: no edge is left, or `since` or `until` is given and the logs have no times.
     """
     parameters = {**settings.model_dump(), "since": since, "until": until}
-    with warehouse.run_stage(home, run_id, "binarize", parameters) as connection:
+    with stages.run_stage(home, run_id, "binarize", parameters) as connection:
         cache = StageCache(
             connection,
             "binarize",

@@ -15,7 +15,8 @@ from oneclass import sql
 from oneclass.tasks.evaluate.tables import LEAVE_ONE_OUT_TABLES, PROTOCOL_TABLES, delete_evaluation
 from oneclass.tasks.protocols import FittedSplit
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.stage_cache import StageCache, table_digest
+from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.warehouse import table_digest
 
 logger = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from oneclass.tasks.evaluate.tables import RankedList, write_evaluation
 from oneclass.tasks.metric_registry import ChosenMetrics, choose_metrics
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import PROTOCOLS, FittedSplit, find_protocol, is_fold
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.train import is_model_error
@@ -101,7 +101,7 @@ def evaluate(
         found = _Evaluation(Evaluated(**earlier["evaluated"]))
     else:
         found = _evaluate_models(home, judged, executor, chosen, ids)
-    with warehouse.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
+    with stages.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
         if earlier:
             cache.copy_rows(connection, run_id, protocol, earlier["run_id"])
         else:

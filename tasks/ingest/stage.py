@@ -24,7 +24,7 @@ from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, describe_expected_sources, is_log_name
 from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
-from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores import runs, stages, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import count_things, escape_controls
 
@@ -172,7 +172,7 @@ def _write_events(
         "max_future_days": dataset.max_future_days,
         "kinds": list(dataset.events),
     }
-    with warehouse.run_stage(home, run_id, "ingest", parameters) as connection:
+    with stages.run_stage(home, run_id, "ingest", parameters) as connection:
         for table in ("raw.events", "raw.places", "raw.rejects", "operations.log_files"):
             if replace:
                 connection.execute(f"delete from {table}")

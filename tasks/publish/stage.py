@@ -23,7 +23,7 @@ from oneclass.tasks.publish import files, lists, promotion, recommend_all
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.rules.breaches import find_breaches
 from oneclass.tasks.rules.lists import ListSelections, has_new_items, load_selections
-from oneclass.tasks.stores import checksums, publications, published_model, runs, warehouse
+from oneclass.tasks.stores import checksums, publications, published_model, runs, stages, warehouse
 from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
     parameters: dict[str, Any] = {"top_n": plan.settings.top_n, "list_length": plan.settings.list_length}
     parameters |= {"pinned": list(plan.rules.rules.pinned), "recommendations_made": False, "lists_made": False}
     parameters["seen_items"] = plan.lists is not None and not plan.lists.exclude_seen
-    with warehouse.run_stage(home, run_id, "publish", parameters) as connection:
+    with stages.run_stage(home, run_id, "publish", parameters) as connection:
         attributes = load_all_attributes(connection)
         has_rules = parameters["has_rules"] = not plan.declared.are_empty or has_new_items(connection)
         of_rules = attributes if has_rules else None

@@ -26,11 +26,11 @@ from oneclass.tasks.split.matrix import load_csr, store_roles
 from oneclass.tasks.split.matrix_writer import MatrixWriter
 from oneclass.tasks.split.protocols import SeenItems, SeenSetting, choose_seen_items, find_cut_day, record_choice
 from oneclass.tasks.split.settings import SplitSettings
-from oneclass.tasks.stores import matrices, warehouse
+from oneclass.tasks.stores import matrices, stages, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import Part, SplitMatrices
-from oneclass.tasks.stores.stage_cache import StageCache, table_digest
-from oneclass.tasks.stores.warehouse import query, select
+from oneclass.tasks.stores.stage_cache import StageCache
+from oneclass.tasks.stores.warehouse import query, select, table_digest
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def split(
         "train_files": train_files,
         "test_files": test_files,
     }
-    with warehouse.run_stage(home, run_id, "split", parameters) as connection:
+    with stages.run_stage(home, run_id, "split", parameters) as connection:
         cache = _open_cache(connection, settings, arguments, parameters)
         result = cache.lookup()
         if not result or not all(matrices.has_split(home, digest) for digest in result["digests"].values()):

@@ -76,10 +76,4 @@ class StageCache:
         self._connection.execute("insert into operations.stage_results values (?, ?, ?, ?)", row)
 
     def _tables_digest(self) -> str:
-        return "; ".join(table_digest(self._connection, table) for table in self._tables)
-
-
-def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:
-    """Return a digest of the rows of a table, independent of their order."""
-    digest = "concat_ws(' ', count(*), bit_xor(hash(rows)), sum(hash(rows) & 1099511627775))"
-    return warehouse.fetch_row(connection, f"select {digest} from {table} as rows")[0]
+        return "; ".join(warehouse.table_digest(self._connection, table) for table in self._tables)

@@ -1,10 +1,6 @@
-"""The warehouse, one DuckDB file per data set: lock timeouts, WAL recovery, migrations, and one transaction per stage.
-
-Writers are short and one at a time; a stage's work becomes visible only after its contract has passed.
-"""
+"""The warehouse, one DuckDB file per data set: lock timeouts, WAL recovery, migrations, queries."""
 
 import contextlib
-import json
 import logging
 import os
 import random
@@ -17,7 +13,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from oneclass import data_contracts, sql
+from oneclass import sql
 from oneclass.tasks.errors import InputError, OneclassError, ResourceExhausted
 from oneclass.tasks.stores import durable, resources
 from oneclass.tasks.stores.home import Home
@@ -239,37 +235,6 @@ def open_warehouse(home: Home, *, read_only: bool = False) -> Generator[duckdb.D
         connection.close()
 
 
-@contextlib.contextmanager
-def run_stage(
-    home: Home, run_id: str, name: str, parameters: dict[str, Any] | None = None
-) -> Generator[duckdb.DuckDBPyConnection]:
-    """Run the stage `name` in one transaction, committed if the stage's contracts hold at the end of the block.
-
-    Every contract result is recorded in `operations.contract_results`, also when a breach rolls the stage back.
-
-    Args:
-        parameters: values that the contracts' rules refer to by name; the block may add to them.
-
-    Raises:
-        ContractBroken: a rule of severity `error` was broken; the warehouse is unchanged.
-    """
-    with open_warehouse(home) as connection:
-        connection.begin()
-        results = []
-        try:
-            yield connection
-            results = data_contracts.check(connection, name, {"run_id": run_id, **(parameters or {})})
-            data_contracts.raise_if_broken(name, results)
-            _record_contract(connection, run_id, name, results)
-            connection.commit()
-        except BaseException as error:
-            with contextlib.suppress(duckdb.Error):
-                connection.rollback()
-            if isinstance(error, data_contracts.ContractBroken):
-                _record_contract(connection, run_id, name, results)
-            raise
-
-
 def fetch_row(connection: duckdb.DuckDBPyConnection, query: str, values: Any = None) -> tuple[Any, ...]:
     """Run a query that returns one row, and return the row."""
     return connection.execute(query, values).fetchall()[0]
@@ -309,12 +274,7 @@ def drop_temporary(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"drop table temp.{table}")
 
 
-def _record_contract(
-    connection: duckdb.DuckDBPyConnection, run_id: str, stage_name: str, results: list[data_contracts.RuleResult]
-) -> None:
-    of_stage, names = {"run_id": run_id, "stage": stage_name}, ("contract", "rule", "severity", "success", "observed")
-    rows = [
-        of_stage | {name: getattr(one, name) for name in names} | {"samples": json.dumps(one.samples, default=str)}
-        for one in results
-    ]
-    insert(connection, "operations.contract_results", pl.DataFrame(rows, infer_schema_length=None))
+def table_digest(connection: duckdb.DuckDBPyConnection, table: str) -> str:
+    """Return a digest of the rows of a table, independent of their order."""
+    digest = "concat_ws(' ', count(*), bit_xor(hash(rows)), sum(hash(rows) & 1099511627775))"
+    return fetch_row(connection, f"select {digest} from {table} as rows")[0]

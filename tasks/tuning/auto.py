@@ -24,7 +24,7 @@ from oneclass.models.settings import ModelSettings, RecencySettings
 from oneclass.tasks.cluster import LOCAL, Executor
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import describe_folds
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.checksums import compute_key
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning.halving import (
@@ -81,7 +81,7 @@ def record_settings(home: Home, run_id: str, choices: Sequence[ChosenSettings]) 
     """Write the rows of these models for a run, with their trials, under the contract of the stage `tune`."""
     rows = pl.DataFrame([{"run_id": run_id, **choice.row} for choice in choices], infer_schema_length=None)
     trials = [{"run_id": run_id, **row} for choice in choices for row in choice.trial_rows]
-    with warehouse.run_stage(home, run_id, "tune") as connection:
+    with stages.run_stage(home, run_id, "tune") as connection:
         names = [choice.model for choice in choices]
         for table in ("operations.model_settings", "operations.search_trials"):
             connection.execute(f"delete from {table} where run_id = ? and model in ?", [run_id, names])

@@ -13,7 +13,7 @@ import pytest
 from oneclass.data_contracts import ContractBroken, RuleResult, check, raise_if_broken
 from oneclass.data_contracts.checks import check_contracts
 from oneclass.data_contracts.contracts import Column, Contract, Rule, load
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home, Limits
 
 
@@ -208,7 +208,7 @@ def test_the_message_of_a_breach_names_table_and_rule_and_shows_rows(good, param
 def test_a_stage_is_committed_or_taken_back_after_its_contract_and_its_results_are_kept(tmp_path, parameters, value):
     home, kept = Home(tmp_path, "small", Limits(threads=1, memory=1 << 30)), value == "5"
     try:
-        with warehouse.run_stage(home, "run-1", "ingest", parameters) as connection:
+        with stages.run_stage(home, "run-1", "ingest", parameters) as connection:
             connection.execute(
                 "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, current_timestamp::timestamp, null)"
             )

@@ -9,8 +9,10 @@ import pytest
 
 from oneclass.data_contracts import ContractBroken, RuleResult
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores import runs, stages, warehouse
 from oneclass.tasks.stores.home import Home, Limits
+
+VALUES = {"value_min": 1, "value_max": 5}  # of the contracts that close the stage
 
 
 def count_rows(home, table):
@@ -26,7 +28,7 @@ def reject_line(connection, line=1):
 def verdict(monkeypatch):
     """A contract of one rule whose outcome the test decides: these are tests of the transaction."""
     results = [RuleResult("raw.rejects", "few", "error", True, None, [{"line": 1}], "few rejects")]
-    monkeypatch.setattr(warehouse.data_contracts, "check", lambda *_: list(results))
+    monkeypatch.setattr(stages.data_contracts, "check", lambda *_: list(results))
 
     def decide(success, severity="error"):
         results[:] = [RuleResult("raw.rejects", "few", severity, success, "1 row", [{"line": 1}], "few rejects")]
@@ -35,13 +37,13 @@ def verdict(monkeypatch):
 
 
 def test_a_stage_commits_when_its_contract_holds(home, verdict):
-    with warehouse.run_stage(home, "run", "ingest") as connection:
+    with stages.run_stage(home, "run", "ingest", VALUES) as connection:
         reject_line(connection)
     assert (count_rows(home, "raw.rejects"), count_rows(home, "operations.contract_results")) == (1, 1)
 
 
 def test_what_a_stage_made_on_its_way_is_gone_and_its_tables_are_not(home, verdict):
-    with warehouse.run_stage(home, "run", "ingest") as connection:
+    with stages.run_stage(home, "run", "ingest", VALUES) as connection:
         reject_line(connection)
         connection.execute("create temp table step as from raw.rejects")
         warehouse.drop_temporary(connection)
@@ -51,7 +53,7 @@ def test_what_a_stage_made_on_its_way_is_gone_and_its_tables_are_not(home, verdi
 
 def test_a_breach_takes_the_stage_back_and_keeps_the_verdict(home, verdict):
     verdict(False)
-    with pytest.raises(ContractBroken), warehouse.run_stage(home, "run", "ingest") as connection:
+    with pytest.raises(ContractBroken), stages.run_stage(home, "run", "ingest", VALUES) as connection:
         reject_line(connection)
     assert count_rows(home, "raw.rejects") == 0
     with warehouse.open_warehouse(home, read_only=True) as connection:
@@ -63,13 +65,13 @@ def test_a_breach_takes_the_stage_back_and_keeps_the_verdict(home, verdict):
 
 def test_a_warning_does_not_stop_the_stage(home, verdict):
     verdict(False, "warning")
-    with warehouse.run_stage(home, "run", "ingest") as connection:
+    with stages.run_stage(home, "run", "ingest", VALUES) as connection:
         reject_line(connection)
     assert count_rows(home, "raw.rejects") == 1
 
 
 def test_an_error_in_a_stage_leaves_nothing(home, verdict):
-    with pytest.raises(ZeroDivisionError), warehouse.run_stage(home, "run", "ingest") as connection:
+    with pytest.raises(ZeroDivisionError), stages.run_stage(home, "run", "ingest", VALUES) as connection:
         reject_line(connection)
         1 / 0  # noqa: B018
     assert (count_rows(home, "raw.rejects"), count_rows(home, "operations.contract_results")) == (0, 0)
@@ -78,9 +80,9 @@ def test_an_error_in_a_stage_leaves_nothing(home, verdict):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores import stages, warehouse
 from oneclass.tasks.stores.home import Home
-with warehouse.run_stage(Home(Path(sys.argv[1]), "small"), "run", "ingest") as connection:
+with stages.run_stage(Home(Path(sys.argv[1]), "small"), "run", "ingest") as connection:
     connection.execute("insert into raw.rejects select 1, i, 'line', 'reason' from range(200000) r(i)")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -97,7 +99,7 @@ def test_a_killed_stage_leaves_nothing(home):
 HOLDER = """
 import sys
 from pathlib import Path
-from oneclass.tasks.stores import runs, warehouse
+from oneclass.tasks.stores import runs, stages, warehouse
 from oneclass.tasks.stores.home import Home
 home = Home(Path(sys.argv[1]), "small")
 with runs.lock_data_set(home) if sys.argv[2] == "lock" else warehouse.open_warehouse(home):
