@@ -10,27 +10,6 @@ where state in ('completed', 'partly_failed')
 order by started_at desc
 limit 1
 
--- name: in_future
--- One row per run that starts after $latest, with the start to record instead: the latest of the runs recorded before it,
--- else the earliest of those after it, else $now.
-with past as (
-    select rowid as place, started_at
-    from operations.runs
-    where started_at <= $latest
-)
-
-select
-    run_id,
-    started_at,
-    coalesce(
-        (select max(started_at) from past where place < runs.rowid),
-        (select min(started_at) from past),
-        $now
-    ) as corrected
-from operations.runs
-where started_at > $latest
-order by rowid
-
 -- name: backfilled_until
 -- One row per completed backfill that took the events up to the end of a day, in the order in which they were recorded,
 -- but for those whose events have changed since: a later run read in a log with events from before that day, or took

@@ -82,7 +82,8 @@ def write_citation(home: Home, run_id: str | None, target: Path | None) -> Path:
         searched = {model: row for model, *row in warehouse.query(connection, query, run_id=run_id).rows()}
         table = load_leaderboard(connection, run_id)
     dataset, settings = load_dataset(home.dataset, home.root), json.loads(settings)
-    splits = {protocol: fits.find_matrices_digest(home, *fit) for protocol, *fit in reversed(fitted)}
+    found = {protocol: fits.find_fit(home, *fit, checked=False) for protocol, *fit in reversed(fitted)}
+    splits = {protocol: fit and fit.matrices for protocol, fit in found.items()}
     described = {
         "run": run_id,
         "dataset": dataset.model_dump(mode="json", include={"name", "title", "urls", "licence"}),

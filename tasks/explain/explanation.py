@@ -227,8 +227,8 @@ def _find_fits(connection: duckdb.DuckDBPyConnection, home: Home, models: Sequen
     """Find the stored fits of each model, the preferred protocol's first."""
     by_model: dict[str, list[dict[str, Any]]] = {}
     for fit in connection.sql("from fits").pl().iter_rows(named=True):
-        if (matrices_digest := fits.find_matrices_digest(home, fit["model"], fit["digest"])) is not None:
-            by_model.setdefault(fit["model"], []).append(fit | {"matrices": matrices_digest})
+        if stored := fits.find_fit(home, fit["model"], fit["digest"], checked=False):
+            by_model.setdefault(fit["model"], []).append(fit | {"matrices": stored.matrices})
     if not by_model:
         raise InputError(f"{home.models}: holds none of the fits behind the publication. {_rerun_hint(home)}")
     for name in models:

@@ -69,15 +69,16 @@ def write_publication(
             companion = None if spec.companion == (spec.model, spec.digest) else spec.companion
             published_model.write_published_model(
                 folder,
-                recommends={"model": spec.model, "score": spec.score, "digest": spec.digest},
-                fit=fits.fit_folder(home, spec.model, spec.digest),
+                fits={"fit": fits.fit_folder(home, spec.model, spec.digest)}
+                | ({f"companion/{companion[0]}": fits.fit_folder(home, *companion)} if companion else {}),
                 matrices=home.matrices / spec.matrices_digest,
-                items=warehouse.select(connection, "published/model_items"),
-                users=warehouse.select(connection, "published/model_users"),
-                attributes=attributes,
-                companion=companion and (companion[0], fits.fit_folder(home, *companion)),
-                like_calibrations=None if spec.calibrations is UNCALIBRATED else spec.calibrations.dump(),
-                rules=plan.rules.with_sizes(plan.settings.top_n).model_dump(mode="json") if selections else None,
+                tables={name: warehouse.select(connection, f"published/model_{name}") for name in ("items", "users")}
+                | {f"{side}_attributes": table for side, table in attributes.items()},
+                descriptions={
+                    "recommends": {"model": spec.model, "score": spec.score, "digest": spec.digest},
+                    "like_calibrations": None if spec.calibrations is UNCALIBRATED else spec.calibrations.dump(),
+                    "rules": plan.rules.with_sizes(plan.settings.top_n).model_dump(mode="json") if selections else None,
+                },
                 excluded=selections[None].excluded if selections else None,
             )
     text = leaderboard.format_markdown(table, f"Evaluation on {home.dataset}")

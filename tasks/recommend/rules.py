@@ -10,7 +10,8 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.conditions import ITEM_USERS, Catalogue, Condition
 from oneclass.tasks.rules.selection import Selection, Selector
 from oneclass.tasks.rules.settings import DeclaredRules
-from oneclass.tasks.stores.published_model import PublishedModel, csr_view
+from oneclass.tasks.stores.matrices import csr_view
+from oneclass.tasks.stores.published_model import PublishedModel
 
 DEFAULT_COUNT = 20
 MAX_FILTER_CHARACTERS = 1000

@@ -8,7 +8,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.stores.published_model import csr_view
+from oneclass.tasks.stores.matrices import csr_view
 
 MAX_NAMED_ITEMS = 5  # unknown items in a warning
 

@@ -42,22 +42,13 @@ def write_folder(target: Path, name: str) -> Generator[tuple[Path, dict[str, Any
     facts: dict[str, Any] = {}
     try:
         yield partial, facts
-        write_manifest(partial, name, facts)
+        (partial / name).write_text(format_manifest(partial, name, facts), encoding="utf-8")
+        durable.sync_path(partial / name)
+        durable.sync_path(partial)
         remove_path(target)
         durable.replace_path(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def write_manifest(folder: Path, name: str, facts: dict[str, Any]) -> None:
-    """Write the manifest `name` of a folder whose other files are complete, after they are on the disk.
-
-    Args:
-        facts: plain data to store with it, returned by `load_checked_facts`.
-    """
-    (folder / name).write_text(format_manifest(folder, name, facts), encoding="utf-8")
-    durable.sync_path(folder / name)
-    durable.sync_path(folder)
 
 
 def format_manifest(folder: Path, name: str, facts: dict[str, Any]) -> str:

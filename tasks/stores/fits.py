@@ -9,7 +9,6 @@ import hashlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -74,25 +73,16 @@ def warm_fit_digest(key: str, previous: Fit | None) -> str:
     return hashlib.sha256(f"{key} from {previous.digest}".encode()).hexdigest()[:16]
 
 
-def find_fit(home: Home, model: str, digest: str) -> Fit | None:
-    """Find the fit with this digest. None if absent, or damaged, which is logged."""
-    return _describe_fit(model, digest, checksums.find_checked_facts(fit_folder(home, model, digest), RECORD_FILE))
+def find_fit(home: Home, model: str, digest: str, *, checked: bool = True) -> Fit | None:
+    """Find the fit with this digest; None if it is absent or damaged.
 
-
-def find_record(home: Home, model: str, digest: str) -> Fit | None:
-    """Find the fit with this digest from its record only. None if that is absent or damaged."""
-    return _describe_fit(model, digest, checksums.find_facts(fit_folder(home, model, digest), RECORD_FILE))
-
-
-def _describe_fit(model: str, digest: str, facts: dict[str, Any]) -> Fit | None:
-    known = Fit.__dataclass_fields__  # an earlier version recorded more
+    Args:
+        checked: whether to verify its files too, and log damage; else only its record is read.
+    """
+    find_facts = checksums.find_checked_facts if checked else checksums.find_facts
+    facts, known = find_facts(fit_folder(home, model, digest), RECORD_FILE), Fit.__dataclass_fields__
+    # An earlier version recorded more.
     return Fit(model, digest, **{name: value for name, value in facts.items() if name in known}) if facts else None
-
-
-def find_matrices_digest(home: Home, model: str, digest: str) -> str | None:
-    """Return the digest of the matrices of a fit; None as in `find_record`."""
-    fit = find_record(home, model, digest)
-    return fit.matrices if fit else None
 
 
 def store_fit(
@@ -151,9 +141,9 @@ def collect_garbage(home: Home, runs: int = NUM_RETAINED_RUNS) -> int:
     with warehouse.open_warehouse(home, read_only=True) as connection:
         retained = set(connection.execute(sql.statement("train/retained_fits"), {"runs": runs}).fetchall())
     retained |= publications.list_used_fits(home)
-    found = {(model, digest): find_matrices_digest(home, model, digest) for model, digest in retained}
-    stale = [folder for folder in home.models.glob("*/*") if not found.get((folder.parent.name, folder.name))]
-    stale += [folder for folder in home.matrices.glob("*") if folder.name not in found.values()]
+    found = [fit for name in retained if (fit := find_fit(home, *name, checked=False))]
+    stale = {*home.models.glob("*/*"), *home.matrices.glob("*")}
+    stale -= {path for fit in found for path in (fit_folder(home, fit.model, fit.digest), home.matrices / fit.matrices)}
     for folder in stale:
         checksums.remove_path(folder)
     if stale:

@@ -4,8 +4,9 @@ The digest is that of the arrays' bytes, so that equal splits share a folder, an
 its input. `split.json`, written last, describes the arrays and has the sha256 of each.
 """
 
+import functools
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -151,67 +152,80 @@ def load_split(
     Raises:
         DamagedFile: a file differs from what was stored. A run writes it again.
     """
-    folder = home.matrices / digest
     left_out = tuple(f"{name}_" for name in PARTS if parts is not None and name not in parts)
-    description = checksums.load_checked_facts(folder, RECORD_FILE, lambda name: not name.startswith(left_out))
-    wanted = [name for name in description["parts"] if parts is None or name in parts]
-    files = [file for file in folder.glob("*.npy") if not file.name.startswith(left_out)]
-    arrays = {file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in files}
+    folder = home.matrices / digest
+    stored = checksums.load_checked_facts(folder, RECORD_FILE, lambda name: not name.startswith(left_out))
+    arrays = {
+        file.stem: np.load(file, mmap_mode="r") for file in folder.glob("*.npy") if not file.name.startswith(left_out)
+    }
+    train = read_matrix(arrays, "train", items := stored["shape"][1])
+    assert train is not None
     split = SplitMatrices(
-        description["protocol"],
-        _load_matrix(arrays, "train", items := description["shape"][1]),
+        stored["protocol"],
+        train,
         arrays["users"],
         arrays["items"],
-        numbering=description["numbering"],
+        numbering=stored["numbering"],
         latest_mask=arrays.get("train_ends"),
-        explicit_negatives=_find_matrix(arrays, "train_negatives", items),
+        explicit_negatives=read_matrix(arrays, "train_negatives", items),
         recency_ranks=arrays.get("train_places"),
         event_ages=_find_event_ages(arrays, "train"),
-        user_features=_find_matrix(arrays, "user_features"),
-        item_features=_find_matrix(arrays, "item_features"),
+        user_features=read_matrix(arrays, "user_features"),
+        item_features=read_matrix(arrays, "item_features"),
     )
-    seen = description.get("seen_items", ())  # absent in splits that an earlier version stored
-    found = {name: _load_part(arrays, name, split, copied=histories, seen_items=name in seen) for name in wanted}
+    found = {}
+    for name in stored["parts"]:
+        if not (parts is None or name in parts):
+            continue
+        rows, known = arrays.get(f"{name}_rows"), read_matrix(arrays, f"{name}_histories", items, owner=name)
+        if rows is not None and histories:
+            # The histories of training users are rows of `train`, and are not stored twice.
+            known = split.histories if len(rows) == split.train.shape[0] else split.histories[rows]
+        targets, negatives = (read_matrix(arrays, f"{name}_{kind}", items) for kind in ("targets", "negatives"))
+        assert targets is not None
+        seen_items, new_items = name in stored.get("seen_items", ()), arrays.get(f"{name}_new_items")
+        found[name] = Part(known, targets, arrays[f"{name}_users"], rows, negatives, seen_items, new_items)
     return replace(split, parts=found)
 
 
-def _load_part(
-    arrays: dict[str, np.ndarray], name: str, split: SplitMatrices, *, copied: bool, seen_items: bool
-) -> Part:
-    rows, items, histories = arrays.get(f"{name}_rows"), split.train.shape[1], None
-    if rows is None:
-        histories = with_recency_ranks(_load_matrix(arrays, f"{name}_histories", items), arrays.get(f"{name}_places"))
-        histories = with_event_ages(histories, _find_event_ages(arrays, name))
-    elif copied:
-        # The histories of training users are rows of `train`, and are not stored twice.
-        histories = split.histories if len(rows) == split.train.shape[0] else split.histories[rows]
-    targets, negatives = (
-        _load_matrix(arrays, f"{name}_targets", items),
-        _find_matrix(arrays, f"{name}_negatives", items),
-    )
-    new_items = arrays.get(f"{name}_new_items")
-    return Part(histories, targets, arrays[f"{name}_users"], rows, negatives, seen_items, new_items)
+def read_matrix(
+    arrays: Mapping[str, np.ndarray], name: str, columns: int | None = None, owner: str | None = None
+) -> csr_matrix | None:
+    """Build a CSR view over stored arrays, without copying or checking them; None if they are absent.
+
+    Args:
+        columns: the number of columns; None if it is stored.
+        owner: the name of the order and the ages of its entries; None to build it without.
+    """
+    if f"{name}_indptr" not in arrays:
+        return None
+    columns = int(arrays[f"{name}_width"]) if columns is None else columns
+    counts, indices, indptr = (arrays[f"{name}_{kind}"] for kind in ("counts", "indices", "indptr"))
+    matrix = csr_view(counts, indices, indptr, columns, arrays.get(f"{owner}_places"))
+    return with_event_ages(matrix, _find_event_ages(arrays, owner))
 
 
-def _find_event_ages(arrays: dict[str, np.ndarray], owner: str) -> EventAges | None:
+def _find_event_ages(arrays: Mapping[str, np.ndarray], owner: str | None) -> EventAges | None:
     days = arrays.get(f"{owner}_event_ages")
     return None if days is None else EventAges(arrays[f"{owner}_event_starts"], days)
 
 
-def _find_matrix(arrays: dict[str, np.ndarray], name: str, columns: int | None = None) -> csr_matrix | None:
-    if f"{name}_indptr" not in arrays:
-        return None
-    return _load_matrix(arrays, name, int(arrays[f"{name}_width"]) if columns is None else columns)
-
-
-def _load_matrix(arrays: dict[str, np.ndarray], name: str, columns: int) -> csr_matrix:
-    """Build a CSR view over the mapped arrays, without copying or checking them."""
-    shape = len(arrays[f"{name}_indptr"]) - 1, columns
+@functools.lru_cache(maxsize=4)
+def _csr_template(rows: int, width: int) -> dict[str, Any]:
+    """Return the attributes of a matrix of this shape, to copy: scipy's constructor is several times slower."""
     # scipy-stubs let a shape make a matrix of float64 only.
-    matrix = csr_matrix(shape, dtype=np.float32)  # pyright: ignore[reportCallIssue, reportArgumentType]
-    matrix.data, matrix.indices, matrix.indptr = (arrays[f"{name}_{kind}"] for kind in ("counts", "indices", "indptr"))
+    matrix = csr_matrix((rows, width), dtype=np.float32)  # pyright: ignore[reportCallIssue, reportArgumentType]
     matrix.has_sorted_indices = matrix.has_canonical_format = True
-    return matrix
+    return vars(matrix)
+
+
+def csr_view(
+    counts: np.ndarray, columns: np.ndarray, indptr: np.ndarray, width: int, recency_ranks: np.ndarray | None = None
+) -> csr_matrix:
+    """Build a CSR view over arrays of sorted columns, unchecked; with ranks, `SequentialHistories`."""
+    matrix = object.__new__(csr_matrix)
+    vars(matrix).update(_csr_template(len(indptr) - 1, width), data=counts, indices=columns, indptr=indptr)
+    return with_recency_ranks(matrix, recency_ranks)
 
 
 def _split_arrays(split: SplitMatrices) -> dict[str, np.ndarray]:

@@ -20,10 +20,9 @@ from typing import Any
 
 import duckdb
 
-from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import checksums, durable, warehouse
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.stores.published_model import MANIFEST_FILE, MODEL_FOLDER
+from oneclass.tasks.stores.published_model import MANIFEST_FILE, MODEL_FOLDER, check_published
 
 logger = logging.getLogger(__name__)
 
@@ -185,19 +184,10 @@ def open_published_tables(home: Home) -> Generator[duckdb.DuckDBPyConnection]:
     """Open the tables of the current publication for reading; later publications do not change them.
 
     Raises:
-        InputError: nothing is published, or an earlier version of this program published it.
+        InputError: nothing is published.
         DamagedFile: a file differs from what was published; those of the model are verified when they are loaded.
     """
-    folder = home.published.resolve()
-    first = f"`python -m flows.backfill --dataset {home.dataset}` with the same --home"
-    if not folder.is_dir():
-        raise InputError(f"{home.published}: nothing is published yet. Run {first} first.")
-    if not (folder / DATABASE_FILE).exists() and not (folder / MANIFEST_FILE).exists():
-        raise InputError(f"{home.published}: was published by an earlier version of this program. Run {first} again.")
-    try:
-        checksums.load_checked_facts(folder, MANIFEST_FILE, lambda name: not name.startswith(f"{MODEL_FOLDER}/"))
-    except checksums.DamagedFile as error:
-        raise checksums.DamagedFile(f"{error}. What is published is not trusted; run {first} again.") from error
+    folder, _ = check_published(home, lambda name: not name.startswith(f"{MODEL_FOLDER}/"))
     with _open_tables(home, folder) as connection:
         yield connection
 

@@ -20,8 +20,17 @@ from oneclass.tasks.stores.home import Home
 
 logger = logging.getLogger(__name__)
 
-# Earlier runs whose outcome may be missing in Prefect.
-MAX_RECENT_RUNS = 50
+MAX_RECENT_RUNS = 50  # whose outcome may be missing in Prefect
+MAX_SKEW = timedelta(minutes=1)  # by which the clocks of two machines with one home may differ
+RUN_TIMES = [  # that the clock of a run gave
+    ("operations.runs", "started_at"),
+    ("operations.runs", "ended_at"),
+    ("operations.arrivals", "arrived_at"),
+    ("operations.log_files", "ingested_at"),
+    ("operations.promotions", "decided_at"),
+    ("operations.model_settings", "searched_on"),
+    ("operations.nights", "night"),
+]
 PARTIAL_FILES = (
     "spill/*",
     "matrices/partial-*",
@@ -74,7 +83,7 @@ def record_run(home: Home, run_id: str, flow: str, settings: dict[str, Any]) -> 
         if flow != erasures.FLOW:
             erasures.require_finished(home)
         with warehouse.open_warehouse(home) as connection:
-            alarms = _correct_future_starts(connection, _utc_now())
+            alarms = _correct_future_times(connection)
             if flow != erasures.FLOW:  # which publishes anew, and fills no table with users who are forgotten
                 alarms += publications.repair_publications(connection, home)
             remove_partial_files(home)
@@ -181,33 +190,17 @@ def _utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-MAX_SKEW = timedelta(minutes=1)  # by which the clocks of two machines with one home may differ
-# Times that the clock of a run gave, in tables with the run.
-RUN_TIMES = [
-    ("operations.runs", "started_at"),
-    ("operations.runs", "ended_at"),
-    ("operations.arrivals", "arrived_at"),
-    ("operations.promotions", "decided_at"),
-    ("operations.model_settings", "searched_on"),
-    ("operations.nights", "night"),
-]
-
-
-def _correct_future_starts(connection: duckdb.DuckDBPyConnection, now: datetime) -> list[str]:
-    """Move runs that start after `now` to the start of the run recorded before; return a sentence for each.
-
-    Args:
-        now: in UTC, without a time zone.
-    """
-    latest = now + MAX_SKEW
-    ahead = connection.execute(sql.statement("runs/in_future"), {"now": now, "latest": latest}).fetchall()
-    for run_id, _, corrected in ahead:
-        for table, column in RUN_TIMES:
-            update = f"update {table} set {column} = $1 where run_id = $2 and {column} > $1"
-            connection.execute(update, [corrected, run_id])
-    connection.execute("update operations.log_files set ingested_at = $1 where ingested_at > $2", [now, latest])
+def _correct_future_times(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Move times that lie in the future to the start of the last run that does not; return a sentence for each run."""
+    now, latest = _utc_now(), _utc_now() + MAX_SKEW
+    ahead = connection.execute("select run_id, started_at from operations.runs where started_at > ?", [latest])
+    found = ahead.fetchall()
+    past = "select coalesce(max(started_at), ?) from operations.runs where started_at <= ?"
+    (corrected,) = warehouse.fetch_row(connection, past, [now, latest])
+    for table, column in RUN_TIMES:
+        connection.execute(f"update {table} set {column} = ? where {column} > ?", [corrected, latest])
     return [
         f"run {run_id}: was recorded as begun at {started:%Y-%m-%d %H:%M} UTC, which is in the future: the machine's "
         f"clock was ahead. Its start is corrected to {corrected:%Y-%m-%d %H:%M} UTC, that of the run beside it"
-        for run_id, started, corrected in ahead
+        for run_id, started in found
     ]

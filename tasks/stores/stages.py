@@ -2,8 +2,8 @@
 
 Great Expectations takes seconds to load, and milliseconds for a rule. What a check finds depends on the contract, the
 values of its parameters, and the rows of the tables that it names, in the columns that it names, whichever run wrote
-them. The digest of these is stored with the results, and a contract that held is not checked again with the same one.
-Rows that were changed by hand are checked.
+them. The digest of these is stored with the results, which are taken again while it stays the same. So rows that were
+changed by hand are checked.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ import duckdb
 import polars as pl
 
 from oneclass import data_contracts
-from oneclass.data_contracts.checks import RuleResult, read_columns
-from oneclass.data_contracts.contracts import fill_in
+from oneclass.data_contracts.checks import COLUMNS_RULE, RuleResult, read_columns
+from oneclass.data_contracts.contracts import COLUMNS, fill_in
 from oneclass.tasks.stores import checksums, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -46,8 +46,7 @@ def run_stage(
             yield connection
             values = {"run_id": run_id, **(parameters or {})}
             keys = _compute_keys(connection, name, values)
-            held = _find_held(connection, keys)
-            results = data_contracts.check(connection, name, values, held)
+            results = data_contracts.check(connection, name, values, _load_known(connection, name, keys))
             data_contracts.raise_if_broken(name, results)
             _record_results(connection, run_id, name, results, keys)
             connection.commit()
@@ -79,11 +78,23 @@ def _compute_keys(connection: duckdb.DuckDBPyConnection, stage: str, values: Map
     return keys
 
 
-def _find_held(connection: duckdb.DuckDBPyConnection, keys: Mapping[str, str]) -> set[str]:
-    """Return the tables whose contracts held when they were checked with the same key."""
-    query = "select checked from operations.contract_results where checked in (select unnest(?)) group by checked"
-    found = connection.execute(f"{query} having bool_and(success)", [list(keys.values())]).fetchall()
-    return {table for table, key in keys.items() if (key,) in found}
+def _load_known(
+    connection: duckdb.DuckDBPyConnection, stage: str, keys: Mapping[str, str]
+) -> dict[str, list[RuleResult]]:
+    """Load the results of checks with these keys by table; not if a rule of severity `error` was broken."""
+    query = """select distinct on (checked, rule) checked, rule, severity, success, observed, samples
+        from operations.contract_results
+        where checked in (select unnest(?)) and (success or severity = 'warning')"""
+    found: dict[str, dict[str, Any]] = {key: {} for key in keys.values()}
+    for key, rule, *result, samples in connection.execute(query, [list(found)]).fetchall():
+        found[key][rule] = *result, json.loads(samples)
+    known = {}
+    for contract in data_contracts.for_stage(stage):
+        words = {COLUMNS: COLUMNS_RULE} | {rule.name: rule.description for rule in contract.rules}
+        if found[keys[contract.table]].keys() == words.keys():
+            results = ((name, *found[keys[contract.table]][name], text) for name, text in words.items())
+            known[contract.table] = [RuleResult(contract.table, *result) for result in results]
+    return known
 
 
 def _record_results(

@@ -5,7 +5,7 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,20 @@ logger = logging.getLogger(__name__)
 WAIT_SECONDS = (0.0, 0.25)  # drawn between two tries: readers that come and go leave gaps of milliseconds
 SILENT_SECONDS = 1.0  # of waiting, after which the log says so
 HEADER_BYTES = 3 * 4096  # of a DuckDB file before its first block
+# Another process has the file open, or this one has it open in another mode.
+LOCKED = "could not set lock", "different configuration", "unique file handle conflict"
+DISK_FULL = "the disk is full. Free some space or choose another --home, then run again."
+DAMAGE = (
+    "cannot be opened as a DuckDB warehouse: it is damaged or cut short. Put a copy of it back, or move it away and "
+    "run again: the run makes it anew from the log files."
+)
+ADVICE = (  # by words of DuckDB's messages
+    (("no space left", "could not write"), DISK_FULL),
+    (LOCKED, "another process holds the warehouse, for {patience:.0f} s now. Wait for it to end, then run again."),
+    (("permission", "read-only"), "cannot be written to. Choose another --home."),
+    (("replaying wal",), "its .wal was left by a crash and cannot be replayed. Any run on {dataset} sets it aside."),
+    (("corrupt database file",), DAMAGE),
+)
 
 
 def check_version(connection: duckdb.DuckDBPyConnection, home: Home) -> int:
@@ -94,8 +108,8 @@ def _open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
             ) from error
         except duckdb.Error as error:
             waited, patience = time.monotonic() - started, home.limits.patience
-            if not _is_locked(error) or waited > patience:
-                raise _explain_error(home, error) or InputError(_describe_damage(home, error)) from error
+            if not _has_sign(error, LOCKED) or waited > patience:
+                raise _explain_error(home, error) or InputError(f"{home.warehouse}: {DAMAGE}\n{error}") from error
             if waited > SILENT_SECONDS and not warned:
                 warned, holder = True, str(error).partition(". ")[0]
                 text = "%s: another program has it open; waiting for up to %.0f s. %s"
@@ -111,41 +125,24 @@ def _open_database(home: Home, *, read_only: bool) -> duckdb.DuckDBPyConnection:
 def _explain_error(home: Home, error: duckdb.Error, *, read_only: bool = False) -> OneclassError | None:
     """Return an error with advice for one of DuckDB's; None if it is unknown."""
     text, at = str(error), home.warehouse
-    lower = text.lower()
     if isinstance(error, duckdb.OutOfMemoryException):
         return ResourceExhausted(
             f"{at}: DuckDB needs more memory than there is. It may take {resources.format_size(home.limits.memory)} "
             f"(--memory), and {resources.describe_free_memory()}. Give it more of what is short, then run again.\n"
             f"{text.splitlines()[0]}"
         )
-    if "no space left" in lower or "could not write" in lower:
-        return ResourceExhausted(
-            f"{home.folder}: the disk is full. Free some space or choose another --home, then run again.\n{text}"
-        )
     if read_only and isinstance(error, duckdb.CatalogException):
-        what = text.splitlines()[0]
-        advice = f"is of an earlier version of this program ({what}). Any run on {home.dataset} updates it."
-    elif _is_locked(error):
-        advice = f"another process holds the warehouse, for {home.limits.patience:.0f} s now. Wait for it to end, then "
-        advice += f"run again.\n{text}"
-    elif "permission" in lower or "read-only" in lower:
-        advice = f"cannot be written to. Choose another --home.\n{text}"
-    elif "replaying WAL" in text:
-        advice = (
-            f"its .wal was left by a crash and cannot be replayed. Any run on {home.dataset} sets it aside.\n{text}"
-        )
-    elif "Corrupt database file" in text or ("Could not read" in text and os.path.realpath(at) in text):
-        return InputError(_describe_damage(home, error))
-    else:
+        advice = "is of an earlier version of this program. Any run on {dataset} updates it."
+    elif "Could not read" in text and os.path.realpath(at) in text:
+        advice = DAMAGE
+    elif (advice := next((advice for signs, advice in ADVICE if _has_sign(error, signs)), None)) is None:
         return None
-    return InputError(f"{at}: {advice}")
+    advice = advice.format(dataset=home.dataset, patience=home.limits.patience)
+    return (ResourceExhausted if advice == DISK_FULL else InputError)(f"{at}: {advice}\n{text}")
 
 
-def _describe_damage(home: Home, error: duckdb.Error) -> str:
-    return (
-        f"{home.warehouse}: cannot be opened as a DuckDB warehouse: it is damaged or cut short. Put a copy of it back, "
-        f"or move it away and run again: the run makes it anew from the log files.\n{error}"
-    )
+def _has_sign(error: duckdb.Error, signs: Sequence[str]) -> bool:
+    return any(sign in str(error).lower() for sign in signs)
 
 
 def database_config(home: Home) -> dict[str, Any]:
@@ -158,12 +155,6 @@ def database_config(home: Home) -> dict[str, Any]:
         "temp_directory": os.path.abspath(home.spill),
         "preserve_insertion_order": True,
     }
-
-
-def _is_locked(error: duckdb.Error) -> bool:
-    """Whether another process has the file open, or this one has it open in another mode."""
-    signs = "could not set lock", "different configuration", "unique file handle conflict"
-    return any(sign in str(error).lower() for sign in signs)
 
 
 def _open_with_recovery(file: Path, connect_once: Callable[[], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:

@@ -193,7 +193,8 @@ def judged_with(home, digests, change):
     fit = fit_model(home, "bad", digests, PROTOCOL, "mrf_dense")
     folder = home.models / "mrf_dense" / fit
     np.save(folder / "weights.npy", change(np.load(folder / "weights.npy")))
-    checksums.write_manifest(folder, "fit.json", checksums.find_facts(folder, "fit.json"))
+    manifest = checksums.format_manifest(folder, "fit.json", checksums.find_facts(folder, "fit.json"))
+    (folder / "fit.json").write_text(manifest)
     return assess_and_publish(home, "bad", digests, "mrf_dense", {"mrf_dense": fit})
 
 

@@ -127,7 +127,7 @@ def test_a_user_whom_a_fit_has_not_seen_is_explained_by_the_published_order(publ
         unseen = [user for (user,) in connection.execute(query).fetchall()]
         ((digest,),) = connection.execute("select digest from operations.model_fits where model = 'slim'").fetchall()
         ids = dict(connection.execute("select item_id, item_index from indexed.items").fetchall())
-    items = matrices.load_split(home, fits.find_matrices_digest(home, "slim", digest)).items
+    items = matrices.load_split(home, fits.find_fit(home, "slim", digest).matrices).items
     columns = {index: column for column, index in enumerate(items.tolist())}
     weights, compared = fits.load_fit(home, "slim", digest).weights.toarray(), 0
     for user in unseen:

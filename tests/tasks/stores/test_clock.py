@@ -40,7 +40,7 @@ def test_the_next_run_puts_it_right_and_tells_of_it(nights, caplog):
     with runs.record_run(nights, "next", FLOW, {}):
         pass
     [(started, ended)] = query_rows(nights, "select started_at, ended_at from operations.runs where run_id = 'ahead'")
-    assert started == NOW - timedelta(days=2)  # as the run before
+    assert started == NOW - timedelta(hours=4)  # as the last run that began in the past
     assert ended <= datetime.now(UTC).replace(tzinfo=None)
     assert query_rows(nights, "select night from operations.nights where run_id = 'ahead'") == [(started.date(),)]
     assert query_rows(nights, "select max(ingested_at) < '2031-01-01' from operations.log_files") == [(True,)]

@@ -57,7 +57,8 @@ def test_a_record_of_an_earlier_version_may_say_more(home):
     fit = is_stored(home)
     folder = home.models / "popularity" / fit.digest
     facts = checksums.find_facts(folder, fits.RECORD_FILE)
-    checksums.write_manifest(folder, fits.RECORD_FILE, facts | {"cpu_seconds": 1})
+    manifest = checksums.format_manifest(folder, fits.RECORD_FILE, facts | {"cpu_seconds": 1})
+    (folder / fits.RECORD_FILE).write_text(manifest)
     assert fits.find_fit(home, "popularity", fit.digest) == fit
 
 

@@ -164,12 +164,14 @@ def publish_run(home: Home, run_id: str, digest: str, fit: str) -> None:
         (folder / name).write_text(f"{name} of {run_id}")
     published_model.write_published_model(
         folder,
-        recommends={"model": "popularity", "score": "score", "digest": fit},
-        fit=fits.fit_folder(home, "popularity", fit),
+        fits={"fit": fits.fit_folder(home, "popularity", fit)},
         matrices=home.matrices / digest,
-        items=pl.DataFrame({"item_id": ["a", "b", "c"]}),
-        users=pl.DataFrame({"user_id": ["x", "y", "z"]}),
-        attributes={"item": pl.DataFrame({"item_id": ["a"], "stock": [1]})},
+        tables={
+            "items": pl.DataFrame({"item_id": ["a", "b", "c"]}),
+            "users": pl.DataFrame({"user_id": ["x", "y", "z"]}),
+            "item_attributes": pl.DataFrame({"item_id": ["a"], "stock": [1]}),
+        },
+        descriptions={"recommends": {"model": "popularity", "score": "score", "digest": fit}},
     )
     make_current(home, folder, fits=[["popularity", fit]])
 
