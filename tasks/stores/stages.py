@@ -64,10 +64,11 @@ def _compute_keys(connection: duckdb.DuckDBPyConnection, stage: str, values: Map
     versions = [checksums.library_version(name) for name in LIBRARIES]
     for contract in data_contracts.for_stage(stage):
         text = " ".join([*contract.texts, *(json.dumps(rule.expect) for rule in contract.rules)])
-        words = {contract.table, *re.findall(r"\w+", text), *re.findall(r"\w+\.\w+", text)}
+        words = set(re.findall(r"\w+", text))
         read = []
-        for table in sorted(columns.keys() & words):
-            is_of_run = OF_RUN in text and "run_id" in columns[table]
+        for table in sorted(columns.keys() & {contract.table, *re.findall(r"\w+\.\w+", text)}):
+            condition = contract.only or "" if table == contract.table else text
+            is_of_run = OF_RUN in condition and "run_id" in columns[table]
             named = [f'"{name}"' for name in columns[table] if name in words and not (is_of_run and name == "run_id")]
             rows = f"(select {', '.join(named) or 'true'} from {table}"
             rows += f" where {fill_in(OF_RUN, values)})" if is_of_run else ")"
@@ -91,9 +92,12 @@ def _load_known(
     known = {}
     for contract in data_contracts.for_stage(stage):
         words = {COLUMNS: COLUMNS_RULE} | {rule.name: rule.description for rule in contract.rules}
-        if found[keys[contract.table]].keys() == words.keys():
-            results = ((name, *found[keys[contract.table]][name], text) for name, text in words.items())
-            known[contract.table] = [RuleResult(contract.table, *result) for result in results]
+        of_contract = found[keys[contract.table]]
+        if of_contract.keys() == words.keys():
+            results = [RuleResult(contract.table, name, *of_contract[name], text) for name, text in words.items()]
+            # A rule that held on a row holds on it later; one that was broken may be so no more.
+            if all(one.success for one in results) or "now()" not in str(contract.texts):
+                known[contract.table] = results
     return known
 
 
