@@ -20,6 +20,7 @@ from typing import Any
 
 import duckdb
 
+from oneclass.tasks.errors import InputError
 from oneclass.tasks.stores import checksums, durable, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.published_model import MANIFEST_FILE, MODEL_FOLDER, check_published
@@ -184,9 +185,15 @@ def open_published_tables(home: Home) -> Generator[duckdb.DuckDBPyConnection]:
     """Open the tables of the current publication for reading; later publications do not change them.
 
     Raises:
-        InputError: nothing is published.
+        InputError: nothing is published, or an earlier version of this program published it.
         DamagedFile: a file differs from what was published; those of the model are verified when they are loaded.
     """
+    files = [home.published / name for name in (DATABASE_FILE, MANIFEST_FILE)]
+    if home.published.is_dir() and not any(file.exists() for file in files):
+        raise InputError(
+            f"{home.published}: was published by an earlier version of this program. Run `python -m flows.backfill "
+            f"--dataset {home.dataset}` with the same --home again."
+        )
     folder, _ = check_published(home, lambda name: not name.startswith(f"{MODEL_FOLDER}/"))
     with _open_tables(home, folder) as connection:
         yield connection

@@ -167,13 +167,13 @@ def check_published(home: Home, wanted: Callable[[str], bool]) -> tuple[Path, di
 
 
 def _read_published_model(home: Home) -> PublishedModel:
-    publication, facts = check_published(home, lambda name: name.startswith(f"{MODEL_FOLDER}/") or name == LISTS_FILE)
-    folder = publication / MODEL_FOLDER
-    if not folder.is_dir():
+    if home.published.is_dir() and not has_published_model(home):
         raise InputError(
             f"{home.published}: holds no model to ask, for its run was of the protocol `given` alone, which publishes "
             "its evaluation and recommends nothing: run another protocol too."
         )
+    publication, facts = check_published(home, lambda name: name.startswith(f"{MODEL_FOLDER}/") or name == LISTS_FILE)
+    folder = publication / MODEL_FOLDER
     tables = {file.stem: pl.read_parquet(file, glob=False) for file in folder.glob("*.parquet")}
     descriptions = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*.json")}
     width, excluded, arrays = len(tables["items"]), _load_arrays(folder), _load_arrays(folder / "histories")

@@ -179,7 +179,7 @@ def test_what_an_earlier_version_published_says_what_to_run(copied):
     home = copied
     for name in ("published.duckdb", "manifest.json"):
         (home.published / name).unlink()
-    with pytest.raises(InputError, match="is not trusted; run `python -m flows.backfill"):
+    with pytest.raises(InputError, match="by an earlier version of this program. Run `python -m flows.backfill"):
         explain_user(home, "u7")
 
 
