@@ -72,8 +72,11 @@ def write_publication(
                 fits={"fit": fits.fit_folder(home, spec.model, spec.digest)}
                 | ({f"companion/{companion[0]}": fits.fit_folder(home, *companion)} if companion else {}),
                 matrices=home.matrices / spec.matrices_digest,
-                tables={name: warehouse.select(connection, f"published/model_{name}") for name in ("items", "users")}
-                | {f"{side}_attributes": table for side, table in attributes.items()},
+                tables={
+                    "items": warehouse.select(connection, "published/model_items"),
+                    "users": warehouse.select(connection, "published/model_users"),
+                    **{f"{side}_attributes": table for side, table in attributes.items()},
+                },
                 descriptions={
                     "recommends": {"model": spec.model, "score": spec.score, "digest": spec.digest},
                     "like_calibrations": None if spec.calibrations is UNCALIBRATED else spec.calibrations.dump(),
