@@ -19,7 +19,6 @@ from oneclass.tasks.errors import InputError, ModelsFailed, NothingToPublish
 from oneclass.tasks.forget.stage import certify_removal, remove_users
 from oneclass.tasks.ingest import file_registry
 from oneclass.tasks.ingest.sources import SourceScanner
-from oneclass.tasks.orchestration import reconcile
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.settings import STAGE_SETTINGS, check_model, restore_settings, validate_settings
 from oneclass.tasks.stores import erasures, home, publications, runs, warehouse
@@ -48,7 +47,7 @@ def forget_users(given: ForgetParameters, run: RunSettings | None) -> str:
     dataset = datasets.load_dataset(given.dataset, home.resolve_root(given.home))
     root, limits = home.resolve_root(given.home), resolve_limits(given.threads, given.memory)
     dataset_home = run.home if run else Home(root, given.dataset, limits)
-    is_empty = not remove_users(dataset_home, dataset, given.users, reconcile.delete_runs)
+    is_empty = not remove_users(dataset_home, dataset, given.users)
     run_id, error = None, None
     if run is not None and not is_empty:
         before = publications.load_current(dataset_home).get("run_id")

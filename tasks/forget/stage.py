@@ -12,7 +12,7 @@ Order, so that a command that was cut off can be repeated at any moment:
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,11 @@ logger = logging.getLogger(__name__)
 
 STAGED = ".forget-"
 COPY, SCRATCH = f"{STAGED}warehouse.duckdb", f"{STAGED}scratch.duckdb"
-DERIVED = ("matrices", "models", "report", "spill", "sums", "data_docs", "tuning/study.db*", "warehouse.duckdb.wal.*")
-"""What is made from the warehouse, except publications; and what damage left of its log."""
-SET_ASIDE = "published.*.set-aside"
+DERIVED = (
+    "matrices", "models", "report", "spill", "sums", "data_docs", "tuning/study.db*",
+    "warehouse.duckdb.wal.*", "published.*.set-aside",
+)  # fmt: skip
+"""What is made from the warehouse, except publications; and what was set aside as damaged or of earlier versions."""
 EMPTIED = ("indexed.", "published.", "operations.stage_results", "operations.schema_version")
 """Tables, and schemas, whose rows are not copied: the next run makes them anew, or the new file has its own."""
 OF_LOGS = ("raw.events", "raw.rejects", "raw.places")
@@ -43,16 +45,10 @@ FREE_TEXT = {name: "'[removed]'" for name in ("line", "reason", "observed", "ala
 """Columns in which an id may stand, and what takes the place of such a text."""
 
 
-def remove_users(
-    home: Home,
-    dataset: Dataset,
-    users: Sequence[str],
-    delete_run_records: Callable[[Collection[str]], None] = lambda _: None,
-) -> int:
+def remove_users(home: Home, dataset: Dataset, users: Sequence[str]) -> int:
     """Remove every trace of users from the home, except from its publications, and return how many events are left.
 
-    Args:
-        delete_run_records: deletes outside of the home what is stored of runs whose contracts named a user.
+    Prefect's records of runs whose contracts named a user go, too.
 
     Raises:
         InputError: a user is in no log, another run holds the data set, the warehouse is absent or has other tables,
@@ -90,7 +86,10 @@ def remove_users(
         pending["files"] = {str(one.location.relative_to(home.folder)): one.lines for one in staged} | pending["files"]
         pending["left"] = sorted({*left, *pending["left"]})
         erasures.save_pending(home, pending)
-        delete_run_records(named_in)
+        if named_in:
+            from oneclass.tasks.orchestration import reconcile  # which loads Prefect
+
+            reconcile.delete_runs(named_in)
         durable.install_file(home.folder / COPY, home.warehouse)
         for file in staged:
             _install(file)
@@ -117,11 +116,8 @@ def certify_removal(home: Home, run_id: str | None) -> Path:
             home.published.unlink()
         with warehouse.open_warehouse(home) as connection:
             publications.remove_others(connection, home, [run_id] if run_id else [])
-        for path in [path for path in home.folder.glob(SET_ASIDE) if path.resolve() != home.published.resolve()]:
-            checksums.remove_path(path)
-        durable.sync_path(home.folder)
-        if home.publications.exists():
-            durable.sync_path(home.publications)
+        for folder in (home.folder, *home.folder.glob("publications")):
+            durable.sync_path(folder)
         return erasures.write_certificate(home, run_id)
 
 
@@ -196,12 +192,11 @@ def _copy_rows(
     DuckDB keeps the bytes of deleted rows in free blocks of its file, so rows are left out of a copy instead. Rewritten
     logs have the rows that they were read back with; one that is now empty, or equal to another, is no longer there.
     """
-    rewritten = {file.file_id: file.log for file in sorted(staged, key=lambda file: file.file_id)}
-    rewritten.pop(UNKNOWN, None)
+    rewritten = {file.file_id: file.log for file in staged if file.file_id != UNKNOWN}
     texts = "select coalesce(content_sha256, sha256) from operations.log_files where file_id not in ?"
     contents = {text for (text,) in connection.execute(texts, [[*rewritten]]).fetchall()}
     kept: dict[int, Any] = {}
-    for file_id, log in rewritten.items():
+    for file_id, log in sorted(rewritten.items(), key=lambda one: one[0]):
         if log is not None and log.content_sha256 not in contents:
             kept[file_id] = log
             contents.add(log.content_sha256)
