@@ -63,10 +63,7 @@ class ContractBroken(Exception):
 
 
 def check(
-    connection: duckdb.DuckDBPyConnection,
-    stage: str,
-    parameters: Mapping[str, Any] | None = None,
-    known: Mapping[str, Sequence[RuleResult]] | None = None,
+    connection: duckdb.DuckDBPyConnection, stage: str, parameters: Mapping[str, Any] | None = None
 ) -> list[RuleResult]:
     """Check every contract that closes `stage` and leave the connection's transaction open as it was.
 
@@ -77,7 +74,6 @@ def check(
 
     Args:
         parameters: values that the contracts' rules refer to by name; others are ignored.
-        known: the results on the same rows by table, which are not checked.
 
     Returns:
         One result per rule, and one named `columns` per table, in the order of the files.
@@ -85,24 +81,18 @@ def check(
     Raises:
         ValueError: a contract needs a value that is not in `parameters`, or a rule has an unknown expectation type.
     """
-    return check_contracts(connection, for_stage(stage), parameters or {}, known)
+    return check_contracts(connection, for_stage(stage), parameters or {})
 
 
 def check_contracts(
-    connection: duckdb.DuckDBPyConnection,
-    contracts: Sequence[Contract],
-    parameters: Mapping[str, Any],
-    known: Mapping[str, Sequence[RuleResult]] | None = None,
+    connection: duckdb.DuckDBPyConnection, contracts: Sequence[Contract], parameters: Mapping[str, Any]
 ) -> list[RuleResult]:
     """Check any contracts, as `check` does for a stage."""
     values = {contract.table: contract.values(parameters) for contract in contracts}
-    existing = read_columns(connection)
+    existing = _read_columns(connection)
     results: list[RuleResult] = []
     validator = None
     for contract in contracts:
-        if known and contract.table in known:
-            results += known[contract.table]
-            continue
         columns = _compare_columns(existing.get(contract.table, {}), contract)
         results.append(columns)
         if not columns.success:
@@ -117,7 +107,7 @@ def check_contracts(
     return results
 
 
-def read_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
+def _read_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
     """Return the columns of every table in their order, name -> type."""
     existing: dict[str, dict[str, str]] = {}
     for table, column, kind in connection.execute(sql.statement("data_contracts/columns")).fetchall():

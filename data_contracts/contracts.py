@@ -143,18 +143,14 @@ class Contract(_Declared):
             text = text.replace("{" + name + "}", f"({query})")
         return text
 
-    @property
-    def texts(self) -> list[str]:
-        """The conditions and queries that a check reads rows by."""
-        return [self.only or "", str(self.may_be_empty), *map(self.rule_sql, self.rules)]
-
     def values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the parameters that the contract uses, defaults included.
 
         Raises:
             ValueError: a parameter has neither a value nor a default.
         """
-        names = set().union(*map(placeholders, self.texts))
+        texts = [self.only or "", str(self.may_be_empty), *map(self.rule_sql, self.rules)]
+        names = set().union(*map(placeholders, texts))
         values = {**self.defaults, **parameters}
         if missing := sorted(names - set(values)):
             raise ValueError(f"data_contracts/{self.table}.yaml: stage {self.stage} must give values of {missing}")

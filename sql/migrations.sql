@@ -172,7 +172,3 @@ delete from operations.stage_results where starts_with(stage, 'contract of ');
 alter table if exists operations.nights add column if not exists usual_from double;
 alter table if exists operations.nights add column if not exists usual_to double;
 drop table if exists diagnostics.nightly_exponents;
-
--- name: checked_rows
--- operations.contract_results: one row per rule and check as before; the digest of what was checked, null in older rows.
-alter table if exists operations.contract_results add column if not exists checked varchar;

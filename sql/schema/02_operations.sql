@@ -30,8 +30,7 @@ create table if not exists operations.contract_results (
     severity varchar not null, -- error, which stops the run, or warning
     success boolean not null, -- whether it was kept
     observed varchar, -- what was found, in words
-    samples json, -- some rows that broke it
-    checked varchar -- the digest of all that the check depended on; null where an older version checked
+    samples json -- some rows that broke it
 );
 -- operations.model_fits: one row per model fitted in a run, once a protocol.
 create table if not exists operations.model_fits (

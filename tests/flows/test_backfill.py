@@ -1,15 +1,11 @@
 """The command as its user runs it: the whole sequence on a real Prefect server and a real warehouse."""
 
 import json
-import os
 import re
-import shutil
-import subprocess
 import sys
 
 import duckdb
 import pytest
-from prefect.settings import PREFECT_API_URL
 
 from oneclass.flows import commands, pipeline
 from oneclass.flows.parameters import BackfillParameters
@@ -99,27 +95,6 @@ def test_the_report_of_a_run_has_this_run(first):
     [[night, value, _]] = shown["trend"]
     started = query_rows(first[0], "select started_at from operations.runs")[0][0]
     assert night == f"{started:%Y-%m-%d}" and value == pytest.approx(shown["value"])
-
-
-AGAIN = """
-import sys
-from oneclass.flows import commands
-from tests.conftest import set_fold_bound
-set_fold_bound(0)
-status = commands.main("backfill", sys.argv[1:])
-sys.exit(status or 3 * ("great_expectations" in sys.modules))
-"""
-
-
-@pytest.mark.slow
-def test_a_night_with_nothing_new_records_all_contracts_and_loads_no_great_expectations(first, ratings, tmp_path):
-    home = shutil.copytree(first[0], tmp_path / "home", symlinks=True)
-    assert run_backfill(home, "--source", ratings) == 0  # whose decision is another than that of a first night
-    command = [sys.executable, "-c", AGAIN, *FAST, "--home", str(home), "--source", str(ratings)]
-    environment = os.environ | {"PREFECT_API_URL": PREFECT_API_URL.value()}
-    assert subprocess.run(command, env=environment, check=False).returncode == 0
-    counts = "select count(distinct (stage, contract, rule)) from operations.contract_results group by run_id"
-    assert len(counted := query_rows(home, counts)) == 3 and len(set(counted)) == 1
 
 
 def in_the_overview(home):
