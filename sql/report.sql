@@ -18,14 +18,14 @@ select
     (select coalesce(sum(events), 0)::bigint from operations.log_files) as events,
     (select coalesce(sum(rejects), 0)::bigint from operations.log_files) as rejects,
     arrived.*,
-    edges.edges,
+    edges.likes,
     edges.users,
     edges.items,
     edges.first_at,
     edges.last_at
 from operations.runs as run, (
     select
-        count(*) as edges,
+        count(*) as likes,
         (select count(*) from indexed.users) as users,
         (select count(*) from indexed.items) as items,
         min(first_at) as first_at,
@@ -34,7 +34,8 @@ from operations.runs as run, (
 ) as edges, (
     select
         coalesce(sum(greatest(0, events - events_before)), 0)::bigint as new_events,
-        count(*) as new_files
+        count(*) as new_files,
+        count(*) filter (outcome = 'changed') as changed_files
     from operations.arrivals
     join operations.runs as runs using (run_id)
     where outcome in ('new', 'changed')
@@ -44,30 +45,14 @@ from operations.runs as run, (
 where run.run_id = $run_id
 
 -- name: standing
--- One row at most: the list that stands as published, written model/score, when its recommendations were made, since
--- when it is the same model and score, and how many publications in a row were made by it.
-with promoted as (
-    select
-        row_number() over (order by rowid) as place,
-        challenger,
-        decided_at
-    from operations.promotions
-    where promoted
-), last as (
-    from promoted order by place desc limit 1
-), others as (
-    select coalesce(max(place), 0) as place
-    from promoted
-    where challenger <> (select challenger from last)
-)
+-- One row at most: the list that stands as published, written model/score, and when its recommendations were made.
 select
-    last.challenger as list,
-    last.decided_at as made_at,
-    min(promoted.decided_at) as since,
-    count(*) as publications
-from promoted, last
-where promoted.place > (select place from others)
-group by last.challenger, last.decided_at
+    challenger as list,
+    decided_at as made_at
+from operations.promotions
+where promoted
+order by rowid desc
+limit 1
 
 -- name: log_files
 -- One row per log file that was ingested, newest first.
@@ -265,12 +250,7 @@ select
     degree_low,
     degree_high,
     edges,
-    mean_rank,
-    p05,
-    p25,
-    p50,
-    p75,
-    p95
+    mean_rank
 from evaluation.ranks_by_degree
 where run_id = $run_id
 order by side desc, model, score, degree_low
@@ -340,9 +320,7 @@ select
     cutoff,
     d_min,
     d_max,
-    log_likelihood,
     aic,
-    ks,
     p_value
 from diagnostics.power_law_fits
 order by side desc, aic

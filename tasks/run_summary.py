@@ -10,9 +10,10 @@ from oneclass.tasks import leaderboard
 from oneclass.tasks.errors import ModelsFailed, OneclassError
 from oneclass.tasks.html.numbers import NO_BREAK_SPACE
 from oneclass.tasks.orchestration.progress import format_duration
-from oneclass.tasks.promotion_log import load_decisions
-from oneclass.tasks.protocols import PROTOCOLS, find_deciding_protocol
-from oneclass.tasks.report.headline import build_headline
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.report.headline import load_headline, load_leaderboards
+from oneclass.tasks.report.run_tables import RunTables
+from oneclass.tasks.report.warnings import describe_unread
 from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import count_things
@@ -78,16 +79,13 @@ def describe_success(
         error: the models that failed, if any.
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
-        facts = warehouse.select(connection, "artifacts/facts", run_id=run_id).row(0, named=True)
-        unread = warehouse.select(connection, "report/unread_files", run_id=run_id).to_dicts()
-        alarms = runs.load_alarms(connection, run_id)
-        table = leaderboard.load_leaderboard(connection, run_id)
-        protocol = find_deciding_protocol(connection, run_id)
-        decision = next(iter(load_decisions(connection, run_id)), None)
-        standing = next(iter(warehouse.select(connection, "report/standing").to_dicts()), None)
-    rows = leaderboard.group_by_protocol(table).get(protocol or "", [])
-    headline = build_headline(rows, standing, decision, facts["started_at"])
-    judged = f" ({PROTOCOLS[protocol].title.lower()})" if protocol and headline.gain else ""
+        tables = RunTables(connection, run_id)
+        [overview] = tables.as_rows("overview")
+        unread, alarms = tables.as_rows("unread_files"), runs.load_alarms(connection, run_id)
+        main = load_leaderboards(tables)
+        headline = load_headline(tables, main, overview["started_at"])
+    row, decision = headline.row, headline.decision
+    judged = f" ({PROTOCOLS[row.protocol].title.lower()})" if row and headline.gain else ""
     age = publications.find_age(home)
     stale = age is not None and max_age is not None and age > timedelta(days=max_age)
     refused = decision is not None and not decision.promoted
@@ -96,7 +94,7 @@ def describe_success(
         "alarm": [f"Alarm: {alarm}." for alarm in alarms],
         "stale": [f"What is published is {_describe_age(home)}, more than publish.max_age."] if stale else [],
         "late": [f"It began {late} after it was due."] if late else [],
-        "files unread": _describe_unread(unread),
+        "files unread": [f"{text}." for text in describe_unread(unread)],
         "completed": [headline.why] if refused else [],
     }
     state = next((state for state, found in problems.items() if found), "completed")
@@ -105,8 +103,8 @@ def describe_success(
         state,
         f"{home.dataset}: {what}".replace(NO_BREAK_SPACE, " "),
         [problem for found in problems.values() for problem in found],
-        [_describe_data(facts), report],
-        leaderboard.format_markdown(table, "Evaluation"),
+        [_describe_data(overview), report],
+        leaderboard.format_markdown([row for rows in main.values() for row in rows], "Evaluation"),
     )
 
 
@@ -130,19 +128,9 @@ def _describe_age(home: Home) -> str:
     return f"{format_duration(age.total_seconds())} old" if age else ""
 
 
-def _describe_unread(unread: Sequence[dict[str, Any]]) -> list[str]:
-    """Describe the files that were not read, in one sentence for equal reasons."""
-    names: dict[str, list[str]] = {}
-    for file in unread:
-        names.setdefault(file["reason"].removesuffix("."), []).append(file["name"])
-    return [
-        f"Not read: {', '.join(of[:3])}{f' and {len(of) - 3} more' if len(of) > 3 else ''}: {reason}."
-        for reason, of in names.items()
-    ]
-
-
-def _describe_data(facts: dict[str, Any]) -> str:
-    likes, users, items = (count_things(facts[f"{noun}s"], noun) for noun in ("like", "user", "item"))
-    files = count_things(facts["new_log_files"], "new file")
-    changed = f", {facts['changed_files']:,} of them changed" if facts["changed_files"] else ""
-    return f"{files}{changed} with {count_things(facts['new_events'], 'event')}; in all {likes} of {users} for {items}."
+def _describe_data(overview: dict[str, Any]) -> str:
+    likes, users, items = (count_things(overview[f"{noun}s"], noun) for noun in ("like", "user", "item"))
+    files = count_things(overview["new_files"], "new file")
+    changed = f", {overview['changed_files']:,} of them changed" if overview["changed_files"] else ""
+    events = count_things(overview["new_events"], "event")
+    return f"{files}{changed} with {events}; in all {likes} of {users} for {items}."

@@ -17,13 +17,11 @@ class Changes:
     Attributes:
         previous: the earlier run; None if this is the first one.
         summary: the difference in one or two sentences.
-        metrics: the rows of every ranked list by its protocol's main metric.
         tables: of metrics and of settings.
     """
 
     previous: PreviousRun | None
     summary: str
-    metrics: list[Row]
     tables: list[Table]
 
 
@@ -31,7 +29,7 @@ def build_changes(diff: RunDiff | None) -> Changes:
     """Build the section; `diff` is None for the first run."""
     if diff is None:
         summary = "No run of the data set was completed before this one; the next is compared with it."
-        return Changes(None, summary, [], [])
+        return Changes(None, summary, [])
     metrics, settings = diff.metrics.filter(pl.col("place") == 0).to_dicts(), diff.settings.to_dicts()
     tables = [
         Table("metric_changes", "Main metric of every list, then and now", "evaluation.metrics", [
@@ -45,7 +43,7 @@ def build_changes(diff: RunDiff | None) -> Changes:
             Column("setting", "setting"), Column("before", "before", "prose"), Column("now", "now", "prose")],
             settings),
     ]  # fmt: skip
-    return Changes(diff.previous, _summarize_diff(metrics, settings), metrics, tables)
+    return Changes(diff.previous, _summarize_diff(metrics, settings), tables)
 
 
 def _summarize_diff(metrics: list[Row], settings: list[Row]) -> str:

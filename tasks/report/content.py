@@ -42,15 +42,6 @@ TABLES: dict[str, tuple[str, str, list[Column]]] = {
         Column("stage", "stage"), Column("contract", "contract, by its table"), Column("rules", "rules", "count"),
         Column("broken", "broken", "count", "rules of severity error that were not met"),
         Column("warnings", "warnings", "count", "rules of severity warning that were not met")]),
-    "laws": ("Laws fitted to the degrees, the closest of each side first", "diagnostics.power_law_fits", [
-        Column("side", "side"), Column("family", "law"),
-        Column("exponent", "exponent", "number", "μ of log degree for the log-normal"),
-        Column("cutoff", "cut-off", "number", "σ of log degree for the log-normal; empty where infinite"),
-        Column("d_min", "from", "count", "smallest degree of the support"),
-        Column("d_max", "to", "count", "largest degree of the support"),
-        Column("log_likelihood", "log likelihood", "number"), Column("aic", "AIC", "number", "less is better"),
-        Column("ks", "KS distance", "metric", "the largest gap between the law's cumulative share and the data's"),
-        Column("p_value", "p", "bootstrap_p", "below 0.05 the law is rejected")]),
     "considered": ("Of held-out items that were considered, which were liked?", "evaluation.considered", [
         Column("protocol", "protocol"),
         Column("model", "model", explain="popularity is the share of an item's considerers who liked it"),
@@ -84,19 +75,19 @@ def describe_input(overview: Row) -> str:
     rejected = f"{overview['rejects']:,} lines could not be read" if overview["rejects"] else "no line was rejected"
     return (
         f"{overview['events']:,} events from {format_count(overview['files'], 'log file')}, {rejected}; "
-        f"{overview['edges']:,} likes of {overview['users']:,} users and {overview['items']:,} items were kept."
+        f"{overview['likes']:,} likes of {overview['users']:,} users and {overview['items']:,} items were kept."
     )
 
 
 def list_run_facts(overview: Row) -> list[tuple[str, str]]:
     """List what else is known of the observed graph as pairs of label and text."""
     facts = []
-    if overview["edges"]:
-        edges, users, items = (overview[name] for name in ("edges", "users", "items"))
+    if overview["likes"]:
+        likes, users, items = (overview[name] for name in ("likes", "users", "items"))
         facts += [
-            ("likes a user", format_significant(edges / users)),
-            ("likes an item", format_significant(edges / items)),
-            ("of all pairs liked", format_percent(edges / users / items)),
+            ("likes a user", format_significant(likes / users)),
+            ("likes an item", format_significant(likes / items)),
+            ("of all pairs liked", format_percent(likes / users / items)),
         ]
     if overview["first_at"]:
         facts.append(("first and last like", f"{overview['first_at']:%Y-%m-%d} to {overview['last_at']:%Y-%m-%d}"))

@@ -1,6 +1,6 @@
-"""The figures of the page: ranks and their spread by degree, calibration of `like`, and the degrees with their laws."""
+"""The figures of the page: ranks by degree, calibration of `like`, and the degrees with their laws."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from oneclass.tasks.report.plotting import (
     REFERENCE,
     Panel,
     add_legend_below,
-    limit_ticks,
     line_style,
     new_panel,
     plot_style,
@@ -27,7 +26,7 @@ from oneclass.tasks.report.run_tables import Row, RunTables, group_rows, join_wo
 from oneclass.tasks.report.tables import format_value
 
 BASELINE = "popularity"
-MAX_HIGHLIGHTED, WITH_SPREAD = 4, 2
+MAX_HIGHLIGHTED = 4
 ZERO_POSITION = 0.5  # of vertices without likes, for which a logarithmic axis has no place
 SIDES = ("user", "item")
 REFERENCES = {
@@ -56,10 +55,9 @@ class Figure:
 
     Attributes:
         name: its anchor in the page, and the prefix of its panels' names.
-        see: the finding, from the data.
+        see: the finding, from the data; empty where the drawing says it.
         how: how to read it: axes, lines, colours.
         table: its warehouse table.
-        small: whether more than two panels stand abreast on a wide screen.
     """
 
     name: str
@@ -68,7 +66,6 @@ class Figure:
     how: str
     table: str
     panels: Sequence[Panel]
-    small: bool = False
 
     @property
     def drawings(self) -> list[Markup]:
@@ -90,7 +87,6 @@ def draw_figures(tables: RunTables, main: Mapping[str, list[LeaderboardRow]]) ->
     with plot_style():
         figures = [
             draw_ranks(ranks, scores),
-            draw_spread(ranks, scores),
             draw_calibration(tables.as_rows("calibration")),
             draw_degrees(tables.as_rows("degrees"), tables.as_rows("laws")),
         ]
@@ -108,20 +104,13 @@ def bin_centres(rows: list[Row]) -> np.ndarray:
     return np.sqrt(np.maximum(low, ZERO_POSITION) * np.maximum(high, ZERO_POSITION))
 
 
-def weighted_mean(rows: list[Row], value: str, where: Callable[[Row], bool] | None = None) -> float:
-    """Return the mean of a column over the edges of the selected rows; NaN without rows."""
-    chosen = [row for row in rows if where is None or where(row)]
-    total = sum(row["edges"] for row in chosen)
-    return sum(row[value] * row["edges"] for row in chosen) / total if total else float("nan")
-
-
 def draw_ranks(rows: list[Row], scores: dict[str, str]) -> Figure:
     """Draw Figure 6 of Paquet and Koenigstein (2014): mean rank by degree, each model by its best score."""
     by_side = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side")
     return Figure(
         "ranks_by_degree",
         "For whom each model ranks well",
-        see=" ".join(_describe_extremes(side, by_side[side]) for side in by_side),
+        see="",
         how="The mean rank is the share of the other items that the held-out one beats: 1 is the head of the list, "
         "0.5 is guessing. Held-out likes are grouped by the likes in training of their user (left) and of their item "
         "(right), in bins that double in width, of which the outermost may hold few; each model by its best score. "
@@ -129,25 +118,6 @@ def draw_ranks(rows: list[Row], scores: dict[str, str]) -> Figure:
         table="evaluation.ranks_by_degree",
         panels=[_draw_ranks_of_side(side, by_side[side], scores) for side in by_side],
     )
-
-
-def _describe_extremes(side: str, rows: list[Row]) -> str:
-    """Describe the best models for low and for high degrees, split at the median held-out like."""
-    by_model = group_rows(rows, "model")
-    bins = sorted({(row["degree_low"], row["edges"]) for row in next(iter(by_model.values()))})
-    running = np.cumsum([edges for _, edges in bins])
-    middle = min(int(np.searchsorted(running, running[-1] / 2)), len(bins) - 1)
-    if middle == 0:
-        return ""
-    split, phrases = bins[middle][0], []
-    for few in (True, False):
-        means = {
-            model: weighted_mean(of_model, "mean_rank", where=lambda row, few=few: (row["degree_low"] < split) == few)
-            for model, of_model in by_model.items()
-        }
-        best = max(means, key=lambda model: means[model])
-        phrases.append(f"{best} ({means[best]:.3f})")
-    return f"By likes of the {side}: below {split:,} {phrases[0]} ranks best, from there on {phrases[1]}."
 
 
 def _draw_ranks_of_side(side: str, rows: list[Row], scores: dict[str, str]) -> Panel:
@@ -169,54 +139,7 @@ def set_rank_axes(panel: Panel, rows: list[Row], side: str) -> None:
     zero = ZERO_POSITION if any(row["degree_high"] == 0 for row in rows) else None
     set_log_axis(panel.axes, "x", degrees.min(), max(2.0, degrees.max(), degrees.min() * 2), zero=zero)
     panel.axes.set(xlabel=f"likes of the {side} in training", ylabel="mean rank")
-    limit_ticks(panel.axes, "y")
-
-
-def draw_spread(rows: list[Row], scores: dict[str, str]) -> Figure:
-    """Draw Figure 7 of Paquet and Koenigstein (2014): percentiles of the ranks of the best models and popularity."""
-    models = [model for model in scores if model != BASELINE][:WITH_SPREAD] + [m for m in scores if m == BASELINE]
-    by_panel = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side", "model")
-    chosen = {(side, model): by_panel[side, model] for side in SIDES for model in models if (side, model) in by_panel}
-    means = [
-        f"{model} {weighted_mean(of_model, 'p50'):.3f} against {weighted_mean(of_model, 'mean_rank'):.3f}"
-        for (side, model), of_model in chosen.items()
-        if side == "user" and model != BASELINE
-    ]
-    return Figure(
-        "rank_percentiles",
-        "How far ranks are spread",
-        see=f"The middle rank against the mean, which bad misses pull down: {join_words(means)}." if means else "",
-        how="By the user's likes in training, then by the item's. The solid line is the median, the dashed one the "
-        "mean; half of all held-out likes lie in the dark band, nine of ten in the light one.",
-        table="evaluation.ranks_by_degree",
-        panels=[
-            draw_percentile_bands(
-                f"rank_percentiles-{side}-{model}",
-                f"{model}: percentiles of the rank by {side} degree",
-                model,
-                side,
-                REFERENCE["color"] if model == BASELINE else line_style(models.index(model))["color"],
-                of_model,
-            )
-            for (side, model), of_model in chosen.items()
-        ],
-        small=True,
-    )
-
-
-def draw_percentile_bands(name: str, title: str, heading: str, side: str, colour: str, rows: list[Row]) -> Panel:
-    """Draw the bands p05 to p95 and p25 to p75 of each bin, the median and the mean."""
-    panel = new_panel(name, title, width=3.0, height=2.4)
-    axes, degrees = panel.axes, bin_centres(rows)
-    for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
-        axes.fill_between(
-            degrees, column_values(rows, low), column_values(rows, high), color=colour, alpha=alpha, linewidth=0
-        )
-    axes.plot(degrees, column_values(rows, "p50"), color=colour)
-    axes.plot(degrees, column_values(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
-    set_rank_axes(panel, rows, side)
-    axes.set(title=heading, ylabel="rank", ylim=(0, 1.02))
-    return panel
+    panel.axes.locator_params("y", nbins=5)
 
 
 def draw_calibration(rows: list[Row]) -> Figure:
@@ -261,8 +184,7 @@ def _draw_calibration_curve(model: str, rows: list[Row]) -> Panel:
     panel.axes.set(
         title=model, xlabel="like probability stated", ylabel="what the reference says", xlim=(0, 1), ylim=(0, 1)
     )
-    limit_ticks(panel.axes, "x")
-    limit_ticks(panel.axes, "y")
+    panel.axes.locator_params(nbins=5)
     add_legend_below(panel)
     return panel
 

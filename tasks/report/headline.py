@@ -7,14 +7,14 @@ import polars as pl
 from markupsafe import Markup
 
 from oneclass.models.evaluation.metrics import Comparison
+from oneclass.tasks import leaderboard
 from oneclass.tasks.html import numbers
 from oneclass.tasks.html.numbers import NO_BREAK_SPACE, format_list
 from oneclass.tasks.html.sparkline import draw_sparkline
 from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
-from oneclass.tasks.promotion_log import Decision
-from oneclass.tasks.protocols import PROTOCOLS, describe_folds
-from oneclass.tasks.report.changes import Changes
-from oneclass.tasks.report.run_tables import Row, join_words
+from oneclass.tasks.promotion_log import Decision, load_decisions
+from oneclass.tasks.protocols import PROTOCOLS, describe_folds, find_deciding_protocol
+from oneclass.tasks.report.run_tables import Row, RunTables, join_words
 
 NOTABLE_AGE = timedelta(days=1)  # from which the age of what is published is stated
 MODEL_CHOICE_NOTE = "A run chooses on validation users, never on these."
@@ -30,8 +30,9 @@ class Headline:
         row: its row of the leaderboard; None if the run did not evaluate it.
         lead: by how much it leads, and over which lists.
         why: whether it was promoted or kept, and the reason.
-        since: since when it is published.
+        since: when it was made.
         gain: the main metric against popularity, such as `+48 % over popularity`; empty if that is unknown.
+        decision: of this run; None if it recommended nothing.
     """
 
     label: str
@@ -41,11 +42,26 @@ class Headline:
     why: str = ""
     since: str = ""
     gain: str = ""
+    decision: Decision | None = None
 
 
 def describe_configuration(of_list: str) -> str:
     """Format a decision's `model/score`."""
     return format_list(*of_list.split("/", 1)) if "/" in of_list else of_list
+
+
+def load_leaderboards(tables: RunTables) -> dict[str, list[LeaderboardRow]]:
+    """Load the leaderboards by protocol, first that of the protocol that decided what is published."""
+    main = leaderboard.group_by_protocol(leaderboard.load_leaderboard(tables.connection, tables.run_id))
+    deciding = find_deciding_protocol(tables.connection, tables.run_id)
+    return {protocol: main[protocol] for protocol in sorted(main, key=lambda one: one != deciding)}
+
+
+def load_headline(tables: RunTables, main: dict[str, list[LeaderboardRow]], started_at: datetime) -> Headline:
+    """Load what a run that began at `started_at` decided, by its leaderboards."""
+    decision = next(iter(load_decisions(tables.connection, tables.run_id)), None)
+    standing = next(iter(tables.as_rows("standing")), None)
+    return build_headline(next(iter(main.values()), []), standing, decision, started_at)
 
 
 def build_headline(
@@ -61,9 +77,11 @@ def build_headline(
     """
     if standing is None or decision is None:
         if not rows:
-            return Headline("Published", "nothing", None, "No user had anything held out, so nothing was evaluated.")
+            lead = "No user had anything held out, so nothing was evaluated."
+            return Headline("Published", "nothing", None, lead, decision=decision)
         best, why = format_list(rows[0].model, rows[0].score), "This run recommends nothing to anybody."
-        return Headline("Best", best, rows[0], describe_lead(rows, 0), why, gain=_format_gain(rows, rows[0]))
+        lead, gain = describe_lead(rows, 0), _format_gain(rows, rows[0])
+        return Headline("Best", best, rows[0], lead, why, gain=gain, decision=decision)
     index = next((i for i, row in enumerate(rows) if f"{row.model}/{row.score}" == standing["list"]), None)
     row = None if index is None else rows[index]
     return Headline(
@@ -74,6 +92,7 @@ def build_headline(
         _describe_decision(decision),
         _published_since(standing, started_at),
         _format_gain(rows, row),
+        decision,
     )
 
 
@@ -147,13 +166,8 @@ def _describe_decision(decision: Decision) -> str:
 
 def _published_since(standing: Row, started_at: datetime) -> str:
     age = started_at - standing["made_at"]
-    made = f"Its recommendations were made on {numbers.format_minute(standing['made_at'])}"
-    if age >= NOTABLE_AGE:
-        made += f", {numbers.format_count(age.days, 'day')} before this run"
-    if standing["publications"] < 2:
-        return f"{made}."
-    since = numbers.format_minute(standing["since"])
-    return f"{made}, the last of {standing['publications']:,} in a row by it since {since}."
+    before = f", {numbers.format_count(age.days, 'day')} before this run" if age >= NOTABLE_AGE else ""
+    return f"Its recommendations were made on {numbers.format_minute(standing['made_at'])}{before}."
 
 
 @dataclass(frozen=True)
@@ -191,20 +205,6 @@ def build_quality_card(row: LeaderboardRow, nights: pl.DataFrame) -> KpiCard:
     return KpiCard("Quality", *numbers.format_with_error(value, error), note, f"main-{row.protocol}", line)
 
 
-def build_change_card(headline: Headline, changed: Changes) -> KpiCard:
-    """Build the card of the change in the main metric since the previous run."""
-    if changed.previous is None:
-        return KpiCard("Since last night", "first run", "", "The next one is compared with it.", "changes")
-    row = headline.row
-    key = row and (row.protocol, row.model, row.score)
-    own = next((one for one in changed.metrics if (one["protocol"], one["model"], one["score"]) == key), None)
-    if own is None or own["change"] is None:
-        return KpiCard("Since last night", "new", "", changed.summary, "changes")
-    figure, error = numbers.format_with_error(own["change"], own["standard_error"])
-    figure = f"+{figure}" if own["change"] > 0 else figure
-    return KpiCard("Since last night", figure, error, f"{own['verdict'].capitalize()}. {changed.summary}", "changes")
-
-
 def build_contracts_card(contracts: list[Row]) -> KpiCard:
     """Build the card of the number of contract rules met."""
     rules, broken, warnings = (sum(row[key] for row in contracts) for key in ("rules", "broken", "warnings"))
@@ -223,7 +223,7 @@ def build_volume_card(overview: Row, nights: pl.DataFrame) -> KpiCard:
     values, usual = nights["value"].to_list(), nights["usual"][-1] if len(nights) else None
     note = f"From {files}. " if read else ""
     note += "" if usual is None else f"{numbers.format_fixed(usual)} a night are usual. "
-    note += f"{overview['edges']:,} likes of {overview['users']:,} users and {overview['items']:,} items in all."
+    note += f"{overview['likes']:,} likes of {overview['users']:,} users and {overview['items']:,} items in all."
     line = draw_sparkline(values, f"events of {len(nights)} nights{_format_first_and_last(values)}", from_zero=True)
     return KpiCard("This night", f"{read:,}" if read else "No", "new events", note, "log", line)
 

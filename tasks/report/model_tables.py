@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from oneclass.tasks.evaluate.strata import ACTIVITY, METRICS, POPULARITY
-from oneclass.tasks.html.numbers import format_list, format_percent, format_significant
+from oneclass.tasks.html.numbers import format_list, format_significant
 from oneclass.tasks.leaderboard import FOLDS_NOTE, LeaderboardRow
 from oneclass.tasks.protocols import PROTOCOLS, Protocol, describe_folds
 from oneclass.tasks.report.headline import describe_best
@@ -23,8 +23,7 @@ class ProtocolSection:
         best: a sentence on the best model.
         note: on its folds; empty without.
         board: the leaderboard.
-        details: more tables, each by what it shows.
-        sentences: on the published list.
+        details: more tables.
     """
 
     name: str
@@ -32,35 +31,30 @@ class ProtocolSection:
     best: str
     note: str
     board: Table
-    details: dict[str, Table]
-    sentences: str
+    details: list[Table]
 
 
 def build_protocol_sections(
-    tables: RunTables, main: dict[str, list[LeaderboardRow]], published: str
+    tables: RunTables, main: dict[str, list[LeaderboardRow]], published: LeaderboardRow | None
 ) -> list[ProtocolSection]:
     """Build a section per protocol, in the order of `main`.
 
     Args:
         main: the leaderboards.
-        published: model and score of the published list, as `model/score`.
+        published: the row of the published list.
     """
     metrics, beyond, strata = (
         group_rows(tables.as_rows(name), "protocol") for name in ("metrics", "beyond_accuracy", "strata")
     )
     sections = []
     for protocol, board in main.items():
-        row = next((row for row in board if f"{row.model}/{row.score}" == published), board[0])
-        shown, parts = beyond.get(protocol, []), strata.get(protocol, [])
-        details = {
-            "Every metric": _build_pivot_table(
-                "metrics", "Every metric", "evaluation.metrics", metrics[protocol], board
+        details = [
+            _build_pivot_table("metrics", "Every metric", "evaluation.metrics", metrics[protocol], board),
+            _build_pivot_table(
+                "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", beyond.get(protocol, []), board
             ),
-            "Coverage, novelty and popularity of the first 20": _build_pivot_table(
-                "beyond", "The first 20 for test users", "evaluation.beyond_accuracy", shown, board
-            ),
-            "By parts of the users and of the items": _build_strata_table(parts, board, row),
-        }
+            _build_strata_table(strata.get(protocol, []), board, published),
+        ]
         sections.append(
             ProtocolSection(
                 protocol,
@@ -69,7 +63,6 @@ def build_protocol_sections(
                 FOLDS_NOTE if board[0].folds > 1 else "",
                 build_leaderboard(board),
                 details,
-                f"{_describe_strata(parts, row)} {_describe_coverage(shown, row)}",
             )
         )
     return sections
@@ -132,10 +125,10 @@ def _choose_metric(protocol: str) -> str:
     return next(metric for metric in PROTOCOLS[protocol].main_metrics if metric in METRICS)
 
 
-def _build_strata_table(strata: list[Row], board: list[LeaderboardRow], published: LeaderboardRow) -> Table:
+def _build_strata_table(strata: list[Row], board: list[LeaderboardRow], published: LeaderboardRow | None) -> Table:
     """Build a table with a row per stratum, and a column each for the published list, the best and popularity."""
     protocol, metric = board[0].protocol, _choose_metric(board[0].protocol)
-    shown = [published, board[0], *(row for row in board if row.model == BASELINE)]
+    shown = [*filter(None, [published]), board[0], *(row for row in board if row.model == BASELINE)]
     lists = dict.fromkeys(format_list(row.model, row.score) for row in shown)
     rows: dict[tuple[str, str], Row] = {}
     for row in (row for row in strata if row["metric"] == metric):
@@ -155,26 +148,3 @@ def _build_strata_table(strata: list[Row], board: list[LeaderboardRow], publishe
     ]  # fmt: skip
     caption = f"{metric} of the published list, the best and popularity, {protocol}"
     return Table(f"strata-{protocol}", caption, "evaluation.strata", columns, list(rows.values()), cards=False)
-
-
-def _describe_strata(strata: list[Row], row: LeaderboardRow) -> str:
-    """Describe how well a list does for the users with the shortest and with the longest histories."""
-    metric = _choose_metric(row.protocol)
-    chosen = [one for one in _rows_of_list(strata, row) if (one["strata"], one["metric"]) == (ACTIVITY, metric)]
-    found = {one["stratum"]: one["value"] for one in chosen}
-    if not {"low", "high"} <= found.keys():
-        return ""
-    return (
-        f"{metric} of {format_list(row.model, row.score)} is {found['low']:.3f} for the users with the "
-        f"shortest histories and {found['high']:.3f} for those with the longest."
-    )
-
-
-def _describe_coverage(beyond: list[Row], row: LeaderboardRow) -> str:
-    """Describe how many of the items the first places of a list show to anybody."""
-    share = next((one["value"] for one in _rows_of_list(beyond, row) if one["metric"] == "coverage@20"), None)
-    return "" if share is None else f"Its first 20 places show {format_percent(share)} of all items to somebody."
-
-
-def _rows_of_list(rows: list[Row], row: LeaderboardRow) -> list[Row]:
-    return [one for one in rows if (one["model"], one["score"]) == (row.model, row.score)]

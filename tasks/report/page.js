@@ -30,47 +30,13 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
-// Each table can be saved as CSV, each drawing as SVG, from the page itself: no server or other file is needed.
-function save(name, address) {
-  const link = document.createElement("a");
-  link.download = name;
-  link.href = address;
-  link.click();
-}
-function addButtons(after, name, makers) {
-  const line = document.createElement("p");
-  line.className = "get";
-  for (const [format, make] of Object.entries(makers)) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = format;
-    button.setAttribute("aria-label", `Save ${name} as ${format}`);
-    button.addEventListener("click", make);
-    line.append(button);
-  }
-  after.after(line);
-}
-for (const table of document.querySelectorAll("main table[id]")) {
-  const quote = (text) => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-  addButtons(table.parentElement, table.id, {
-    CSV() {
-      const header = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.key);
-      const rows = [...table.tBodies[0].rows].map(
-        (row) => [...row.cells].map((cell) => cell.dataset.value ?? cell.textContent.trim()));
-      const text = [header, ...rows].map((row) => row.map(quote).join(",")).join("\n") + "\n";
-      save(`${table.id}.csv`, URL.createObjectURL(new Blob([text], {type: "text/csv"})));
-    },
-  });
-}
+// Each drawing can be saved as SVG from the page itself; outside of it, its colours are those of the light theme.
 for (const svg of document.querySelectorAll(".panels svg")) {
   const name = svg.getAttribute("aria-labelledby").replace(/-title$/, "");
+  const link = Object.assign(document.createElement("a"), {className: "get", download: `${name}.svg`, textContent: "SVG"});
+  link.setAttribute("aria-label", `Save ${name} as SVG`);
+  link.href = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(svg))}`;
   const holder = document.createElement("div");
   svg.replaceWith(holder);
-  holder.append(svg);
-  addButtons(svg, name, {
-    SVG() {  // outside the page, its colours are those of the light theme
-      const text = new XMLSerializer().serializeToString(svg);
-      save(`${name}.svg`, `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`);
-    },
-  });
+  holder.append(svg, link);
 }

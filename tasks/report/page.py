@@ -10,12 +10,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from oneclass.tasks import leaderboard, run_diff
+from oneclass.tasks import run_diff
 from oneclass.tasks.html.numbers import format_list
 from oneclass.tasks.html.templates import load_template
-from oneclass.tasks.leaderboard import LeaderboardRow
-from oneclass.tasks.promotion_log import load_decisions
-from oneclass.tasks.protocols import find_deciding_protocol
 from oneclass.tasks.report import content, headline, model_tables
 from oneclass.tasks.report.changes import build_changes
 from oneclass.tasks.report.figures import draw_figures
@@ -47,10 +44,9 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
     """Build the page of a run, with links to `earlier` runs' pages."""
     connection, run_id = tables.connection, tables.run_id
     [overview] = tables.as_rows("overview")
-    main = load_leaderboards(tables)
-    decision = next(iter(load_decisions(connection, run_id)), None)
-    standing = next(iter(tables.as_rows("standing")), None)
-    verdict = headline.build_headline(next(iter(main.values()), []), standing, decision, overview["started_at"])
+    main = headline.load_leaderboards(tables)
+    verdict = headline.load_headline(tables, main, overview["started_at"])
+    decision = verdict.decision
     changes = build_changes(run_diff.diff_with_previous(connection, run_id))
     row, unread = verdict.row, tables.as_rows("unread_files")
     quality = tables("quality", protocol=row.protocol, metric=next(iter(row.cells))) if row else None
@@ -58,7 +54,6 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
     soundness = headline.build_contracts_card(shown["contracts"].rows)
     cards = [
         headline.build_quality_card(row, quality) if row and quality is not None else None,
-        headline.build_change_card(verdict, changes),
         soundness,
         headline.build_volume_card(overview, tables("events_by_night")),
     ]
@@ -79,7 +74,7 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         examples=load_example_users(tables, home) if decision else [],
         overview=overview,
         tables=shown,
-        sections=model_tables.build_protocol_sections(tables, main, standing["list"] if standing else ""),
+        sections=model_tables.build_protocol_sections(tables, main, row),
         changes=changes,
         figures=draw_figures(tables, main),
         facts=content.list_run_facts(overview),
@@ -87,24 +82,14 @@ def build_page(tables: RunTables, home: Home, earlier: list[str]) -> Page:
         list_hits_summary=content.describe_list_hits(shown["list_hits"].rows),
         earlier=[run for run in earlier if run != name],
     )
-    nights = [] if quality is None else quality.select("night", "value", "standard_error").rows()
-    facts = {
-        "protocol": row.protocol if row else "",
-        "list": format_list(row.model, row.score) if row else "",
-        "metric": next(iter(row.cells)) if row else "",
-        "value": next(iter(row.cells.values()))[0] if row else None,
-        "standard_error": next(iter(row.cells.values()))[1] if row else None,
-        "look": len(warnings),
-        "trend": [[str(night), *values] for night, *values in nights],
-    }
+    facts: dict[str, Any] = {"look": len(warnings)}
+    if row and quality is not None:
+        metric, (value, error) = next(iter(row.cells.items()))
+        nights = quality.select("night", "value", "standard_error").rows()
+        trend = [[str(night), *values] for night, *values in nights]
+        facts |= {"protocol": row.protocol, "list": format_list(row.model, row.score), "metric": metric}
+        facts |= {"value": value, "standard_error": error, "trend": trend}
     return Page(name, text, facts)
-
-
-def load_leaderboards(tables: RunTables) -> dict[str, list[LeaderboardRow]]:
-    """Load the leaderboards by protocol, first that of the protocol that decided what is published."""
-    main = leaderboard.group_by_protocol(leaderboard.load_leaderboard(tables.connection, tables.run_id))
-    deciding = find_deciding_protocol(tables.connection, tables.run_id)
-    return {protocol: main[protocol] for protocol in sorted(main, key=lambda one: one != deciding)}
 
 
 def load_example_users(tables: RunTables, home: Home) -> list[Row]:

@@ -6,8 +6,7 @@ sets for both themes.
 
 import io
 import re
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -81,11 +80,9 @@ def line_style(number: int) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def plot_style() -> Generator[None]:
+def plot_style() -> AbstractContextManager[None]:
     """Set matplotlib's parameters for new panels and everything drawn on them."""
-    with matplotlib.rc_context(PLOT_STYLE):
-        yield
+    return matplotlib.rc_context(PLOT_STYLE)
 
 
 def new_panel(name: str, title: str, *, width: float = 4.0, height: float = 3.0, left: float = 0.56) -> Panel:
@@ -124,12 +121,6 @@ def set_log_axis(axes: Axes, which: str, low: float, high: float, *, zero: float
     axis.set_major_formatter(FuncFormatter(lambda value, _: format_tick(0 if value == zero else value)))
     margin = (high / low) ** 0.03 if high > low else 1.5
     getattr(axes, f"set_{which}lim")(low / margin, high * margin)
-
-
-def limit_ticks(axes: Axes, which: str) -> None:
-    """Limit a linear axis to five ticks."""
-    getattr(axes, f"{which}axis").get_major_locator().set_params(nbins=5)
-    getattr(axes, f"{which}axis").set_major_formatter(FuncFormatter(format_tick))
 
 
 def add_legend_below(panel: Panel, columns: int = 2) -> None:

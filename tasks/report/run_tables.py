@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import duckdb
@@ -47,8 +46,8 @@ def group_rows(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
         return row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
 
     groups: dict[Any, list[Row]] = {}
-    for value, of_value in groupby(rows, key):
-        groups.setdefault(value, []).extend(of_value)
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
     return groups
 
 

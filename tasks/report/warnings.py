@@ -10,7 +10,7 @@ from oneclass.tasks.html import numbers
 from oneclass.tasks.leaderboard import LeaderboardRow, list_weaknesses
 from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.report.headline import describe_configuration
-from oneclass.tasks.report.run_tables import Row
+from oneclass.tasks.report.run_tables import Row, group_rows
 
 MIN_REJECT_SHARE = 0.001  # of all lines; below it a sentence in the text is enough
 MAX_EXAMPLES = 3
@@ -55,10 +55,7 @@ def collect_warnings(
         RunWarning(_describe_rule(row), "soundness", row["severity"] == "error", RULE_ACTION) for row in broken
     ]
     warnings += [RunWarning(alarm.removesuffix("."), "soundness", severe=True) for alarm in alarms]
-    warnings += [
-        RunWarning(f"{file['name']} was not read: {file['reason'].removesuffix('.')}", "log", True, UNREAD_ACTION)
-        for file in unread
-    ]
+    warnings += [RunWarning(text, "log", True, UNREAD_ACTION) for text in describe_unread(unread)]
     if decision and not decision.promoted:
         text = f"{describe_configuration(decision.challenger)} was not promoted"
         warnings.append(RunWarning(text, "models", severe=True, action=KEPT_ACTION))
@@ -68,6 +65,16 @@ def collect_warnings(
         text = f"{overview['rejects']:,} lines, {numbers.format_percent(share)} of all, could not be read"
         warnings.append(RunWarning(text, "log", share > 10 * MIN_REJECT_SHARE, REJECTS_ACTION))
     return sorted(warnings, key=lambda warning: not warning.severe)
+
+
+def describe_unread(unread: Iterable[Row]) -> list[str]:
+    """Describe the files that were not read, in one sentence without a full stop for equal reasons."""
+    sentences = []
+    for reason, files in group_rows(unread, "reason").items():
+        more = f" and {len(files) - MAX_EXAMPLES} more" if len(files) > MAX_EXAMPLES else ""
+        names = ", ".join(file["name"] for file in files[:MAX_EXAMPLES])
+        sentences.append(f"Not read: {names}{more}: {reason.removesuffix('.')}")
+    return sentences
 
 
 def _describe_rule(row: Row) -> str:

@@ -1,9 +1,7 @@
 """Every page in Chromium: axe-core finds nothing, both themes, wide and narrow; no script is needed; and they are
-light. The report sorts its tables and saves what it shows.
+light. The report sorts its tables and saves its drawings.
 """
 
-import csv
-import io
 import json
 import re
 import shutil
@@ -170,7 +168,7 @@ def test_text_of_figures_and_their_legends_can_be_read_on_a_narrow_screen(page, 
         "[...document.querySelectorAll('.panels svg')].flatMap(svg => [...svg.querySelectorAll('text')].map(text => "
         "parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a))"
     )
-    assert len(sizes) > 100 and min(sizes) >= 8.5
+    assert len(sizes) > 60 and min(sizes) >= 8.5
 
 
 def read_column(page, table, place):
@@ -269,7 +267,7 @@ def test_the_keyboard_reaches_the_content_and_the_wide_tables(page, file):
 def test_figures_follow_the_theme(page, file, dark):
     page.open(file, dark=dark)
     texts = page.js("[...document.querySelectorAll('svg text')].map(t => getComputedStyle(t).fill)")
-    assert len(texts) > 100
+    assert len(texts) > 60
     ground = relative_luminance(page.js("getComputedStyle(document.body).backgroundColor"))
     for colour in {page.js("getComputedStyle(document.body).color"), *texts}:
         light, shade = sorted((relative_luminance(colour) + 0.05, ground + 0.05), reverse=True)
@@ -285,21 +283,13 @@ def test_it_prints_in_ink_on_white_with_its_details_open(page, file):
     assert page.js("document.querySelector('#contracts').getBoundingClientRect().height") > 0
 
 
-def test_tables_and_drawings_can_be_saved(page, file):
+def test_drawings_can_be_saved(page, file):
     page.open(file)
-    page.js("HTMLAnchorElement.prototype.click = () => {}")
-    text = page.js(
-        "new Promise(done => { URL.createObjectURL = blob => { blob.text().then(done); return '#'; }; "
-        "document.querySelector('[aria-label=\"Save log_files as CSV\"]').click(); })"
-    )
-    rows = list(csv.DictReader(io.StringIO(text)))
-    assert [row["events"] for row in rows] == ["12345", "900"] and rows[1]["file"] == "<first>.csv"
-    name, address = page.js(
-        "new Promise(done => { HTMLAnchorElement.prototype.click = "
-        "function () { done([this.download, this.href]); };"
-        "document.querySelector('[aria-label$=\"as SVG\"]').click(); })"
-    )
-    assert name.endswith(".svg") and ElementTree.fromstring(unquote(address.partition(",")[2])).tag.endswith("svg")
+    links = page.js("[...document.querySelectorAll('a.get')].map(link => [link.download, link.href])")
+    assert len(links) == page.js("document.querySelectorAll('.panels svg').length") > 4
+    for name, address in links:
+        assert name.endswith(".svg")
+        assert ElementTree.fromstring(unquote(address.partition(",")[2])).tag.endswith("svg")
 
 
 def relative_luminance(colour: str) -> float:

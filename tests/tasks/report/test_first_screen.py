@@ -60,11 +60,6 @@ def test_the_verdict_says_what_is_published_by_how_much_it_leads_and_why(home, p
     assert "It is surely better than mrf_dense, by 0.1000 ± 0.0200 (p < 0.001)." in said
     assert "It takes the place of popularity. Ndcg@100 +0.1000 ± 0.0200 against popularity/score" in said
     assert "Its recommendations were made on 20 November 2026, 03:01 UTC." in said
-    change = 0.02 * 3 - 0.0
-    assert (
-        f"<b>+{change:.3f}</b> <span>± {np.hypot(error, error):.3f}</span>" in said
-        and "Better. New: mrf_dense." in said
-    )
     assert "<b>1 of 2</b> <span>rules met</span>" in said and "1 warning" in said
     assert "<b>12,345</b> <span>new events</span>" in said and "1,180 a night are usual" in said
     assert said.count("<svg") == 2 and "events of 2 nights, from 900 to 12,345, the last 12,345" in said
@@ -251,7 +246,7 @@ def test_alarms_are_in_proportion():
 
 @pytest.mark.slow
 def test_four_bad_lines_are_a_footnote_of_the_page(undrawn, tmp_path, page):
-    assert "orders.csv was not read: is &lt;empty&gt;" in page.split('id="look"')[1].split("</ul>")[0]
+    assert "Not read: orders.csv: is &lt;empty&gt;" in page.split('id="look"')[1].split("</ul>")[0]
     assert 'id="look"' in page and "could not be read" not in page.split('id="look"')[1].split("</ul>")[0]
     home = Home(tmp_path, "sound", Limits(threads=1, memory=1 << 30))
     with warehouse.open_warehouse(home) as connection:
@@ -348,6 +343,6 @@ def test_ties_with_the_best_are_shaded_and_every_list_has_a_dot_on_one_scale(pag
 
 
 def test_a_cell_without_a_value_has_no_dot():
-    column = Column("value", "value", "metric", scale=Scale(0.0, 1.0, (0.0, 1.0), 0))
+    column = Column("value", "value", "metric", scale=Scale(0.0, 1.0))
     assert "circle" in render_cell(column, {"value": 0.5}, cards=False)
     assert "circle" not in render_cell(column, {"value": None}, cards=False)
