@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +147,7 @@ def print_lines(title: str, lines: Mapping[str, list[Row]], value: str = "mean_r
     cells = {
         name: {(row["degree_low"], row["degree_high"]): row[value] for row in rows} for name, rows in lines.items()
     }
-    every = ["all", *(average(rows, value) for rows in lines.values())]
+    every = ["all", *(figures.weighted_mean(rows, value) for rows in lines.values())]
     print_table(title, header, [every, *([f"{low}-{high}", *(cells[name].get((low, high), "") for name in lines)]
                                          for low, high in bins)])  # fmt: skip
 
@@ -168,24 +167,6 @@ def draw_lines(name: str, title: str, side: str, lines: Mapping[str, list[Row]])
     figures.set_rank_axes(panel, drawn, side)
     panel.axes.set(title=title)
     plotting.add_legend_below(panel)
-    return panel
-
-
-def average(rows: list[Row], value: str) -> float:
-    """Return the mean of a column over the held-out likes of the bins."""
-    return float(np.average(figures.column_values(rows, value), weights=figures.column_values(rows, "edges")))
-
-
-def draw_spread(name: str, title: str, side: str, colour: str, rows: list[Row]) -> plotting.Panel:
-    """Draw the bands p05 to p95 and p25 to p75 of each bin of degrees, the median and the mean."""
-    panel = plotting.new_panel(name, title, width=3.0, height=2.4)
-    degrees, column = figures.bin_centres(rows), partial(figures.column_values, rows)
-    for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
-        panel.axes.fill_between(degrees, column(low), column(high), color=colour, alpha=alpha, linewidth=0)
-    panel.axes.plot(degrees, column("p50"), color=colour)
-    panel.axes.plot(degrees, column("mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
-    figures.set_rank_axes(panel, rows, side)
-    panel.axes.set(title=title, ylabel="rank", ylim=(0, 1.02))
     return panel
 
 
@@ -215,7 +196,7 @@ def draw_random_graph(run: FinishedRun) -> None:
             with_likes = [row for row in rows if row["degree_high"]]
             colour = plotting.LIGHT_COLOURS["blue" if score == "like" else "green"]
             name, title = f"random_graph_spread-{side}-{score}", f"{called}, r = 1/2, by {side} degree"
-            run.save(draw_spread(name, title, side, colour, with_likes))
+            run.save(figures.draw_percentile_bands(name, title, title, side, colour, with_likes))
             columns = ("mean_rank", "p05", "p25", "p50", "p75", "p95")
             print_table(f"Random graph, Figure 7: ranks by {title}", ["degree", *columns],
                         [[f"{row['degree_low']}-{row['degree_high']}", *(row[name] for name in columns)]

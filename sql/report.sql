@@ -34,8 +34,8 @@ from operations.runs as run, (
 ) as edges, (
     select
         coalesce(sum(greatest(0, events - events_before)), 0)::bigint as new_events,
-        count(*) as new_files,
-        count(*) filter (outcome = 'changed') as changed_files
+        count(distinct name) as new_files,
+        count(distinct name) filter (outcome = 'changed') as changed_files
     from operations.arrivals
     join operations.runs as runs using (run_id)
     where outcome in ('new', 'changed')

@@ -104,6 +104,11 @@ def bin_centres(rows: list[Row]) -> np.ndarray:
     return np.sqrt(np.maximum(low, ZERO_POSITION) * np.maximum(high, ZERO_POSITION))
 
 
+def weighted_mean(rows: list[Row], value: str) -> float:
+    """Return the mean of a column over the edges of bins."""
+    return float(np.average(column_values(rows, value), weights=column_values(rows, "edges")))
+
+
 def draw_ranks(rows: list[Row], scores: dict[str, str]) -> Figure:
     """Draw Figure 6 of Paquet and Koenigstein (2014): mean rank by degree, each model by its best score."""
     by_side = group_rows([row for row in rows if scores.get(row["model"]) == row["score"]], "side")
@@ -140,6 +145,21 @@ def set_rank_axes(panel: Panel, rows: list[Row], side: str) -> None:
     set_log_axis(panel.axes, "x", degrees.min(), max(2.0, degrees.max(), degrees.min() * 2), zero=zero)
     panel.axes.set(xlabel=f"likes of the {side} in training", ylabel="mean rank")
     panel.axes.locator_params("y", nbins=5)
+
+
+def draw_percentile_bands(name: str, title: str, heading: str, side: str, colour: str, rows: list[Row]) -> Panel:
+    """Draw the bands p05 to p95 and p25 to p75 of each bin, the median and the mean."""
+    panel = new_panel(name, title, width=3.0, height=2.4)
+    axes, degrees = panel.axes, bin_centres(rows)
+    for low, high, alpha in (("p05", "p95", 0.16), ("p25", "p75", 0.34)):
+        axes.fill_between(
+            degrees, column_values(rows, low), column_values(rows, high), color=colour, alpha=alpha, linewidth=0
+        )
+    axes.plot(degrees, column_values(rows, "p50"), color=colour)
+    axes.plot(degrees, column_values(rows, "mean_rank"), color=colour, linestyle=(0, (3, 2)), linewidth=1.1)
+    set_rank_axes(panel, rows, side)
+    axes.set(title=heading, ylabel="rank", ylim=(0, 1.02))
+    return panel
 
 
 def draw_calibration(rows: list[Row]) -> Figure:

@@ -283,5 +283,5 @@ def test_the_notification_tells_what_changed_and_what_was_set_aside(home, datase
         ingest(home, dataset, [], "night-2")
     texts = [describe_success(home, run_id, report="").text for run_id in ("night-1", "night-2")]
     assert "changed" not in texts[0] and "Not read" not in texts[0]
-    assert "1 new file, 1 of them changed with 1 event;" in texts[1]
+    assert "1 new file, 1 of them changed with 3 events" in texts[1]
     assert "Not read: ratings-bad.csv: " in texts[1] and "line 2: 1 fields" in texts[1]
