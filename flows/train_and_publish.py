@@ -254,7 +254,7 @@ def publish_run(
     assessment = promotion.assess_challenger(night, choice, run.publish)
     if run.rebuild:
         note = "made anew from the remaining events"
-        assessment = promotion.Assessment(assessment.challenger, None, run.publish.margin, note=note)
+        assessment = promotion.Assessment(assessment.challenger, None, note=note)
     published = _publish_assessed(run, run_id, splits, assessment, night, unseen, failed, executor)
     decision = published.decision
     if decision is not None and not decision.promoted:

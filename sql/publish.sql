@@ -99,7 +99,7 @@ order by placement, user_index, rank
 -- One row per list that explores and rank, in the ids of the logs.
 insert into published.exploration
 select
-    $night || '/' || user_id as list_id,
+    date '1970-01-01' + $night::integer || '/' || user_id as list_id,
     user_id,
     'thompson' as policy,
     item_id,

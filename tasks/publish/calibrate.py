@@ -23,8 +23,8 @@ from oneclass.tasks.stores.matrices import Part, SplitMatrices
 logger = logging.getLogger(__name__)
 
 WANTED_PAIRS, MAX_DRAWS = 20_000, 10  # likes, and pairs of each user
-VALIDATION = "validation"
-Pairs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Pairs = tuple[np.ndarray, ...]
+"""Positions of users in the part; their items, padded with -1, whether these are likes, and weights, (users, pairs)."""
 
 
 def calibrate_like(
@@ -39,8 +39,6 @@ def calibrate_like(
     sampled = _fit(home, model, judged, _sample_pairs)
     if sampled is None:
         logger.info("%s: too few validation pairs to calibrate like, which is published as the model gives it", model)
-    else:
-        logger.info("%s: like is calibrated on %s validation pairs", model, f"{sampled.pairs:,}")
     return Calibrations(sampled or IDENTITY, _fit(home, model, explicit, _load_explicit_pairs))
 
 
@@ -51,8 +49,12 @@ def _fit(
     blocks = []
     for matrices_digest, digest in judged:
         split, fit = matrices.load_split(home, matrices_digest), fits.load_fit(home, model, digest)
-        if VALIDATION in split.parts:
-            blocks += iterate_pairs(fit, split, split.parts[VALIDATION])
+        part = split.parts.get("validation")
+        for users, items, is_like, weights in iterate_pairs(fit, split, part) if part else ():
+            like = fit.like(part.histories[users], users=None if part.rows is None else part.rows[users], items=items)
+            assert like is not None
+            exists = (items >= 0) & (weights > 0)
+            blocks.append([of_pairs[exists] for of_pairs in (*like, is_like, weights)])
     if not blocks:
         return None
     mean, deviation, is_like, weights = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
@@ -60,18 +62,14 @@ def _fit(
 
 
 def _load_explicit_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pairs]:
-    """Yield what `_sample_pairs` does of held-out likes and explicit negatives."""
-    if not has_both_classes(part):
-        return
-    for users, items, is_like in iterate_pair_blocks(part):
-        known, exists = None if part.rows is None else part.rows[users], items >= 0
-        like = model.like(part.histories[users], users=known, items=items)
-        assert like is not None
-        yield like[0][exists], like[1][exists], is_like[exists].astype(np.float64), np.ones(exists.sum())
+    """Yield the pairs of held-out likes and explicit negatives."""
+    if has_both_classes(part):
+        for users, items, is_like in iterate_pair_blocks(part):
+            yield users, items, is_like, np.ones(items.shape)
 
 
 def _sample_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pairs]:
-    """Yield the mean and the standard deviation of `like`, whether a pair is a like, and its weight."""
+    """Yield the pairs of one held-out like and one drawn negative of each user."""
     counts = np.diff(part.targets.indptr)
     users = np.flatnonzero(counts)
     users = users[:: -(-len(users) // WANTED_PAIRS) or 1]
@@ -84,11 +82,7 @@ def _sample_pairs(model: Model, split: SplitMatrices, part: Part) -> Iterator[Pa
         drawn = negatives.draw(train, rows[users], model.seed + draw)
         items = np.stack([part.targets.indices[entries], drawn], axis=1)
         weights = np.stack(negatives.weights(train, rows[users], part.targets.data[entries]), axis=1)
-        known = None if part.rows is None else part.rows[users]
-        like = model.like(part.histories[users], users=known, items=items)
-        assert like is not None
-        exists = (items >= 0) & (weights > 0)
-        yield like[0][exists], like[1][exists], np.tile([1.0, 0.0], (len(users), 1))[exists], weights[exists]
+        yield users, items, np.tile([1.0, 0.0], (len(users), 1)), weights
 
 
 def _for_part(

@@ -45,9 +45,8 @@ def choose_model(
     """Choose the model to publish: the one in the settings, else by the validation users, else popularity.
 
     It is the candidates' list with the highest mean of VALIDATION_METRIC. With `publish.prefer = simplest` it is the
-    simplest by SIMPLEST_FIRST of the lists that are within one standard error of it, by the paired difference (Breiman
-    et al. 1984); of equally simple ones the best. A test of whether lists differ would keep the simplest until the
-    users are enough to prove the gain. The choice never uses the test part.
+    simplest by SIMPLEST_FIRST of the lists within one standard error of it, by the paired difference; of equally simple
+    ones the best.
 
     Args:
         protocol: the one whose validation users choose (`choose_publish_protocol`); None if no split has any.
@@ -73,15 +72,7 @@ def choose_model(
 def choose_companion(
     home: Home, run_id: str, settings: PublishSettings, published: str, candidates: list[str], protocol: str | None
 ) -> str | None:
-    """Choose the model that says how sure the published lists are, and why (`tasks.recommend.companion`).
-
-    Args:
-        published: the model that ranks.
-        candidates, protocol: as in `choose_model`.
-
-    Returns:
-        None if the published model says it itself, or no model does.
-    """
+    """Choose the model that says of published lists how sure and why; None if the published one does, or none can."""
     if settings.companion not in ("auto", "none"):
         return None if settings.companion == published else settings.companion
     if settings.companion == "none" or has_like(published):

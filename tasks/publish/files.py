@@ -1,7 +1,6 @@
 """The files of a publication: its tables as a database, Parquet, CSV and Markdown, and the published model."""
 
-import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +39,7 @@ def write_publication(
     attributes: Attributes,
     selections: ListSelections,
 ) -> None:
-    """Write all files of a publication but its manifest, from the tables of the schema `published`.
-
-    Args:
-        folder: empty, and named after the run.
-        selections: how users got their lists; empty without rules.
-    """
+    """Write all files of a publication but its manifest to its folder, from the tables of the schema `published`."""
     run_ids = {"run_id": folder.name, "evaluated": plan.evaluated or folder.name}
     metrics = f"create or replace temp table evaluation_of_run as {sql.statement('report/metrics')}"
     connection.execute(metrics, {"run_id": run_ids["evaluated"]})
@@ -58,50 +52,43 @@ def write_publication(
     for name in ("recommendations", *placed):
         rows = sql.statement("published/named_lists", lists=f"published.{name}")
         copied[f"{name}.parquet"] = f"({rows})"
-    with _register_titles(connection, home, plan.settings.titles):
-        for name, rows in copied.items():
-            form = "header" if name.endswith(".csv") else "format parquet"
-            connection.execute(f"copy {rows} to '{publications.quote_path(folder / name)}' ({form})")
-        if plan.lists is None:
-            published_model.copy_published_model(home.published.resolve(), folder)
-        else:
-            spec = plan.lists
-            companion = None if spec.companion == (spec.model, spec.digest) else spec.companion
-            published_model.write_published_model(
-                folder,
-                fits={"fit": fits.fit_folder(home, spec.model, spec.digest)}
-                | ({f"companion/{companion[0]}": fits.fit_folder(home, *companion)} if companion else {}),
-                matrices=home.matrices / spec.matrices_digest,
-                tables={
-                    "items": warehouse.select(connection, "published/model_items"),
-                    "users": warehouse.select(connection, "published/model_users"),
-                    **{f"{side}_attributes": table for side, table in attributes.items()},
-                },
-                descriptions={
-                    "recommends": {"model": spec.model, "score": spec.score, "digest": spec.digest},
-                    "like_calibrations": None if spec.calibrations is UNCALIBRATED else spec.calibrations.dump(),
-                    "rules": plan.rules.with_sizes(plan.settings.top_n).model_dump(mode="json") if selections else None,
-                },
-                excluded=selections[None].excluded if selections else None,
-            )
+    _store_titles(connection, home, plan.settings.titles)
+    for name, rows in copied.items():
+        form = "header" if name.endswith(".csv") else "format parquet"
+        connection.execute(f"copy {rows} to '{publications.quote_path(folder / name)}' ({form})")
+    if plan.lists is None:
+        published_model.copy_published_model(home.published.resolve(), folder)
+    else:
+        spec = plan.lists
+        companion = None if spec.companion == (spec.model, spec.digest) else spec.companion
+        published_model.write_published_model(
+            folder,
+            fits={"fit": fits.fit_folder(home, spec.model, spec.digest)}
+            | ({f"companion/{companion[0]}": fits.fit_folder(home, *companion)} if companion else {}),
+            matrices=home.matrices / spec.matrices_digest,
+            tables={
+                "items": warehouse.select(connection, "published/model_items"),
+                "users": warehouse.select(connection, "published/model_users"),
+                **{f"{side}_attributes": table for side, table in attributes.items()},
+            },
+            descriptions={
+                "recommends": {"model": spec.model, "score": spec.score, "digest": spec.digest},
+                "like_calibrations": None if spec.calibrations is UNCALIBRATED else spec.calibrations.dump(),
+                "rules": plan.rules.with_sizes(plan.settings.top_n).model_dump(mode="json") if selections else None,
+            },
+            excluded=selections[None].excluded if selections else None,
+        )
     text = leaderboard.format_markdown(table, f"Evaluation on {home.dataset}")
     (folder / "evaluation.md").write_text(text, encoding="utf-8")
 
 
-@contextlib.contextmanager
-def _register_titles(connection: duckdb.DuckDBPyConnection, home: Home, file: str | None) -> Generator[None]:
-    """Make the titles of items the table `item_titles`, which is empty without a file."""
-    titles = {}
+def _store_titles(connection: duckdb.DuckDBPyConnection, home: Home, file: str | None) -> None:
+    """Fill the temporary table `item_titles`, which is empty without a file."""
+    connection.execute("create or replace temp table item_titles (item_id varchar, title varchar)")
     if file:
         titles = item_titles.read_titles(Path(file), datasets.load_dataset(home.dataset, home.root, with_logs=True))
-    pairs = {"item_id": list(titles), "title": list(titles.values())}
-    connection.complete()
-    connection.register("item_titles", pl.DataFrame(pairs, schema={"item_id": pl.String, "title": pl.String}))
-    try:
-        yield
-    finally:
-        connection.complete()
-        connection.unregister("item_titles")
+        pairs = {"item_id": list(titles), "title": list(titles.values())}
+        warehouse.insert(connection, "item_titles", pl.DataFrame(pairs))
 
 
 def _has_rows(connection: duckdb.DuckDBPyConnection, table: str) -> bool:

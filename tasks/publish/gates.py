@@ -72,21 +72,19 @@ def check_better_than_random(what: str, mean_rank: Mean) -> str | None:
     return f"the mean rank of {what} on validation is {mean_rank.value:.3f}; guesses have 0.5"
 
 
-def check_size(what: str, now: int, champion_size: int, limits: PublishSettings) -> str | None:
-    """Check that the edges (or users) are not far fewer than in the current publication."""
-    if now >= limits.min_size_ratio * champion_size:
+def check_count(what: str, now: int, then: int, limits: PublishSettings, setting: str) -> str | None:
+    """Check that a number is not below the share of the standing publication's that a setting allows."""
+    if now >= (ratio := getattr(limits, setting)) * then:
         return None
     return (
-        f"{now:,} {what} tonight, {champion_size:,} in the standing publication: less than publish.min_size_ratio = "
-        f"{limits.min_size_ratio:g} of them. Is a log missing?"
+        f"{now:,} {what} tonight, {then:,} in the standing publication: less than publish.{setting} = {ratio:g} of it"
     )
 
 
 def check_drop(what: str, now: Mean, then: Mean, limits: PublishSettings) -> str | None:
     """Check that a configuration's validation metric has not fallen far below its value on another night."""
-    if now.value >= (1 - limits.max_drop) * then.value:
-        return None
-    if then.value - now.value <= DROP_MARGIN_IN_SE * float(np.hypot(now.standard_error or 0, then.standard_error or 0)):
+    noise = DROP_MARGIN_IN_SE * float(np.hypot(now.standard_error or 0, then.standard_error or 0))
+    if then.value - now.value <= max(limits.max_drop * then.value, noise):
         return None
     return (
         f"{what} has {now.value:.4f} on tonight's validation users and had {then.value:.4f} when the standing "
@@ -94,33 +92,14 @@ def check_drop(what: str, now: Mean, then: Mean, limits: PublishSettings) -> str
     )
 
 
-def describe_empty(summary: dict[str, Any]) -> str:
-    """Describe why nobody gets a recommendation; `summary` as in `check_lists`."""
-    return (
-        f"0 recommendations for {summary['users']:,} users, of whom {summary['sated']:,} like all "
-        f"{summary['catalogue']:,} items already and the others may get nothing by the rules; nothing was published. "
-        "publish.seen = include lists again what users like; [rules] of the data set's file says what may be listed."
-    )
-
-
-def check_lists(what: str, summary: dict[str, Any]) -> str | None:
+def check_lists(summary: dict[str, Any]) -> str | None:
     """Check that recommendations are not empty, not finite or constant; `summary` is a row of `promotion/lists`."""
     if not summary["entries"]:
-        return f"{what} recommends nothing to anybody"
-    if summary["not_finite"]:
         return (
-            f"{what} has {summary['not_finite']:,} recommendations with a NaN or infinite score: the fit has diverged"
+            f"0 recommendations for {summary['users']:,} users, of whom {summary['sated']:,} like all "
+            f"{summary['catalogue']:,} items already and the others may get nothing by the rules (publish.seen = "
+            "include lists again what users like; [rules] of the data set's file says what may be listed)"
         )
-    if summary["constant"]:
-        return f"{what} gives all recommendations of a user the same score, for everybody"
-    return None
-
-
-def check_coverage(what: str, summary: dict[str, Any], limits: PublishSettings) -> str | None:
-    """Check that recommendations are not of far fewer items than the current ones; `summary` as in `check_lists`."""
-    if summary["items"] >= limits.min_coverage_ratio * summary["standing_items"]:
-        return None
-    return (
-        f"{what} recommends {summary['items']:,} different items, the standing lists {summary['standing_items']:,}: "
-        f"less than publish.min_coverage_ratio = {limits.min_coverage_ratio:g} of them"
-    )
+    if summary["not_finite"]:
+        return f"{summary['not_finite']:,} recommendations have a NaN or infinite score: the fit has diverged"
+    return "all recommendations of a user have the same score, for everybody" if summary["constant"] else None

@@ -1,12 +1,6 @@
 """Lists for everybody: popular, trending and new items, over windows that end at the log's last like.
 
-- `popular`: by the number of users who like an item in the window, by any event.
-- `trending`: items that more users came to like in the window than their own past lets expect (`rate_trends`).
-- `new`: by an item's first event in the logs, the newest first.
-
-A log without times has the popular items of all likes only. A window that is longer than the log has no trending and no
-new items, since everything is new at the beginning of a log. `popular` and `trending` are also listed by each category
-of the items' attributes; the test of trends is one for all items.
+docs/how-to/lists.md defines them. The test of trends is one for all items, whatever their categories.
 """
 
 import duckdb
@@ -47,13 +41,9 @@ def rate_trends(counts: pl.DataFrame) -> pl.DataFrame:
     Each user counts once for an item, when they first like it. Let the item have had n likes after its first one, x of
     them in the window, and let a share q of the likes of all items since then be in the window. If the item's rate
     moves as that of all items does, x is Binomial(n, q) given n: the conditional test of two Poisson rates
-    (Przyborowski and Wilenski 1940). Its own likes are among all, which errs on the safe side. The exact one-sided
-    p-values P(X >= x) of the items with n >= MIN_TREND_LIKES are corrected by Benjamini and Hochberg. The past lets
-    expect m = (n - x) q / (1 - q) likes, and the ratio is (x + a) / (m + a), the mean of the relative rate under a
-    Gamma(a, a) prior, a = PRIOR_LIKES.
-
-    The three columns are null where an item has too few likes to be tested. An item whose first like is in the window
-    has no past, so no n.
+    (Przyborowski and Wilenski 1940). The past lets expect m = (n - x) q / (1 - q) likes, and the ratio is
+    (x + a) / (m + a), the mean of the relative rate under a Gamma(a, a) prior, a = PRIOR_LIKES. All three are null for
+    an item that is not tested: n is below MIN_TREND_LIKES, or its first like is in the window.
     """
     likes, x, since, window = (
         counts[name].fill_null(0).to_numpy() for name in ("likes", "window_likes", "likes_since", "window_likes_since")

@@ -1,7 +1,6 @@
 """Manual publication: show the status, roll back to an earlier publication, publish another model."""
 
 import json
-import logging
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -22,25 +21,20 @@ from oneclass.tasks.stores import publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.train import train
 
-logger = logging.getLogger(__name__)
-
 MAX_LISTED_DECISIONS = 10
 
 
 def format_status(home: Home) -> str:
     """Format the current publication, the stored ones, and the last decisions."""
     current, stored = publications.load_current(home), publications.list_publications(home)
-    lines = [f"Kept publications of {home.dataset}, the newest first:"]
+    lines = [f"Kept publications of {home.dataset}, the newest first (* is published):"]
     for facts in stored:
         mark = "*" if facts["run_id"] == current.get("run_id") else " "
         lines.append(f"{mark} {facts['run_id']}  {_describe_publication(facts)}")
-    lines += ["(* is published)"] if stored else ["  none"]
     lines += ["", "The last decisions:"]
     with warehouse.open_warehouse(home, read_only=True) as connection:
         decisions = promotion_log.load_decisions(connection, limit=MAX_LISTED_DECISIONS)
-    lines += [f"  {one.decided_at:%Y-%m-%d %H:%M} UTC, run {one.run_id}: {one.sentence}" for one in decisions] or [
-        "  none"
-    ]
+    lines += [f"  {one.decided_at:%Y-%m-%d %H:%M} UTC, run {one.run_id}: {one.sentence}" for one in decisions]
     return "\n".join(lines)
 
 
@@ -72,7 +66,6 @@ def roll_back(home: Home, run_id: str, to: str | None = None) -> str:
         promotion_log.record_decision(connection, decision)
         connection.commit()
         publications.show_current(connection, home)
-    logger.info("%s: %s", home.dataset, reason)
     run_after(home, run_id, _load_publish_settings(home).after)
     return to
 
@@ -114,7 +107,7 @@ def promote_model(home: Home, run_id: str, model: str) -> Published:
         lists=specify_recommendations(
             publishing, model, score, fit.digest, matrices, seen_items=seen == "include", seed=seed
         ),
-        assessment=promotion.Assessment(challenger, promotion.load_champion(home), 0.0, note=note, manual=True),
+        assessment=promotion.Assessment(challenger, promotion.load_champion(home), note=note, manual=True),
         declared=declared,
         evaluated=evaluated,
     )

@@ -73,12 +73,7 @@ def specify_recommendations(
     calibrations: Calibrations = UNCALIBRATED,
     seed: int = 0,
 ) -> RecommendationSpec:
-    """Return what the recommendations of a fitted model are made of.
-
-    Args:
-        seen_items: whether users are recommended items that they have already (`Splits.seen_items`).
-        seed: of the draws of lists that explore.
-    """
+    """Return what the recommendations of a fitted model are made of; the seed draws lists that explore."""
     if companion is None and has_like(model):
         companion = model, digest
     exploration = None

@@ -2,11 +2,9 @@
 
 Both are compared as *configurations*: model, score and settings, fitted on this run's training edges and evaluated on
 its validation users, paired over these. The champion's published fit saw most of the edges that are held out of them,
-so it is not evaluated: a champion that is not among the run's models is fitted for the comparison. If that fails, the
-challenger is compared, unpaired, with the champion's value on the validation users of its own run.
-
-A champion that is among the run's models took part in the choice (`tasks/publish/choice.py`), so the comparison decides
-only about other configurations; on most nights the gates (`tasks/publish/gates.py`) decide alone.
+so a champion that is not among the run's models is fitted for the comparison. If that fails, the challenger is
+compared, unpaired, with the champion's value on the validation users of its own run. A champion among the run's models
+took part in the choice (`tasks/publish/choice.py`), so that the gates (`tasks/publish/gates.py`) decide alone.
 """
 
 import logging
@@ -85,7 +83,6 @@ class Assessment:
 
     challenger: Candidate
     champion: Candidate | None
-    margin: float
     difference: float | None = None
     standard_error: float | None = None
     refusals: tuple[str, ...] = ()
@@ -127,17 +124,20 @@ def check_recommendations(
         NothingToPublish: there are none, and the champion cannot stay in their place.
     """
     summary = warehouse.select(connection, "promotion/lists").row(0, named=True)
+    objections = [gates.check_lists(summary)]
     if not summary["entries"] and (assessment is None or assessment.champion is None or assessment.manual):
-        raise NothingToPublish(gates.describe_empty(summary))
+        raise NothingToPublish(f"{objections[0]}; nothing was published.")
     if assessment is None:
         return None
-    assessment = assessment.with_objections(gates.check_lists(assessment.challenger.name, summary))
-    if assessment.champion is None or not gates.is_comparable("coverage", assessment.changed):
-        return assessment
-    return assessment.with_objections(gates.check_coverage(assessment.challenger.name, summary, limits))
+    if assessment.champion and gates.is_comparable("coverage", assessment.changed):
+        counts = summary["items"], summary["standing_items"]
+        objections.append(gates.check_count("different items in lists", *counts, limits, "min_coverage_ratio"))
+    return assessment.with_objections(*objections)
 
 
-def record_promotion(connection: duckdb.DuckDBPyConnection, run_id: str, assessment: Assessment) -> Decision:
+def record_promotion(
+    connection: duckdb.DuckDBPyConnection, run_id: str, assessment: Assessment, margin: float
+) -> Decision:
     """Decide, and write the row of this run, replacing that of an earlier try."""
     promoted = not assessment.keeps_champion
     reasons = [*assessment.refusals, assessment.note] if not promoted else [assessment.note, *assessment.refusals]
@@ -149,7 +149,7 @@ def record_promotion(connection: duckdb.DuckDBPyConnection, run_id: str, assessm
         None if assessment.difference is None else VALIDATION_METRIC,
         assessment.difference,
         assessment.standard_error,
-        assessment.margin,
+        margin,
         promoted,
         "; ".join(filter(None, [*reasons, gates.describe_changes(assessment.changed)])),
     )
@@ -230,12 +230,13 @@ def _assess(night: Night, model: str, score: str, settings: dict[str, Any], limi
         if not np.isnan(known_ranks).all():
             objections.append(gates.check_better_than_random(challenger.name, mean_and_error(known_ranks)))
     champion = load_champion(night.home)
-    assessment = Assessment(challenger, champion, limits.margin).with_objections(*objections)
+    assessment = Assessment(challenger, champion).with_objections(*objections)
     if champion is None:
         return replace(assessment, note="first publication")
     if gates.is_comparable("sizes", assessment.changed):
         sizes = (("edges", challenger.edges, champion.edges), ("users", challenger.users, champion.users))
-        assessment = assessment.with_objections(*(gates.check_size(*size, limits) for size in sizes))
+        found = (gates.check_count(*size, limits, "min_size_ratio") for size in sizes)
+        assessment = assessment.with_objections(*found)
     if of_users is None:
         return replace(assessment, note="" if splits else "no validation user to compare on")
     return _compare_with_champion(night, assessment, champion, of_users, splits, limits)

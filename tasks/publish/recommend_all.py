@@ -1,7 +1,6 @@
 """Recommendations for every user of the logs, computed in batches of users from the stored fit and matrices."""
 
 from collections.abc import Iterator
-from datetime import date, timedelta
 from pathlib import Path
 
 import duckdb
@@ -44,9 +43,6 @@ def store_recommendations(
     selections: ListSelections,
 ) -> tuple[StageCache, bool]:
     """Fill the temporary table `ranked` by the executor, or with the published recommendations alone if nothing is new.
-
-    Args:
-        selections: of all users; empty where lists obey no rules.
 
     Returns:
         The cache entry of the published lists, and whether the tables have these lists already.
@@ -92,8 +88,8 @@ def store_lists(connection: duckdb.DuckDBPyConnection, explores: Exploration | N
         connection.execute(sql.statement("publish/lists", table=table, places=places, unused=unused))
     connection.execute("delete from published.exploration")
     if explores:
-        night = (date(1970, 1, 1) + timedelta(days=explores.night)).isoformat()
-        connection.execute(sql.statement("publish/exploration"), {"night": night, "placement": EXPLORATION})
+        given = {"night": explores.night, "placement": EXPLORATION}
+        connection.execute(sql.statement("publish/exploration"), given)
 
 
 def recommend_batch(

@@ -22,7 +22,7 @@ from oneclass.tasks.promotion_log import Decision
 from oneclass.tasks.publish import files, lists, promotion, recommend_all
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.rules.breaches import find_breaches
-from oneclass.tasks.rules.lists import ListSelections, has_new_items, load_selections
+from oneclass.tasks.rules.lists import ListSelections, load_selections
 from oneclass.tasks.stores import checksums, publications, published_model, runs, stages, warehouse
 from oneclass.tasks.stores.home import Home
 
@@ -59,7 +59,8 @@ def publish(home: Home, run_id: str, plan: PublicationPlan, executor: Executor =
     parameters["seen_items"] = plan.lists is not None and not plan.lists.exclude_seen
     with stages.run_stage(home, run_id, "publish", parameters) as connection:
         attributes = load_all_attributes(connection)
-        has_rules = parameters["has_rules"] = not plan.declared.are_empty or has_new_items(connection)
+        has_new_items = warehouse.select(connection, "split/new_item_ids").height > 0
+        has_rules = parameters["has_rules"] = has_new_items or not plan.declared.are_empty
         of_rules = attributes if has_rules else None
         decision, selections, gaps = _make_lists(connection, home, run_id, plan, of_rules, executor)
         table = leaderboard.load_leaderboard(connection, plan.evaluated or run_id)
@@ -100,15 +101,16 @@ def _make_lists(
     Returns:
         The decision, None without an assessment; how users get their lists; what a person should know of the rules.
     """
+    assessment, margin = plan.assessment, plan.settings.margin
     if plan.lists is None:
-        return plan.assessment and promotion.record_promotion(connection, run_id, plan.assessment), {}, ()
+        return assessment and promotion.record_promotion(connection, run_id, assessment, margin), {}, ()
     spec, selections, gaps = plan.lists, ListSelections(), list[str]()
     if attributes is not None:
         of_lists = {"exclude_seen": spec.exclude_seen}
         selections, gaps = load_selections(connection, plan.rules, attributes, spec.top_n, **of_lists)
     cache, unchanged = recommend_all.store_recommendations(connection, home, spec, executor, selections)
-    assessment = promotion.check_recommendations(connection, plan.assessment, plan.settings)
-    decision = assessment and promotion.record_promotion(connection, run_id, assessment)
+    assessment = promotion.check_recommendations(connection, assessment, plan.settings)
+    decision = assessment and promotion.record_promotion(connection, run_id, assessment, margin)
     if not unchanged and (decision is None or decision.promoted):
         recommend_all.store_lists(connection, spec.exploration)
         cache.store({})

@@ -26,7 +26,6 @@ def find_breaches(
     if declared is None:
         return
     rules, catalogue = declared.rules, load_catalogue(connection, attributes)
-    explored = warehouse.query(connection, "from published.exploration limit 1").height
     users = warehouse.select(connection, "rules/users")
     described = catalogue.describe_users(users["user_id"], users["items"])
     connection.register("rule_items", catalogue.items)
@@ -34,7 +33,7 @@ def find_breaches(
     connection.execute(sql.statement("rules/ruled_lists"))
     connection.execute(sql.statement("rules/rule_histories"), {"days": rules.again_after_days})
     connection.execute(sql.statement("rules/rule_events"), {"kinds": list(rules.not_event)})
-    for name in (None, *[EXPLORATION] * explored, *declared.placements):
+    for name in (None, EXPLORATION, *declared.placements):
         placement = None if name == EXPLORATION else name
         n = declared.count_items(placement, top_n)
         selector = Selector(declared, catalogue, placement, n)

@@ -16,17 +16,8 @@ ListSelections = dict[str | None, Selection]  # by placement; None is the list o
 MIN_LACKING_SHARE = 0.05  # of all likes, on items that only the table of items keeps from the lists
 
 
-def has_new_items(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether there are items that nobody likes, which the table of attributes has."""
-    return warehouse.select(connection, "split/new_item_ids").height > 0
-
-
 def check_rules(declared: DeclaredRules, attributes: Attributes) -> None:
-    """Check the rules of a data set on its tables of attributes, before there is a log.
-
-    Raises:
-        InputError: naming the setting, the column or part that is wrong, and close names.
-    """
+    """Check the rules of a data set on its tables of attributes, before there is a log; a wrong one is an InputError."""
     item_ids = attributes["item"]["item_id"] if "item" in attributes else pl.Series(["of no table"])
     catalogue = Catalogue(item_ids, pl.Series([1] * len(item_ids), dtype=pl.Int64), attributes)
     for name in (None, *declared.placements):

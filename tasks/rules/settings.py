@@ -1,4 +1,4 @@
-"""The settings `[rules]` and `[placements.NAME]` of a data set's file."""
+"""The settings `[rules]` and `[placements.NAME]` of a data set's file; docs/how-to/rules.md explains the keys."""
 
 import math
 from typing import Annotated
@@ -13,11 +13,7 @@ class _Declared(BaseModel):
 
 
 class Boost(_Declared):
-    """Items to raise: those for which `when` is true.
-
-    An item's score rises by `by` times the user's spread of scores, which is the difference between the best and the
-    n-th of the items that the user may get, before any boost. The boosts of an item add up.
-    """
+    """Items to raise."""
 
     when: str
     by: float = Field(allow_inf_nan=False)
@@ -27,35 +23,25 @@ class ListRules(_Declared):
     """What holds for all lists, or for those of one placement."""
 
     eligible: str = ""
-    """A SQL condition; items for which it is false or null are left out. Of a placement both conditions must hold."""
     boosts: tuple[Boost, ...] = ()
-    """Those of a placement come on top."""
     max_per_category: Limits = {}
-    """At most so many items of a list have the same value in a column; a placement's limits replace those by column."""
 
 
 class Rules(ListRules):
     """Rules that hold for every list."""
 
     pinned: tuple[str, ...] = ()
-    """Items that are first, in this order, where the other rules allow them."""
     banned: tuple[str, ...] = ()
-    """Items that are never recommended."""
     not_event: tuple[str, ...] = ()
-    """Kinds of event, such as "return": items that the user has one of are left out."""
     again_after_days: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """An item that the user has had comes again only after so many days, counted to the log's last like."""
     request_filters: tuple[str, ...] = ()
-    """Columns that the filter of an HTTP request may name."""
 
 
 class Placement(ListRules):
     """A place that shows a list of its own, such as the home page."""
 
     n: int | None = Field(default=None, ge=1, le=1000)
-    """Items of its list; by default `publish.top_n`."""
     diversity: float | None = Field(default=None, ge=0, le=1)
-    """How strongly its list is re-ranked for variety."""
 
 
 class DeclaredRules(_Declared):
