@@ -17,7 +17,7 @@ MIN_LACKING_SHARE = 0.05  # of all likes, on items that only the table of items 
 
 
 def check_rules(declared: DeclaredRules, attributes: Attributes) -> None:
-    """Check the rules of a data set on its tables of attributes, before there is a log; a wrong one is an InputError."""
+    """Check the rules of a data set on its tables of attributes, before there is a log; InputError names the fault."""
     item_ids = attributes["item"]["item_id"] if "item" in attributes else pl.Series(["of no table"])
     catalogue = Catalogue(item_ids, pl.Series([1] * len(item_ids), dtype=pl.Int64), attributes)
     for name in (None, *declared.placements):
