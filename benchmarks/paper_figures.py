@@ -79,7 +79,7 @@ class FinishedRun:
             query = "from evaluation.ranks_by_degree where run_id = ? order by side desc, model, score, degree_low"
             self.ranks: list[Row] = connection.sql(query, params=[run_id]).pl().to_dicts()
         self.settings: dict[str, Any] = json.loads(text)
-        self.splits = {protocol: fits.find_matrices_digest(home, model, digest) for protocol, model, digest in found}
+        self.splits = {protocol: fit.matrices for protocol, *name in found if (fit := fits.find_fit(home, *name))}
 
     def load_split(self, protocol: str) -> SplitMatrices:
         """Load the matrices of a protocol."""

@@ -60,7 +60,7 @@ def test_the_summary_says_what_is_published_by_the_protocol_that_decided(two_run
     one, two = load_summaries(two_runs)
     with warehouse.open_warehouse(two_runs, read_only=True) as connection:
         deciding = PROTOCOLS[find_deciding_protocol(connection, latest_run(two_runs))].title.lower()
-    assert one.startswith("# ml-latest-small: First publication: mrf_dense, +") and f"popularity ({deciding})" in one
+    assert one.startswith("# ml-latest-small: Published: mrf_dense, +") and f"popularity ({deciding})" in one
     assert two.startswith("# ml-latest-small: Published: mrf_dense, +")
     assert "1 new file with 1,680 events; in all 847 likes of 120 users for 40 items." in one
     assert "0 new files with 0 events" in two and "## " in two
