@@ -139,9 +139,7 @@ def walk_shop(root: Path, generator: random.Random) -> str:
         server = subprocess.Popen([sys.executable, "-m", *words], stdout=log, stderr=log)
     for step in generator.choices(list(STEPS), list(STEPS.values()), k=6):
         wrong = walk.take_step(taken[-1])
-        if wrong or not walk.shop.current:  # nobody gets a list, or nobody is left
-            break
-        if wrong := walk.find_wrong_answer(f"http://127.0.0.1:{port}"):
+        if wrong or not walk.shop.current or (wrong := walk.find_wrong_answer(f"http://127.0.0.1:{port}")):
             break
         taken.append(step)
     server.terminate()
