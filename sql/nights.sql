@@ -219,7 +219,7 @@ from (select *, false as is_tonight from before union all select *, true from to
 -- standard deviation. Before weekdays are distinguished it also covers all but the outer tenths of the nights, so that
 -- weekends do not stand out. A value outside of `usual_from` to `usual_to` is unusual: it lies more spreads off than
 -- $limits say, or, where nothing is usual yet, beyond their bound. Few events are not unusual on $quiet days, and
--- none at all are told as not `delivered`.
+-- a night without any is judged by `delivered` alone.
 insert into operations.nights
 with limits as (
     select unnest($limits, recursive := true)

@@ -35,7 +35,7 @@ MIN_PAIRING = 0.1  # a lower value counts as this one, since nights are compared
 
 @dataclass(frozen=True)
 class Figure:
-    """What is told of a figure, and how far from the usual it may lie.
+    """How a figure is described, and how far from the usual it may lie.
 
     Attributes:
         name: as a person says it, before the value.

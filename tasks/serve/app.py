@@ -27,7 +27,7 @@ from oneclass.tasks.stores.home import Home
 KEY_NEEDED = "Each request sends a key as `Authorization: Bearer KEY`."
 NO_KEY_NEEDED = "It has no authentication: use it on this machine only, or start it with --api-key-file."
 MAX_ERRORS = 10  # of a request that are explained
-REPORT_PAGE = r"^((index|search|compare|runs/[\w-]{1,100})\.html)?$"
+REPORT_PAGE = r"^((index|search|runs/[\w-]{1,100})\.html)?$"
 
 
 def create_app(

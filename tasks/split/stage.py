@@ -175,7 +175,7 @@ def _rewrite_splits(
         cut_day: the first day of the targets of next_events; None if no event has a time.
 
     Returns:
-        digests of the matrices; what the contract is told of the draws; the log message on each
+        digests of the matrices; the parameters of the draws for the contract; the log message on each
         protocol's validation edges; and whether seen items are included.
     """
     drawn: dict[str, Any] = {}

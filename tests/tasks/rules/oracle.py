@@ -226,11 +226,11 @@ def _get_value(item: Row, user: Row, column: str) -> Any:
 
 
 def _if_known(column: str, test: Callable[[Any], bool]) -> Condition:
-    def test_value(item: Row, user: Row) -> bool | None:
+    def hold(item: Row, user: Row) -> bool | None:
         value = _get_value(item, user, column)
         return None if value is None else test(value)
 
-    return test_value
+    return hold
 
 
 def _negate_known(value: bool | None) -> bool | None:
