@@ -324,7 +324,8 @@ insert into operations.log_files
 with logs as (
     select
         unnest($file_ids) as file_id, unnest($paths) as path,
-        unnest($digests) as sha256, unnest($sizes) as bytes, unnest($contents) as content_sha256
+        unnest($digests) as sha256, unnest($sizes) as bytes, unnest($contents) as content_sha256,
+        unnest($columns_named) as names_columns
 ),
 events as (
     select file_id, count(*) as events
@@ -339,7 +340,8 @@ rejects as (
     group by file_id
 )
 select
-    file_id, path, sha256, bytes, coalesce(events, 0), coalesce(rejects, 0), now() at time zone 'UTC', content_sha256
+    file_id, path, sha256, bytes, coalesce(events, 0), coalesce(rejects, 0), now() at time zone 'UTC', content_sha256,
+    names_columns
 from logs
 left join events using (file_id)
 left join rejects using (file_id)
@@ -355,7 +357,8 @@ select
         where arrivals.file_id = log_files.file_id and arrivals.sha256 = log_files.sha256
             and outcome in ('new', 'changed')
     ) as name,
-    path, sha256, bytes, events, rejects, coalesce(content_sha256, sha256) as content_sha256
+    path, sha256, bytes, events, rejects, coalesce(content_sha256, sha256) as content_sha256,
+    coalesce(names_columns, false) as names_columns
 from operations.log_files
 order by file_id
 

@@ -172,3 +172,7 @@ delete from operations.stage_results where starts_with(stage, 'contract of ');
 alter table if exists operations.nights add column if not exists usual_from double;
 alter table if exists operations.nights add column if not exists usual_to double;
 drop table if exists diagnostics.nightly_exponents;
+
+-- name: columns_of_logs
+-- operations.log_files: one row per log file as before; whether it names its columns, null in earlier rows.
+alter table if exists operations.log_files add column if not exists names_columns boolean;

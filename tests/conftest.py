@@ -266,6 +266,6 @@ def log_into(home: Home, events: Sequence[tuple], file_id: int = 1) -> None:
         connection.execute(f"insert into raw.events by name {numbered}")
         connection.unregister("incoming")
         connection.execute(
-            "insert into operations.log_files values (?, ?, ?, 1, ?, 0, now()::timestamp, null)",
+            "insert into operations.log_files values (?, ?, ?, 1, ?, 0, now()::timestamp, null, null)",
             [file_id, f"log-{file_id}", f"sha-{file_id}", len(events)],
         )

@@ -60,8 +60,8 @@ def _log_rows(random: np.random.Generator) -> dict[str, list[tuple]]:
     ]
     return {
         "operations.log_files": [
-            (1, "/logs/<first>.csv", "a" * 64, 1_234_567, 900, 0, BEGAN - timedelta(days=1), None),
-            (2, "/logs/second.csv", "b" * 64, 7_000, 12_345, 3, BEGAN + timedelta(minutes=1), "c" * 64),
+            (1, "/logs/<first>.csv", "a" * 64, 1_234_567, 900, 0, BEGAN - timedelta(days=1), None, None),
+            (2, "/logs/second.csv", "b" * 64, 7_000, 12_345, 3, BEGAN + timedelta(minutes=1), "c" * 64, True),
         ],
         "raw.rejects": [(2, line, "x", "value: no number") for line in (4, 9, 11)],
         "operations.arrivals": [

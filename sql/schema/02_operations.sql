@@ -8,7 +8,8 @@ create table if not exists operations.log_files (
     events bigint not null,
     rejects bigint not null,
     ingested_at timestamp not null,
-    content_sha256 varchar -- of what it holds, once unpacked and in UTF-8; null where an older version read it in
+    content_sha256 varchar, -- of what it holds, once unpacked and in UTF-8; null where an older version read it in
+    names_columns boolean -- whether it says itself which column is which; null where an older version read it in
 );
 -- operations.runs: one row per run of a flow.
 create table if not exists operations.runs (

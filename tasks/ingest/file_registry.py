@@ -17,7 +17,7 @@ from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import containers, statements
-from oneclass.tasks.ingest.landing import DONE, QUARANTINE, RejectedFile
+from oneclass.tasks.ingest.landing import DONE, QUARANTINE, FileRefused
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores import warehouse
@@ -25,18 +25,6 @@ from oneclass.tasks.stores.home import Home
 
 MAX_SUGGESTED_SHARE = 0.5
 """Where more lines are rejected, the log is misread rather than damaged."""
-
-
-class RejectLimitExceeded(Exception):
-    """Some files have more rejects than the data set allows; the transaction that read them is rolled back.
-
-    Attributes:
-        rejected: those files.
-    """
-
-    def __init__(self, rejected: Sequence[RejectedFile]) -> None:
-        super().__init__("\n".join(file.reason for file in rejected))
-        self.rejected = tuple(rejected)
 
 
 def check_reject_limit(
@@ -49,7 +37,7 @@ def check_reject_limit(
         share: `max_reject_share` of the data set.
 
     Raises:
-        RejectLimitExceeded: some files exceed it.
+        ExceptionGroup: of a `FileRefused` for each file that exceeds it.
     """
     ids = [file_id for file_id, _ in files]
     counts = {row[0]: row[1:] for row in connection.execute(sql.statement("ingest/reject_shares"), [ids]).fetchall()}
@@ -61,9 +49,9 @@ def check_reject_limit(
         rejects, lines = sum(log[1] for log in logs), sum(log[2] for log in logs)
         if rejects > share * lines:
             worst, _, _, line, reason = max(logs, key=lambda log: log[1])
-            rejected.append(RejectedFile(location, explain_rejects(worst, rejects, lines, line, reason, share)))
+            rejected.append(FileRefused(location, explain_rejects(worst, rejects, lines, line, reason, share)))
     if rejected:
-        raise RejectLimitExceeded(rejected)
+        raise ExceptionGroup("more rejects than max_reject_share", rejected)
 
 
 def explain_rejects(log: LogFile, rejects: int, lines: int, line: int, reason: str, share: float) -> str:
@@ -98,6 +86,7 @@ class KnownFile:
     events: int
     rejects: int
     content_sha256: str
+    names_columns: bool
 
 
 @dataclass(frozen=True)
@@ -233,7 +222,7 @@ def record_changes(
     home: Home,
     run_id: str,
     plan: IngestPlan,
-    unread: Mapping[str, Sequence[RejectedFile]],
+    unread: Mapping[str, Sequence[FileRefused]],
 ) -> None:
     """Write the changes, and the files that were not read, to `operations.arrivals`, inside the stage's transaction.
 

@@ -4,14 +4,18 @@
 `ingest.keep_files = move`. Neither is read as input.
 """
 
+import contextlib
 import filecmp
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from oneclass.tasks.ingest.scan import FileSignature
+import duckdb
+
+from oneclass.tasks import memory_errors
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.ingest.scan import FileSignature, FileStillChanging
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import escape_controls
@@ -24,12 +28,15 @@ MAX_NAME_BYTES = 255 - len(NOTE_SUFFIX) - len(".9999")  # leaves room for a numb
 MAX_SUFFIX_BYTES = 32
 
 
-@dataclass(frozen=True)
-class RejectedFile:
-    """A file of the landing folder that is not ingested, and the reason with file and line."""
+class FileRefused(InputError):
+    """A file that is not ingested: its location, and the reason with file and line."""
 
-    location: Path
-    reason: str
+    def __init__(self, location: Path, reason: str) -> None:
+        super().__init__(location, reason)
+        self.location, self.reason = location, reason
+
+    def __str__(self) -> str:
+        return self.reason
 
     @property
     def shown(self) -> str:
@@ -40,6 +47,34 @@ class RejectedFile:
     def shown_reason(self) -> str:
         """The reason, with the location as `shown`."""
         return self.reason.replace(str(self.location), self.shown)
+
+
+RejectedFile = FileRefused
+
+
+@contextlib.contextmanager
+def refuse_unreadable(location: Path) -> Generator[None]:
+    """Turn any error in the block, which scans or parses one file, into the refusal of that file.
+
+    Errors for which the file is not to blame pass: exhausted memory or disk, a stop, and a file that is being written.
+
+    Raises:
+        FileRefused: the file is unreadable.
+    """
+    try:
+        yield
+    except (FileRefused, FileStillChanging):
+        raise
+    except InputError as error:
+        raise FileRefused(location, str(error)) from error
+    except (OneclassError, MemoryError, duckdb.OutOfMemoryException, duckdb.InterruptException, duckdb.FatalException):
+        raise
+    except Exception as error:
+        if memory_errors.explain_exhaustion(error, str(location)):
+            raise
+        cause = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        advice = "Mend it, write it as CSV or Parquet, or leave it out."
+        raise FileRefused(location, f"{location}: cannot be read ({cause}). {advice}") from error
 
 
 def list_landing_files(folder: Path) -> list[Path]:

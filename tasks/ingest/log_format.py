@@ -53,6 +53,11 @@ class LogFormat:
     time_formats: tuple[str, ...] = ()
 
     @property
+    def names_columns(self) -> bool:
+        """Whether the log itself says which column is which."""
+        return self.statement in ("parquet", "json") or bool(self.header)
+
+    @property
     def is_quoted(self) -> bool:
         """Whether fields may be in double quotes, as in RFC 4180. Tab-separated logs hold quotes as they are."""
         return len(self.delimiter) == 1 and self.delimiter not in "\t "

@@ -1,9 +1,10 @@
 """Stage `ingest`: find new and changed logs, load them in one transaction, and log the changes."""
 
+import contextlib
 import hashlib
 import logging
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from oneclass.tasks.errors import InputError, OneclassError
 from oneclass.tasks.ingest import file_registry, landing, query_source
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.ingest.file_registry import IngestPlan
-from oneclass.tasks.ingest.landing import RejectedFile
+from oneclass.tasks.ingest.landing import FileRefused
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, describe_expected_sources, is_log_name
@@ -94,7 +95,7 @@ def ingest(
     paths = named or ([home.landing] if waiting and not nothing_new else [])
     if not paths and (replace or not known_files):
         raise InputError(describe_expected_sources(home, dataset))
-    rejected: list[RejectedFile] | None = None if named or replace else []
+    rejected: list[FileRefused] | None = None if named or replace else []
     known = {} if replace else {one.sha256: one.size for one in known_files}
     logs = (scanner or SourceScanner(dataset)).scan(paths, known, rejected)
     is_nightly = not named and not replace
@@ -104,6 +105,7 @@ def ingest(
         if rejected and not logs and not known_files:
             landing.quarantine_files(home, rejected)
             raise InputError(_explain_no_input(home, rejected))
+        refused: list[FileRefused] = []
         plan = file_registry.plan_ingest(home, [] if replace else known_files, logs, settings)
         try:
             _write_events(
@@ -118,28 +120,29 @@ def ingest(
                 record_batch=is_nightly,
             )
             break
-        except file_registry.RejectLimitExceeded as error:
-            rejected = [*(rejected or []), *error.rejected]
-            rejected_locations = {one.location for one in rejected}
-            logs = [log for log in logs if log.location not in rejected_locations]
-        except ContractBroken as error:
-            raise _with_explanation(error, plan, dataset) from None
+        except* FileRefused as errors:
+            refused = [error for error in errors.exceptions if isinstance(error, FileRefused)]
+        if rejected is None:
+            raise refused[0]
+        rejected = [*rejected, *refused]
+        rejected_locations = {one.location for one in refused}
+        logs = [log for log in logs if log.location not in rejected_locations]
     landing.quarantine_files(home, rejected or [])
     if not named:
         landing.archive_files(home, {log.location: log.signature for log in logs}, settings.keep_files)
     return _log_changes(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), rejected or [])
 
 
-def _list_unread(home: Home, dataset: Dataset, waiting: Iterable[Path]) -> dict[str, list[RejectedFile]]:
+def _list_unread(home: Home, dataset: Dataset, waiting: Iterable[Path]) -> dict[str, list[FileRefused]]:
     """List and log the files that no run will read until somebody acts, by outcome in `operations.arrivals`."""
     tables = {Path(table.file).name for table in (dataset.titles, dataset.items, dataset.users) if table}
     unmatched = [path for path in waiting if not is_log_name(path.name, dataset) and path.name not in tables]
     patterns = f"its name matches none of the patterns {', '.join(dataset.files)}"
     advice = "rename it, take it out of the landing folder, or change `files` in the data set's file"
     unread = {
-        "unmatched": [RejectedFile(path, f"{patterns}; {advice}") for path in unmatched],
+        "unmatched": [FileRefused(path, f"{patterns}; {advice}") for path in unmatched],
         "set aside": [
-            RejectedFile(
+            FileRefused(
                 path, f"in landing/{landing.QUARANTINE} since an earlier night; a note beside each file says why"
             )
             for path in landing.list_quarantined(home.landing)
@@ -160,8 +163,8 @@ def _write_events(
     settings: IngestSettings,
     *,
     replace: bool,
-    rejected: Sequence[RejectedFile] | None,
-    unread: Mapping[str, Sequence[RejectedFile]],
+    rejected: Sequence[FileRefused] | None,
+    unread: Mapping[str, Sequence[FileRefused]],
     record_batch: bool,
 ) -> None:
     """Load the new logs and delete those they replace. Without new logs, only check the contract."""
@@ -172,7 +175,10 @@ def _write_events(
         "max_future_days": dataset.max_future_days,
         "kinds": list(dataset.events),
     }
-    with stages.run_stage(home, run_id, "ingest", parameters) as connection:
+    with (
+        _explain_broken_contract(plan, dataset),
+        stages.run_stage(home, run_id, "ingest", parameters) as connection,
+    ):
         for table in ("raw.events", "raw.places", "raw.rejects", "operations.log_files"):
             if replace:
                 connection.execute(f"delete from {table}")
@@ -190,8 +196,16 @@ def _write_events(
             anomalies.record_batch_stats(connection, run_id, bounds)
 
 
+@contextlib.contextmanager
+def _explain_broken_contract(plan: IngestPlan, dataset: Dataset) -> Generator[None]:
+    """Add the lines of the data set's file that may help to the error of too many rejects."""
+    try:
+        yield
+    except ContractBroken as error:
+        raise _with_explanation(error, plan, dataset) from None
+
+
 def _with_explanation(error: ContractBroken, plan: IngestPlan, dataset: Dataset) -> ContractBroken:
-    """Return the error of too many rejects with the lines of the data set's file that may help; others as they are."""
     samples = [sample for result in error.broken if result.rule == "share_of_rejects" for sample in result.samples]
     for sample in samples:
         for log in (log for _, log in plan.new if log.path == sample["file_with_most"]):
@@ -227,11 +241,12 @@ def _load_files(
             "digests": [log.sha256 for _, log in files],
             "sizes": [log.size for _, log in files],
             "contents": [log.content_sha256 for _, log in files],
+            "columns_named": [bool(log.layout and log.layout.names_columns) for _, log in files],
         },
     )
 
 
-def _explain_no_input(home: Home, rejected: Sequence[RejectedFile]) -> str:
+def _explain_no_input(home: Home, rejected: Sequence[FileRefused]) -> str:
     return (
         f"{home.landing}: none of its files can be read, and the warehouse is empty; they are in "
         f"{home.landing / landing.QUARANTINE} now, each with a note. The first: {rejected[0].shown_reason}"
@@ -239,7 +254,7 @@ def _explain_no_input(home: Home, rejected: Sequence[RejectedFile]) -> str:
 
 
 def _log_changes(
-    home: Home, run_id: str, plan: IngestPlan, file_ids: tuple[int, ...], rejected: Sequence[RejectedFile]
+    home: Home, run_id: str, plan: IngestPlan, file_ids: tuple[int, ...], rejected: Sequence[FileRefused]
 ) -> Ingested:
     with warehouse.open_warehouse(home, read_only=True) as connection:
         logs = connection.execute("select file_id, sha256, events, rejects from operations.log_files").fetchall()

@@ -210,7 +210,7 @@ def test_a_stage_is_committed_or_taken_back_after_its_contract_and_its_results_a
     try:
         with stages.run_stage(home, "run-1", "ingest", parameters) as connection:
             connection.execute(
-                "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, current_timestamp::timestamp, null)"
+                "insert into operations.log_files values (1, 'a', 'd', 1, 1, 0, now()::timestamp, null, null)"
             )
             connection.execute(f"insert into raw.events values ('u1', 'i1', {value}, null, 1, 1, null)")
     except ContractBroken:

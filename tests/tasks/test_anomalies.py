@@ -45,7 +45,7 @@ def insert_log(connection, run_id, log, file_id, *, name=None, before=0, rejects
     warehouse.insert(connection, "raw.events", lines)
     path, digest = name or f"{file_id}.csv", f"{run_id} {file_id}"
     of_file = [file_id, path, digest, 1, len(events), rejects, datetime(2025, 1, 1)]
-    connection.execute("insert into operations.log_files values (?, ?, ?, ?, ?, ?, ?, null)", of_file)
+    connection.execute("insert into operations.log_files values (?, ?, ?, ?, ?, ?, ?, null, null)", of_file)
     arrived = [run_id, path, path, "changed" if before else "new", file_id, digest, len(events), rejects, before, 0]
     columns = "run_id, name, path, outcome, file_id, sha256, events, rejects, events_before, rejects_before"
     connection.execute(f"insert into operations.arrivals ({columns}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", arrived)

@@ -23,7 +23,7 @@ def nights(home):
             connection.execute(
                 "insert into operations.nights values (?, ?, 'events', 1, true, null, null, 0, null, null)", night
             )
-        connection.execute("insert into operations.log_files values (1, 'p', 's', 1, 1, 0, '2031-05-06', null)")
+        connection.execute("insert into operations.log_files values (1, 'p', 's', 1, 1, 0, '2031-05-06', null, null)")
         connection.execute(
             "insert into operations.model_settings (run_id, model, origin, reason, settings, searched_on) "
             "values ('ahead', 'slim', 'o', 'r', '{}', '2031-05-06')"

@@ -153,7 +153,7 @@ def test_a_command_on_a_newer_home_ends_with_one_sentence_and_changes_no_byte(ho
         connection.execute("insert into operations.schema_version values (100, now()::timestamp, '')")
         connection.execute(EVENTS)
         connection.execute(
-            "insert into operations.log_files values (1, 'log', 'sha', 1, 12, 0, now()::timestamp, null)"
+            "insert into operations.log_files values (1, 'log', 'sha', 1, 12, 0, now()::timestamp, null, null)"
         )
     before = file_bytes(home)
     more = {"tune": ["--model", "slim"], "promote": ["--rollback"]}.get(name, [])
