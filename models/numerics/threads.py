@@ -46,6 +46,25 @@ ROW_BLOCK_ENTRIES = (
 _kernel_lock = threading.RLock() if NUMBA_CONFIG.THREADING_LAYER == "workqueue" else contextlib.nullcontext()
 _blas_lock = threading.RLock()
 _thread_state = threading.local()  # `threads`, of the block that a thread is in, and `most`, that its blocks may have
+_numba_parallel: Any = importlib.import_module("numba.np.ufunc.parallel")
+_forked_from_threads = threading.Event()  # set in a process that was forked from one with OpenMP's threads
+
+
+def _note_fork() -> None:
+    if NUMBA_CONFIG.THREADING_LAYER == "omp" and _numba_parallel._is_initialized:
+        _forked_from_threads.set()
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+def _refuse_forked_process() -> None:
+    """Raise where GNU OpenMP would end the process by SIGTERM, after which a pool of processes waits forever."""
+    if _forked_from_threads.is_set():
+        raise RuntimeError(
+            "this process was forked from one that had run a model's parallel kernels, which OpenMP does not support; "
+            'start processes by multiprocessing.get_context("forkserver") or "spawn", or fork before the first fit'
+        )
 
 
 @contextlib.contextmanager
@@ -60,6 +79,7 @@ def kernel_threads(count: int) -> Generator[None]:
     if wanted == outer:  # a block within a block: to ask numba takes microseconds
         yield
         return
+    _refuse_forked_process()
     with _kernel_lock:
         before = numba.get_num_threads()
         numba.set_num_threads(wanted)

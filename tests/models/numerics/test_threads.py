@@ -1,6 +1,8 @@
 """Thread counts are set for a block and put back after it, errors and overlaps included."""
 
+import multiprocessing
 import threading
+from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
 from itertools import pairwise
 
@@ -12,11 +14,18 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from threadpoolctl import ThreadpoolController, threadpool_info
 
+from oneclass import ItemKNN
 from oneclass.models.graph_filter import model
 from oneclass.models.graph_filter.graph import DenseSquare
 from oneclass.models.numerics import matmul, spd_inverse
 from oneclass.models.numerics.partition import partition_by_budget, partition_evenly, partition_rows, partition_shards
-from oneclass.models.numerics.threads import kernel_threads, limit_threads, map_row_blocks, single_threaded_blas
+from oneclass.models.numerics.threads import (
+    NUMBA_CONFIG,
+    kernel_threads,
+    limit_threads,
+    map_row_blocks,
+    single_threaded_blas,
+)
 
 
 def blas_threads():
@@ -179,3 +188,18 @@ def test_runs_within_a_room_are_as_long_as_they_can_be_and_a_larger_row_is_alone
     found = [(part.start, part.stop) for part in partition_by_budget(np.array([3, 4, 1, 9, 2, 2, 2]), 5)]
     assert found == [(0, 1), (1, 3), (3, 4), (4, 6), (6, 7)]
     assert list(partition_by_budget(np.zeros(0, dtype=np.int64), 5)) == []
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_child_of_a_process_with_kernels_answers_or_is_refused_if_it_was_forked(method):
+    """GNU OpenMP would end the forked one by SIGTERM, and a `multiprocessing.Pool` would wait forever."""
+    likes = csr_matrix((np.arange(60).reshape(10, 6) % 7 > 2).astype(np.float32))
+    fitted = ItemKNN().fit(likes)
+    expected, _ = fitted.recommend(likes, 2)
+    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+        answer = pool.submit(fitted.recommend, likes, 2)
+        if method == "fork" and NUMBA_CONFIG.THREADING_LAYER == "omp":
+            with pytest.raises(RuntimeError, match=r'was forked .* start processes by .*"forkserver"\) or "spawn"'):
+                answer.result()
+        else:
+            np.testing.assert_array_equal(answer.result()[0], expected)
