@@ -1,8 +1,11 @@
 """Interactions: what users did with items by their ids, as the estimators and the evaluation take it."""
 
+import inspect
+import warnings
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -14,9 +17,9 @@ from oneclass.models.attributes.encoder import FeatureEncoder
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
 from oneclass.models.numerics.validation import refuse_id_pairs
 from oneclass.models.predictor import Predictor
-from oneclass.tables import check_ids, read_events, read_frame
+from oneclass.tables import read_events, read_frame, read_ids
 
-SHOWN_IDS = 3  # in an error
+SHOWN_IDS = 5  # in an error or a warning
 
 
 class Interactions:
@@ -71,7 +74,7 @@ class Interactions:
             events, ids = _read_matrix(data)
         else:
             events = read_events(data, {"user": user, "item": item, "weight": weight, "time": time})
-            ids = tuple(events[name].unique().sort() for name in ("user_id", "item_id"))
+            ids = events["user_id"].unique().sort(), events["item_id"].unique().sort()
         self.events = events
         self.user_ids, self.item_ids = ids
         self.users, self.items = _read_attributes(users, "user", user), _read_attributes(items, "item", item)
@@ -87,14 +90,17 @@ class Interactions:
             tables: `users` and `items`, as in the constructor.
 
         Raises:
+            TypeError: it is no matrix.
             ValueError: there are more or fewer ids than rows or columns, or an id comes twice.
         """
+        if not (issparse(matrix) or isinstance(matrix, np.ndarray)):
+            raise TypeError(f"a {type(matrix).__name__}; give a matrix of SciPy or an array of NumPy, of users x items")
         found = cls(matrix, **tables)
         for side, given in (("user", user_ids), ("item", item_ids)):
             if given is None:
                 continue
             numbers = getattr(found, f"{side}_ids")
-            ids = check_ids(pl.Series(f"{side}_id", given), f"{side}s")
+            ids = read_ids(given, f"{side}s").alias(f"{side}_id")
             if len(ids) != len(numbers) or ids.n_unique() != len(ids):
                 raise ValueError(
                     f"{side}_ids: {len(ids)} ids, {ids.n_unique()} of them different, for the {len(numbers)} {side}s "
@@ -123,7 +129,7 @@ class Interactions:
 
         With times it has the order of each user's likes, by their first events, and the ages of the events.
         """
-        return self._fold(self.events, self._row_of_user, len(self.user_ids))
+        return self._fold(self.events, self.user_ids)
 
     def to_frame(self) -> pl.DataFrame:
         """Return a row for each pair of a user and an item: `user_id`, `item_id` and `weight`."""
@@ -134,50 +140,49 @@ class Interactions:
     @cached_property
     def user_features(self) -> csr_matrix | None:
         """The users' attributes as `FitOptions` takes them, float32 (users, F); None without attributes."""
-        return _encode(self.users, self.user_ids, "user_id")
+        return encode_attributes(self.users, self.user_ids, "user_id")
 
     @cached_property
     def item_features(self) -> csr_matrix | None:
         """The items' attributes as `FitOptions` takes them, float32 (items, F); None without attributes."""
-        return _encode(self.items, self.item_ids, "item_id")
+        return encode_attributes(self.items, self.item_ids, "item_id")
 
-    def rows(self, users: Iterable[Any]) -> np.ndarray:
+    def rows(self, users: Any) -> np.ndarray:
         """Return the rows of users, int64.
 
         Raises:
             ValueError: a user is unknown.
         """
-        return _find_all(users, self._row_of_user, "user", "give their likes as histories instead")
+        return _find_all(users, self.user_ids, "user", "give their likes as histories instead")
 
-    def columns(self, items: Iterable[Any]) -> np.ndarray:
+    def columns(self, items: Any) -> np.ndarray:
         """Return the columns of items, int64.
 
         Raises:
             ValueError: an item is unknown.
         """
-        return _find_all(items, self._column_of_item, "item", "leave it out")
+        return _find_all(items, self.item_ids, "item", "leave it out")
 
     def histories(self, data: Any) -> tuple[pl.Series, csr_matrix]:
         """Return the ids of new users and their histories, with the columns of `matrix`.
 
         Args:
             data: the items of one user, a list of them for each user, who are then numbered, a mapping of users to
-                items, or anything that the constructor takes. Unknown items are left out. Without times, the last item
-                of a user is the newest, and all are of the last day of the fit.
+                items, or anything that the constructor takes. Unknown items are left out, with a warning
+                `UnknownItems`. Without times, the last item of a user is the newest, and all are of the last day of
+                the fit.
+
+        Raises:
+            TypeError: a user of a mapping has no list.
+            ValueError: ids are of another type than those of the fit, or of several.
         """
-        if isinstance(data, Interactions):
-            events = data.events
-        elif isinstance(data, Mapping) and not set(data) & {"user_id", "user"}:
-            events = _of_lists(data)
-        elif isinstance(data, list | pl.Series | np.ndarray) and not any(isinstance(row, tuple) for row in data):
-            is_one = not any(isinstance(row, list | set | np.ndarray | pl.Series) for row in data)
-            events = _of_lists(dict(enumerate([data] if is_one else data)))
-        else:
-            events = read_events(data, dict.fromkeys(("user", "item", "weight", "time")))
-        users = events["user_id"].unique(maintain_order=True)
-        known = events.filter(events["item_id"].is_in(self.item_ids.implode())) if len(events) else events
-        row_of_user = {user: row for row, user in enumerate(users)}
-        return users, self._fold(known.filter(known["item_id"].is_not_null()), row_of_user, len(users))
+        users, events = _read_histories(data)
+        if len(events) and events["item_id"].dtype != self.item_ids.dtype:
+            raise ValueError(f"histories: {_compare_types(events['item_id'], self.item_ids)}")
+        known = _locate(events["item_id"], self.item_ids).is_not_null()
+        if not known.all():
+            _warn_unknown(events["item_id"].filter(~known).unique(maintain_order=True))
+        return users, self._fold(events.filter(known), users)
 
     def save(self, folder: str | Path) -> None:
         """Write the tables as Parquet into a folder, which is made if missing."""
@@ -196,30 +201,22 @@ class Interactions:
         found.user_ids, found.item_ids = (tables[f"{side}_ids"].to_series() for side in ("user", "item"))
         return found
 
-    @cached_property
-    def _row_of_user(self) -> dict[Any, int]:
-        return {user: row for row, user in enumerate(self.user_ids)}
-
-    @cached_property
-    def _column_of_item(self) -> dict[Any, int]:
-        return {item: column for column, item in enumerate(self.item_ids)}
-
-    def _fold(self, events: pl.DataFrame, row_of_user: Mapping[Any, int], users: int) -> csr_matrix:
-        """Return the CSR of events whose items are known."""
-        is_weighted, times = "weight" in events.columns, self._times
+    def _fold(self, events: pl.DataFrame, users: pl.Series) -> csr_matrix:
+        """Return the CSR of events of these users, whose items are known."""
+        times = self._times
         indexed = events.select(
-            _indices(events["user_id"], row_of_user).alias("row"),
-            _indices(events["item_id"], self._column_of_item).alias("column"),
-            *(["weight"] if is_weighted else []),
+            _locate(events["user_id"], users).alias("row"),
+            _locate(events["item_id"], self.item_ids).alias("column"),
+            *(["weight"] if "weight" in events.columns else []),
             *([_time_column(events, *times)] if times else []),
         ).with_row_index("position")
-        value = pl.col("weight").sum() if is_weighted else pl.len()
+        value = pl.col("weight").sum() if "weight" in events.columns else pl.len()
         firsts = [pl.col(name).min() for name in ("time", "position") if name in indexed.columns]
         pairs = indexed.group_by("row", "column").agg(value.alias("value"), pl.len().alias("events"), *firsts)
         pairs = pairs.sort("row", "column")
-        starts = np.searchsorted(pairs["row"].to_numpy(), np.arange(users + 1))
+        starts = np.searchsorted(pairs["row"].to_numpy(), np.arange(len(users) + 1))
         parts = pairs["value"].to_numpy().astype(np.float32), pairs["column"].to_numpy().astype(np.int32), starts
-        matrix = csr_matrix(parts, shape=(users, len(self.item_ids)))
+        matrix = csr_matrix(parts, shape=(len(users), len(self.item_ids)))
         matrix.has_sorted_indices = matrix.has_canonical_format = True
         if times is None:
             return matrix
@@ -246,6 +243,10 @@ def _read_matrix(data: Any) -> tuple[pl.DataFrame, tuple[pl.Series, pl.Series]]:
     """Return the entries of a matrix as events, and the numbers of its rows and columns as ids."""
     if data.ndim != 2:
         raise ValueError(f"interactions: an array of {data.ndim} dimensions; give a users x items matrix")
+    if data.dtype.kind not in "biuf":
+        raise ValueError(
+            f"interactions: an array of type {data.dtype}; give numbers, or list(map(tuple, array)) for pairs of ids"
+        )
     if isinstance(data, np.ndarray) and data.dtype.kind in "iu" and data.shape[1] in (2, 3) and (data > 1).any():
         raise ValueError(
             f"interactions: an array of {data.shape[1]} columns with whole numbers above 1 may be pairs of ids or a "
@@ -257,10 +258,8 @@ def _read_matrix(data: Any) -> tuple[pl.DataFrame, tuple[pl.Series, pl.Series]]:
     refuse_id_pairs(matrix)
     rows, columns = matrix.nonzero()
     cells = {"user_id": rows.astype(np.int64), "item_id": columns.astype(np.int64), "weight": matrix.data}
-    events = read_events(cells, dict.fromkeys(("user", "item", "weight", "time")))
-    names = zip(("user_id", "item_id"), matrix.shape, strict=True)
-    users, items = (pl.Series(name, np.arange(count, dtype=np.int64)) for name, count in names)
-    return events, (users, items)
+    users, items = (pl.Series(np.arange(count, dtype=np.int64)) for count in matrix.shape)
+    return read_events(cells), (users.alias("user_id"), items.alias("item_id"))
 
 
 def _read_attributes(table: Any, side: str, id_column: str | None) -> pl.DataFrame | None:
@@ -272,23 +271,24 @@ def _read_attributes(table: Any, side: str, id_column: str | None) -> pl.DataFra
     if not choices:
         raise ValueError(f"{side}s: no column {side}_id among {', '.join(frame.columns)}; rename the column of ids")
     frame = frame.rename({choices[0]: f"{side}_id"})
-    ids = check_ids(frame[f"{side}_id"], f"{side}s")
+    ids = read_ids(frame[f"{side}_id"], f"{side}s")
     if ids.is_duplicated().any():
         raise ValueError(f"{side}s: {ids.filter(ids.is_duplicated())[0]!r} has several rows; give one for each {side}")
     return frame.with_columns(ids)
 
 
-def _encode(table: pl.DataFrame | None, ids: pl.Series, name: str) -> csr_matrix | None:
-    """Return the features of ids; those without a row of attributes have none."""
+def encode_attributes(table: pl.DataFrame | None, ids: pl.Series, name: str) -> csr_matrix | None:
+    """Return the features of ids, float32 (ids, F); those without a row of attributes have none."""
     if table is None:
         return None
+    if table[name].dtype != ids.dtype:
+        raise ValueError(f"attributes: {_compare_types(table[name], ids)}")
     kinds = attribute_kinds(table, name)
     casts = [pl.col(column).cast(pl.String if kind == "category" else pl.Float64)
              for column, kind in kinds.items() if kind != "categories"]  # fmt: skip
     features = FeatureEncoder.fit(table.with_columns(casts), kinds).encode(table.with_columns(casts))
-    row_of_id = {value: row for row, value in enumerate(table[name])}
-    rows = np.array([row_of_id.get(value, len(row_of_id)) for value in ids], dtype=np.int64)
     missing = csr_matrix(np.zeros((1, features.shape[1]), dtype=np.float32))
+    rows = _locate(ids, table[name]).fill_null(len(table)).to_numpy()
     return csr_matrix(vstack([features, missing], format="csr")[rows])
 
 
@@ -312,29 +312,61 @@ def _kind_of(dtype: pl.DataType) -> str | None:
     return "number" if dtype.is_numeric() else None
 
 
-def _of_lists(lists: Mapping[Any, Iterable[Any]]) -> pl.DataFrame:
-    """Return the events of users whose items are lists, a null item for a user without any."""
-    pairs = [(user, item) for user, items in lists.items() for item in (list(items) or [None])]
-    users, items = zip(*pairs, strict=True) if pairs else ((), ())
-    return pl.DataFrame([pl.Series("user_id", list(users)), pl.Series("item_id", list(items))])
+def _read_histories(data: Any) -> tuple[pl.Series, pl.DataFrame]:
+    """Return the ids of the users, those without an event among them, and the events."""
+    is_list = isinstance(data, list | tuple | pl.Series | np.ndarray) and not any(
+        isinstance(row, tuple) for row in data
+    )
+    if not is_list and not (isinstance(data, Mapping) and not set(data) & {"user_id", "user"}):
+        events = data.events if isinstance(data, Interactions) else read_events(data)
+        return events["user_id"].unique(maintain_order=True), events
+    if is_list:
+        of_users = [isinstance(row, list | set | np.ndarray | pl.Series) for row in data]
+        if any(of_users) and not all(of_users):
+            raise ValueError(f"histories: {list(data)!r:.80} has items beside lists of items; give one or the other")
+        data = dict(enumerate(data if any(of_users) else [data]))
+    for user, items in data.items():
+        if isinstance(items, str) or not isinstance(items, Iterable):
+            raise TypeError(f"histories: user {user!r} has {items!r}; give a list of items")
+    lists = [list(items) for items in data.values()]
+    users = read_ids(list(data), "users")
+    of_event = users.gather(np.repeat(np.arange(len(users)), [len(items) for items in lists]))
+    return users, pl.DataFrame({"user_id": of_event, "item_id": read_ids(list(chain(*lists)), "items")})
 
 
-def _indices(ids: pl.Series, index_of_id: Mapping[Any, int]) -> pl.Series:
-    old = pl.Series(list(index_of_id), dtype=ids.dtype)
-    return ids.replace_strict(old, pl.Series(list(index_of_id.values()), dtype=pl.Int64), return_dtype=pl.Int64)
+def _warn_unknown(items: pl.Series) -> None:
+    """Warn as a published model does, at the line that called the library."""
+    from oneclass.tasks.recommend.vocabulary import UnknownItems
+
+    callers = [record.frame.f_globals.get("__name__", "") for record in inspect.stack(0)]
+    level = next((at for at, name in enumerate(callers, 1) if not name.startswith("oneclass.")), 1)
+    more = f" and {len(items) - SHOWN_IDS} more" if len(items) > SHOWN_IDS else ""
+    listed = ", ".join(map(repr, items.head(SHOWN_IDS)))
+    warnings.warn(f"histories: not known in the fit, left out: {listed}{more}", UnknownItems, stacklevel=level)
+
+
+def _locate(ids: pl.Series, known: pl.Series) -> pl.Series:
+    """Return the position of each id among the known ones, null for others."""
+    if ids.dtype != known.dtype:
+        return pl.Series([None] * len(ids), dtype=pl.Int64)
+    positions = pl.DataFrame({"id": known, "position": np.arange(len(known))})
+    return pl.DataFrame({"id": ids}).join(positions, on="id", how="left", maintain_order="left")["position"]
 
 
 def _time_column(events: pl.DataFrame, first: datetime, last: datetime) -> pl.Expr:
     return pl.col("time").fill_null(first) if "time" in events.columns else pl.lit(last).alias("time")
 
 
-def _find_all(ids: Iterable[Any], index_of_id: Mapping[Any, int], side: str, advice: str) -> np.ndarray:
-    if isinstance(ids, str | int | np.integer):
-        ids = [ids]
-    ids = [one.item() if isinstance(one, np.generic) else one for one in ids]
-    if unknown := [one for one in ids if one not in index_of_id]:
-        shown = ", ".join(repr(one) for one in unknown[:SHOWN_IDS])
-        sample = next(iter(index_of_id), None)
-        kinds = f"; ids of the fit are such as {sample!r}" if type(unknown[0]) is not type(sample) else ""
+def _find_all(ids: Any, known: pl.Series, side: str, advice: str) -> np.ndarray:
+    ids = read_ids([ids] if isinstance(ids, str | int | np.integer) else ids, f"{side}s")
+    found = _locate(ids, known)
+    if len(unknown := ids.filter(found.is_null())):
+        shown = ", ".join(map(repr, unknown.head(SHOWN_IDS)))
+        kinds = f"; {_compare_types(ids, known)}" if ids.dtype != known.dtype else ""
         raise ValueError(f"{side} {shown}: {len(unknown)} of {len(ids)} not in the interactions{kinds}; {advice}")
-    return np.array([index_of_id[one] for one in ids], dtype=np.int64)
+    return found.to_numpy()
+
+
+def _compare_types(ids: pl.Series, known: pl.Series) -> str:
+    kinds = ["a text" if of.dtype == pl.String else "a number" for of in (ids, known)]
+    return f"{ids[0]!r} is {kinds[0]}, and an id of the interactions, {known[0]!r}, is {kinds[1]}; give ids of one type"

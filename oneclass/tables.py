@@ -12,10 +12,10 @@ import polars as pl
 
 POSITIONS = ("user_id", "item_id", "weight", "time")  # of the values of a tuple
 WEIGHT_NAMES = ("weight", "count")  # a rating is no weight: who gave one star does not like the item a little
-INTEGERS = pl.Int8 | pl.Int16 | pl.Int32 | pl.Int64 | pl.UInt8 | pl.UInt16 | pl.UInt32 | pl.UInt64
+USUAL_COLUMNS = dict.fromkeys(("user", "item", "weight", "time"))
 
 
-def read_events(data: Any, columns: Mapping[str, str | None]) -> pl.DataFrame:
+def read_events(data: Any, columns: Mapping[str, str | None] = USUAL_COLUMNS) -> pl.DataFrame:
     """Read events as a frame of `user_id`, `item_id`, and `weight` and `time` if there are such.
 
     Args:
@@ -36,43 +36,81 @@ def read_events(data: Any, columns: Mapping[str, str | None]) -> pl.DataFrame:
     events = frame.select(pl.col(source).alias(target) for target, source in found.items())
     if events.is_empty():
         raise ValueError("the table of interactions has no row")
-    events = events.with_columns(check_ids(events["user_id"], "users"), check_ids(events["item_id"], "items"))
+    events = events.with_columns(read_ids(events["user_id"], "users"), read_ids(events["item_id"], "items"))
     if "weight" in events.columns:
         events = events.with_columns(_check_weights(events["weight"]))
     return events.with_columns(_convert_times(events["time"])) if "time" in events.columns else events
 
 
 def read_frame(data: Any) -> pl.DataFrame | None:
-    """Convert a frame of Polars, pandas, Arrow or DuckDB, or a mapping of columns; None for anything else."""
+    """Convert a frame of Polars, pandas, Arrow or DuckDB, or a mapping of columns; None for anything else.
+
+    Raises:
+        ValueError: columns have values of several types, or different lengths.
+    """
     library = type(data).__module__.partition(".")[0]
     if isinstance(data, pl.DataFrame | pl.LazyFrame):
         return data.lazy().collect()
     if library == "pandas" and hasattr(data, "columns"):
-        return pl.from_pandas(data)
+        try:
+            return pl.from_pandas(data)
+        except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+            raise ValueError(f"the pandas frame: {error}; give columns with values of one type") from error
     if library == "pyarrow":
         table = pl.from_arrow(data)
         return table if isinstance(table, pl.DataFrame) else None
     if library in ("duckdb", "_duckdb") and hasattr(data, "pl"):
         return data.pl()
-    return pl.DataFrame(data) if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping):
+        return None
+    columns = [make_series(values, f"column {name}").alias(str(name)) for name, values in data.items()]
+    if len({len(column) for column in columns}) > 1:
+        lengths = ", ".join(f"{column.name} has {len(column)}" for column in columns)
+        raise ValueError(f"columns of different lengths: {lengths}; give each a value for every event")
+    return pl.DataFrame(columns)
 
 
-def check_ids(ids: pl.Series, side: str) -> pl.Series:
+def make_series(values: Any, what: str) -> pl.Series:
+    """Return values as a Series.
+
+    Raises:
+        TypeError: they are no collection; the errors name `what` they are.
+        ValueError: they are of several types.
+    """
+    if isinstance(values, pl.Series):
+        return values
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"{what}: {values!r} is one value; give a list")
+    values = values if hasattr(values, "dtype") else list(values)
+    try:
+        return pl.Series(values, strict=True)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        kinds = {type(one).__name__: one for one in reversed(values) if one is not None}
+        given = " and ".join(f"{one!r} ({kind})" for kind, one in reversed(kinds.items()))
+        raise ValueError(f"{what}: values such as {given}; give values of one type, such as texts by str()") from error
+
+
+def read_ids(values: Any, side: str) -> pl.Series:
     """Return ids as texts or whole numbers.
 
     Raises:
-        ValueError: an id is missing, or ids are of another type.
+        ValueError: an id is missing, or ids are of another type or of several.
     """
+    ids, what = make_series(values, f"ids of {side}"), f"ids of {side}"
     if isinstance(ids.dtype, pl.Categorical | pl.Enum):
         ids = ids.cast(pl.String)
-    if ids.dtype != pl.String and not isinstance(ids.dtype, INTEGERS):
-        hint = "pandas makes floats of numbers of which some are missing" if ids.dtype.is_float() else "such as str(id)"
-        raise ValueError(f"ids of {side}: of type {ids.dtype}; give texts or whole numbers ({hint})")
     if missing := ids.null_count():
-        raise ValueError(
-            f"ids of {side}: {missing} of {len(ids)} are missing, the first in row {ids.is_null().arg_max()}"
-        )
-    return ids if ids.dtype == pl.String else ids.cast(pl.Int64)
+        raise ValueError(f"{what}: {missing} of {len(ids)} are missing, the first in row {ids.is_null().arg_max()}")
+    if ids.dtype == pl.String:
+        return ids
+    if ids.dtype == pl.Null:  # none at all
+        return ids.cast(pl.Int64)
+    if not ids.dtype.is_integer():
+        hint = "pandas makes floats of numbers of which some are missing" if ids.dtype.is_float() else "such as str(id)"
+        raise ValueError(f"{what}: of type {ids.dtype}; give texts or whole numbers ({hint})")
+    if len(ids) and int(ids.max()) >= 1 << 63:  # pyright: ignore[reportArgumentType]: whole numbers
+        raise ValueError(f"{what}: {ids.max()} is above 2^63 - 1; give texts, such as str(id)")
+    return ids.cast(pl.Int64)
 
 
 def _is_path(data: Any) -> bool:
@@ -126,8 +164,9 @@ def _read_tuples(data: Any) -> pl.DataFrame:
             f"length; here is {rows[0]!r}" + (f", and lengths of {sorted(widths)}" if len(widths) > 1 else "")
         )
     names = POSITIONS[: widths.pop()] if widths else POSITIONS[:2]
+    what = {"user_id": "ids of users", "item_id": "ids of items", "weight": "weights", "time": "times"}
     cells = {name: [row[position] for row in rows] for position, name in enumerate(names)}
-    return pl.DataFrame([pl.Series(name, values, strict=True) for name, values in cells.items()])
+    return pl.DataFrame([make_series(values, what[name]).alias(name) for name, values in cells.items()])
 
 
 def _find_columns(frame: pl.DataFrame, columns: Mapping[str, str | None]) -> dict[str, str]:
@@ -155,22 +194,33 @@ def _find_columns(frame: pl.DataFrame, columns: Mapping[str, str | None]) -> dic
 
 
 def _check_weights(weights: pl.Series) -> pl.Series:
-    numbers = weights.cast(pl.Float64, strict=False)
+    numbers = pl.Series([None] * len(weights), dtype=pl.Float64)
+    if not weights.dtype.is_nested():
+        numbers = weights.cast(pl.Float64, strict=False)
     bad = ~(numbers.is_finite() & (numbers > 0)).fill_null(False)
     if bad.any():
         row = bad.arg_max() or 0
         raise ValueError(
-            f"weights: {weights[row]} in row {row} is not a positive finite number; leave out what is not a like"
+            f"weights: {weights.to_list()[row]} in row {row} is not a positive finite number; leave out what is no like"
         )
     return numbers
 
 
 def _convert_times(times: pl.Series) -> pl.Series:
     """Return times in UTC; numbers are seconds since 1970."""
-    if times.dtype.is_numeric():
-        return (times.cast(pl.Float64) * 1e6).cast(pl.Int64).cast(pl.Datetime("us"))
-    if times.dtype == pl.String:
-        return times.str.to_datetime(time_unit="us")
-    if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone:
-        times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    return times.cast(pl.Datetime("us"))
+    try:
+        if times.dtype.is_numeric():
+            return (times.cast(pl.Float64) * 1e6).cast(pl.Int64).cast(pl.Datetime("us"))
+        if times.dtype == pl.String:
+            return times.str.to_datetime(time_unit="us")
+        if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone:
+            times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        if times.dtype.is_temporal() or times.dtype == pl.Null:
+            return times.cast(pl.Datetime("us"))
+    except pl.exceptions.PolarsError:
+        pass  # the same advice for every type
+    shown = times.drop_nulls().head(1).to_list()
+    raise ValueError(
+        f"times: of type {times.dtype}, such as {shown[0] if shown else None!r}, cannot be read; give datetimes, texts "
+        "such as 2026-01-31T12:00:00, or seconds since 1970"
+    )

@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass import SLIM, Interactions, ItemKNN, NotFittedError, PairedSymbols, Popularity
+from oneclass import SLIM, Interactions, ItemKNN, NotFittedError, PairedSymbols
+from oneclass.tasks.recommend import UnknownItems
 
 RNG = np.random.default_rng(4)
 PAIRS = sorted({(f"u{RNG.integers(30)}", f"i{RNG.integers(12):02}") for _ in range(200)})
@@ -59,7 +60,7 @@ def test_histories_may_be_lists_a_mapping_or_a_frame(knn):
     dense[0, [LIKES.item_ids.to_list().index(item) for item in ("i03", "i05")]] = 1
     dense[1, LIKES.item_ids.to_list().index("i08")] = 1
     expected = expected_rows(["x", "y"], *fit_on_matrix(knn).recommend(csr_matrix(dense), 3))
-    mapping = knn.recommend({"x": ["i03", "i05", "unknown"], "y": ["i08"]}, n=3)
+    mapping = knn.recommend({"x": ["i03", "i05"], "y": ["i08"]}, n=3)
     assert rows_of(mapping, "user_id", "rank", "item_id", "score") == expected
     frame = pl.DataFrame({"user_id": ["x", "x", "y"], "item_id": ["i03", "i05", "i08"]})
     assert knn.recommend(frame, n=3).equals(mapping)
@@ -68,12 +69,46 @@ def test_histories_may_be_lists_a_mapping_or_a_frame(knn):
     assert knn.recommend(["i03", "i05"], n=3)["item_id"].to_list() == mapping["item_id"].to_list()[:3]
 
 
-def test_a_history_of_unknown_items_is_an_empty_one():
-    model = Popularity().fit(LIKES)
-    popular = model.recommend([[], ["unknown"]], n=2)
+def test_an_empty_history_gets_popularity_and_unknown_items_are_left_out_with_a_warning(knn):
     degrees = {item: sum(pair[1] == item for pair in PAIRS) for item in LIKES.item_ids}
     best = sorted(degrees, key=lambda item: (-degrees[item], item))[:2]
-    assert popular["item_id"].to_list() == best * 2 and popular["user_id"].to_list() == [0, 0, 1, 1]
+    for histories, users in (([[]], [0]), ([], [0]), ({"x": []}, ["x"]), ([[], []], [0, 1])):
+        popular = knn.recommend(histories, n=2)
+        assert popular["item_id"].to_list() == best * len(users)
+        assert popular["user_id"].unique(maintain_order=True).to_list() == users
+    with pytest.warns(UnknownItems, match="histories: not known in the fit, left out: 'nope', 'no'") as warned:
+        assert knn.recommend([["nope", "no"], []], n=2)["item_id"].to_list() == best * 2
+    assert warned[0].filename == __file__
+    with pytest.warns(UnknownItems, match="'nope'"):
+        assert knn.recommend([["i03", "nope"]], n=2).equals(knn.recommend([["i03"]], n=2))
+
+
+WRONG_HISTORIES = {
+    "numbers for texts": (
+        [[3]],
+        ValueError,
+        "histories: 3 is a number, and an id of the interactions, 'i00', is a text",
+    ),
+    "items of two types": (
+        [["i03", 3]],
+        ValueError,
+        r"ids of items: .* 'i03' \(str\) and 3 \(int\); give values of one",
+    ),
+    "users of two types": ({"x": ["i03"], 1: ["i03"]}, ValueError, r"ids of users: .* 'x' \(str\) and 1 \(int\)"),
+    "a missing item": ([[None]], ValueError, "ids of items: 1 of 1 are missing"),
+    "items beside lists": (["i03", ["i05"]], ValueError, "has items beside lists of items"),
+    "lists of lists of lists": ([[["i03"]]], ValueError, r"ids of items: of type List\(String\)"),
+    "one item of a user": ({"x": "i03"}, TypeError, "user 'x' has 'i03'; give a list of items"),
+    "a number": (5, TypeError, "a int; give a frame"),
+    "no user": ({}, ValueError, "no user to answer"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_HISTORIES)
+def test_wrong_histories_are_refused_with_what_was_given(wrong, knn):
+    histories, error, message = WRONG_HISTORIES[wrong]
+    with pytest.raises(error, match=message):
+        knn.recommend(histories)
 
 
 def test_similar_items_by_id(knn):
@@ -126,8 +161,12 @@ def test_the_arrays_stay_for_a_matrix(knn):
 def test_mistakes_are_refused(knn):
     with pytest.raises(ValueError, match="user 'nobody': 1 of 2 not in the .*; give their likes as histories"):
         knn.recommend(users=["u1", "nobody"])
-    with pytest.raises(ValueError, match="user 3: .*; ids of the fit are such as 'u"):
+    with pytest.raises(
+        ValueError, match="user 3: 1 of 1 not .* 3 is a number, and an id of the interactions, 'u0', is a text"
+    ):
         knn.recommend(users=[3])
+    with pytest.raises(ValueError, match=r"ids of users: .* 'u1' \(str\) and 1 \(int\)"):
+        knn.recommend(users=["u1", 1])
     with pytest.raises(ValueError, match="item 'nothing'"):
         knn.similar_items("nothing")
     with pytest.raises(ValueError, match="users of the fit, or the histories"):

@@ -168,7 +168,41 @@ MISTAKES = {
     "lengths": (lambda: Interactions([("a", "x"), ("a",)]), r"lengths of \[1, 2\]"),
     "no tuples": (lambda: Interactions([1, 2, 3]), "a list holds .* here is 1"),
     "nothing": (lambda: Interactions([]), "no row"),
-    "ids of a matrix": (lambda: Interactions.from_matrix(np.eye(3), user_ids="ab"), "2 ids, 2 of them .* 3 users"),
+    "ids of a matrix": (
+        lambda: Interactions.from_matrix(np.eye(3), user_ids=["a", "b"]),
+        "2 ids, 2 of them .* 3 users",
+    ),
+    "users of two types": (
+        lambda: Interactions([("a", 1), (2, 1)]),
+        r"ids of users: .* 'a' \(str\) and 2 \(int\); give",
+    ),
+    "items of two types": (
+        lambda: Interactions({"user": ["a"] * 2, "item": [1, "x"]}),
+        r"column item: .* 1 \(int\) and 'x'",
+    ),
+    "a column of pandas": (
+        lambda: Interactions(pytest.importorskip("pandas").DataFrame({"user": ["a", 1], "item": [1, 2]})),
+        "the pandas frame: .*; give columns with values of one type",
+    ),
+    "nested ids": (lambda: Interactions([((1, 2), "x")]), r"ids of users: of type List\(Int64\)"),
+    "large ids": (lambda: Interactions([(2**63, "x")]), r"9223372036854775808 is above 2\^63 - 1; give texts"),
+    "columns of two lengths": (lambda: Interactions({"user": [1, 2], "item": [1]}), "user has 2, item has 1; give"),
+    "an array of texts": (lambda: Interactions(np.array([["a", "x"]])), r"an array of type <U1; .*map\(tuple, array"),
+    "a row of an array": (lambda: Interactions(np.arange(3)), "an array of 1 dimensions; give a users x items"),
+    "weights of two types": (
+        lambda: Interactions([("a", "x", 1.0), ("b", "x", "1")]),
+        "weights: .* give values of one",
+    ),
+    "a word as time": (
+        lambda: Interactions([("a", "x", 1.0, "soon")]),
+        "times: .* such as 'soon', cannot be read; give",
+    ),
+    "a truth as time": (lambda: Interactions({"user": [1], "item": [2], "time": [True]}), "times: of type Boolean"),
+    "named by two types": (lambda: Interactions.from_matrix(np.eye(2), user_ids=["a", 1]), "ids of users: .* one type"),
+    "attributes of others": (
+        lambda: Interactions(FRAME, items={"item_id": [1, 2], "genre": ["a", "b"]}).item_features,
+        "attributes: 1 is a number, and an id of the interactions, 'i0', is a text; give ids of one type",
+    ),
     "attributes twice": (
         lambda: Interactions(FRAME, items={"item_id": ["i1", "i1"], "genre": ["a", "b"]}),
         "'i1' has several rows",
@@ -190,6 +224,10 @@ def test_counts_of_two_items_are_no_pairs_of_ids():
 def test_anything_else_is_refused():
     with pytest.raises(TypeError, match="a int; give a frame of Polars, pandas, Arrow or DuckDB"):
         Interactions(5)
+    with pytest.raises(TypeError, match="column user: 1 is one value; give a list"):
+        Interactions({"user": 1, "item": [2]})
+    with pytest.raises(TypeError, match="a list; give a matrix of SciPy or an array"):
+        Interactions.from_matrix([[1, 0], [0, 1]])
 
 
 def test_the_example_of_the_class_runs():
