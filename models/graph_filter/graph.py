@@ -1,14 +1,14 @@
 """The normalised graph W = D_u^-a R D_i^-b, products of S = W'W with blocks of items, and its top singular vectors.
 
-S z is two sparse products by the graph; where a filter of all items is made, S itself is formed first, which takes
-fewer operations than so many walks over the edges.
+S z is two sparse products by the graph; where a filter of all items is made from many edges, S itself is formed first,
+which takes fewer operations than so many walks over the edges.
 """
 
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -18,37 +18,15 @@ from oneclass.models.numerics.gram import lower_gram
 from oneclass.models.numerics.gram_inverse import mirror_lower
 from oneclass.models.numerics.matmul import TILE, tall_times
 from oneclass.models.numerics.random_numbers import normals, purpose
-from oneclass.models.numerics.sparse_products import SparseTable, gram_times_vector, sparse_table, times_vector
+from oneclass.models.numerics.sparse_products import SparseTable, gram_times_vector, sparse_table
 from oneclass.models.numerics.threads import single_threaded_blas
 from oneclass.models.numerics.validation import row_sums
 
 COLUMNS = TILE  # of a block that goes through the graph at a time: a row of it is four cache lines
+WIDE = 1024  # columns of a block that is multiplied by the formed S, and rows of S of one BLAS call
 CHUNK = 8192  # rows whose products are added up at a time, in float64
 NULL = 1e-5  # an eigenvalue of S below this share of the largest is zero in float32
-WIDE = 1024  # columns of a block that is multiplied by the formed S, and rows of S of one BLAS call
-
-
-class SquareOperator(Protocol):
-    """What multiplies blocks of items by S.
-
-    Attributes:
-        columns: of the blocks that it takes best.
-    """
-
-    columns: ClassVar[int]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(users, items)."""
-        ...
-
-    def over(self, eigenvalue: float) -> Self:
-        """The same with S divided by a number."""
-        ...
-
-    def multiply(self, block: np.ndarray) -> np.ndarray:
-        """S z, float32 (items, width), for a block z of that shape."""
-        ...
+OVERSAMPLING = 16  # vectors that the iteration carries beside the wanted ones
 
 
 @dataclass(frozen=True)
@@ -58,27 +36,23 @@ class NormalizedGraph:
     Attributes:
         of_users: (users, items) CSR, W.
         of_items: (items, users) CSR, W'.
+        columns: of a block that `multiply` takes best.
     """
 
     of_users: csr_matrix
     of_items: csr_matrix
     columns: ClassVar[int] = COLUMNS
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(users, items)."""
-        return self.of_users.shape
-
     @classmethod
-    def of(cls, pattern: csr_matrix, user_exponent: float, item_exponent: float) -> Self:
+    def of(cls, edges: csr_matrix, user_exponent: float, item_exponent: float) -> Self:
         """D_u^-user_exponent R D_i^-item_exponent; R is the (users, items) matrix."""
         of_user, of_item = (
             degree_powers(degrees, -exponent)
-            for degrees, exponent in zip(weighted_degrees(pattern), (user_exponent, item_exponent), strict=True)
+            for degrees, exponent in zip(weighted_degrees(edges), (user_exponent, item_exponent), strict=True)
         )
-        values = np.repeat(of_user, np.diff(pattern.indptr)) * of_item[pattern.indices]
-        values *= pattern.data.astype(np.float32)
-        whole = csr_matrix((values, pattern.indices, pattern.indptr), shape=pattern.shape)
+        values = np.repeat(of_user, np.diff(edges.indptr)) * of_item[edges.indices]
+        values *= edges.data.astype(np.float32)
+        whole = csr_matrix((values, edges.indices, edges.indptr), shape=edges.shape)
         return cls(whole, whole.T.tocsr())
 
     def over(self, eigenvalue: float) -> Self:
@@ -90,13 +64,7 @@ class NormalizedGraph:
         """S z, float32 (items, width), for a block z of that shape."""
         if block.shape[1] == 1:
             return gram_times_vector(*self.tables, block[:, 0])[:, None]
-        return tall_times(self.of_items, self.at_users(block))
-
-    def at_users(self, block: np.ndarray) -> np.ndarray:
-        """W z, float32 (users, width), for a block z, (items, width)."""
-        if block.shape[1] == 1:
-            return times_vector(*self.tables, block[:, 0])[:, None]
-        return tall_times(self.of_users, block)
+        return tall_times(self.of_items, tall_times(self.of_users, block))
 
     @functools.cached_property
     def tables(self) -> tuple[SparseTable, SparseTable]:
@@ -110,12 +78,11 @@ class DenseSquare:
 
     Attributes:
         matrix: float32 (items, items).
-        shape: (users, items), of the graph.
         threads: for products.
+        columns: of a block that `multiply` takes best.
     """
 
     matrix: np.ndarray
-    shape: tuple[int, int]
     threads: int
     columns: ClassVar[int] = WIDE
 
@@ -127,7 +94,7 @@ class DenseSquare:
         of_items = degree_powers(np.bincount(pattern.indices, minlength=items), -item_exponent)
         matrix = lower_gram(pattern, of_users, np.zeros(items), of_items, threads)
         mirror_lower(matrix, threads)
-        return cls(matrix, pattern.shape, threads)
+        return cls(matrix, threads)
 
     def over(self, eigenvalue: float) -> Self:
         """S divided by a number, in place."""
@@ -135,12 +102,7 @@ class DenseSquare:
         return self
 
     def multiply(self, block: np.ndarray) -> np.ndarray:
-        """S z, float32 (items, width), for a block z of that shape; of columns with one number each, columns of S."""
-        if np.count_nonzero(block) == block.shape[1]:
-            items, columns = np.nonzero(block)
-            order = np.argsort(columns)
-            if np.array_equal(columns[order], np.arange(len(order))):
-                return self.matrix.take(items[order], axis=1) * block.sum(axis=0)
+        """S z, float32 (items, width), for a block z of that shape."""
         out = np.empty_like(block)
 
         def multiply(start: int) -> None:
@@ -185,7 +147,7 @@ def degree_powers(degrees: np.ndarray, exponent: float) -> np.ndarray:
 
 
 def top_eigenvectors(
-    graph: SquareOperator, count: int, oversampling: int, passes: int, seed: int
+    graph: NormalizedGraph | DenseSquare, shape: tuple[int, int], count: int, passes: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The largest eigenvalues of S and their eigenvectors, which are the right singular vectors of W.
 
@@ -194,17 +156,16 @@ def top_eigenvectors(
     With BLAS on one thread, its bits do not depend on the number of kernel threads.
 
     Args:
+        shape: (users, items).
         count: vectors wanted; there are fewer where the rank of W is lower.
-        oversampling: vectors that are iterated beside these; a pass turns the wanted ones towards the top by the ratio
-            of their eigenvalues to that of the last one that is iterated.
-        passes: products with S.
+        passes: products with S; each turns the wanted vectors towards the top by the ratio of their eigenvalues to that
+            of the last of the OVERSAMPLING more that are iterated.
 
     Returns:
         eigenvalues, float64 (count,), the largest first, and eigenvectors, float32 (items, count).
     """
-    items = graph.shape[1]
-    width = min(count + oversampling, *graph.shape)
-    basis = normals(seed, purpose("graph_filter vectors"), items, width)
+    width = min(count + OVERSAMPLING, *shape)
+    basis = normals(seed, purpose("graph_filter vectors"), shape[1], width)
     values = np.zeros(0)
     for _ in range(passes):
         for start in range(0, width, graph.columns):

@@ -1,13 +1,12 @@
 """The settings of `graph_filter`, and those of them that follow from the log where no number is given."""
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import (
-    Choice,
     NumericRange,
     RecencySettings,
     RelativeRange,
@@ -34,11 +33,9 @@ class GraphFilterSettings(RecencySettings):
     """The defaults are chosen on validation users of seven logs."""
 
     search_space: ClassVar[SearchSpace] = {
-        "polynomial": Choice(("linear", "plateau"), manual_only=True),
         "user_exponent": NumericRange(0.5, 1.0),
         "in_exponent": NumericRange(0.3, 0.9),
         "out_exponent": NumericRange(0.0, 0.4),
-        "flatness": NumericRange(1.0, 6.0),
         "low_pass": NumericRange(0.2, 3.0, log=True),
         "vectors": RelativeRange(4, largest=2.0),
         "low_pass_exponent": NumericRange(0.0, 0.4),
@@ -59,16 +56,9 @@ class GraphFilterSettings(RecencySettings):
         },
     )  # fmt: skip
 
-    polynomial: Literal["linear", "plateau"] = Field(
-        "linear",
-        description="p: linear, A itself; plateau, ChebyCF's, which takes fourteen products with the graph instead of "
-        "two.",
-    )
     user_exponent: float = Field(0.7, ge=-1, le=3, description="du: a path through a user weighs degree^-du.")
     in_exponent: float = Field(0.6, ge=-1, le=3, description="An item of the history weighs degree^-in.")
     out_exponent: float = Field(0.1, ge=-1, le=3, description="An item's score weighs degree^-out.")
-    order: int = Field(8, ge=1, le=64, description="Degree K of the polynomial that stands for the plateau.")
-    flatness: float = Field(3.0, gt=0, description="phi: the larger, the flatter the middle of the plateau.")
     low_pass: float | None = Field(
         None,
         ge=0,
@@ -92,11 +82,8 @@ class GraphFilterSettings(RecencySettings):
     sharpening: float | None = Field(
         None,
         ge=0,
-        description="h, the time of the sharpening; 0 to leave it out. By default 0.4, or 0 where a mean user has 5 "
-        "likes or fewer, as for `low_pass`.",
-    )
-    sharpening_terms: int = Field(
-        1, ge=1, le=16, description="Terms of the sharpening's series: 1 for a step of Euler's, 4 of Runge-Kutta's."
+        description="h, the strength of the sharpening; 0 to leave it out. By default 0.4, or 0 where a mean user has "
+        "5 likes or fewer, as for `low_pass`.",
     )
     use_weights: bool = Field(
         False,
@@ -104,9 +91,6 @@ class GraphFilterSettings(RecencySettings):
         "add up, instead of ones; degrees are sums of these roots.",
     )
     passes: int = Field(6, ge=2, description="Passes of the randomized singular value decomposition.")
-    oversampling: int = Field(
-        16, ge=0, description="Vectors that these passes carry beside the wanted ones; with more they are exacter."
-    )
 
     def resolve(self, interactions: csr_matrix) -> Self:
         """The settings with the low-pass and the sharpening for a (users, items) log, by the likes of a mean user."""

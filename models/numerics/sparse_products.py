@@ -9,8 +9,6 @@ from scipy.sparse import csr_matrix
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.simd import element
 
-SPARSE_VECTOR_RATIO = 8  # of a vector with entries in fewer than one in so many places, only these are followed
-
 
 class SparseTable(NamedTuple):
     """A sparse table, CSR, as kernels take it; made once for a table that is read again and again.
@@ -50,33 +48,12 @@ def sparse_table(table: csr_matrix) -> SparseTable:
     return SparseTable(indptr, indices, as_read_only(table.data, np.float32))
 
 
-def times_vector(table: SparseTable, transposed: SparseTable, vector: np.ndarray) -> np.ndarray:
-    """T x, float32 (rows of T,), with the bits of `tall_times` of T and x; where most of x is zero, by rows of T'."""
-    out = np.zeros(len(table.indptr) - 1, dtype=np.float32)
-    _times_vector(table, transposed, as_read_only(vector, np.float32), out)
-    return out
-
-
 def gram_times_vector(table: SparseTable, transposed: SparseTable, vector: np.ndarray) -> np.ndarray:
     """T' T x, float32 (columns of T,), with the bits of two `tall_times`."""
     between = np.zeros(len(table.indptr) - 1, dtype=np.float32)
     out = np.zeros(len(vector), dtype=np.float32)
-    _gram_times_vector(table, transposed, as_read_only(vector, np.float32), between, out)
-    return out
-
-
-def rows_times(table: csr_matrix, rows: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """T[rows] Z, float32 (rows, width), with the bits of the rows of T Z: T sparse, Z float32 (columns of T, width)."""
-    out = np.zeros((len(rows), block.shape[1]), dtype=np.float32)
-    indptr, indices = as_read_only(table.indptr, np.int64), as_read_only(table.indices, np.int32)
-    _add_some_rows(
-        indptr,
-        indices,
-        as_read_only(table.data, np.float32),
-        as_read_only(rows, np.int32),
-        as_read_only(block, np.float32),
-        out,
-    )
+    _add_rows(*transposed, as_read_only(vector, np.float32), between)
+    _add_rows(*table, between, out)
     return out
 
 
@@ -104,56 +81,17 @@ def _add_sparse(indptr, indices, weights, table_indptr, table_indices, values, o
                 total[np.uint64(element(table_indices, at))] += weight * element(values, at)
 
 
-# `element`, and places without a sign, spare these loops a test for negative places, which takes as long again.
-
-
 @njit(nogil=True, cache=True, fastmath={"contract"})
-def _times_vector(table, transposed, vector, out):
-    there = 0
-    for place in range(len(vector)):
-        there += vector[place] != 0
-    if there * SPARSE_VECTOR_RATIO < len(vector):
-        _add_rows(transposed, vector, out)
-    else:
-        _add_columns(table, vector, out)
+def _add_rows(indptr, indices, values, vector, out):
+    """out += T' x; rows where x is zero cost nothing.
 
-
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _gram_times_vector(table, transposed, vector, between, out):
-    _times_vector(table, transposed, vector, between)
-    _add_rows(table, between, out)
-
-
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _add_rows(table, vector, out):
-    """out += T' x; rows where x is zero cost nothing, and the terms of a sum come in the order of `_add_columns`."""
-    indptr, indices, values = table
+    `element`, and places without a sign, spare the loop a test for negative places, which takes as long again.
+    """
     for row in range(len(vector)):
         factor = vector[row]
         if factor != 0:
             for at in range(indptr[row], indptr[row + 1]):
                 out[np.uint64(element(indices, at))] += factor * element(values, at)
-
-
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _add_columns(table, vector, out):
-    """out += T x."""
-    indptr, indices, values = table
-    for row in range(len(out)):
-        total = out[row]
-        for at in range(indptr[row], indptr[row + 1]):
-            total += element(values, at) * element(vector, np.int64(element(indices, at)))
-        out[row] = total
-
-
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _add_some_rows(indptr, indices, values, rows, block, out):
-    for place in range(len(rows)):
-        total = out[place]
-        for at in range(indptr[rows[place]], indptr[rows[place] + 1]):
-            value, term = values[at], block[indices[at]]
-            for column in range(len(total)):
-                total[column] += value * term[column]
 
 
 @njit(nogil=True, cache=True)

@@ -15,7 +15,6 @@ FITTED = {
     "mrf_sparse": {"l2": 20.0, "density": 0.3},
     "slim": {"l1": 0.5, "l2": 5.0},
     "graph_filter": {"vectors": 6},
-    "graph_filter, plateau": {"vectors": 6, "polynomial": "plateau", "sharpening": 0.0},
 }
 
 

@@ -6,13 +6,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics import matmul
 from oneclass.models.numerics.matmul import ALONE, COLUMNS, GROUP, TILE, dense_times, pattern_times, tall_times
-from oneclass.models.numerics.sparse_products import (
-    gram_times_vector,
-    rows_times,
-    sparse_table,
-    sparse_times,
-    times_vector,
-)
+from oneclass.models.numerics.sparse_products import gram_times_vector, sparse_table, sparse_times
 from oneclass.models.numerics.threads import kernel_threads
 
 SHAPES = [(1, 1), (GROUP + 1, COLUMNS + 3), (2 * GROUP, 7), (9, 2 * TILE), (5, TILE + 1), (20, 1)]
@@ -74,7 +68,4 @@ def test_a_vector_goes_through_a_sparse_table_with_the_bits_of_a_block(share):
     np.testing.assert_allclose(expected, dense.T @ block, atol=1e-5)
     for column in range(5):
         vector, both = block[:, column], (sparse_table(turned), sparse_table(table))
-        np.testing.assert_array_equal(times_vector(*both, vector), expected[:, column])
         np.testing.assert_array_equal(gram_times_vector(*both, vector), tall_times(table, expected)[:, column])
-    some = np.array([3, 44, 0], dtype=np.int32)
-    np.testing.assert_array_equal(rows_times(turned, some, block), expected[some])
