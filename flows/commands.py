@@ -234,15 +234,15 @@ def _explain(given: ExplainParameters) -> str:
 
     Also written as a page.
     """
-    from oneclass.tasks import item_titles
     from oneclass.tasks.explain import views
     from oneclass.tasks.explain.explanation import explain_user
+    from oneclass.tasks.ingest.attributes import read_titles
 
     dataset_home, dataset = _find_home(given)
     if given.n < 1:
         raise InputError(f"--n {given.n}: must be at least 1.")
     explanation = explain_user(dataset_home, given.user, models=given.models, top=given.n, item_ids=given.item)
-    titles = item_titles.read_titles(Path(given.titles), dataset) if given.titles else explanation.titles
+    titles = read_titles(Path(given.titles), dataset) if given.titles else explanation.titles
     return (
         f"{views.format_explanation(explanation, titles)}\n\nPage: "
         f"{views.write_user_page(dataset_home, explanation, titles)}"

@@ -13,11 +13,12 @@ from oneclass.flows.parameters import ForgetParameters
 from oneclass.flows.pipeline import format_run_name, run_pipeline
 from oneclass.flows.prepare import hand_over, prepared_run
 from oneclass.flows.settings import RunSettings, resolve_limits, split_file_pair
-from oneclass.tasks import datasets, item_titles
+from oneclass.tasks import datasets
 from oneclass.tasks.cluster import ClusterSettings
 from oneclass.tasks.errors import InputError, ModelsFailed, NothingToPublish
 from oneclass.tasks.forget.stage import certify_removal, remove_users
 from oneclass.tasks.ingest import file_registry
+from oneclass.tasks.ingest.attributes import read_titles
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.publish.stage import Published
 from oneclass.tasks.settings import STAGE_SETTINGS, check_model, restore_settings, validate_settings
@@ -90,7 +91,7 @@ def restore_run(given: ForgetParameters) -> RunSettings | None:
         changed[name] = [field for field, value in models[name] if value != getattr(default, field)]
     file_registry.find_file_ids(dataset_home, list(map(Path, stored["split_files"])))
     if stages["publish"].titles:
-        item_titles.read_titles(Path(stages["publish"].titles), dataset)
+        read_titles(Path(stages["publish"].titles), dataset)
     return RunSettings(
         home=replace(dataset_home, files=stages["files"]),
         dataset=dataset,

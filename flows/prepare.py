@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oneclass.flows.parameters import BackfillParameters, RunParameters
-from oneclass.tasks import datasets, item_titles
+from oneclass.tasks import datasets
 from oneclass.tasks.attributes import Attributes, Side
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError, SettingsError
-from oneclass.tasks.ingest.attributes import read_attributes
+from oneclass.tasks.ingest.attributes import read_attributes, read_titles
 from oneclass.tasks.ingest.sources import SourceScanner, describe_expected_sources
 from oneclass.tasks.stores import home
 
@@ -106,7 +106,7 @@ def check_home(run: "RunSettings") -> None:
     if not has_input and not _warehouse_has_events(run):
         raise InputError(describe_expected_sources(run.home, run.dataset))
     if run.publish.titles:
-        item_titles.read_titles(Path(run.publish.titles), run.dataset)
+        read_titles(Path(run.publish.titles), run.dataset)
     declared_tables: dict[Side, AttributeTable | None] = {"item": run.dataset.items, "user": run.dataset.users}
     attributes: Attributes = {
         side: read_attributes(side, table, run.dataset).frame for side, table in declared_tables.items() if table

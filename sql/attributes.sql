@@ -12,21 +12,6 @@ from raw.attributes
 where side = $side
 order by id
 
--- name: record
--- operations.attribute_tables: one row per table that a run read.
-insert into operations.attribute_tables
-select
-    $side as side,
-    $path as path,
-    $sha256 as sha256,
-    $rows as rows,
-    $columns as columns,
-    $types as types,
-    $separator as separator,
-    $max_missing_share as max_missing_share,
-    $run_id as run_id,
-    true as is_current
-
 -- name: described_ids
 -- One row: how many ids the log has of a side, how many of them are in `described`, and an id that is not.
 with ids as (

@@ -1,7 +1,7 @@
 """Attributes of items and users, from the tables that a data set's file names in `[items]` and `[users]`."""
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import duckdb
 import polars as pl
@@ -27,6 +27,23 @@ TYPES: dict[str, pl.DataType] = {
 """The types of columns: of features by their kind, and of others as their values allow."""
 
 
+class Version(NamedTuple):
+    """A version of a table of attributes.
+
+    Attributes:
+        sha256: the digest of its file.
+        columns, types: all but the ids, each with its type.
+        separator: between the names in a cell of `categories`.
+        max_missing_share: a feature with a larger share of empty cells is warned of.
+    """
+
+    sha256: str
+    columns: list[str]
+    types: list[str]
+    separator: str
+    max_missing_share: float
+
+
 def load_all_attributes(connection: duckdb.DuckDBPyConnection) -> Attributes:
     """Load the current attributes of both sides."""
     tables = {side: load_attributes(connection, side) for side in get_args(Side)}
@@ -41,20 +58,21 @@ def load_attributes(connection: duckdb.DuckDBPyConnection, side: Side) -> pl.Dat
     """
     if not (current := load_version(connection, side)):
         return None
-    _, names, types, separator, _ = current
-    cells = warehouse.select(connection, "attributes/cells", side=side)
-    wide = cells.rename({"id": f"{side}_id"}).pivot("name", index=f"{side}_id", values="value").sort(f"{side}_id")
-    return wide.select(
-        f"{side}_id", *(convert_column(pl.col(name), kind, separator) for name, kind in zip(names, types, strict=True))
-    )
+    cells = warehouse.select(connection, "attributes/cells", side=side).rename({"id": f"{side}_id"})
+    wide = cells.pivot("name", index=f"{side}_id", values="value").sort(f"{side}_id")
+    return convert_columns(wide.select(f"{side}_id", *current.columns), current)
 
 
-def load_version(
-    connection: duckdb.DuckDBPyConnection, side: Side
-) -> tuple[str, list[str], list[str], str, float] | None:
-    """Return digest, columns, their types, separator and bound of empty cells of the current table of a side."""
-    found = connection.execute(sql.statement("attributes/current"), {"side": side}).fetchall()
-    return found[0] if found else None
+def load_version(connection: duckdb.DuckDBPyConnection, side: Side) -> Version | None:
+    """Return the version of the current table of a side."""
+    found = connection.execute(sql.statement("attributes/current"), {"side": side}).fetchone()
+    return Version(*found) if found else None
+
+
+def convert_columns(texts: pl.DataFrame, version: Version) -> pl.DataFrame:
+    """Convert a table's columns of texts to their types."""
+    columns = zip(version.columns, version.types, strict=True)
+    return texts.with_columns(convert_column(pl.col(name), kind, version.separator) for name, kind in columns)
 
 
 def convert_column(column: pl.Expr, kind: str, separator: str) -> pl.Expr:

@@ -1,75 +1,100 @@
-"""Read the tables of attributes of items and users, and keep the current ones in the warehouse."""
+"""Read the tables that come with a data set, titles and attributes of items and users; keep the attributes."""
 
-import datetime as dt
+import csv
+import io
 import logging
-import math
+import re
+import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import NamedTuple, get_args
 
 import duckdb
 import polars as pl
 
-from oneclass import sql
-from oneclass.tasks.attributes import Side, convert_column, load_version
+from oneclass.tasks.attributes import Side, Version, convert_column, convert_columns, load_version
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.scan import hash_file
-from oneclass.tasks.ingest.tables import ID_COLUMNS, Table, find_column, normalize_id, read_table
+from oneclass.tasks.ingest.sources import check_readable
 from oneclass.tasks.stores import warehouse
+from oneclass.tasks.stores.home import escape_path
 
 logger = logging.getLogger(__name__)
 
+ID_COLUMNS = {
+    "item": ("item_id", "itemid", "movieid", "movie_id", "item", "id"),
+    "user": ("user_id", "userid", "customer_id", "customerid", "user", "customer", "id"),
+}
+TITLE_COLUMNS = ("title", "name", "item_name", "movie_title")
+DELIMITERS = (",", "\t", ";", "|")
+ROW = ""  # names the column with the number of each row in its file; no other has no name
 LEAST_KNOWN_SHARE = 0.5  # of the log's ids; where fewer are described, the ids may be written in two ways
 
 
-@dataclass(frozen=True)
-class Attributes:
-    """A table of attributes.
+class Table(NamedTuple):
+    """A table that comes with a data set, as text.
 
     Attributes:
-        path, sha256: the file, and the digest of its bytes.
-        types: the type of each column but the ids, one of `tasks.attributes.TYPES`.
-        separator, max_missing_share: as the data set's file states.
-        texts: `item_id` or `user_id`, and each column as text; null where a cell is empty.
+        place: for messages: the section of the data set's file that names its columns, and the table's path.
+        cells: without outer blanks, null where empty; and the column `ROW`.
     """
 
+    place: str
+    section: str
+    cells: pl.DataFrame
+
+    def find_column(self, key: str, declared: str, usual: Sequence[str] = ()) -> str:
+        """Return the column that is declared under a key, else the first of the usual names, in any case.
+
+        Raises:
+            InputError: the table has none of them.
+        """
+        names = {name.lower(): name for name in self.cells.columns if name != ROW}
+        wanted = [name.lower() for name in ([declared] if declared else usual)]
+        if found := next((name for name in wanted if name in names), None):
+            return names[found]
+        raise InputError(
+            f"{self.place}: has the columns {', '.join(names.values())[:200]}, and none is called "
+            f"{declared or f'{wanted[0]}, or by another usual name'}. State its name in the data set's file:\n\n"
+            f'[{self.section}]\n{key} = "COLUMN"'
+        )
+
+    def select_ids(self, column: str, dataset: Dataset) -> pl.Expr:
+        """Return the ids in a column, written as those of logs: 17 for 17.0; null where missing."""
+        ids = pl.col(column).str.replace(r"^(-?\d+)\.0+$", "$1")
+        return pl.when(~ids.is_in(dataset.missing_ids)).then(ids)
+
+
+class Attributes(NamedTuple):
+    """A table of attributes: its version, and its ids and columns as text, null where a cell is empty."""
+
     side: Side
-    path: Path
-    sha256: str
-    types: dict[str, str]
-    separator: str
-    max_missing_share: float
+    path: str
+    version: Version
     texts: pl.DataFrame
 
     @property
     def frame(self) -> pl.DataFrame:
         """The table with each column of its type."""
-        return self.texts.with_columns(
-            convert_column(pl.col(name), kind, self.separator) for name, kind in self.types.items()
-        )
+        return convert_columns(self.texts, self.version)
 
 
-def store_attributes(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: Dataset) -> None:
-    """Read the data set's tables of attributes, and replace those in `raw.attributes` that changed.
+def read_titles(path: Path, dataset: Dataset) -> dict[str, str]:
+    """Return a dictionary of item id to title, from the columns that the data set's file names or usual ones.
 
     Raises:
-        InputError: as `read_attributes`.
+        InputError: the file is unreadable, or lacks a column of ids or titles.
     """
-    for side in get_args(Side):
-        declared = getattr(dataset, f"{side}s")
-        current = load_version(connection, side)
-        given = read_attributes(side, declared, dataset) if declared else None
-        if given and current == _describe(given):
-            continue
-        if current:
-            connection.execute("update operations.attribute_tables set is_current = false where side = ?", [side])
-            connection.execute("delete from raw.attributes where side = ?", [side])
-        if given:
-            _insert(connection, run_id, given)
-            _warn_of_other_ids(connection, given)
+    declared, usual = dataset.titles, (*dataset.columns.item, *ID_COLUMNS["item"])
+    section, key = ("items", "id") if dataset.items and dataset.items.title else ("titles", "item")
+    table = _read_table(path, section, declared.item, dataset)
+    ids = table.select_ids(table.find_column(key, declared.item, usual), dataset)
+    titles = table.find_column("title", declared.title, TITLE_COLUMNS)
+    return dict(table.cells.select(ids.alias("id"), pl.col(titles).alias("title")).drop_nulls().iter_rows())
 
 
 def read_attributes(side: Side, declared: AttributeTable, dataset: Dataset) -> Attributes:
@@ -79,87 +104,133 @@ def read_attributes(side: Side, declared: AttributeTable, dataset: Dataset) -> A
         InputError: the file is unreadable, lacks a declared column, has an empty id or two rows of one id, or a cell of
             a column of numbers is not a number.
     """
-    path, what = Path(declared.file), f"[{side}s] table"
-    table = read_table(path, what, dataset.encoding, ())
-    ids, columns = _find_columns(path, side, declared, dataset, table)
+    table = _read_table(Path(declared.file), f"{side}s", declared.id, dataset, declared.separator)
+    usual, ids = (*getattr(dataset.columns, side), *ID_COLUMNS[side]), f"{side}_id"
+    given = table.find_column("id", declared.id, usual)
+    kinds = {table.find_column(kind, name): name for name, kind in declared.kinds.items()}
+    columns = {name: kinds.get(name, name) for name in table.cells.columns if name not in (ROW, given)}
     if not columns:
-        raise InputError(f"{what} {path}, line 1: has no column but the ids. Add some, or leave out [{side}s].")
-    rows = _list_rows(path, what, table, ids, columns, declared.separator, set(dataset.missing_ids))
-    schema = dict.fromkeys([f"{side}_id", *columns], pl.String())
-    texts = pl.DataFrame([row for _, row in rows], schema=schema, orient="row")
-    _check_numbers(path, what, texts, declared, [line for line, _ in rows])
-    types = {name: declared.kinds.get(name) or _infer_type(texts[name]) for name in columns}
-    limits = declared.separator, declared.max_missing_share
-    return Attributes(side, path, hash_file(str(path)), types, *limits, texts)
+        raise InputError(f"{table.place}: has no column but the ids. Add some, or leave out [{side}s].")
+    if ids in map(str.lower, columns):
+        raise InputError(f"{table.place}: has a column {ids} beside {given}, that of the ids. Rename it.")
+    cells = (pl.col(name).alias(called) for name, called in columns.items())
+    rows = table.cells.select(table.select_ids(given, dataset).alias(ids), ROW, *cells)
+    rows = rows.unique([ids, *columns.values()], keep="first", maintain_order=True)
+    _check_cells(table.place, rows, ids, declared.number)
+    names = list(columns.values())
+    types = [declared.kinds.get(name) or _infer_type(rows[name]) for name in names]
+    sha256 = hash_file(declared.file)
+    version = Version(sha256, names, types, declared.separator, declared.max_missing_share)
+    return Attributes(side, declared.file, version, rows.drop(ROW))
 
 
-def _find_columns(
-    path: Path, side: Side, declared: AttributeTable, dataset: Dataset, table: Table
-) -> tuple[int, dict[str, int]]:
-    """Return the places of the ids and of all other columns, by the names that the data set's file uses."""
-    section = f"[{side}s] of the data set's file, datasets/{dataset.name}.toml in the home"
-    what, log_columns = f"[{side}s] table", getattr(dataset.columns, side)
-    accepted = (declared.id,) if declared.id else (*log_columns, *ID_COLUMNS[side])
-    ids = find_column(path, what, table.names, accepted, f'Name the column of ids in {section}:\n\nid = "COLUMN"')
-    columns = {}
-    for name, kind in declared.kinds.items():
-        advice = f"Correct `{kind}` in {section}."
-        columns[name] = find_column(path, what, table.names, (name,), advice)
-    others = [place for place in range(len(table.names)) if place != ids and place not in columns.values()]
-    columns |= {table.names[place].strip(): place for place in others}
-    names = Counter(name.strip().lower() for name in table.names)
-    names[f"{side}_id"] += table.names[ids].strip().lower() != f"{side}_id"  # that is what the ids are called here
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise InputError(f"{what} {path}, line 1: has two columns called {twice[0]}. Rename one.")
-    return ids, columns
+def _check_cells(place: str, rows: pl.DataFrame, ids: str, numbers: Sequence[str]) -> None:
+    faults = [
+        (ids, pl.col(ids).is_null(), "is no id. Add one, or drop the row"),
+        (ids, ~pl.col(ids).is_first_distinct(), "has an earlier row with other cells. Keep one row for each id"),
+    ]
+    for name in numbers:
+        is_number = pl.col(name).cast(pl.Float64, strict=False).is_finite().fill_null(value=False)
+        advice = "is not a number. Correct the cell, or move the column from `number` to `category` or `text`"
+        faults.append((name, pl.col(name).is_not_null() & ~is_number, advice))
+    for name, is_fault, advice in faults:
+        for row, cell in rows.filter(is_fault).select(ROW, name).head(1).iter_rows():
+            raise InputError(f"{place}, row {row}: {name} = {cell or ''!r} {advice}.")
 
 
-def _list_rows(
-    path: Path,
-    what: str,
-    table: Table,
-    ids: int,
-    columns: dict[str, int],
-    separator: str,
-    missing: set[str],
-) -> list[tuple[int, tuple[str | None, ...]]]:
-    """Return the line and the cells of each row, the id first."""
-    first: dict[str, tuple[int, tuple[str | None, ...]]] = {}
-    for line, row in zip(table.lines, table.rows, strict=True):
-        if len(row) != len(table.names):
-            raise InputError(f"{what} {path}, line {line}: has {len(row)} fields, and the header {len(table.names)}.")
-        if row[ids] is None or (name := normalize_id(row[ids])) in {"", *missing}:
-            raise InputError(f"{what} {path}, line {line}: has no id in the column {table.names[ids]}. Add or drop it.")
-        cells = (name, *(_to_text(row[place], separator) for place in columns.values()))
-        earlier = first.setdefault(name, (line, cells))
-        if earlier[1] != cells:
-            raise InputError(
-                f"{what} {path}, line {line}: describes {name} otherwise than line {earlier[0]}. Keep one row for each."
-            )
-    return list(first.values())
+def _read_table(path: Path, section: str, id_column: str, dataset: Dataset, separator: str = "|") -> Table:
+    """Read delimited text, JSON lines or an array, a workbook or Parquet, packed or not.
+
+    Args:
+        id_column: as declared; a number says that the table has no header.
+        separator: to put between the values of a list.
+
+    Raises:
+        InputError: the file is unreadable or empty, or a row is malformed.
+    """
+    place, before = f"[{section}] table {path}", 0
+    with check_readable(path), duckdb.connect() as connection, tempfile.NamedTemporaryFile(prefix="oneclass-") as copy:
+        try:
+            if (container := containers.detect_container(path)) == "parquet":
+                rows = connection.read_parquet(escape_path(path), hive_partitioning=False)
+            else:
+                with containers.open_text(path, container) as stream:
+                    whole = re.sub(r"\r\n?", "\n", _decode(stream.read(), dataset.encoding))
+                text = re.sub(r"\A([^\S\n]*(#[^\n]*)?\n)*", "", whole)
+                before = whole.count("\n") - text.count("\n")
+                if not text.strip():
+                    raise InputError(f"{place}: is empty.")
+                copy.write(text.encode())
+                copy.flush()
+                if text.lstrip().startswith("{"):
+                    rows = _parse_json(connection, place, copy.name, before)
+                else:
+                    rows, has_header = _parse_delimited(connection, place, copy.name, before, text, id_column)
+                    before += has_header
+            return Table(place, section, _fetch_texts(rows, separator).with_row_index(ROW, before + 1))
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0].replace(copy.name, path.name)
+            raise InputError(f"{place}: cannot be read ({reason}). Correct the file, or fetch it again.") from error
 
 
-def _to_text(value: Any, separator: str) -> str | None:
-    """Return a cell as text; None if it is empty."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return separator.join(str(one) for one in value if one is not None) or None
-    if isinstance(value, dt.datetime):
-        return value.isoformat(" ")
-    return str(value).strip() or None
+def _decode(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode(encoding or "windows-1252", errors="replace")
 
 
-def _check_numbers(path: Path, what: str, texts: pl.DataFrame, declared: AttributeTable, lines: list[int]) -> None:
-    for name in declared.number:
-        wrong = texts[name].is_not_null() & ~texts[name].cast(pl.Float64, strict=False).is_finite().fill_null(False)
-        if (place := wrong.arg_max()) is not None and wrong[place]:
-            raise InputError(
-                f"{what} {path}, line {lines[place]}: {name} = {texts[name][place]!r} is not a number. Correct the "
-                "cell, or move the column from `number` to `category` or `text`."
-            )
+def _parse_json(connection: duckdb.DuckDBPyConnection, place: str, file: str, before: int) -> duckdb.DuckDBPyRelation:
+    values = "read_json_objects(?, format = 'newline_delimited', ignore_errors = true)"
+    kinds = f"select json_type(json) as kind, row_number() over () as row from {values}"
+    wrong = f"select row from ({kinds}) where kind is distinct from 'OBJECT' order by row limit 1"
+    for (row,) in connection.execute(wrong, [file]).fetchall():
+        raise InputError(f"{place}, row {before + row}: is not a JSON object. Correct or drop it.")
+    return connection.read_json(
+        file, format="newline_delimited", maximum_depth=1, sample_size=-1, map_inference_threshold=-1,
+        field_appearance_threshold=0.0,
+    )  # fmt: skip
+
+
+def _parse_delimited(
+    connection: duckdb.DuckDBPyConnection, place: str, file: str, before: int, text: str, id_column: str
+) -> tuple[duckdb.DuckDBPyRelation, bool]:
+    """Return the rows, and whether a header is above them. A column without a name is named by its number, from 1."""
+    first = re.sub(r'"[^"\n]*"', "", text).partition("\n")[0]
+    delimiter = "::" if "::" in first else max(DELIMITERS, key=first.count)
+    quote = '"' if delimiter in (",", ";", "|") else ""  # as logs are read
+    names = next(csv.reader(io.StringIO(text), delimiter=delimiter)) if quote else first.split(delimiter)
+    numbers = [str(number) for number in range(1, len(names) + 1)]
+    has_header = delimiter != "::" and not id_column.isdigit()
+    names = [name.strip() or number for name, number in zip(names, numbers, strict=True)] if has_header else numbers
+    if delimiter == "::" and not id_column:
+        names[:2] = ["id", "title"]  # MovieLens' older files have no header
+    if twice := [name for name, count in Counter(map(str.lower, names)).items() if count > 1]:
+        raise InputError(f"{place}, row {before + 1}: has two columns called {twice[0]}. Rename one.")
+    connection.read_csv(
+        file, header=has_header, columns=dict.fromkeys(names, "VARCHAR"), delimiter=delimiter, quotechar=quote,
+        escapechar=quote, auto_detect=False, store_rejects=True,
+    ).create("rows")  # fmt: skip
+    rejected = "select line, error_message from reject_errors order by line limit 1"
+    for row, message in connection.execute(rejected).fetchall():
+        advice = "Put quotes around a field that holds the delimiter; close each quote, or double it in a field."
+        raise InputError(f"{place}, row {before + row}: is malformed ({message.rstrip('. ')}). {advice}")
+    return connection.table("rows"), has_header
+
+
+def _fetch_texts(rows: duckdb.DuckDBPyRelation, separator: str) -> pl.DataFrame:
+    """Fetch columns as texts without outer blanks: lists joined, what is empty or not a number as null."""
+    between, texts = "'" + separator.replace("'", "''") + "'", []
+    for name, kind in zip(rows.columns, rows.types, strict=True):
+        column = '"' + name.replace('"', '""') + '"'
+        text = f"nullif({column}::varchar, 'nan')" if kind.id in ("float", "double") else f"{column}::varchar"
+        if str(kind) == "JSON":
+            joined = f"array_to_string({column} ->> '$[*]', {between})"
+            text = f"if(json_type({column}) = 'ARRAY', {joined}, {column} ->> '$')"
+        elif kind.id == "list":
+            text = f"array_to_string({column}::varchar[], {between})"
+        texts.append(f"{text} as {column}")
+    return rows.project(", ".join(texts)).pl().select(pl.all().str.strip_chars().replace("", None))
 
 
 def _infer_type(column: pl.Series) -> str:
@@ -172,33 +243,33 @@ def _infer_type(column: pl.Series) -> str:
     return "varchar"
 
 
-def _describe(given: Attributes) -> tuple[str, list[str], list[str], str, float]:
-    """Return what a version of a table is known by: digest, columns, their types, separator and bound."""
-    types = list(given.types.values())
-    return given.sha256, list(given.types), types, given.separator, given.max_missing_share
+def store_attributes(connection: duckdb.DuckDBPyConnection, run_id: str, dataset: Dataset) -> None:
+    """Read the data set's tables of attributes, and replace those in `raw.attributes` that changed.
+
+    Raises:
+        InputError: as `read_attributes`.
+    """
+    for side in get_args(Side):
+        declared, current = getattr(dataset, f"{side}s"), load_version(connection, side)
+        given = read_attributes(side, declared, dataset) if declared else None
+        if given and current == given.version:
+            continue
+        if current:
+            connection.execute("update operations.attribute_tables set is_current = false where side = ?", [side])
+            connection.execute("delete from raw.attributes where side = ?", [side])
+        if given:
+            _insert(connection, run_id, given)
+            _warn_of_other_ids(connection, given)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, run_id: str, given: Attributes) -> None:
-    ids = given.texts[f"{given.side}_id"]
-    cells = [
-        pl.DataFrame({"id": ids, "value": given.texts[name]}).with_columns(name=pl.lit(name)) for name in given.types
-    ]
-    warehouse.insert(connection, "raw.attributes", pl.concat(cells).with_columns(side=pl.lit(given.side)))
-    connection.execute(
-        sql.statement("attributes/record"),
-        {
-            "side": given.side,
-            "path": str(given.path),
-            "sha256": given.sha256,
-            "rows": given.texts.height,
-            "columns": list(given.types),
-            "types": list(given.types.values()),
-            "separator": given.separator,
-            "max_missing_share": given.max_missing_share,
-            "run_id": run_id,
-        },
-    )
-    logger.info("%s: %s %ss with %d attributes", given.path, f"{given.texts.height:,}", given.side, len(given.types))
+    ids = given.texts[f"{given.side}_id"].alias("id")
+    for name in given.version.columns:
+        cells = pl.DataFrame([ids, given.texts[name].alias("value")])
+        warehouse.insert(connection, "raw.attributes", cells.with_columns(side=pl.lit(given.side), name=pl.lit(name)))
+    record = {"side": given.side, "path": given.path, "rows": len(ids), "run_id": run_id, "is_current": True}
+    warehouse.insert(connection, "operations.attribute_tables", pl.DataFrame([record | given.version._asdict()]))
+    logger.info("%s: %s %ss with %d attributes", given.path, f"{len(ids):,}", given.side, len(given.version.columns))
 
 
 def _warn_of_other_ids(connection: duckdb.DuckDBPyConnection, given: Attributes) -> None:
@@ -209,9 +280,5 @@ def _warn_of_other_ids(connection: duckdb.DuckDBPyConnection, given: Attributes)
     if known < LEAST_KNOWN_SHARE * ids:
         logger.warning(
             "%s: describes %s of the %s %ss of the log; it lacks %s, for one. Ids must be written as in the log",
-            given.path,
-            f"{known:,}",
-            f"{ids:,}",
-            given.side,
-            example,
-        )
+            given.path, f"{known:,}", f"{ids:,}", given.side, example,
+        )  # fmt: skip

@@ -8,8 +8,9 @@ import duckdb
 import polars as pl
 
 from oneclass import sql
-from oneclass.tasks import datasets, item_titles, leaderboard
+from oneclass.tasks import datasets, leaderboard
 from oneclass.tasks.attributes import Attributes
+from oneclass.tasks.ingest.attributes import read_titles
 from oneclass.tasks.protocols import main_metric_parameters
 from oneclass.tasks.publish.plan import PublicationPlan
 from oneclass.tasks.recommend.like_calibration import UNCALIBRATED
@@ -86,7 +87,7 @@ def _store_titles(connection: duckdb.DuckDBPyConnection, home: Home, file: str |
     """Fill the temporary table `item_titles`, which is empty without a file."""
     connection.execute("create or replace temp table item_titles (item_id varchar, title varchar)")
     if file:
-        titles = item_titles.read_titles(Path(file), datasets.load_dataset(home.dataset, home.root, with_logs=True))
+        titles = read_titles(Path(file), datasets.load_dataset(home.dataset, home.root, with_logs=True))
         pairs = {"item_id": list(titles), "title": list(titles.values())}
         warehouse.insert(connection, "item_titles", pl.DataFrame(pairs))
 

@@ -43,7 +43,8 @@ class Features:
 def list_feature_kinds(connection: duckdb.DuckDBPyConnection, side: Side) -> Mapping[str, str]:
     """Return the kind of each column of the current attributes that is a feature."""
     version = load_version(connection, side)
-    return {name: kind for name, kind in zip(version[1], version[2], strict=True) if kind in KINDS} if version else {}
+    kinds = zip(version.columns, version.types, strict=True) if version else ()
+    return {name: kind for name, kind in kinds if kind in KINDS}
 
 
 def _load_side(connection: duckdb.DuckDBPyConnection, side: Side) -> csr_matrix | None:

@@ -1,6 +1,5 @@
 """Explanations of a user from a small warehouse: tables read, fold-in, and errors."""
 
-import gzip
 import json
 import re
 import shutil
@@ -11,10 +10,8 @@ import pytest
 
 from oneclass.flows import commands
 from oneclass.models.registry import MODELS
-from oneclass.tasks import datasets, item_titles
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
-from oneclass.tasks.datasets import Dataset, Titles
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.evaluate.stage import evaluate
 from oneclass.tasks.explain import views
@@ -29,7 +26,6 @@ from oneclass.tasks.stores import matrices, runs, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import home_in, log_into, query_rows
 from tests.tasks.conftest import publish_fit, train_model
-from tests.tasks.ingest.test_layouts import as_workbook
 from tests.tasks.serve.test_list_routes import Asker
 
 SETTINGS = {
@@ -280,110 +276,3 @@ def test_any_user_has_a_page_in_the_folder_of_users(home, user):
     page = views.write_user_page(home, Explanation("small", user, [], [nothing]), {})
     assert page.parent == home.report / "users" and list(page.parent.iterdir()) == [page]
     assert "<b>" not in page.read_text()
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("movieId,title,genres\n1,Toy Story (1995),Comedy\n", {"1": "Toy Story (1995)"}),
-        ('item_id;name\n7;"A; B"\n', {"7": "A; B"}),
-        ("1::Toy Story (1995)::Animation\n2::Jumanji::x\n", {"1": "Toy Story (1995)", "2": "Jumanji"}),
-        ("Title\tSKU\nLamp\tx1\nshort\n", {"x1": "Lamp"}),
-    ],
-)
-def test_titles_are_found_by_their_header(tmp_path, text, found):
-    path = tmp_path / "titles.csv"
-    path.write_text(text)
-    assert item_titles.read_titles(path, Dataset(name="small")) == found
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (None, "cannot be read"),
-        (b"", "is empty"),
-        (b"what,title\n1,x\n", r"line 1: has the columns what, title.*\n\[titles\]\nitem = \"COLUMN\""),
-        (b"movieId,genres\n1,x\n", r"line 1: has the columns movieId, genres.*\n\[titles\]\ntitle = "),
-        (gzip.compress(b"item_id,title\n1,x\n" * 99, mtime=0)[:-20], "the compressed file is cut short"),
-        (b'{"id": 1, "title": "x"}\n[]\n7\n', "line 3: is not a JSON object"),
-        (b"PAR1 and no more", "is not a complete Parquet file"),
-        (b'id,title\n1,"' + b"x" * 200_000, "line 2: a field of the row that begins here has more than"),
-        (b'id,title\n1,x\n2,"y\n3,z\n', "line 3: a quote is opened in it and never closed"),
-        (b'id,title\n"1,x', "line 2: a quote is opened in it and never closed"),
-    ],
-)
-def test_titles_that_cannot_be_read_are_reported(tmp_path, data, message):
-    path = tmp_path / "titles.csv"
-    if data is not None:
-        path.write_bytes(data)
-    with pytest.raises(InputError, match=re.compile(f"titles.csv.*{message}", re.DOTALL)):
-        item_titles.read_titles(path, Dataset(name="small"))
-
-
-@pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
-@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b"])
-def test_separators_within_a_line_are_part_of_a_title(tmp_path, mark, ending):
-    path = tmp_path / "titles"
-    lines = {
-        "csv": ["item_id,title", f"1,a{mark}b", '2,"c\nd"'],
-        "json": [f'{{"id": 1, "title": "a{mark}b"}}' if mark != "\x0b" else '{"id": 1, "title": "a\\u000bb"}',
-                 '{"id": 2, "title": "c\\nd"}'],
-        "movielens": [f"1::a{mark}b::Drama", "2::c\nd::Drama".replace("\n", " ")],
-    }  # fmt: skip
-    for kind, text in lines.items():
-        path.write_text("\n".join(text) + ending, encoding="utf-8", newline="")
-        second = "c d" if kind == "movielens" else "c\nd"
-        assert item_titles.read_titles(path, Dataset(name="small")) == {"1": f"a{mark}b", "2": second}, kind
-
-
-TABLE = [
-    ("sku", "note", "Name"),
-    ("  7 ", "a", "Käse; alt"),
-    ("8.0", "b", "クール" * 9),
-    ("9", "c", ""),
-    ("x", "d", 'a "b"'),
-]
-NAMED = Dataset(name="small", titles=Titles(item="SKU", title="name"), encoding="shift-jis")
-
-
-def as_table(delimiter: str, head: str = "") -> bytes:
-    lines = [delimiter.join(f'"{cell.replace(chr(34), chr(34) * 2)}"' for cell in row) for row in TABLE]
-    return (head + "\r\n".join(lines) + "\r\n").encode()
-
-
-RECORDS = [dict(zip(TABLE[0], row, strict=True)) for row in TABLE[1:]]
-TABLES = {
-    "comma": as_table(","),
-    "semicolon": as_table(";"),
-    "pipe, comments and gzip": gzip.compress(as_table("|", "# products\n\n")),
-    "tab": "".join("\t".join(row) + "\n" for row in TABLE).encode(),
-    "UTF-16": as_table(";").decode().encode("utf-16"),
-    "byte order mark": b"\xef\xbb\xbf" + as_table(","),
-    "Shift-JIS": as_table(",").decode().replace("ä", "a").encode("shift-jis"),
-    "JSON lines": "".join(json.dumps(record) + "\n" for record in RECORDS).encode(),
-    "JSON array": json.dumps(RECORDS).encode(),
-    "workbook": as_workbook([[cell.replace('"', "&quot;") for cell in row] for row in TABLE]),
-}
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_titles_are_read_as_logs_are(tmp_path, name):
-    path = tmp_path / "products"
-    path.write_bytes(TABLES[name])
-    expected = {"7": "Kase; alt" if name == "Shift-JIS" else "Käse; alt", "8": "クール" * 9, "x": 'a "b"'}
-    assert item_titles.read_titles(path, NAMED) == expected
-
-
-def test_titles_in_parquet(tmp_path):
-    path = tmp_path / "products.parquet"
-    pl.DataFrame({"Name": ["A", None, "C"], "sku": [7.0, 8.0, 9.5]}).write_parquet(path)
-    assert item_titles.read_titles(path, NAMED) == {"7": "A", "9.5": "C"}
-
-
-def test_a_table_of_titles_lies_beside_the_data_sets_file(tmp_path):
-    (folder := tmp_path / "datasets").mkdir()
-    (folder / "shop.toml").write_text('[titles]\nfile = "products.csv"\nitem = "sku"\n')
-    assert datasets.load_dataset("shop", tmp_path).titles.file == str(folder / "products.csv")
-    (folder / "shop.toml").write_text('[titles]\nitems = "sku"\n')
-    with pytest.raises(InputError, match=r"unknown key titles.items. Did you mean item\?"):
-        datasets.load_dataset("shop", tmp_path)

@@ -1,5 +1,6 @@
-"""Attributes of items and users: tables as people have them, what is kept of them, and tables that are refused."""
+"""Tables of titles and attributes as people have them, what is kept of them, and tables that are refused."""
 
+import gzip
 import json
 import re
 from datetime import date, datetime
@@ -8,18 +9,21 @@ import polars as pl
 import pytest
 
 from oneclass.tasks.attributes import load_attributes
-from oneclass.tasks.datasets import Dataset, load_dataset
+from oneclass.tasks.datasets import Dataset, Titles, load_dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.stage import certify_removal, remove_users
-from oneclass.tasks.ingest.attributes import read_attributes
+from oneclass.tasks.ingest.attributes import read_attributes, read_titles
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse
 from tests.conftest import query_rows
+from tests.tasks.ingest.test_layouts import as_workbook
 
 PRODUCTS = """sku;name;genres;price;about;value;adult;since;seen_at;id
-  7 ;Lamp;b | a|b;1.5;A lamp;3;true;2026-11-01;2026-11-01 10:00:00;007
+  7 ;Lamp;b | a|b;1.5;"A lamp; of
+brass";3;true;2026-11-01;2026-11-01 10:00:00;007
 8.0;Chair;;;;0;FALSE;2026-11-02;2026-11-02T10:00:00.5;x
+9;Table;a;2;;;;;;
 9;Table;a;2;;;;;;
 """
 DECLARED = {"category": ["name"], "categories": ["genres"], "number": ["price"], "text": ["about"]}
@@ -28,7 +32,7 @@ ROWS = {
     "name": ["Lamp", "Chair", "Table"],
     "genres": [["b", "a"], None, ["a"]],
     "price": [1.5, None, 2.0],
-    "about": ["A lamp", None, None],
+    "about": ["A lamp; of\nbrass", None, None],
     "value": [3, 0, None],
     "adult": [True, False, None],
     "since": [date(2026, 11, 1), date(2026, 11, 2), None],
@@ -36,6 +40,10 @@ ROWS = {
     "id": ["007", "x", None],
 }
 LOG = "user_id,item_id\nu1,7\nu1,8\nu2,7\nu2,9\n"
+RECORDS = [
+    {"sku": 7, "genres": ["b", "a"], "price": 1.5, "adult": True, "since": "2026-11-01"},
+    {"sku": 8, "genres": None, "price": None, "adult": False, "since": None},
+]
 
 
 def write_shop(tmp_path, content=PRODUCTS, *, name="products.csv", users=None, **declared):
@@ -65,55 +73,131 @@ def test_columns_have_their_kind_or_the_narrowest_type(tmp_path):
     assert found.schema["value"] == pl.Int64
 
 
-def test_a_table_is_read_in_the_formats_that_logs_have(tmp_path):
-    records = [
-        {"sku": 7, "genres": ["b", "a"], "price": 1.5, "adult": True, "since": "2026-11-01"},
-        {"sku": 8, "genres": None, "price": None, "adult": False, "since": None},
-    ]
+@pytest.mark.parametrize("name", ["a.jsonl", "b.parquet", "c.json"])
+def test_lists_and_types_of_other_formats_are_kept(tmp_path, name):
+    pl.DataFrame(RECORDS).with_columns(pl.col("since").str.to_date()).write_parquet(tmp_path / "given.parquet")
+    data = {
+        "a.jsonl": "\n".join(map(json.dumps, RECORDS)),
+        "b.parquet": (tmp_path / "given.parquet").read_bytes(),
+        "c.json": json.dumps(RECORDS, indent=2),
+    }
+    found = read_tables(write_shop(tmp_path, data[name], name=name, category=[], text=[]))
     expected = {"genres": [["b", "a"], None], "price": [1.5, None], "adult": [True, False]}
-    lines = "".join(json.dumps(record) + "\n" for record in records)
-    pl.DataFrame(records).with_columns(pl.col("since").str.to_date()).write_parquet(tmp_path / "given.parquet")
-    for name, data in {"a.jsonl": lines, "b.parquet": (tmp_path / "given.parquet").read_bytes()}.items():
-        found = read_tables(write_shop(tmp_path, data, name=name, category=[], text=[]))
-        assert found.select(expected.keys()).to_dict(as_series=False) == expected, name
-        assert found["item_id"].to_list() == ["7", "8"] and found["since"][0] == date(2026, 11, 1)
+    assert found.select(expected.keys()).to_dict(as_series=False) == expected
+    assert found["item_id"].to_list() == ["7", "8"] and found["since"][0] == date(2026, 11, 1)
+
+
+SKU_ALONE = {"category": [], "categories": [], "number": [], "text": []}
 
 
 @pytest.mark.parametrize(
     ("text", "declared", "message"),
     [
-        ("price\n1\n", {}, r'line 1: has the columns price, and none is called .*sku.*\n\nid = "COLUMN"'),
-        (
-            "sku,genre\n1,a\n",
-            {},
-            r"line 1: has .*none is called name\. Correct `category` in \[items\] of",
-        ),
-        ("sku\n1\n", {"category": []}, r"line 1: has no column but the ids"),
-        ("sku,a\n1,2\n,3\n", {"category": []}, r"line 3: has no id in the column sku"),
-        ("sku,a\n1,2\nNULL,3\n", {"category": []}, r"line 3: has no id"),
-        ("sku,a\n1,2\n2,3\n1,4\n", {"category": []}, r"line 4: describes 1 otherwise than line 2"),
-        ("# list\nsku,a\n1,2\n2,3,4\n", {"category": []}, r"line 4: has 3 fields, and the header 2"),
-        ("sku,a,A\n1,2,3\n", {"category": []}, r"line 1: has two columns called a\. Rename one"),
-        ("sku,a,b,sku\n1,2,3,4\n", {"category": "a"}, r"line 1: has two columns called sku\. Rename one"),
-        ("sku,a\n1,2\n2,cheap\n", {"category": [], "number": ["a"]}, r"line 3: a = 'cheap' is not a number"),
-        ("sku,a\n1,inf\n", {"category": [], "number": ["a"]}, r"line 2: a = 'inf' is not a number"),
+        ("price\n1\n", {}, r'has the columns price, and none is called item_id.*\n\n\[items\]\nid = "COLUMN"'),
+        ("sku,genre\n1,a\n", {"category": "name"}, r'has .*none is called name\. .*\n\n\[items\]\ncategory = "COLUMN"'),
+        ("sku\n1\n", {}, r"has no column but the ids"),
+        ("sku,a\n1,2\n,3\n", {}, r"row 3: item_id = '' is no id"),
+        ("sku,a\n1,2\nNULL,3\n", {}, r"row 3: item_id = '' is no id"),
+        ("sku,a\n1,2\n2,3\n1.0,4\n", {}, r"row 4: item_id = '1' has an earlier row with other cells"),
+        ("# list\nsku,a\n1,2\n2,3,4\n", {}, r"row 4: is malformed \(.*2 Found: 3\)"),
+        ("sku,a,A\n1,2,3\n", {}, r"row 1: has two columns called a\. Rename one"),
+        ("sku,a,item_id\n1,2,3\n", {"id": "sku"}, r"has a column item_id beside sku"),
+        ("sku,a\n1,2\n2,cheap\n", {"number": ["a"]}, r"row 3: a = 'cheap' is not a number"),
+        ("sku,a\n1,inf\n", {"number": ["a"]}, r"row 2: a = 'inf' is not a number"),
+        ("", {}, "is empty"),
+        ('id,title\n1,x\n2,"y\n3,z\n', {}, "row 3: .*unterminated quote"),
+        ('{"id": 1, "title": "x"}\n[]\n7\n', {}, "row 2: is not a JSON object"),
+        ('{"id": 1, "title": "x"}\n{"id":\n', {}, "row 2: is not a JSON object"),
+        ("PAR1 and no more", {}, "cannot be read .*magic bytes"),
     ],
 )
 def test_a_table_that_cannot_be_meant_is_refused(tmp_path, text, declared, message):
-    columns = {"categories": [], "number": [], "text": []} | declared
-    with pytest.raises(InputError, match=re.compile(rf"\[items\] table .*products.csv, {message}", re.DOTALL)):
-        read_tables(write_shop(tmp_path, text, **columns))
+    dataset = write_shop(tmp_path, text, **(SKU_ALONE | declared))
+    with pytest.raises(InputError, match=re.compile(rf"\[items\] table .*products.csv(, |: ){message}", re.DOTALL)):
+        read_tables(dataset)
 
 
-def test_equal_rows_of_an_id_count_once(tmp_path):
-    assert len(read_tables(write_shop(tmp_path, PRODUCTS + "9;Table;a;2;;;;;;\n"))) == 3
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(InputError, match="titles.csv: cannot be read"):
+        read_titles(tmp_path / "titles.csv", Dataset(name="shop"))
+    (tmp_path / "titles.csv").write_bytes(gzip.compress(b"item_id,title\n1,x\n" * 99, mtime=0)[:-20])
+    with pytest.raises(InputError, match="titles.csv: the compressed file is cut short"):
+        read_titles(tmp_path / "titles.csv", Dataset(name="shop"))
 
 
 def test_a_column_has_one_kind():
-    with pytest.raises(ValueError, match="a column is named twice"):
-        AttributeTable(file="x", category=["a"], text=["a"])
-    with pytest.raises(ValueError, match="a column is named twice"):
-        AttributeTable(file="x", id="a", number=["A"])
+    for declared in ({"category": ["a"], "text": ["a"]}, {"id": "a", "number": ["A"]}):
+        with pytest.raises(ValueError, match="a column is named twice"):
+            AttributeTable(file="x", **declared)
+
+
+TABLE = [
+    ("  7 ", "a", "Käse; alt"),
+    ("8.0", "b", "クール" * 9),
+    ("9", "c", ""),
+    ("NULL", "c", "none"),
+    ("x", "d\u2028", 'a "b"'),
+]
+HEADER = ("sku", "note", "Name")
+NAMED = Titles(item="SKU", title="name")
+NUMBERED = Titles(item="1", title="3")
+OBJECTS = [dict(zip(HEADER, row, strict=True)) for row in TABLE]
+
+
+def as_csv(delimiter: str, rows=(HEADER, *TABLE)) -> str:
+    lines = [delimiter.join('"{}"'.format(cell.replace('"', '""')) for cell in row) for row in rows]
+    return "".join(f"{line}\r\n" for line in lines)
+
+
+def as_parquet(tmp_path) -> bytes:
+    pl.DataFrame(OBJECTS).write_parquet(tmp_path / "given.parquet")
+    return (tmp_path / "given.parquet").read_bytes()
+
+
+TABLES = {
+    "comma": as_csv(",").encode(),
+    "semicolon": as_csv(";").encode("utf-8-sig"),
+    "pipe, comments and gzip": gzip.compress(("# products\n\n" + as_csv("|")).encode()),
+    "tab": "".join("\t".join(row) + "\n" for row in (HEADER, *TABLE)).encode(),
+    "UTF-16": as_csv(";").encode("utf-16"),
+    "Shift-JIS": as_csv(",").replace("ä", "a").replace("\u2028", "").encode("shift-jis"),
+    "without header": as_csv("|", TABLE).encode(),
+    "MovieLens": "".join("::".join(row) + "\n" for row in TABLE).encode(),
+    "JSON lines": "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in OBJECTS).encode(),
+    "JSON array": json.dumps(OBJECTS).encode(),
+    "workbook": as_workbook([[cell.replace('"', "&quot;") for cell in row] for row in (HEADER, *TABLE)]),
+    "Parquet": None,
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_titles_are_read_as_logs_are(tmp_path, name):
+    (path := tmp_path / "products").write_bytes(TABLES[name] or as_parquet(tmp_path))
+    columns = NUMBERED if name in ("without header", "MovieLens") else NAMED
+    found = read_titles(path, Dataset(name="shop", titles=columns, encoding="shift-jis"))
+    assert found == {"7": "Kase; alt" if name == "Shift-JIS" else "Käse; alt", "8": "クール" * 9, "x": 'a "b"'}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("movieId,title,genres\n1,Toy Story (1995),Comedy\n", {"1": "Toy Story (1995)"}),
+        ('item_id;name;\n7;"A; B";\n', {"7": "A; B"}),
+        ("1::Toy Story (1995)::Animation\n2::Jumanji::x\n", {"1": "Toy Story (1995)", "2": "Jumanji"}),
+        ("Title\tSKU\nLamp\tx1\n", {"x1": "Lamp"}),
+    ],
+)
+def test_titles_are_found_by_usual_names(tmp_path, text, found):
+    (path := tmp_path / "titles.csv").write_text(text)
+    assert read_titles(path, Dataset(name="shop")) == found
+
+
+@pytest.mark.parametrize("declared", [{}, {"items": AttributeTable(file="x", title="label")}])
+def test_a_column_of_titles_that_is_absent_is_asked_for(tmp_path, declared):
+    (path := tmp_path / "titles.csv").write_text("sku,what\n1,x\n")
+    section = "items" if declared else "titles"
+    with pytest.raises(InputError, match=rf"columns sku, what.*\n\n\[{section}\]\ntitle = "):
+        read_titles(path, Dataset(name="shop", **declared))
 
 
 def test_the_warehouse_has_the_current_version(tmp_path, home):
@@ -125,17 +209,12 @@ def test_the_warehouse_has_the_current_version(tmp_path, home):
     assert load_side(home, "user").to_dict(as_series=False) == {"user_id": ["u1", "u2"], "age": [30.0, None]}
 
     ingest_night(home, dataset, tmp_path, "second")  # nothing changed
-    dataset = write_shop(
-        tmp_path, PRODUCTS.replace(";3;", ";2;").replace("8.0;Chair;;;;0;", "10;Bed;;;;1;"), users=users
-    )
-    ingest_night(home, dataset, tmp_path, "third")
-    assert load_side(home)["value"].to_list() == [1, 2, None] and load_side(home)["item_id"].to_list() == [
-        "10",
-        "7",
-        "9",
-    ]
-    versions = query_rows(home, "select side, run_id, is_current from operations.attribute_tables")
-    assert versions == [("item", "first", False), ("user", "first", True), ("item", "third", True)]
+    changed = PRODUCTS.replace(";3;", ";2;").replace("8.0;Chair;;;;0;", "10;Bed;;;;1;")
+    ingest_night(home, write_shop(tmp_path, changed, users=users), tmp_path, "third")
+    found = load_side(home)
+    assert found["value"].to_list() == [1, 2, None] and found["item_id"].to_list() == ["10", "7", "9"]
+    versions = query_rows(home, "select side, run_id, rows, is_current from operations.attribute_tables")
+    assert versions == [("item", "first", 3, False), ("user", "first", 2, True), ("item", "third", 3, True)]
 
     ingest_night(home, Dataset(name="shop", users=users), tmp_path, "fourth")  # [items] is gone
     assert load_side(home) is None and load_side(home, "user") is not None
@@ -153,16 +232,16 @@ def test_a_forgotten_user_has_no_attributes(tmp_path, home, caplog):
 
 
 def test_ids_in_another_form_are_warned_of(tmp_path, home, caplog):
-    ingest_night(home, write_shop(tmp_path, "sku,name\nA-7,x\nA-8,y\n", categories=[], number=[], text=[]), tmp_path)
+    ingest_night(home, write_shop(tmp_path, "sku,name\nA-7,x\nA-8,y\n", **SKU_ALONE), tmp_path)
     assert "describes 0 of the 3 items of the log; it lacks 7, for one" in caplog.text
 
 
 def test_a_declared_table_lies_beside_the_data_sets_file(tmp_path):
     (folder := tmp_path / "datasets").mkdir()
-    (folder / "shop.toml").write_text('[items]\nfile = "products.csv"\ntitle = "Name"\ncategory = "Name"\n')
-    dataset = load_dataset("shop", tmp_path)
-    assert dataset.items.file == dataset.titles.file == str(folder / "products.csv")
-    assert dataset.items.kinds == {"Name": "category"} and dataset.titles.title == "Name"
-    (folder / "shop.toml").write_text('[items]\nfile = "products.csv"\ncategry = "Name"\n')
-    with pytest.raises(InputError, match=r"unknown key items.categry. Did you mean category\?"):
-        load_dataset("shop", tmp_path)
+    for section in ('[items]\nfile = "products.csv"\ntitle = "Name"\n', '[titles]\nfile = "products.csv"\n'):
+        (folder / "shop.toml").write_text(section)
+        assert load_dataset("shop", tmp_path).titles.file == str(folder / "products.csv")
+    for key, wanted in {"items.categry": "category", "titles.items": "item"}.items():
+        (folder / "shop.toml").write_text(f'{key} = "Name"\nitems.file = "products.csv"\n')
+        with pytest.raises(InputError, match=rf"unknown key {key}. Did you mean {wanted}\?"):
+            load_dataset("shop", tmp_path)
