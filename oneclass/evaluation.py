@@ -1,37 +1,52 @@
-"""Evaluate and tune models on interactions by the pipeline's own stages: the numbers are those of a run."""
+"""Evaluate and tune models on interactions in memory: the numbers are those of a run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
 import polars as pl
 
+from oneclass.in_memory import SplitLog, fit_models, rank_models, search_settings, split_in_memory
 from oneclass.interactions import Interactions
-from oneclass.list_heads import HeadsOfLists, check_attributes
-from oneclass.models.base import Model
-from oneclass.models.evaluation.list_metrics import find_list_metric
-from oneclass.models.settings import SearchSpace
-from oneclass.splits import Split, as_splits, read_interactions
-from oneclass.stages import RUN, fit_models, load_tables, show_steps, split_log
-from oneclass.tasks.cluster import LOCAL
-from oneclass.tasks.errors import OneclassError
-from oneclass.tasks.evaluate import stage as evaluate_stage
-from oneclass.tasks.protocols import PROTOCOLS, find_validation_splits, list_splits
-from oneclass.tasks.stores.home import Home
-from oneclass.tasks.tuning import Search, record_pending_trial, submit_trial
-from oneclass.tasks.tuning.study import Study
-from oneclass.user_metrics import (
-    OwnMetric,
+from oneclass.metrics import (
+    Metrics,
+    check_attributes,
     check_strata,
-    collect_ranks,
-    compile_metric,
-    evaluate_by_strata,
-    evaluate_lists,
+    choose_further,
+    compute_figures,
+    compute_strata,
     name_metrics,
 )
+from oneclass.models.base import Model
+from oneclass.models.evaluation.list_metrics import find_list_metric
+from oneclass.models.evaluation.metrics_at_k import find_metric
+from oneclass.models.settings import SearchSpace
+from oneclass.splits import Split, as_splits, read_interactions
+from oneclass.tasks.errors import OneclassError
+from oneclass.tasks.evaluate.tables import RankedList, compare_lists
+from oneclass.tasks.metric_registry import OwnMetric
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.split.settings import SplitSettings
+from oneclass.tasks.stores.home import Limits
+from oneclass.tasks.tuning.search import best_outcome
 
 DEFAULT_PROTOCOL = "strong_generalization"
+LIST_NAMES = ["model", "score"]
+METRIC_SCHEMA = {"metric": pl.String, "value": pl.Float64, "standard_error": pl.Float64, "users": pl.Int64}
+STRATUM_SCHEMA = {
+    **dict.fromkeys(["metric", "strata", "stratum"], pl.String),
+    **dict.fromkeys(["least", "most", "value", "standard_error"], pl.Float64),
+    **dict.fromkeys(["users", "targets"], pl.Int64),
+}
+PAIR_SCHEMA = {
+    **dict.fromkeys(["metric", "model", "score", "other_model", "other_score"], pl.String),
+    **dict.fromkeys(["difference", "standard_error", "p_value"], pl.Float64),
+    "users": pl.Int64,
+    "adjusted_p_value": pl.Float64,
+}
 
 
 @dataclass(frozen=True)
@@ -120,65 +135,111 @@ def evaluate(
         if not seeds or len(set(seeds)) < len(seeds):
             raise ValueError(f"seed = {seed}: give a whole number, or several different ones")
         repeated = [(f"seed {one}", table, protocol, one) for one in seeds]
-    chosen = name_metrics(metrics or (), repeated[0][2])
+    chosen, threads = name_metrics(metrics or (), repeated[0][2]), threads or Limits().threads
+    check_strata(strata, chosen)
     for _, data, _, _ in repeated:
-        table = data.train if isinstance(data, Split) else data
-        if strata is not None:
-            check_strata(strata, chosen)
-        check_attributes([found for name in chosen if (found := find_list_metric(name))], table.items)
-    evaluations = {}
-    with show_steps("evaluate", is_shown=progress) as show:
+        check_attributes(chosen, _find_table(data).items)
+    settings, evaluations = _read_split_settings(named, folds, split_settings), {}
+    with _show_steps("evaluate", is_shown=progress) as show:
         for at, (name, data, of, draw) in enumerate(repeated):
-            with split_log(named, data, of, folds, draw, threads, split_settings) as (home, digests):
-                table = data.train if isinstance(data, Split) else data
 
-                def on_step(done: int, steps: int, step: str, at: int = at) -> None:
-                    show(at * steps + done, len(repeated) * steps, step)
+            def on_step(done: int, steps: int, step: str, at: int = at) -> None:
+                show(at * steps + done, len(repeated) * steps, step)
 
-                evaluations[name] = _evaluate_split(named, table, of, chosen, strata, home, digests, on_step)
+            log, items = split_in_memory(data, of, settings, draw, threads), _find_table(data).items
+            evaluations[name] = _evaluate_split(named, log, chosen, strata, items, threads, on_step)
     return _join_evaluations(evaluations)
+
+
+def _find_table(data: Interactions | Split) -> Interactions:
+    """Return the table with the attributes."""
+    return data.train if isinstance(data, Split) else data
+
+
+def _read_split_settings(
+    models: Mapping[str, Model], folds: int | None, given: Mapping[str, Any] | None
+) -> SplitSettings:
+    options = {
+        "order": any(model.settings.reads_order for model in models.values()),
+        "times": any(model.settings.reads_times for model in models.values()),
+        **({} if folds is None else {"folds": max(2, folds), "min_validation_users": 0 if folds == 1 else 1 << 40}),
+    }
+    return SplitSettings.model_validate(options | dict(given or {}))
 
 
 def _evaluate_split(
     models: Mapping[str, Model],
-    table: Interactions,
-    protocol: str,
-    chosen: Mapping[str, str | OwnMetric],
+    log: SplitLog,
+    chosen: Metrics,
     strata: str | None,
-    home: Home,
-    digests: Mapping[str, str],
+    items: pl.DataFrame | None,
+    threads: int,
     on_step: Callable[[int, int, str], None],
 ) -> Evaluation:
     failed: dict[str, str] = {}
-    fits: dict[str, dict[str, str]] = {}
-    names = dict.fromkeys([*list_splits(protocol, digests), *find_validation_splits(protocol, digests)])
-    steps, done = len(names) * len(models) + 1, count()
-    for name in names:
-        fits[name] = fit_models(
-            home, digests[name], models, failed, lambda model: on_step(next(done), steps, f"fit {model}")
-        )
+    steps, done = len(log.splits) * len(models) + 1, count()
+    fits = [
+        fit_models(split, models, failed, threads, lambda model: on_step(next(done), steps, f"fit {model}"))
+        for split in log.splits
+    ]
     on_step(steps - 1, steps, "rank")
-    (digest, first), *further = splits = [(digests[name], fits[name]) for name in fits]
-    found = evaluate_stage.evaluate(home, RUN, protocol, digest, first, further=further)
-    values, pairs, ids = load_tables(home, table)
-    of_tables = set(values["metric"])
-    of_lists = [of for name in chosen if name not in of_tables and (of := find_list_metric(name))]
-    others = {name: chosen[name] for name in chosen if name not in of_tables and not find_list_metric(name)}
-    candidates = {name: compile_metric(metric, ids) for name, metric in others.items()}
-    if missing := [name for name, metric in candidates.items() if metric is None]:
-        known = ", ".join(sorted(of_tables))
-        raise ValueError(f"metrics {', '.join(missing)}: not of this protocol, whose tables have {known}")
-    added, by_stratum = {name: metric for name, metric in candidates.items() if metric is not None}, None
-    if added or of_lists or strata is not None:
-        heads = HeadsOfLists(of_lists, home, [digest for digest, _ in splits], table.items, ids.items)
-        lists = collect_ranks(home, splits, values["model"].unique(maintain_order=True).to_list(), heads)
-        values, pairs = evaluate_lists(lists, added, values, pairs)
-        if strata is not None:
-            by_stratum = evaluate_by_strata(lists, chosen, strata, ids, home, splits)
-    order = {name: position for position, name in enumerate(models)}
-    values = values.sort(pl.col("model").replace_strict(order, return_dtype=pl.Int64), maintain_order=True)
+    further, lists = choose_further(chosen)
+    found = rank_models(log, fits, further, partial(compute_strata, strata=strata, metrics=chosen, ids=log.ids))
+    for name in dict.fromkeys(one.model for one in found.ranked) if lists else ():
+        fitted = [of[name] for of, _ in zip(fits, log.tested, strict=False)]
+        figures = compute_figures(lists, fitted, log.tested, items, log.ids.items)
+        for one in found.ranked:
+            if one.model == name:
+                one.of_users.update(figures[one.score].of_users)
+                one.means.update(figures[one.score].means)
     on_step(steps, steps, "")
-    return Evaluation(*_select_metrics(values, pairs, list(chosen)), failed | found.failed, by_stratum)
+    return _make_tables(found.ranked, chosen, failed | found.evaluated.failed, has_strata=strata is not None)
+
+
+def _make_tables(ranked: list[RankedList], chosen: Metrics, failed: dict[str, str], *, has_strata: bool) -> Evaluation:
+    """Make the tables of an evaluation, with the chosen metrics in their order, or all."""
+    rows = [
+        (one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
+        for one in ranked
+        for metric, mean in (one.means | one.beyond_accuracy).items()
+    ]
+    of_lists = dict.fromkeys(LIST_NAMES, pl.String)
+    values = pl.DataFrame(rows, of_lists | METRIC_SCHEMA, orient="row")
+    pairs = pl.DataFrame(compare_lists(ranked), PAIR_SCHEMA, orient="row")
+    strata = [(one.model, one.score, *row) for one in ranked for row in one.strata]
+    by_stratum = pl.DataFrame(strata, of_lists | STRATUM_SCHEMA, orient="row").drop("strata") if has_strata else None
+    computed = {name for name, of in chosen.items() if callable(of) or find_metric(of) or find_list_metric(of)}
+    known = set(values["metric"])
+    if missing := [name for name in chosen if name not in known | computed]:
+        raise ValueError(
+            f"metrics {', '.join(missing)}: not of this protocol, whose tables have {', '.join(sorted(known))}"
+        )
+    if chosen:
+        order, by_list = (
+            {name: at for at, name in enumerate(chosen)},
+            values.select(LIST_NAMES).unique(maintain_order=True),
+        )
+        values = values.filter(pl.col("metric").is_in(list(chosen)))
+        at = pl.col("metric").replace_strict(order, return_dtype=pl.Int64)
+        lists = by_list.with_row_index("list")
+        values = values.join(lists, on=LIST_NAMES).sort("list", at).drop("list")
+        pairs = pairs.filter(pl.col("metric").is_in(list(chosen)))
+    return Evaluation(values, pairs, failed, by_stratum)
+
+
+@contextmanager
+def _show_steps(label: str, *, is_shown: bool) -> Generator[Callable[[int, int, str], None]]:
+    """Yield a function of the steps done, their number and the present one, which moves a bar."""
+    if not is_shown:
+        yield lambda done, of, step: None
+        return
+    from rich.console import Console  # an evaluation without a bar does not need it
+    from rich.progress import Progress, TextColumn
+
+    columns = (*Progress.get_default_columns(), TextColumn("{task.fields[step]}", style="dim"))
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        task = bars.add_task(label, total=None, step="")
+        yield lambda done, of, step: bars.update(task, completed=done, total=of, step=step)
 
 
 def _join_evaluations(evaluations: Mapping[str, Evaluation]) -> Evaluation:
@@ -251,15 +312,10 @@ def tune(
         [data], protocol = splits, "given"
     else:
         protocol, data = _check_protocol(protocol), read_interactions(interactions)
-    with split_log(named, data, protocol, folds, start.seed, threads, split_settings) as (home, digests):
-        first, *further = [digests[of] for of in find_validation_splits(protocol, digests)]
-        search = Search(name, protocol, first, start.settings, chosen, start.seed, further_folds=tuple(further))
-        study, train_part = Study(home, search), search.validation_data(home).train
-        while asked := study.ask(trials, train_part):
-            for trial in asked:
-                record_pending_trial(home, search, trial.number, submit_trial(LOCAL, home, search, trial))
-        outcomes, best = study.outcomes(), study.best()
-    if best is None:
+    threads = threads or Limits().threads
+    log = split_in_memory(data, protocol, _read_split_settings(named, folds, split_settings), start.seed, threads)
+    outcomes = search_settings(start, log.validated, protocol, chosen, trials, threads)
+    if (best := best_outcome(outcomes)) is None:
         raise OneclassError(f"{name}: every trial failed. The last one: {outcomes[-1].note}")
     common = ("number", "state", "value", "standard_error", "seconds", "note")
     rows = [
@@ -292,15 +348,3 @@ def _check_protocol(protocol: str | None) -> str:
 def _check_no_protocol(protocol: str | None, seed: int | Sequence[int]) -> None:
     if protocol is not None or seed != 0:
         raise ValueError("splits: their test pairs are given, so leave protocol and seed out")
-
-
-def _select_metrics(
-    values: pl.DataFrame, pairs: pl.DataFrame, metrics: Sequence[str]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    if not metrics:
-        return values, pairs
-    order = pl.col("metric").replace_strict({name: at for at, name in enumerate(metrics)}, return_dtype=pl.Int64)
-    chosen = values.filter(pl.col("metric").is_in(list(metrics)))
-    models = {name: at for at, name in enumerate(values["model"].unique(maintain_order=True))}
-    by_model = pl.col("model").replace_strict(models, return_dtype=pl.Int64)
-    return chosen.sort(by_model, "score", order), pairs.filter(pl.col("metric").is_in(list(metrics)))

@@ -3,6 +3,7 @@
 A pair of a user and an item is on one side only, with all its events.
 """
 
+import warnings
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
@@ -16,7 +17,7 @@ PAIR = ["user_id", "item_id"]
 
 
 class Split:
-    """What models are fitted on and what they are to find; a pair in both counts as training.
+    """What models are fitted on and what they are to find; a pair in both counts as training, with a warning.
 
     Attributes:
         name: of its rows in the tables of an evaluation.
@@ -33,6 +34,14 @@ class Split:
         kinds = [[str(of.events.schema[name]) for name in PAIR] for of in (self.train, self.test)]
         if kinds[0] != kinds[1]:
             raise ValueError(f"split {name}: ids of train are {kinds[0]} and of test {kinds[1]}; give both alike")
+        tested = self.test.events.select(PAIR).unique()
+        if repeated := len(tested.join(self.train.events, on=PAIR, how="semi")):
+            warnings.warn(
+                f"split {name}: {repeated} of {len(tested)} test pairs are training pairs too, and are left out, for "
+                "models rank what a user does not have; take them out of train, or evaluate the whole log by the "
+                "protocol next_events, which ranks what people come back to",
+                stacklevel=2,
+            )
 
     def __repr__(self) -> str:
         return f"Split({self.name!r}, train={self.train}, test={self.test})"

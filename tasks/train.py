@@ -172,7 +172,7 @@ def load_or_fit(
         with progress.report_progress(what) as report:
             options = FitOptions(
                 start=warm_start.build_start(home, estimator, previous, split) if previous else None,
-                validation=_load_validation_users(split),
+                validation=find_validation_users(split),
                 explicit_negatives=split.explicit_negatives,
                 item_features=split.item_features,
                 user_features=split.user_features,
@@ -271,7 +271,7 @@ def _derived_settings(estimator: Model) -> list[str]:
     return [f"{name} {value:.4g}" for name, value in params.items() if value is not None and given[name] is None]
 
 
-def _load_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
+def find_validation_users(split: matrices.SplitMatrices) -> ValidationUsers | None:
     """Return the users of the split's validation part, if it has one; neither users seen in training nor a fold's, whom
     the table has too.
     """

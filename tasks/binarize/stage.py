@@ -58,7 +58,7 @@ def binarize(
         if stored := cache.lookup():
             result, edge_steps = Binarized(**stored["sizes"]), [FunnelStep(*step) for step in stored["steps"]]
         else:
-            result, edge_steps = _rewrite_interactions(connection, settings, since, until)
+            result, edge_steps = rewrite_interactions(connection, settings, since, until)
             cache.store({"sizes": asdict(result), "steps": edge_steps})
         steps += edge_steps
         funnel.store_steps(connection, run_id, steps)
@@ -68,9 +68,14 @@ def binarize(
     return result
 
 
-def _rewrite_interactions(
+def rewrite_interactions(
     connection: duckdb.DuckDBPyConnection, settings: BinarizeSettings, since: date | None, until: date | None
 ) -> tuple[Binarized, list[FunnelStep]]:
+    """Rewrite the tables of `indexed` from `raw.events`; returns the sizes and the filters' steps.
+
+    Raises:
+        InputError: as `binarize`.
+    """
     if since or until:
         _require_times(connection, "--since and --until need")
     if settings.half_life_days is not None:

@@ -77,24 +77,38 @@ def submit_evaluation(
     """
     kind, fit = MODELS[name], fits.find_fit(home, name, digest, checked=False)
     items, scores = split.train.shape[1], len(kind.score_names)
-    matrices = kind.matrices_on(items, split.train.nnz)
-    at_once, step = _batch_size(kind, split)
+    at_once, _ = _batch_size(kind, split)
     parts, calls, memory = [], [], []
+    for part, first, end in _iterate_batches(kind, split):
+        rows = split.parts[part].rows
+        batch_truth = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
+        calls.append((matrices_digest, name, digest, part, first, end, batch_truth, further))
+        parts.append((part, end - first))
+        memory.append(scoring_bytes(min(end - first, at_once), items, scores, fit.saved_bytes if fit else 0))
+    label, serial = f"{name}: evaluate on {split.protocol}", kind.matrices_on(items, split.train.nnz) > 0
+    return PendingEvaluation(
+        parts, imap(executor, evaluate_batch, home, calls, label=label, memory=memory, serial=serial)
+    )
+
+
+def evaluate_in_process(model: Model, split: SplitMatrices, further: Sequence[str]) -> PendingEvaluation:
+    """Rank the users of a split in memory, in the batches of `submit_evaluation`, as the results are asked for."""
+    batches = list(_iterate_batches(type(model), split))
+    results = (_rank_users(model, split, *batch, further) for batch in batches)
+    return PendingEvaluation([(part, end - first) for part, first, end in batches], results)
+
+
+def _iterate_batches(kind: type[Model], split: SplitMatrices) -> Iterator[tuple[str, int, int]]:
+    """Yield (part, first user, end) of each batch."""
+    _, step = _batch_size(kind, split)
     for part in ("test", "validation"):
         if part not in split.parts or not len(users_with_targets(split.parts[part])):
             continue
         if part == "validation" and is_fold(split.protocol):
             continue  # its users are those of the test part
-        rows, users = split.parts[part].rows, len(split.parts[part].users)
+        users = len(split.parts[part].users)
         for first in range(0, users, step):
-            end = min(first + step, users)
-            batch_truth = truth.of_users(rows[first:end]) if truth and part == "test" and rows is not None else None
-            calls.append((matrices_digest, name, digest, part, first, end, batch_truth, further))
-            parts.append((part, end - first))
-            memory.append(scoring_bytes(min(end - first, at_once), items, scores, fit.saved_bytes if fit else 0))
-    label = f"{name}: evaluate on {split.protocol}"
-    results = imap(executor, evaluate_batch, home, calls, label=label, memory=memory, serial=matrices > 0)
-    return PendingEvaluation(parts, results)
+            yield part, first, min(first + step, users)
 
 
 def _batch_size(kind: type[Model], split: SplitMatrices) -> tuple[int, int]:
@@ -105,10 +119,8 @@ def _batch_size(kind: type[Model], split: SplitMatrices) -> tuple[int, int]:
     return at_once, at_once * max(1, USERS_PER_BATCH // at_once)
 
 
-def collect_test_ranks(
-    home: Home, matrices_digest: str, name: str, digest: str, n: int = 0
-) -> dict[str, RankedTargets]:
-    """Rank the targets of a split's test users by every score of a stored model, in the batches of the evaluation.
+def collect_test_ranks(model: Model, split: SplitMatrices, n: int) -> dict[str, RankedTargets]:
+    """Rank the targets of a split's test users by every score of a model, in the batches of the evaluation.
 
     Args:
         n: of each user's best items, in `ranks.first`, as columns of the split.
@@ -117,15 +129,12 @@ def collect_test_ranks(
         by score, with `items` as curated `item_index`; empty if no user has a target.
 
     Raises:
-        OneclassError: a user's items cannot be ranked, or memory is short.
+        OneclassError: a user's items cannot be ranked.
     """
-    split = load_cached_split(home, matrices_digest)
-    _, step = _batch_size(MODELS[name], split)
     batches: dict[str, list[RankedTargets]] = {}
-    with memory_errors.guard_model_memory(f"evaluate: {name}"):
-        model = fits.load_fit(home, name, digest)
-        for first in range(0, len(split.parts["test"].users), step):
-            for score, found in collect_target_ranks(model, split.users_of("test", first, first + step), n).items():
+    for part, first, end in _iterate_batches(type(model), split):
+        if part == "test":
+            for score, found in collect_target_ranks(model, split.users_of(part, first, end), n).items():
                 batches.setdefault(score, []).append(found._replace(items=split.items[found.items]))
     return {score: RankedTargets.concatenate(of_score) for score, of_score in batches.items()}
 
@@ -164,20 +173,30 @@ def evaluate_batch(
     with memory_errors.guard_model_memory(f"evaluate: {name}"):
         split = load_cached_split(home, matrices_digest)
         model, negative_distribution = _load_model_and_distribution(home, matrices_digest, name, digest)
-        users, whole = split.users_of(part, first, end), split.parts[part]
+        batch = _rank_users(model, split, part, first, end, further)
         if part != "test":
-            return EvalBatch(rank_targets_by_score(model, users, on_progress=False), {}, None, None)
-        empty = Exposure(model.item_degrees, split.train.shape[0])
-        exposures = {score: empty.copy_empty() for score in model.score_names}
-        ranks = rank_targets_by_score(model, users, exposures, further, on_progress=False)
-        ranks = {score: _name_items(of_score, split) for score, of_score in ranks.items()}
-        sample = pairs = None
+            return batch
+        users, whole, sample, pairs = split.users_of(part, first, end), split.parts[part], None, None
         if split.protocol == "leave_one_out":
             has_truth = calibration.select_truth_users(first, len(users.users), len(whole.users))
             sample = calibration.sample_likes(model, negative_distribution, split.histories, users, truth, has_truth)
         if explicit_negatives.has_both_classes(whole):
             pairs = explicit_negatives.score_explicit_pairs(model, users, truth)
-        return EvalBatch(ranks, {score: exposure.shown for score, exposure in exposures.items()}, sample, pairs)
+        return batch._replace(sample=sample, pairs=pairs)
+
+
+def _rank_users(
+    model: Model, split: SplitMatrices, part: str, first: int, end: int, further: Sequence[str]
+) -> EvalBatch:
+    """Rank all items for the users [first, end) of a part."""
+    users = split.users_of(part, first, end)
+    if part != "test":
+        return EvalBatch(rank_targets_by_score(model, users, on_progress=False), {}, None, None)
+    empty = Exposure(model.item_degrees, split.train.shape[0])
+    exposures = {score: empty.copy_empty() for score in model.score_names}
+    ranks = rank_targets_by_score(model, users, exposures, further, on_progress=False)
+    ranks = {score: _name_items(of_score, split) for score, of_score in ranks.items()}
+    return EvalBatch(ranks, {score: exposure.shown for score, exposure in exposures.items()}, None, None)
 
 
 def _name_items(ranks: TargetRankMetrics, split: SplitMatrices) -> TargetRankMetrics:

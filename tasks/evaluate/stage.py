@@ -5,7 +5,7 @@ writes the rows.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -22,6 +22,7 @@ from oneclass.tasks.evaluate import cache, calibration, explicit_negatives, jobs
 from oneclass.tasks.evaluate.jobs import EvalBatch
 from oneclass.tasks.evaluate.own_metrics import NO_IDS, IdsByIndex
 from oneclass.tasks.evaluate.ranking import (
+    RankedTargets,
     TargetRankMetrics,
     group_ranks_by_degree,
     target_degrees,
@@ -98,7 +99,7 @@ def evaluate(
         earlier = cache.find_earlier(connection, open_cache(connection), protocol)
         ids = own_metrics.load_ids(connection) if chosen.own and not earlier else NO_IDS
     if earlier:
-        found = _Evaluation(Evaluated(**earlier["evaluated"]))
+        found = Evaluation(Evaluated(**earlier["evaluated"]))
     else:
         found = _evaluate_models(home, judged, executor, chosen, ids)
     with stages.run_stage(home, run_id, "evaluate", {"protocol": protocol}) as connection:
@@ -115,7 +116,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class _Evaluation:
+class Evaluation:
     """The result of an evaluation and, unless it is a cached one, the content of the tables."""
 
     evaluated: Evaluated
@@ -130,19 +131,44 @@ def _evaluate_models(
     executor: Executor,
     chosen: ChosenMetrics,
     ids: IdsByIndex,
-) -> _Evaluation:
-    """Evaluate the ranked lists of every model that was fitted on all splits, and its `like` on leave_one_out.
+) -> Evaluation:
+    """Evaluate the stored fits of every model that was fitted on all splits.
 
     Args:
         judged: the protocol's splits with the digests of their fits, those with a test part first.
         ids: of all users and items, if there are metrics of one's own.
     """
-    splits = [(digest, jobs.load_cached_split(home, digest), fits) for digest, fits in judged]
-    (_, split, fit_digests) = splits[0]
-    names = [name for name in fit_digests if all(name in fits for _, fits in judged)]
-    tested = [of for _, of, _ in splits if "test" in of.parts]
+    splits = [jobs.load_cached_split(home, digest) for digest, _ in judged]
+    truth = calibration.load_truth(home, splits[0]) if splits[0].protocol == "leave_one_out" else None
+
+    def submit(name: str) -> list[jobs.PendingEvaluation]:
+        return [
+            _submit(executor, home, digest, split, name, fits[name], truth, chosen, ids)
+            for (digest, fits), split in zip(judged, splits, strict=True)
+        ]
+
+    names = [name for name in judged[0][1] if all(name in fits for _, fits in judged)]
+    found = evaluate_lists(splits, names, submit)
+    jobs.clear_caches()
+    return found
+
+
+def evaluate_lists(
+    splits: Sequence[SplitMatrices],
+    names: Sequence[str],
+    submit: Callable[[str], list[jobs.PendingEvaluation]],
+    add_strata: Callable[[RankedTargets, np.ndarray], Iterable[strata.StratumRow]] = strata.evaluate_strata,
+) -> Evaluation:
+    """Evaluate the ranked lists of models, and their `like` on leave_one_out.
+
+    Args:
+        splits: of a protocol, those with a test part first.
+        submit: starts the evaluation of a model by name, on each split.
+        add_strata: computes metrics by strata from the ranks of a list and the items' likes.
+    """
+    split, tested = splits[0], [of for of in splits if "test" in of.parts]
     protocol, users = find_protocol(split.protocol), sum(len(users_with_targets(of.parts["test"])) for of in tested)
-    found = _Evaluation(Evaluated(protocol, users, sum(len(of.parts["test"].users) for of in tested) - users))
+    found = Evaluation(Evaluated(protocol, users, sum(len(of.parts["test"].users) for of in tested) - users))
     if users == 0:
         logger.warning(
             "%s: no test user has anything to be found, so nothing is evaluated; "
@@ -152,18 +178,15 @@ def _evaluate_models(
         return found
     failed, degrees = found.evaluated.failed, _TrainingDegrees.of(tested)
     item_likes = strata.count_item_likes(tested)
-    truth = calibration.load_truth(home, split) if protocol == "leave_one_out" else None
-    pending = {
-        name: [_submit(executor, home, digest, of, name, fits[name], truth, chosen, ids) for digest, of, fits in splits]
-        for name in names
-    }
+    pending = {name: submit(name) for name in names}
     for name in names:
         try:
             started = perf_counter()
             gathered = [jobs.gather_batches(name, of_split) for of_split in pending.pop(name)]
             logger.info("%s %s: evaluated in %.1f s", protocol, name, perf_counter() - started)
+            of_strata = partial(add_strata, item_likes=item_likes)
             ranked = list(
-                _ranked_lists(name, protocol, degrees, item_likes, gathered, is_folded=is_fold(split.protocol))
+                _ranked_lists(name, protocol, degrees, of_strata, gathered, is_folded=is_fold(split.protocol))
             )
             like, explicit_feedback = _evaluate_like(name, _of_part(gathered, "test"))
         except Exception as error:
@@ -177,7 +200,6 @@ def _evaluate_models(
         found.explicit_feedback.extend([explicit_feedback] if explicit_feedback else [])
     if found.explicit_feedback and (baseline := explicit_negatives.evaluate_popularity_baseline(tested)):
         found.explicit_feedback.append(baseline)
-    jobs.clear_caches()
     return found
 
 
@@ -243,7 +265,7 @@ def _ranked_lists(
     name: str,
     protocol: str,
     degrees: _TrainingDegrees,
-    item_likes: np.ndarray,
+    of_strata: Callable[[RankedTargets], Iterable[strata.StratumRow]],
     gathered: Sequence[dict[str, list[EvalBatch]]],
     *,
     is_folded: bool,
@@ -271,7 +293,7 @@ def _ranked_lists(
         logger.info(
             "%s %s/%s: %s %.4f over %d users", protocol, name, score, main, means[main].value, means[main].users
         )
-        by_strata = list(strata.evaluate_strata(ranks.targets, item_likes))
+        by_strata = list(of_strata(ranks.targets))
         yield RankedList(name, score, of_users, means, exposure.metrics(), bins, cells, by_strata)
 
 

@@ -5,7 +5,8 @@ user, but for users of whom an edge is to be ranked by a later line than its fir
 """
 
 import logging
-from concurrent.futures import Executor
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import date
 
@@ -21,8 +22,6 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import NEXT_EVENTS_VALIDATION, is_fold
 from oneclass.tasks.split.features import Features
 from oneclass.tasks.split.matrix import TRAINING_RELATION, add_event_ages, load_csr
-from oneclass.tasks.stores import matrices
-from oneclass.tasks.stores.home import Home
 from oneclass.tasks.stores.matrices import SplitMatrices
 from oneclass.tasks.stores.warehouse import query, select
 
@@ -33,25 +32,27 @@ class MatrixWriter:
     """Store matrices one after the other while the next are computed.
 
     Args:
+        write: starts to write a split, and returns its digest.
         order: whether to keep the order of likes with them.
         timed: by which `binarize` selected likes, to keep the ages of their events; None to keep none.
+        features: of all users and items, by default those of the warehouse.
     """
 
     def __init__(
         self,
-        home: Home,
         connection: duckdb.DuckDBPyConnection,
-        writer: Executor,
+        write: Callable[[SplitMatrices], Future[str]],
         *,
         order: bool,
         timed: LikeSelection | None,
+        features: Features | None = None,
     ) -> None:
-        self._home, self._connection, self._timed = home, connection, timed
+        self._connection, self._timed, self._write = connection, timed, write
         self._order = EdgeOrder(connection) if order else None
-        self._writer, self._written = writer, {}
+        self._written: dict[str, Future[str]] = {}
         sizes = select(connection, "split/sizes").row(0, named=True)
         self._numbering = {**sizes, "digest": select(connection, "split/numbering", **sizes).item()}
-        self._features = Features.load(connection)
+        self._features = features or Features.load(connection)
 
     def store(self, split: SplitMatrices, before: date | None = None) -> None:
         """Store a split, with recency ranks and event ages if they are kept; its relations must still exist.
@@ -73,8 +74,7 @@ class MatrixWriter:
             split = self._features.add(split)
             if is_fold(split.protocol):
                 split = replace(split, parts={**split.parts, "validation": split.parts["test"]})
-            numbered = replace(split, numbering=self._numbering)
-            self._written[split.protocol] = self._writer.submit(matrices.store_split, self._home, numbered)
+            self._written[split.protocol] = self._write(replace(split, numbering=self._numbering))
 
     def require_item_features(self) -> None:
         """Refuse cold_items without attributes.

@@ -1,8 +1,8 @@
 """The stage: write the roles of every protocol's edges and store its matrices."""
 
 import logging
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import partial
@@ -21,7 +21,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.protocols import ALL_EDGES, PROTOCOLS
 from oneclass.tasks.split import explicit_negatives, protocols, strong_generalization
-from oneclass.tasks.split.features import add_new_items
+from oneclass.tasks.split.features import Features, add_new_items
 from oneclass.tasks.split.matrix import load_csr, store_roles
 from oneclass.tasks.split.matrix_writer import MatrixWriter
 from oneclass.tasks.split.protocols import SeenItems, SeenSetting, choose_seen_items, find_cut_day, record_choice
@@ -86,7 +86,7 @@ def split(
     """
     train_files, test_files = (",".join(map(str, ids)) for ids in given_files or ((), ()))
     selection = LikeSelection(likes or BinarizeSettings.model_validate({}), since, until)
-    arguments = _SplitArguments(protocols, optional, seed, ids_are_numbers, given_files, selection)
+    arguments = SplitArguments(protocols, seed, selection, optional, seen, ids_are_numbers, given_files)
     parameters = {
         **settings.model_dump(),
         "seed": seed,
@@ -100,15 +100,9 @@ def split(
         cache = _open_cache(connection, settings, arguments, parameters)
         result = cache.lookup()
         if not result or not all(matrices.has_split(home, digest) for digest in result["digests"].values()):
-            cut_day = find_cut_day(connection, settings)
-            seen_items = choose_seen_items(connection, seen, cut_day)
-            keeps_times = seen_items.included if settings.times == "auto" else settings.times
-            timed = arguments.selection if keeps_times else None
-            connection.execute("delete from indexed.new_items")
-            connection.execute(sql.statement("split/new_items"))
             with ThreadPoolExecutor(1) as writer:
-                matrix_writer = MatrixWriter(home, connection, writer, order=settings.order, timed=timed)
-                result = _rewrite_splits(connection, settings, arguments, matrix_writer, cut_day, seen_items)
+                write = partial(writer.submit, matrices.store_split, home)
+                result = rewrite_splits(connection, settings, arguments, write)
             cache.store(result)
         parameters |= result["drawn"]
         seen_items = SeenItems(**result["seen_items"])
@@ -120,21 +114,22 @@ def split(
 
 
 @dataclass(frozen=True)
-class _SplitArguments:
+class SplitArguments:
     """The arguments of `split` except the settings."""
 
     protocols: Sequence[str]
-    optional: Sequence[str]
     seed: int
-    ids_are_numbers: bool
-    given_files: tuple[Sequence[int], Sequence[int]] | None
     selection: LikeSelection
+    optional: Sequence[str] = ()
+    seen: SeenSetting = "auto"
+    ids_are_numbers: bool = True
+    given_files: tuple[Sequence[int], Sequence[int]] | None = None
 
 
 def _open_cache(
     connection: duckdb.DuckDBPyConnection,
     settings: SplitSettings,
-    arguments: _SplitArguments,
+    arguments: SplitArguments,
     parameters: dict[str, Any],
 ) -> StageCache:
     """Return the cache entry of the protocols' tables for these parameters and what they are made from."""
@@ -161,23 +156,29 @@ def _open_cache(
     )
 
 
-def _rewrite_splits(
+def rewrite_splits(
     connection: duckdb.DuckDBPyConnection,
     settings: SplitSettings,
-    arguments: _SplitArguments,
-    matrix_writer: MatrixWriter,
-    cut_day: date | None,
-    seen_items: SeenItems,
+    arguments: SplitArguments,
+    write: Callable[[SplitMatrices], Future[str]],
+    features: Features | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Write the roles and matrices of every protocol.
 
     Args:
-        cut_day: the first day of the targets of next_events; None if no event has a time.
+        write, features: as in `MatrixWriter`.
 
     Returns:
         digests of the matrices; the parameters of the draws for the contract; the log message on each
         protocol's validation edges; and whether seen items are included.
     """
+    cut_day = find_cut_day(connection, settings)
+    seen_items = choose_seen_items(connection, arguments.seen, cut_day)
+    keeps_times = seen_items.included if settings.times == "auto" else settings.times
+    timed = arguments.selection if keeps_times else None
+    connection.execute("delete from indexed.new_items")
+    connection.execute(sql.statement("split/new_items"))
+    matrix_writer = MatrixWriter(connection, write, order=settings.order, timed=timed, features=features)
     drawn: dict[str, Any] = {}
     messages: dict[str, str] = {}
     for protocol in PROTOCOLS:
@@ -229,7 +230,7 @@ def _rewrite_splits(
 def _store_next_events(
     connection: duckdb.DuckDBPyConnection,
     settings: SplitSettings,
-    arguments: _SplitArguments,
+    arguments: SplitArguments,
     matrix_writer: MatrixWriter,
     day: date | None,
     seen_items: bool,
@@ -313,7 +314,8 @@ def store_all_edges(home: Home, *, order: bool = False, timed: LikeSelection | N
         order, timed: as in `MatrixWriter`.
     """
     with warehouse.open_warehouse(home) as connection, ThreadPoolExecutor(1) as writer:
-        matrix_writer = MatrixWriter(home, connection, writer, order=order, timed=timed)
+        write = partial(writer.submit, matrices.store_split, home)
+        matrix_writer = MatrixWriter(connection, write, order=order, timed=timed)
         edges = explicit_negatives.add_explicit_negatives(connection, _build_all_edges(connection), seed=0)
         matrix_writer.store(add_new_items(connection, edges))
         digests = matrix_writer.digests()

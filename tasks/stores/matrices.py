@@ -100,7 +100,7 @@ class SplitMatrices:
         """`train` for scoring: with recency ranks if the split keeps the order, and event ages if it keeps times."""
         return with_event_ages(with_recency_ranks(self.train, self.recency_ranks), self.event_ages)
 
-    def users_of(self, name: str, first: int, end: int) -> Part:
+    def users_of(self, name: str, first: int, end: int | None) -> Part:
         """Return the users [first, end) of a part with their histories, without reading other memory-mapped rows."""
         part, selected = self.parts[name], slice(first, end)
         rows = None if part.rows is None else part.rows[selected]

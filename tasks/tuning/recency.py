@@ -68,7 +68,7 @@ def _fit_model(home: Home, search: Search, values: Mapping[str, Any], data: Vali
     model = MODELS[search.model](settings, seed=search.seed, threads=home.limits.threads)
     needed = model.fit_bytes(settings, LogSize.of(data.train))
     with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
-        model.fit(data.train, data.fit_options(home))
+        model.fit(data.train, data.fit_options(home.absolute().spill))
     return model
 
 

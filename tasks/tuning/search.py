@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -54,14 +55,14 @@ class ValidationData:
         """Number of users with an edge to find."""
         return int(np.count_nonzero(np.diff(self.part.targets.indptr)))
 
-    def fit_options(self, home: Home, *, stops: bool = False) -> FitOptions:
+    def fit_options(self, scratch: Path | None = None, *, stops: bool = False) -> FitOptions:
         """Return what a fit reads beside the training edges; with `stops` the validation users may end it early."""
         return FitOptions(
             validation=ValidationUsers(self.part.histories, self.part.targets) if stops else None,
             explicit_negatives=self.explicit_negatives,
             item_features=self.item_features,
             user_features=self.user_features,
-            scratch=home.absolute().spill,
+            scratch=scratch,
         )
 
 
@@ -86,16 +87,35 @@ def load_validation(
     Raises:
         InputError: no user has an edge to find, or no edge is left to train on.
     """
-    split, metric = matrices.load_split(home, matrices_digest, parts=("validation",)), PROTOCOLS[protocol].tuned_by
+    split = matrices.load_split(home, matrices_digest, parts=("validation",))
+    data = select_validation(split, protocol, seed, home.limits.threads)
+    if (edges or data.train.nnz) < data.train.nnz or (items or data.train.shape[1]) < data.train.shape[1]:
+        data = _sample_log(data, edges or data.train.nnz, items or data.train.shape[1], users, seed)
+    return _require_users(data, protocol)
+
+
+def select_validation(split: SplitMatrices, protocol: str, seed: int, threads: int) -> ValidationData:
+    """Return the training and validation parts of a split.
+
+    Args:
+        seed, threads: of the hash that draws a validation part, if the split has none.
+
+    Raises:
+        InputError: as `load_validation`.
+    """
+    metric = PROTOCOLS[protocol].tuned_by
     if part := split.parts.get("validation"):
+        part = split.users_of("validation", 0, None) if part.stored_histories is None else part
         data = ValidationData(
             metric, split.histories, part, split.explicit_negatives, split.user_features, split.item_features
         )
     else:
-        with kernel_threads(home.limits.threads):
+        with kernel_threads(threads):
             data = _split_training_edges(split, metric, seed)
-    if (edges or data.train.nnz) < data.train.nnz or (items or data.train.shape[1]) < data.train.shape[1]:
-        data = _sample_log(data, edges or data.train.nnz, items or data.train.shape[1], users, seed)
+    return _require_users(data, protocol)
+
+
+def _require_users(data: ValidationData, protocol: str) -> ValidationData:
     if not data.users or not data.train.nnz:
         raise InputError(
             f"{protocol}: {data.users} validation users with an edge to be found and {data.train.nnz} edges to "

@@ -75,17 +75,8 @@ class Study:
 
     def record_trial(self, result: TrialResult) -> None:
         """Record a trial atomically; those of a batch come in their order."""
-        outcome = result.outcome
-        trial = optuna.trial.create_trial(
-            state=TRIAL_STATES[outcome.state],
-            value=outcome.value,
-            params=result.trial.params,
-            distributions={name: to_distribution(range_) for name, range_ in self.search.space.items()},
-            user_attrs={"source": self.search.source, "outcome": dataclasses.asdict(outcome)},
-            intermediate_values=result.checkpoints,
-        )
-        assert trial.datetime_complete is not None
-        trial.datetime_start = trial.datetime_complete - timedelta(seconds=outcome.seconds)
+        trial = to_optuna_trial(self.search, result)
+        trial.user_attrs |= {"source": self.search.source, "outcome": dataclasses.asdict(result.outcome)}
         self._study.add_trial(trial)
 
     def _list_ended(self) -> list[tuple[TrialOutcome, FrozenTrial]]:
@@ -94,6 +85,20 @@ class Study:
         return [
             (TrialOutcome(**trial.user_attrs["outcome"]), trial) for trial in trials if "outcome" in trial.user_attrs
         ]
+
+
+def to_optuna_trial(search: Search, result: TrialResult) -> FrozenTrial:
+    """Return an ended trial in Optuna's form, by which `suggest` knows it."""
+    trial = optuna.trial.create_trial(
+        state=TRIAL_STATES[result.outcome.state],
+        value=result.outcome.value,
+        params=result.trial.params,
+        distributions={name: to_distribution(range_) for name, range_ in search.space.items()},
+        intermediate_values=result.checkpoints,
+    )
+    assert trial.datetime_complete is not None
+    trial.datetime_start = trial.datetime_complete - timedelta(seconds=result.outcome.seconds)
+    return trial
 
 
 @functools.lru_cache(maxsize=1)

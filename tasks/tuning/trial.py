@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,20 +61,38 @@ def run_trial_fit(home: Home, search: Search, trial: Trial) -> TrialResult:
     A trial fails if the model refuses the settings, if its scores cannot be ranked, or if memory is short, here or on
     the whole log.
     """
-    folds = list(search.iterate_folds(home))
+
+    def make_model(settings: ModelSettings) -> Model:
+        return MODELS[search.model](settings, seed=search.seed, threads=home.limits.threads)
+
+    return fit_trial(search, trial, list(search.iterate_folds(home)), make_model, home.absolute().spill)
+
+
+def fit_trial(
+    search: Search,
+    trial: Trial,
+    folds: Sequence[ValidationData],
+    make_model: Callable[[ModelSettings], Model],
+    scratch: Path | None = None,
+) -> TrialResult:
+    """Fit and evaluate a trial on validation data in memory, as `run_trial_fit` does.
+
+    Args:
+        scratch: as in `FitOptions`.
+    """
     settings = {**search.start.model_dump(mode="json"), **trial.values}
     started, checkpoints = time.perf_counter(), None
     try:
         chosen = search.settings_of(trial.values, folds[0])
         settings = chosen.model_dump(mode="json")
         _check_memory(search, chosen)
-        models = [MODELS[search.model](chosen, seed=search.seed, threads=home.limits.threads) for _ in folds]
+        models = [make_model(chosen) for _ in folds]
         if models[0].scores_each_epoch and len(folds) == 1:
             checkpoints = _Checkpoints(models[0], folds[0], trial.medians)
         for model, data in zip(models, folds, strict=True):
             # A fold's users are in the table, so they stop no fit early, here or in training.
             stops = data.part.rows is None and len(folds) == 1
-            options = data.fit_options(home, stops=stops)
+            options = data.fit_options(scratch, stops=stops)
             options = replace(options, on_epoch=partial(_watch_fit, started, trial.max_seconds, checkpoints))
             needed = model.fit_bytes(chosen, LogSize.of(data.train))
             with memory_errors.guard_model_memory(f"tune: {search.model}", needed):

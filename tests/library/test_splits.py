@@ -94,6 +94,16 @@ def test_what_cannot_be_split_is_refused(make, message):
         make()
 
 
+def test_pairs_on_both_sides_are_left_out_with_their_number():
+    split = split_last(LOG, 2)
+    repeated = split.train.events.head(30)
+    with pytest.warns(UserWarning, match=r"split mine: 30 of \d+ test pairs are training pairs too") as warned:
+        mine = Split("mine", split.train, pl.concat([split.test.events, repeated]))
+    assert warned[0].filename == __file__
+    without = evaluate(Popularity(), split, metrics=["ndcg@10"], threads=1)
+    assert evaluate(Popularity(), mine, metrics=["ndcg@10"], threads=1).metrics.equals(without.metrics)
+
+
 def naive_ndcg(train: Interactions, test: Interactions, k: int) -> list[float]:
     """Each test user's nDCG@k of the list by popularity, of equally popular items those that came first in the log."""
     likes = train.events.unique(["user_id", "item_id"], keep="first", maintain_order=True)

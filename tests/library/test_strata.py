@@ -89,9 +89,9 @@ def test_other_targets_stay_in_the_ranking():
 
     found = evaluate(models, LIKES, folds=2, metrics=["recall@5", spy], strata="popularity", threads=1)
     users, thirds = found.metrics["users"][0], {}
-    whole, calls = seen[: 2 * users], iter(seen[2 * users :])
-    for model, of_model in (("strong", whole[:users]), ("popularity", whole[users:])):
-        divided: dict = {}
+    calls = iter(seen)
+    for model in models:
+        of_model, divided = [next(calls) for _ in range(users)], {}
         for row in found.strata.filter(model=model, metric="recall@5").iter_rows(named=True):
             of_stratum = [next(calls) for _ in range(row["users"])]
             recalls = [(user.places <= 5).sum() / min(5, len(user.places)) for user in of_stratum]

@@ -39,7 +39,7 @@ CHANGED_BY_HAND = [
 ]
 
 
-REWRITES = {"binarize": "_rewrite_interactions", "split": "_rewrite_splits", "diagnose": "rewrite_diagnostics"}
+REWRITES = {"binarize": "rewrite_interactions", "split": "rewrite_splits", "diagnose": "rewrite_diagnostics"}
 
 
 @pytest.fixture

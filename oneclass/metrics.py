@@ -1,0 +1,172 @@
+"""Metrics by name for an evaluation, and those of the first items of users' lists at any k."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_matrix
+
+from oneclass.interactions import attribute_kinds
+from oneclass.models.base import Model
+from oneclass.models.evaluation.definitions import (
+    LIST_METRICS,
+    LIST_METRICS_AT_K,
+    METRICS_AT_K,
+    NEW_ITEM_METRICS,
+    SEEN_ITEM_METRICS,
+    USER_METRICS,
+)
+from oneclass.models.evaluation.list_metrics import (
+    ListFigures,
+    ListMetric,
+    Lists,
+    compute_list_metrics,
+    find_list_metric,
+)
+from oneclass.models.evaluation.metrics_at_k import WITHOUT_K, find_metric
+from oneclass.tasks.evaluate import own_metrics
+from oneclass.tasks.evaluate.jobs import collect_test_ranks
+from oneclass.tasks.evaluate.ranking import ComputeMetric, RankedTargets, from_ranks
+from oneclass.tasks.evaluate.strata import STRATA, StratumRow, evaluate_strata
+from oneclass.tasks.metric_registry import ChosenMetrics, OwnMetric
+from oneclass.tasks.protocols import PROTOCOLS
+from oneclass.tasks.stores.matrices import SplitMatrices
+
+Metrics = Mapping[str, str | OwnMetric]  # by the names of their rows
+
+
+def name_metrics(metrics: Sequence[str | OwnMetric] | str | OwnMetric, protocol: str) -> Metrics:
+    """Return metrics by the names of their rows: that of a function is its own.
+
+    Raises:
+        TypeError: one is neither a name nor a function.
+        ValueError: a name is unknown, and the error lists what there is; a function has no name or one that is taken.
+    """
+    of_tables = [*USER_METRICS, *SEEN_ITEM_METRICS, *NEW_ITEM_METRICS, *LIST_METRICS]
+    of_tables.append(f"validation_{PROTOCOLS[protocol].tuned_by}")
+    named: dict[str, str | OwnMetric] = {}
+    for metric in [metrics] if isinstance(metrics, str) or callable(metrics) else metrics:
+        if isinstance(metric, str):
+            name, is_taken = metric, callable(named.get(metric))
+        elif callable(metric):
+            name = getattr(metric, "__name__", "<lambda>")
+            if name == "<lambda>":
+                raise ValueError(f"metrics: {metric!r} has no name for its rows; define it with def")
+            is_taken = name in named or name in of_tables or find_metric(name) is not None
+        else:
+            raise TypeError(f"metrics: {metric!r} is a {type(metric).__name__}; give names and functions")
+        if is_taken:
+            raise ValueError(f"metrics: {name} is the name of another metric; rename the function")
+        named[name] = metric
+    names = [name for name, metric in named.items() if isinstance(metric, str) and name not in of_tables]
+    if unknown := [name for name in names if not (find_metric(name) or find_list_metric(name))]:
+        at_k = [name for name in [*METRICS_AT_K, *LIST_METRICS_AT_K] if name.endswith("@k")]
+        others = dict.fromkeys(name for name in [*WITHOUT_K, *of_tables] if "@" not in name)
+        fixed = [name for name in of_tables if "@" in name and not (find_metric(name) or find_list_metric(name))]
+        raise ValueError(
+            f"metrics {', '.join(unknown)}: unknown. There are {', '.join(at_k)} with any whole number k from 1, "
+            f"{', '.join([*others, *fixed])}, and functions of your own"
+        )
+    return named
+
+
+def choose_further(metrics: Metrics) -> tuple[ChosenMetrics, list[ListMetric]]:
+    """Return those of the metrics that a run's tables lack: of users, and of whole lists."""
+    names = [name for name, metric in metrics.items() if isinstance(metric, str)]
+    by_rank = tuple(name for name in names if name not in USER_METRICS and find_metric(name))
+    lists = [of for name in names if name not in LIST_METRICS and (of := find_list_metric(name))]
+    return ChosenMetrics(by_rank, {name: metric for name, metric in metrics.items() if callable(metric)}), lists
+
+
+def check_attributes(metrics: Metrics, items: pl.DataFrame | None) -> None:
+    """Refuse metrics of attributes that the items do not have, or that are numbers.
+
+    Raises:
+        ValueError: it names the attributes that there are.
+    """
+    kinds = {} if items is None else attribute_kinds(items, "item_id")
+    known = [name for name, kind in kinds.items() if kind != "number"]
+    for metric in filter(None, map(find_list_metric, metrics)):
+        if metric.attribute and metric.attribute not in known:
+            where = f"take one of {', '.join(known)}" if known else "give texts by Interactions(items=...)"
+            raise ValueError(f"metrics {metric.name}: the items have no attribute {metric.attribute}; {where}")
+
+
+def check_strata(strata: str | None, metrics: Metrics) -> None:
+    """Refuse unknown strata, and metrics of which none can be computed for some targets alone.
+
+    Raises:
+        ValueError: it names the strata that there are.
+    """
+    if strata is None:
+        return
+    if strata not in STRATA:
+        raise ValueError(f"strata {strata!r}: take one of {', '.join(STRATA)}")
+    if metrics and not any(callable(metric) or find_metric(metric) for metric in metrics.values()):
+        raise ValueError(f"strata: {', '.join(metrics)} are of whole lists; add a metric of users, such as ndcg@10")
+
+
+def compute_strata(
+    targets: RankedTargets, item_likes: np.ndarray, strata: str | None, metrics: Metrics, ids: own_metrics.IdsByIndex
+) -> Iterable[StratumRow]:
+    """Compute metrics of users by strata, by default those of a run's tables; nothing without strata."""
+    computed: dict[str, ComputeMetric] = {}
+    for name, metric in (metrics or {name: name for name in USER_METRICS}).items():
+        if callable(metric):
+            computed[name] = partial(_compute_own, name, metric, ids)
+        elif of_ranks := find_metric(metric):
+            computed[name] = from_ranks(of_ranks)
+    return evaluate_strata(targets, item_likes, computed, [strata] if strata else [])
+
+
+def _compute_own(name: str, metric: OwnMetric, ids: own_metrics.IdsByIndex, targets: RankedTargets) -> np.ndarray:
+    return own_metrics.compute_own_metric(name, metric, targets, ids)
+
+
+def compute_figures(
+    metrics: list[ListMetric],
+    model: Sequence[Model],
+    splits: Sequence[SplitMatrices],
+    items: pl.DataFrame | None,
+    item_ids: Sequence[Any],
+) -> dict[str, ListFigures]:
+    """Compute metrics of the test users' lists by each score of a model.
+
+    Args:
+        model: as fitted on each of the splits.
+        items: the attributes by `item_id`.
+        item_ids: by index.
+    """
+    attributes = dict.fromkeys(metric.attribute for metric in metrics if metric.attribute)
+    values = {name: _read_values(items, name, item_ids) for name in attributes if items is not None}
+    length, folds = max(metric.k for metric in metrics), {}
+    for fitted, split in zip(model, splits, strict=True):
+        part = split.users_of("test", 0, None)
+        for score, ranked in collect_test_ranks(fitted, split, length).items():
+            rows = np.flatnonzero(np.isin(part.users, ranked.users))
+            known = [of[rows] for of in (part.histories, part.excluded, part.targets)]
+            of_columns = {name: of[split.items] for name, of in values.items()}
+            folds.setdefault(score, []).append(
+                (Lists(ranked.ranks.first, *known, split.train, of_columns), split.items)
+            )
+    return {score: compute_list_metrics(metrics, of_score, len(item_ids)) for score, of_score in folds.items()}
+
+
+def _read_values(items: pl.DataFrame, attribute: str, item_ids: Sequence[Any]) -> csr_matrix:
+    """Return (items, values) CSR, each row the shares of an item's values."""
+    value_of_item = dict(items.select("item_id", attribute).iter_rows())
+    listed = [list_texts(value_of_item.get(item)) for item in item_ids]
+    columns = {text: column for column, text in enumerate(sorted({text for row in listed for text in row}))}
+    indptr = np.append(0, np.cumsum([len(row) for row in listed]))
+    indices = [columns[text] for row in listed for text in row]
+    shares = np.repeat([1 / max(len(row), 1) for row in listed], np.diff(indptr))
+    return csr_matrix((shares, indices, indptr), (len(listed), len(columns)))
+
+
+def list_texts(value: Any) -> list[str]:
+    """Return the distinct texts of a cell of an attribute, which has one, several or none."""
+    if isinstance(value, list):
+        return sorted({text for text in value if text is not None})
+    return [] if value is None else [str(value)]
