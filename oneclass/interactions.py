@@ -324,14 +324,16 @@ def _read_histories(data: Any) -> tuple[pl.Series, pl.DataFrame]:
         of_users = [isinstance(row, list | set | np.ndarray | pl.Series) for row in data]
         if any(of_users) and not all(of_users):
             raise ValueError(f"histories: {list(data)!r:.80} has items beside lists of items; give one or the other")
-        data = dict(enumerate(data if any(of_users) else [data]))
-    for user, items in data.items():
+        lists: dict[Any, Any] = dict(enumerate(data if any(of_users) else [data]))
+    else:
+        lists = dict(data)
+    for user, items in lists.items():
         if isinstance(items, str) or not isinstance(items, Iterable):
             raise TypeError(f"histories: user {user!r} has {items!r}; give a list of items")
-    lists = [list(items) for items in data.values()]
-    users = read_ids(list(data), "users")
-    of_event = users.gather(np.repeat(np.arange(len(users)), [len(items) for items in lists]))
-    return users, pl.DataFrame({"user_id": of_event, "item_id": read_ids(list(chain(*lists)), "items")})
+    lists = {user: list(items) for user, items in lists.items()}
+    users = read_ids(list(lists), "users")
+    of_event = users.gather(np.repeat(np.arange(len(users)), list(map(len, lists.values()))))
+    return users, pl.DataFrame({"user_id": of_event, "item_id": read_ids(list(chain(*lists.values())), "items")})
 
 
 def _warn_unknown(items: pl.Series) -> None:

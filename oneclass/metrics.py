@@ -114,7 +114,7 @@ def compute_strata(
     """Compute metrics of users by strata, by default those of a run's tables; nothing without strata."""
     computed: dict[str, ComputeMetric] = {}
     for name, metric in (metrics or {name: name for name in USER_METRICS}).items():
-        if callable(metric):
+        if not isinstance(metric, str):
             computed[name] = partial(_compute_own, name, metric, ids)
         elif of_ranks := find_metric(metric):
             computed[name] = from_ranks(of_ranks)
@@ -146,11 +146,10 @@ def compute_figures(
         part = split.users_of("test", 0, None)
         for score, ranked in collect_test_ranks(fitted, split, length).items():
             rows = np.flatnonzero(np.isin(part.users, ranked.users))
-            known = [of[rows] for of in (part.histories, part.excluded, part.targets)]
+            histories, excluded, targets = (of[rows] for of in (part.histories, part.excluded, part.targets))
             of_columns = {name: of[split.items] for name, of in values.items()}
-            folds.setdefault(score, []).append(
-                (Lists(ranked.ranks.first, *known, split.train, of_columns), split.items)
-            )
+            lists = Lists(ranked.ranks.first, histories, excluded, targets, split.train, of_columns)
+            folds.setdefault(score, []).append((lists, split.items))
     return {score: compute_list_metrics(metrics, of_score, len(item_ids)) for score, of_score in folds.items()}
 
 

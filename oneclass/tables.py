@@ -12,7 +12,7 @@ import polars as pl
 
 POSITIONS = ("user_id", "item_id", "weight", "time")  # of the values of a tuple
 WEIGHT_NAMES = ("weight", "count")  # a rating is no weight: who gave one star does not like the item a little
-USUAL_COLUMNS = dict.fromkeys(("user", "item", "weight", "time"))
+USUAL_COLUMNS: dict[str, str | None] = dict.fromkeys(("user", "item", "weight", "time"))
 
 
 def read_events(data: Any, columns: Mapping[str, str | None] = USUAL_COLUMNS) -> pl.DataFrame:
