@@ -70,8 +70,11 @@ class Settings(BaseModel):
 
     @classmethod
     def from_saved(cls, values: Mapping[str, Any]) -> Self:
-        """Build settings that an earlier version may have saved, without those that are gone."""
-        return cls.model_validate(values, context={"saved": True})
+        """Build settings that an earlier version may have saved, without those that are gone, or whose values are."""
+        try:
+            return cls.model_validate(values, context={"saved": True})
+        except ValidationError:
+            return cls.model_validate(select_allowed(cls, values), context={"saved": True})
 
     @model_validator(mode="before")
     @classmethod

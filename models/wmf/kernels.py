@@ -10,8 +10,6 @@ are filled up to a multiple of ROWS with edges of weight 0 to that row. One thre
 order.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit, prange
 
@@ -36,27 +34,6 @@ BATCH = 64  # rows whose outer products are added at a time
 PREFETCHED = 32  # edges of a row whose rows of the other side are fetched ahead
 ROUNDING = np.float32(1e-12)  # stop where the squared residual has shrunk to this: a millionth of the residual
 FAST = {"contract", "nsz"}
-
-
-class System(NamedTuple):
-    """The linear system of one row, A x = y.
-
-    Attributes:
-        table: the other side's table.
-        edges: the row's edges, as `workspace` lays them out and `enter` fills them in.
-        edge_count: their number, filled up to a multiple of ROWS.
-        gram: float32 (width^2,), w0 G; gram_places: int64 (width,), where its rows begin.
-        ridge: float32.
-        width: numbers in a row.
-    """
-
-    table: np.ndarray
-    edges: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-    edge_count: int
-    gram: np.ndarray
-    gram_places: np.ndarray
-    ridge: np.float32
-    width: int
 
 
 @njit(cache=True, parallel=True, nogil=True)
@@ -100,25 +77,23 @@ def sum_squares(table, width, out):
 
 
 @njit(cache=True, fastmath=FAST)
-def allocate_row_workspace(indptr, width):
-    """The scratch arrays of one run of rows.
+def _allocate_edges(indptr, first, last, rows):
+    """Scratch arrays for the edges of any `rows` vertices in turn from `first` up to `last`.
 
     Returns:
-        edges: for the edges of a vertex: where their rows of the other side's table begin, int64; a_e; y_e; and one
-            more number for each edge, float32.
-        gram_places: int64 (width,), where the rows of G begin.
+        for each edge, where its row of the other side's table begins, int64; a_e; y_e; and one more number, float32.
     """
-    longest = 0
-    for vertex in range(len(indptr) - 1):
-        longest = max(longest, indptr[vertex + 1] - indptr[vertex])
-    room = longest + ROWS
-    return (np.zeros(room, dtype=np.int64), aligned_zeros(room), aligned_zeros(room), aligned_zeros(room)), np.arange(
-        width
-    ) * width
+    most = 0
+    for start in range(first, last, rows):
+        room = 0
+        for vertex in range(start, min(start + rows, last)):
+            room += -(-(indptr[vertex + 1] - indptr[vertex]) // ROWS) * ROWS
+        most = max(most, room)
+    return np.zeros(most, dtype=np.int64), aligned_zeros(most), aligned_zeros(most), aligned_zeros(most)
 
 
 @njit(cache=True, fastmath=FAST)
-def load_vertex_edges(edges, at, graph, vertex, width, rows):
+def _load_edges(edges, at, graph, vertex, width, rows):
     """Fill `edges` from place `at` on with those of a vertex; returns their number, up to a multiple of ROWS."""
     places, weights, pulls, _ = edges
     indptr, indices, of_squares, of_products = graph
@@ -130,25 +105,6 @@ def load_vertex_edges(edges, at, graph, vertex, width, rows):
     for edge in range(at + degree, at + count):
         places[edge], weights[edge], pulls[edge] = rows * width, 0, 0
     return count
-
-
-@njit(cache=True, fastmath=FAST)
-def _add_product(out, vector, system, start, size):
-    """out[l] += (w0 G x)[start + l] for l < size."""
-    for column in range(0, system.width, ROWS):
-        add_rows(out, 0, vector, column, system.gram, system.gram_places, column, start, size)
-
-
-@njit(cache=True, fastmath=FAST)
-def _allocate_group_workspace(indptr, first, last):
-    """The arrays of the edges of ROWS vertices, as in `allocate_row_workspace`, for any such group of a run."""
-    most = 0
-    for start in range(first, last, ROWS):
-        room = 0
-        for vertex in range(start, min(start + ROWS, last)):
-            room += -(-(indptr[vertex + 1] - indptr[vertex]) // ROWS) * ROWS
-        most = max(most, room)
-    return np.zeros(most, dtype=np.int64), aligned_zeros(most), aligned_zeros(most), aligned_zeros(most)
 
 
 @njit(cache=True, fastmath=FAST)
@@ -208,7 +164,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
         for lane in range(0, width, F32_WIDTH):
             copy(by_lanes, lane * width + row * F32_WIDTH, gram, row * width + lane, F32_WIDTH)
     for run in prange(len(bounds) - 1):
-        edges = _allocate_group_workspace(indptr, bounds[run], bounds[run + 1])
+        edges = _allocate_edges(indptr, bounds[run], bounds[run + 1], ROWS)
         ends, squares, of_group = np.zeros(ROWS + 1, dtype=np.int64), aligned_zeros(ROWS), aligned_zeros(ROWS)
         enough, total = aligned_zeros(ROWS), np.zeros(ROWS)
         x, residual = aligned_zeros(ROWS * width), aligned_zeros(ROWS * width)
@@ -217,7 +173,7 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
             count = min(ROWS, bounds[run + 1] - first)
             for row in range(count):
                 vertex = first + row
-                ends[row + 1] = ends[row] + load_vertex_edges(edges, ends[row], graph, vertex, width, others)
+                ends[row + 1] = ends[row] + _load_edges(edges, ends[row], graph, vertex, width, others)
                 keeps = np.float32(indptr[vertex + 1] > indptr[vertex])
                 scale(x, row * width, keeps, own, vertex * width, width)
                 of_group[row] = ridges[vertex]
@@ -253,95 +209,46 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
 
 
 @njit(cache=True, fastmath=FAST)
-def add_negative_outer(matrix, size, system, start, batch):
-    """matrix -= sum_e a_e v_e v_e' over lanes start .. start + size, upper triangle."""
-    table, count = system.table, system.edge_count
-    places, weights, _, _ = system.edges
+def _subtract_outer(matrix, table, edges, count, width, batch):
+    """matrix -= sum_e a_e v_e v_e', upper triangle."""
+    places, weights, _, _ = edges
     for first in range(0, count, BATCH):
         number = min(BATCH, count - first)
         for edge in range(number):
-            row = places[first + edge] + start
-            copy(batch, 2 * edge * size, table, row, size)
-            scale(batch, (2 * edge + 1) * size, -weights[first + edge], table, row, size)
-        for row in range(0, size, ROWS):
-            for lane in range(row // F32_WIDTH * F32_WIDTH, size, F32_WIDTH):
-                add_outer(matrix, row * size + lane, size, batch, size + row, 2 * size, batch, lane, 2 * size, number)
-
-
-@njit(cache=True, fastmath=FAST)
-def _solve_block(x, start, size, system, work):
-    """Minimize over lanes start .. start + size of x; `values` holds v_e'x of each edge, before and after."""
-    table, count, ridge, width = system.table, system.edge_count, system.ridge, system.width
-    places, weights, pulls, values = system.edges
-    matrix, batch, gradient, half, errors = work
-    for row in range(size):
-        begin = row // F32_WIDTH * F32_WIDTH
-        scale(
-            matrix,
-            row * size + begin,
-            np.float32(-1),
-            system.gram,
-            (start + row) * width + start + begin,
-            size - begin,
-        )
-        matrix[row * size + row] -= ridge
-    add_negative_outer(matrix, size, system, start, batch)
-    scale(gradient, 0, ridge, x, start, size)
-    _add_product(gradient, x, system, start, size)
-    for edge in range(count):
-        errors[edge] = weights[edge] * values[edge] - pulls[edge]
-    for edge in range(0, count, ROWS):
-        add_rows(gradient, 0, errors, edge, table, places, edge, start, size)
-    sound = factorize(matrix, size)
-    solve_factorized(matrix, size, gradient, half)
-    add_scaled(x, start, np.float32(-1), gradient, 0, size)
-    for edge in range(0, count, ROWS):
-        dot_rows(errors, edge, table, places, edge, start, size, gradient, 0)
-        for at in range(edge, edge + ROWS):
-            values[at] -= errors[at]
-    return sound
+            row = places[first + edge]
+            copy(batch, 2 * edge * width, table, row, width)
+            scale(batch, (2 * edge + 1) * width, -weights[first + edge], table, row, width)
+        for row in range(0, width, ROWS):
+            for lane in range(row // F32_WIDTH * F32_WIDTH, width, F32_WIDTH):
+                at = row * width + lane
+                add_outer(matrix, at, width, batch, width + row, 2 * width, batch, lane, 2 * width, number)
 
 
 @njit(cache=True, fastmath=FAST, parallel=True, nogil=True)
-def solve_blocks(own, table, gram, graph, ridges, width, bounds, block, values):
-    """Minimize every row of `own` exactly over one block of its factors after another, the other factors fixed.
-
-    Rendle, Krichene, Zhang and Koren, "iALS++: speeding up matrix factorization with subspace optimization", 2021;
-    with a single block of all factors this solves the normal equations, and the old row does not matter. Arguments are
-    those of `conjugate_gradient`, but for:
+def solve_exactly(own, table, gram, graph, ridges, width, bounds, values):
+    """Solve the normal equations of every row of `own`, by Cholesky.
 
     Args:
-        block: number of factors in a block, a multiple of LANES; the last block may be smaller.
+        own, table, gram, graph, ridges, width, bounds: as of `conjugate_gradient`.
         values: float64 (rows,), filled with x'A x - 2 y'x; NaN where A is not positive definite in float32.
     """
-    indptr = graph[0]
-    rows = len(table) // width - 1
+    indptr, others = graph[0], len(table) // width - 1
     for run in prange(len(bounds) - 1):
-        edges, gram_places = allocate_row_workspace(indptr, width)
-        work = (
-            aligned_zeros(block * block),
-            aligned_zeros(2 * BATCH * block),
-            aligned_zeros(block),
-            aligned_zeros(block),
-            aligned_zeros(len(edges[3])),
-        )
-        x, product = aligned_zeros(width), aligned_zeros(width)
+        edges = _allocate_edges(indptr, bounds[run], bounds[run + 1], 1)
+        matrix, batch = aligned_zeros(width * width), aligned_zeros(2 * BATCH * width)
+        x, y, half = aligned_zeros(width), aligned_zeros(width), aligned_zeros(width)
         for vertex in range(bounds[run], bounds[run + 1]):
-            count, degree = load_vertex_edges(edges, 0, graph, vertex, width, rows), indptr[vertex + 1] - indptr[vertex]
-            copy(x, 0, own, vertex * width, width)
-            if degree == 0:
-                x[:] = 0
+            count, sound = _load_edges(edges, 0, graph, vertex, width, others), True
+            y[:] = 0
             for edge in range(0, count, ROWS):
-                dot_rows(edges[3], edge, table, edges[0], edge, 0, width, x, 0)
-            system = System(table, edges, count, gram, gram_places, ridges[vertex], width)
-            sound = True
-            for start in range(0, width if degree > 0 else 0, block):
-                size = min(block, width - start)
-                sound &= _solve_block(x, start, size, system, work)
-            scale(product, 0, system.ridge, x, 0, width)
+                add_rows(y, 0, edges[2], edge, table, edges[0], edge, 0, width)
+            copy(x, 0, y, 0, width)
+            if count > 0:
+                scale(matrix, 0, np.float32(-1), gram, 0, width * width)
+                for row in range(width):
+                    matrix[row * width + row] -= ridges[vertex]
+                _subtract_outer(matrix, table, edges, count, width, batch)
+                sound = factorize(matrix, width)
+                solve_factorized(matrix, width, x, half)
             copy(own, vertex * width, x, 0, width)
-            _add_product(product, x, system, 0, width)
-            value = np.float64(dot(product, 0, x, 0, width))
-            for edge in range(degree):
-                value += edges[3][edge] * (edges[1][edge] * edges[3][edge] - 2 * edges[2][edge])
-            values[vertex] = value if sound else np.nan
+            values[vertex] = -np.float64(dot(y, 0, x, 0, width)) if sound else np.nan  # A x = y

@@ -51,7 +51,6 @@ from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, copy_rows, has_converged
 from oneclass.models.numerics.column_scaling import degree_weights_or_ones
 from oneclass.models.numerics.matmul import dense_times
-from oneclass.models.numerics.simd import pad_width
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree, row_sums
 from oneclass.models.settings import (
@@ -68,7 +67,6 @@ from oneclass.models.wmf.normal_equations import (
     FactorSide,
     Loss,
     RowSystems,
-    SolverSettings,
     draw_factor_table,
     empty_table,
     factor_view,
@@ -79,7 +77,7 @@ UNOBSERVED = 6.0, 12.0  # of short and of long histories, for the default loss
 SHRINKAGE = 0.08
 GROWTH = 0.75, 1.0  # with few and with many items
 HU_REGULARIZATION, HU_ALPHA = 0.007, 5.0  # of hu2008, which no rule has been learned for
-EXACT = SolverSettings(0, 1 << 16)  # one block of all factors
+EXACT = 0  # steps of conjugate gradients
 
 
 class WMFSettings(ModelSettings):
@@ -148,13 +146,11 @@ class WMFSettings(ModelSettings):
         description="Confidence that one event, or a weight of one, adds to an edge: 5 by default for hu2008; with "
         "`use_weights` by default such that the mean edge weighs 1.",
     )
-    solver: Literal["cg", "cholesky", "blocks"] = Field(
+    solver: Literal["cg", "cholesky"] = Field(
         "cg",
-        description="cg: conjugate gradients from the factors of the last pass; cholesky: the exact solution; "
-        "blocks: one block of factors after another (iALS++), which is cheaper than the exact one for many factors.",
+        description="cg: conjugate gradients from the factors of the last pass; cholesky: the exact solution.",
     )
     cg_steps: int = Field(3, ge=1, description="Steps of conjugate gradients for each row and pass.")
-    block: int = Field(64, ge=1, description="Number of factors in a block of iALS++, rounded up to a multiple of 16.")
     initial_scale: float = Field(
         0.1, gt=0, le=10, description="sqrt(K) times the standard deviation of the factors before the first pass."
     )
@@ -242,13 +238,14 @@ class WMF(Model[WMFSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, before = self.params, np.inf
+        steps = chosen.cg_steps if chosen.solver == "cg" else EXACT
         with kernel_threads(self.threads):
             users, items, constant = self._initialize(interactions, options)
             self.user_factors, self.item_factors = users.vectors, items.vectors
             for number in range(1, chosen.iterations + 1):
                 started = perf_counter()
-                users.update(items, self._solver())
-                value = items.update(users, self._solver()) + constant + users.penalty()
+                users.update(items, steps)
+                value = items.update(users, steps) + constant + users.penalty()
                 options.on_epoch(Epoch(number, chosen.iterations, perf_counter() - started, {"loss": value}))
                 if has_converged(before, value, chosen.tolerance):
                     break
@@ -322,12 +319,6 @@ class WMF(Model[WMFSettings]):
         return Loss(
             chosen.unobserved_weight, 0.0, alpha, regularization, chosen.regularization_exponent, count_power=0.5
         )
-
-    def _solver(self) -> SolverSettings:
-        chosen = self.params
-        if chosen.solver == "cg":
-            return SolverSettings(chosen.cg_steps, 0)
-        return EXACT if chosen.solver == "cholesky" else SolverSettings(0, int(pad_width(chosen.block)))
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])

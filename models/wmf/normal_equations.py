@@ -11,7 +11,7 @@ from oneclass.models.numerics.partition import partition_rows
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.simd import aligned_zeros, pad_width
 from oneclass.models.numerics.validation import row_sums
-from oneclass.models.wmf.kernels import PARTS, conjugate_gradient, draw_factors, gram_parts, solve_blocks, sum_squares
+from oneclass.models.wmf.kernels import PARTS, conjugate_gradient, draw_factors, gram_parts, solve_exactly, sum_squares
 
 
 def merge_explicit_negatives(
@@ -103,19 +103,6 @@ class Loss:
         return float(np.sum(of_rows if own is None else own * of_rows))
 
 
-@dataclass(frozen=True)
-class SolverSettings:
-    """How a row is solved: by steps of conjugate gradients from the old row, or by blocks of factors.
-
-    Attributes:
-        steps: number of conjugate gradient steps; 0 for blocks.
-        block: number of factors in a block, a multiple of LANES; with all factors the solution is exact.
-    """
-
-    steps: int
-    block: int
-
-
 class RowSystems:
     """The linear systems of one side, users or items: one system for each row of a (rows, others) CSR matrix.
 
@@ -141,13 +128,14 @@ class RowSystems:
         own: np.ndarray,
         other: np.ndarray,
         factors: int,
-        solver: SolverSettings,
+        steps: int,
         gram: np.ndarray | None = None,
         means: np.ndarray | None = None,
     ) -> float:
         """Solve every row of the table `own` while `other` is fixed; a row without an edge becomes zero.
 
         Args:
+            steps: of conjugate gradients from the old row; 0 for the exact solution.
             gram: `gram(other, factors)`, where it is known.
             means: float32 (rows, K), the prior means m, by which y gains ridge m; zeros by default.
 
@@ -163,10 +151,10 @@ class RowSystems:
         if means is not None:
             graph, other = self._graph_with_priors(len(other) // width - 1), _append_rows(other, means, width)
         common = (own, other, gram, graph, self.penalties, width, self._partition_rows(width))
-        if solver.steps > 0:
-            conjugate_gradient(*common, solver.steps, values)
+        if steps > 0:
+            conjugate_gradient(*common, steps, values)
         else:
-            solve_blocks(*common, min(solver.block, width), values)
+            solve_exactly(*common, values)
         if not np.isfinite(values).all():
             raise ValueError("wmf: the equations of a row cannot be solved in float32; raise regularization")
         if means is not None:
@@ -253,12 +241,12 @@ class FactorSide:
         """The factors, a float32 view (rows, K)."""
         return factor_view(self.table, self.factors)
 
-    def update(self, other: "FactorSide", solver: SolverSettings) -> float:
+    def update(self, other: "FactorSide", steps: int) -> float:
         """Fit the map of the attributes, then every row; returns the loss without its constant and the other side."""
         if self.prior is None:
-            return self.systems.solve(self.table, other.table, self.factors, solver)
+            return self.systems.solve(self.table, other.table, self.factors, steps)
         self.prior.fit(self.vectors)
-        value = self.systems.solve(self.table, other.table, self.factors, solver, means=self.prior.means)
+        value = self.systems.solve(self.table, other.table, self.factors, steps, means=self.prior.means)
         return value + self.prior.penalty()
 
     def penalty(self) -> float:

@@ -8,9 +8,8 @@ from oneclass.models.attributes.prior_means import NEW_ROWS
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.wmf.model import EXACT, WMF, WMFSettings
-from oneclass.models.wmf.normal_equations import SolverSettings
 
-SOLVERS = {"cholesky": EXACT, "cg": SolverSettings(3, 0), "blocks": SolverSettings(0, 16)}
+SOLVERS = {"cholesky": EXACT, "cg": 3}
 solvers = pytest.mark.parametrize("solver", SOLVERS)
 
 
@@ -31,7 +30,7 @@ OPTIONS = FitOptions(item_features=draw_features(120, 2), user_features=draw_fea
 
 
 def wmf_settings(**more):
-    return WMFSettings(**{"factors": 21, "regularization": 0.02, "attribute_regularization": 3.0, "block": 16} | more)
+    return WMFSettings(**{"factors": 21, "regularization": 0.02, "attribute_regularization": 3.0} | more)
 
 
 class Problem:
