@@ -7,12 +7,11 @@ import contextlib
 from collections.abc import Generator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from oneclass.flows.parameters import BackfillParameters, RunParameters
 from oneclass.tasks import datasets
-from oneclass.tasks.attributes import Attributes, Side
-from oneclass.tasks.datasets.columns import AttributeTable
+from oneclass.tasks.attributes import Attributes, Side, convert_columns
 from oneclass.tasks.errors import InputError, SettingsError
 from oneclass.tasks.ingest.attributes import read_attributes, read_titles
 from oneclass.tasks.ingest.sources import SourceScanner, describe_expected_sources
@@ -107,9 +106,10 @@ def check_home(run: "RunSettings") -> None:
         raise InputError(describe_expected_sources(run.home, run.dataset))
     if run.publish.titles:
         read_titles(Path(run.publish.titles), run.dataset)
-    declared_tables: dict[Side, AttributeTable | None] = {"item": run.dataset.items, "user": run.dataset.users}
     attributes: Attributes = {
-        side: read_attributes(side, table, run.dataset).frame for side, table in declared_tables.items() if table
+        side: convert_columns(*read_attributes(side, table, run.dataset))
+        for side in get_args(Side)
+        if (table := getattr(run.dataset, f"{side}s"))
     }
     if not (declared := run.dataset.declared_rules).are_empty:
         from oneclass.tasks.rules.lists import check_rules

@@ -13,9 +13,11 @@ where side = $side
 order by id
 
 -- name: described_ids
--- One row: how many ids the log has of a side, how many of them are in `described`, and an id that is not.
+-- One row: how many ids the log has of a side, how many of them its current table has, and an id that it lacks.
 with ids as (
     select distinct {side}_id as id from raw.events
+), described as (
+    select distinct id from raw.attributes where side = '{side}'
 )
 select
     count(described.id) as known,

@@ -60,7 +60,7 @@ def load_attributes(connection: duckdb.DuckDBPyConnection, side: Side) -> pl.Dat
         return None
     cells = warehouse.select(connection, "attributes/cells", side=side).rename({"id": f"{side}_id"})
     wide = cells.pivot("name", index=f"{side}_id", values="value").sort(f"{side}_id")
-    return convert_columns(wide.select(f"{side}_id", *current.columns), current)
+    return convert_columns(current, wide.select(f"{side}_id", *current.columns))
 
 
 def load_version(connection: duckdb.DuckDBPyConnection, side: Side) -> Version | None:
@@ -69,7 +69,7 @@ def load_version(connection: duckdb.DuckDBPyConnection, side: Side) -> Version |
     return Version(*found) if found else None
 
 
-def convert_columns(texts: pl.DataFrame, version: Version) -> pl.DataFrame:
+def convert_columns(version: Version, texts: pl.DataFrame) -> pl.DataFrame:
     """Convert a table's columns of texts to their types."""
     columns = zip(version.columns, version.types, strict=True)
     return texts.with_columns(convert_column(pl.col(name), kind, version.separator) for name, kind in columns)

@@ -13,7 +13,7 @@ from typing import NamedTuple, get_args
 import duckdb
 import polars as pl
 
-from oneclass.tasks.attributes import Side, Version, convert_column, convert_columns, load_version
+from oneclass.tasks.attributes import Side, Version, convert_column, load_version
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
@@ -69,20 +69,6 @@ class Table(NamedTuple):
         return pl.when(~ids.is_in(dataset.missing_ids)).then(ids)
 
 
-class Attributes(NamedTuple):
-    """A table of attributes: its version, and its ids and columns as text, null where a cell is empty."""
-
-    side: Side
-    path: str
-    version: Version
-    texts: pl.DataFrame
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        """The table with each column of its type."""
-        return convert_columns(self.texts, self.version)
-
-
 def read_titles(path: Path, dataset: Dataset) -> dict[str, str]:
     """Return a dictionary of item id to title, from the columns that the data set's file names or usual ones.
 
@@ -97,8 +83,11 @@ def read_titles(path: Path, dataset: Dataset) -> dict[str, str]:
     return dict(table.cells.select(ids.alias("id"), pl.col(titles).alias("title")).drop_nulls().iter_rows())
 
 
-def read_attributes(side: Side, declared: AttributeTable, dataset: Dataset) -> Attributes:
+def read_attributes(side: Side, declared: AttributeTable, dataset: Dataset) -> tuple[Version, pl.DataFrame]:
     """Read the table of a side, in any format that logs may have. Rows that repeat an earlier one are left out.
+
+    Returns:
+        Its version, and `item_id` or `user_id` and each column as text, null where a cell is empty.
 
     Raises:
         InputError: the file is unreadable, lacks a declared column, has an empty id or two rows of one id, or a cell of
@@ -107,8 +96,8 @@ def read_attributes(side: Side, declared: AttributeTable, dataset: Dataset) -> A
     table = _read_table(Path(declared.file), f"{side}s", declared.id, dataset, declared.separator)
     usual, ids = (*getattr(dataset.columns, side), *ID_COLUMNS[side]), f"{side}_id"
     given = table.find_column("id", declared.id, usual)
-    kinds = {table.find_column(kind, name): name for name, kind in declared.kinds.items()}
-    columns = {name: kinds.get(name, name) for name in table.cells.columns if name not in (ROW, given)}
+    columns = {table.find_column(kind, name): name for name, kind in declared.kinds.items()}
+    columns |= {name: name for name in table.cells.columns if name not in (ROW, given, *columns)}
     if not columns:
         raise InputError(f"{table.place}: has no column but the ids. Add some, or leave out [{side}s].")
     if ids in map(str.lower, columns):
@@ -119,9 +108,8 @@ def read_attributes(side: Side, declared: AttributeTable, dataset: Dataset) -> A
     _check_cells(table.place, rows, ids, declared.number)
     names = list(columns.values())
     types = [declared.kinds.get(name) or _infer_type(rows[name]) for name in names]
-    sha256 = hash_file(declared.file)
-    version = Version(sha256, names, types, declared.separator, declared.max_missing_share)
-    return Attributes(side, declared.file, version, rows.drop(ROW))
+    limits = declared.separator, declared.max_missing_share
+    return Version(hash_file(declared.file), names, types, *limits), rows.drop(ROW)
 
 
 def _check_cells(place: str, rows: pl.DataFrame, ids: str, numbers: Sequence[str]) -> None:
@@ -251,34 +239,26 @@ def store_attributes(connection: duckdb.DuckDBPyConnection, run_id: str, dataset
     """
     for side in get_args(Side):
         declared, current = getattr(dataset, f"{side}s"), load_version(connection, side)
-        given = read_attributes(side, declared, dataset) if declared else None
-        if given and current == given.version:
+        version, texts = read_attributes(side, declared, dataset) if declared else (None, pl.DataFrame())
+        if version and current == version:
             continue
         if current:
             connection.execute("update operations.attribute_tables set is_current = false where side = ?", [side])
             connection.execute("delete from raw.attributes where side = ?", [side])
-        if given:
-            _insert(connection, run_id, given)
-            _warn_of_other_ids(connection, given)
+        if version:
+            record = {"side": side, "path": declared.file, "rows": len(texts), "run_id": run_id, "is_current": True}
+            warehouse.insert(connection, "operations.attribute_tables", pl.DataFrame([record | version._asdict()]))
+            for name in version.columns:
+                cells = texts.select(id=f"{side}_id", value=name, side=pl.lit(side), name=pl.lit(name))
+                warehouse.insert(connection, "raw.attributes", cells)
+            found = f"{len(texts):,} {side}s with {len(version.columns):,} attributes"
+            logger.info("%s: %s", declared.file, found)
+            _warn_of_other_ids(connection, side, declared.file)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, run_id: str, given: Attributes) -> None:
-    ids = given.texts[f"{given.side}_id"].alias("id")
-    for name in given.version.columns:
-        cells = pl.DataFrame([ids, given.texts[name].alias("value")])
-        warehouse.insert(connection, "raw.attributes", cells.with_columns(side=pl.lit(given.side), name=pl.lit(name)))
-    record = {"side": given.side, "path": given.path, "rows": len(ids), "run_id": run_id, "is_current": True}
-    warehouse.insert(connection, "operations.attribute_tables", pl.DataFrame([record | given.version._asdict()]))
-    logger.info("%s: %s %ss with %d attributes", given.path, f"{len(ids):,}", given.side, len(given.version.columns))
-
-
-def _warn_of_other_ids(connection: duckdb.DuckDBPyConnection, given: Attributes) -> None:
-    """Warn where the table describes few of the ids of the log, which it may write in another way."""
-    connection.register("described", given.texts.select(pl.col(f"{given.side}_id").alias("id")))
-    known, ids, example = warehouse.select(connection, "attributes/described_ids", {"side": given.side}).row(0)
-    connection.unregister("described")
+def _warn_of_other_ids(connection: duckdb.DuckDBPyConnection, side: Side, file: str) -> None:
+    """Warn where a table describes few of the ids of the log, which it may write in another way."""
+    known, ids, example = warehouse.select(connection, "attributes/described_ids", {"side": side}).row(0)
     if known < LEAST_KNOWN_SHARE * ids:
-        logger.warning(
-            "%s: describes %s of the %s %ss of the log; it lacks %s, for one. Ids must be written as in the log",
-            given.path, f"{known:,}", f"{ids:,}", given.side, example,
-        )  # fmt: skip
+        described = f"{known:,} of the {ids:,} {side}s of the log; it lacks {example}, for one"
+        logger.warning("%s: describes %s. Ids must be written as in the log", file, described)

@@ -8,7 +8,7 @@ from datetime import date, datetime
 import polars as pl
 import pytest
 
-from oneclass.tasks.attributes import load_attributes
+from oneclass.tasks.attributes import convert_columns, load_attributes
 from oneclass.tasks.datasets import Dataset, Titles, load_dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
@@ -54,7 +54,7 @@ def write_shop(tmp_path, content=PRODUCTS, *, name="products.csv", users=None, *
 
 
 def read_tables(dataset):
-    return read_attributes("item", dataset.items, dataset).frame
+    return convert_columns(*read_attributes("item", dataset.items, dataset))
 
 
 def ingest_night(home, dataset, tmp_path, run_id="run", events=LOG):
@@ -69,7 +69,7 @@ def load_side(home, side="item"):
 
 def test_columns_have_their_kind_or_the_narrowest_type(tmp_path):
     found = read_tables(write_shop(tmp_path))
-    assert found.to_dict(as_series=False) == ROWS
+    assert found.to_dict(as_series=False) == ROWS and found.columns == list(ROWS)
     assert found.schema["value"] == pl.Int64
 
 
