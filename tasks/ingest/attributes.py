@@ -44,7 +44,6 @@ class Table(NamedTuple):
     """
 
     place: str
-    section: str
     cells: pl.DataFrame
 
     def find_column(self, key: str, declared: str, usual: Sequence[str] = ()) -> str:
@@ -60,7 +59,7 @@ class Table(NamedTuple):
         raise InputError(
             f"{self.place}: has the columns {', '.join(names.values())[:200]}, and none is called "
             f"{declared or f'{wanted[0]}, or by another usual name'}. State its name in the data set's file:\n\n"
-            f'[{self.section}]\n{key} = "COLUMN"'
+            f'{self.place.split()[0]}\n{key} = "COLUMN"'
         )
 
     def select_ids(self, column: str, dataset: Dataset) -> pl.Expr:
@@ -155,7 +154,7 @@ def _read_table(path: Path, section: str, id_column: str, dataset: Dataset, sepa
                 else:
                     rows, has_header = _parse_delimited(connection, place, copy.name, before, text, id_column)
                     before += has_header
-            return Table(place, section, _fetch_texts(rows, separator).with_row_index(ROW, before + 1))
+            return Table(place, _fetch_texts(rows, separator).with_row_index(ROW, before + 1))
         except duckdb.Error as error:
             reason = str(error).splitlines()[0].replace(copy.name, path.name)
             raise InputError(f"{place}: cannot be read ({reason}). Correct the file, or fetch it again.") from error
