@@ -1,8 +1,8 @@
 -- name: rows
 -- One row per row of a Parquet file with an id as a word: its number, and the text.
-select file_row_number + 1, {text}
+select file_row_number + 1, to_json(log)::varchar
 from read_parquet($path, file_row_number = true, hive_partitioning = false) as log
-where regexp_matches({text}, $pattern)
+where regexp_matches(to_json(log)::varchar, $pattern)
 
 -- name: sums
 -- One row: the events of a log, and sums of digests of its events and rejects, without some of its lines.

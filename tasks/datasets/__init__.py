@@ -128,8 +128,8 @@ class Dataset(BaseModel):
         roles = [role for role in self.fields if role != "-"]
         if len(roles) != len(set(roles)):
             raise ValueError("fields place a column twice")
-        if self.source and LANDED_FILES not in self.files:
-            object.__setattr__(self, "files", (*self.files, LANDED_FILES))
+        if self.source and not {*LANDED_FILES} <= {*self.files}:
+            object.__setattr__(self, "files", (*self.files, *LANDED_FILES))
         if not self.title:
             object.__setattr__(self, "title", self.name)
         if self.items and self.items.title:
@@ -263,6 +263,8 @@ def _read_dataset(path: Path, name: str) -> Dataset:
         if (table := getattr(dataset, section)) and table.file:
             table = table.model_copy(update={"file": str(path.parent / table.file)})
             dataset = dataset.model_copy(update={section: table})
+    if dataset.source:
+        dataset = dataset.model_copy(update={"source": dataset.source.model_copy(update={"file": str(path)})})
     if dataset.name != name:
         raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or correct `name`.")
     return dataset
@@ -280,9 +282,20 @@ SECTIONS: dict[str, type[BaseModel]] = {
 }
 
 
+FORMER_KEYS = {
+    "source.high_water_mark": "write `where ordered_at >= {since}` in the query, or as the time's column is called",
+    "source.overlap": "write `where ordered_at >= {since}::timestamp - interval '1 day'` in the query",
+    "source.key": "rows equal to landed ones are left out: let the query select columns that stay as they are",
+    "source.driver": "the driver is named by the beginning of the URL, such as postgresql://",
+}
+"""Keys that earlier versions read, and what says the same now."""
+
+
 def _first_error(error: ValidationError) -> str:
     first = error.errors()[0]
     key = ".".join(map(str, first["loc"]))
+    if key in FORMER_KEYS:
+        return f"{key} is read no more: {FORMER_KEYS[key]}."
     if first["type"] == "extra_forbidden":
         *sections, name = map(str, first["loc"])
         known = next((SECTIONS[section] for section in reversed(sections) if section in SECTIONS), Dataset)

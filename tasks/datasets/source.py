@@ -1,4 +1,4 @@
-"""The section `[source]` of a data set's file: a query from which a run lands new logs."""
+"""The section `[source]` of a data set's file: the query that gives a run without `--source` its new logs."""
 
 import re
 from typing import Any, Self
@@ -7,31 +7,31 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from oneclass.tasks.secrets import accept_former_places, check_reference
 
-LANDED_FILES = "source-*.parquet"
-"""The names of the files that a query lands."""
-UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-DURATION = re.compile(r"(\d{1,6})([smhd])")
+LANDED_FILES = ("source.parquet", "source-*.parquet")
+"""The names of the files that a query lands: its whole result, or the rows that are new in a run."""
+LANDED = re.compile(r"source(?:-(?:\d{4}-\d\d-\d\d-)?(\d{6,}))?\.parquet(?:\.\d+)?")
+"""The same with the number of a file of new rows, the date that earlier versions wrote before it, and the number that
+follows where a name was taken."""
 
 
 class Source(BaseModel):
-    """The SQL query from which a run without `--source` takes new logs before it reads the landing folder."""
+    """A SQL query, which DuckDB runs, or the database of `url`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True)
 
-    query: str = ""
-    """Of a database: a `select` with a row for each event. Its columns are found by name, as in a log."""
+    query: str = Field(min_length=1)
+    """A `select` with a row for each event, whose columns are found by name, as in a log. `{since}` stands for the
+    newest time that was read."""
     url: str = ""
     """Where the database's URL is, which may hold a password: `env:NAME`, an environment variable; `file:PATH`; or
     `block:NAME`, a Secret block on the Prefect server."""
-    driver: str = ""
-    """The database's ADBC driver: the NAME of a package `adbc_driver_NAME`; by default the URL's scheme."""
-    high_water_mark: str = ""
-    """A column of the query that grows with every new row and never changes: a serial number, or the time of entry."""
-    overlap: str | float = Field(default=0, union_mode="left_to_right")
-    """How far below the highest mark the next query begins, for rows that are committed late: such as `2h` or `1d`, or
-    a difference of numbers."""
-    key: tuple[str, ...] = ()
-    """The columns that identify a row, by which one that was taken is known again; by default all."""
+    file: str = ""
+    """The data set's file, where relative paths in the query begin. Reading that file sets it."""
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether the query asks for new rows only."""
+        return "{since}" in self.query
 
     @model_validator(mode="before")
     @classmethod
@@ -39,21 +39,10 @@ class Source(BaseModel):
         return accept_former_places(values, "url")
 
     @model_validator(mode="after")
-    def _names_one_database(self) -> Self:
-        if not self.query.strip() or not self.high_water_mark:
-            raise ValueError("give `query` and `high_water_mark`, a column of it that grows with every new row")
+    def _url_is_a_reference(self) -> Self:
         try:
-            check_reference(self.url)
+            if self.url:
+                check_reference(self.url)
         except ValueError as error:
             raise ValueError(f"`url` {error}") from None
-        if isinstance(self.overlap, str) and not DURATION.fullmatch(self.overlap):
-            raise ValueError("write `overlap` as 30m, 2h or 1d, or as a number if the mark is one")
-        if isinstance(self.overlap, float) and self.overlap < 0:
-            raise ValueError("`overlap` must not be negative")
         return self
-
-    @property
-    def overlap_seconds(self) -> int:
-        """`overlap` of a mark that is a time."""
-        text = self.overlap if isinstance(self.overlap, str) else "0s"
-        return int(text[:-1]) * UNIT_SECONDS[text[-1]]

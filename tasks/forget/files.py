@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers, query_source
-from oneclass.tasks.ingest.column_names import match_columns
+from oneclass.tasks.ingest import containers
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.scan import CHUNK_BYTES, FileStillChanging
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable
@@ -97,7 +96,7 @@ class FileEditor:
     def _load_log(self, location: Path, file_id: int, folder: Path) -> LogFile | None:
         """Load a log into the scratch database, an archive's all under one number; None if it is not read as one."""
         try:
-            logs = [] if query_source.TAKEN.fullmatch(location.name) else self._scanner.scan([location])
+            logs = self._scanner.scan([location])
         except FileStillChanging:
             raise
         except InputError:
@@ -125,9 +124,8 @@ class FileEditor:
     def _find_words(self, location: Path, container: str, log: LogFile | None) -> dict[int, str]:
         """Find the lines with an id as a word, but for headers, and return their texts by number."""
         if container == "parquet":
-            statement = sql.statement("forget/rows", text=self._select_text(location))
             values = {"path": escape_path(location), "pattern": match_words(self._users)}
-            return dict(self._scratch.execute(statement, values).fetchall())
+            return dict(self._scratch.execute(sql.statement("forget/rows"), values).fetchall())
         headers = log.layout.header_lines if log and log.layout else 0
         is_netflix = bool(log and log.layout and log.layout.statement == "netflix")
         with containers.open_text(location, container, log.encoding if log else "") as text:
@@ -136,16 +134,6 @@ class FileEditor:
                 for number, line in enumerate(_iterate_lines(text), 1)
                 if number > headers and self._word.search(line) and not (is_netflix and re.fullmatch(MOVIE, line))
             }
-
-    def _select_text(self, location: Path) -> str:
-        """Return what to search of a Parquet file's rows, in SQL: of rows that `[source]` took, the user's cell."""
-        if query_source.TAKEN.fullmatch(location.name):
-            query = "select map_keys(cells) from read_parquet(?) limit 1"
-            (names,) = self._scratch.execute(query, [escape_path(location)]).fetchone() or ([],)
-            if position := match_columns(names, self._dataset.columns)[0].get("user"):
-                quoted = str(names[position - 1]).replace("'", "''")
-                return f"cells['{quoted}']"
-        return "to_json(log)::varchar"
 
 
 def match_words(ids: Iterable[str]) -> str:

@@ -20,10 +20,11 @@ from oneclass.tasks.binarize.weights import create_weighted_events
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.source import Source
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers, database, file_registry
+from oneclass.tasks.ingest import containers, file_registry
 from oneclass.tasks.ingest.column_names import UnknownColumns, guess_columns
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.log_format import LogFormat, split_line
+from oneclass.tasks.ingest.query import fetch_sample
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable, expand_path
 from oneclass.tasks.stores import durable, warehouse
 from oneclass.tasks.stores.home import Home, escape_path
@@ -205,8 +206,7 @@ def preview_query(dataset: Dataset, source: Source) -> Preview:
     """Read the first rows of a data set's query, as `preview_logs` reads logs."""
     with tempfile.TemporaryDirectory(prefix="oneclass-inspect-") as folder:
         rows = Path(folder) / "query"
-        with database.open_cursor(source) as cursor:
-            database.fetch_rows(cursor, source, rows, limit=SAMPLE_ROWS)
+        fetch_sample(dataset, source, rows, SAMPLE_ROWS)
         try:
             shown = preview_logs(dataset, [rows])
         except InputError as error:

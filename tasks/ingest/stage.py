@@ -16,11 +16,12 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import anomalies
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest import file_registry, landing, query_source
+from oneclass.tasks.ingest import file_registry, landing
 from oneclass.tasks.ingest.attributes import store_attributes
 from oneclass.tasks.ingest.file_registry import IngestPlan
 from oneclass.tasks.ingest.landing import FileRefused
 from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.query import land_query
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner, describe_expected_sources, is_log_name
 from oneclass.tasks.orchestration import progress
@@ -87,7 +88,7 @@ def ingest(
     """
     settings, named = settings or IngestSettings(), list(sources)
     if dataset.source and not named:
-        query_source.land_query(home, dataset, dataset.source)
+        land_query(home, dataset, dataset.source, replace=replace)
     known_files = file_registry.load_known_files(home)
     waiting = landing.list_landing_files(home.landing) if home.landing.is_dir() and not named else []
     unread = _list_unread(home, dataset, waiting) if not named else {}
@@ -129,7 +130,10 @@ def ingest(
         logs = [log for log in logs if log.location not in rejected_locations]
     landing.quarantine_files(home, rejected or [])
     if not named:
-        landing.archive_files(home, {log.location: log.signature for log in logs}, settings.keep_files)
+        # The rows of a later query are compared with those that were landed.
+        is_kept = settings.keep_files == "remove" and dataset.source and dataset.source.is_incremental
+        keep_files = "move" if is_kept else settings.keep_files
+        landing.archive_files(home, {log.location: log.signature for log in logs}, keep_files)
     return _log_changes(home, run_id, plan, tuple(plan.ids[log.sha256] for log in logs), rejected or [])
 
 

@@ -11,8 +11,9 @@ from prefect.client.orchestration import get_client
 from pydantic import SecretStr
 
 from oneclass.flows import commands, pipeline
+from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.source import Source
-from oneclass.tasks.ingest import database
+from oneclass.tasks.ingest.query import fetch_sample
 from oneclass.tasks.orchestration.notifications import NotifySettings, send_notifications
 
 SECRETS = ("hook-5f2c9Zq81x", "argument-77Qp03Lm")
@@ -94,11 +95,9 @@ def test_a_program_is_read_from_where_the_settings_name_it(block, tmp_path):
 def test_a_databases_url_is_read_from_a_block(block, tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
         connection.execute("create table orders as select 1 as id")
-    source = Source(
-        query="select * from orders", high_water_mark="id", url=f"block:{block(f'sqlite://{tmp_path}/shop.db')}"
-    )
-    with database.open_cursor(source) as cursor:
-        assert database.fetch_rows(cursor, source, tmp_path / "rows.parquet") == 1
+    source = Source(query="select * from orders", url=f"block:{block(f'sqlite://{tmp_path}/shop.db')}")
+    fetch_sample(Dataset(name="shop"), source, tmp_path / "rows.parquet", 1)
+    assert duckdb.sql(f"from '{tmp_path}/rows.parquet'").fetchall() == [(1,)]
 
 
 def test_an_absent_block_says_what_to_do(prefect_server, caplog):

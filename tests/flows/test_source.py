@@ -11,14 +11,14 @@ from oneclass.flows import commands
 from tests import postgres_server
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "publish_to_postgres.py"
-DECLARED = """
+DECLARED = '''
 columns = { user = "customer", item = "sku", value = "quantity", time = "ordered_at" }
 
 [source]
-query = "select id, customer, sku, quantity, ordered_at from orders"
-high_water_mark = "id"
+query = """select customer, sku, quantity, ordered_at from orders
+    where ordered_at >= {since}::timestamptz - interval '90 days'"""
 url = "env:SHOP_DATABASE_URL"
-"""
+'''
 ORDERS = """
     insert into orders (customer, sku, quantity, ordered_at)
     select 'c' || customer, 's' || (customer * rank * rank) % 23, 1,
