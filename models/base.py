@@ -1,6 +1,7 @@
 """The interface of every model: fit, fold in, score, recommend, save and load."""
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -93,6 +94,12 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
     extra: ClassVar[str | None] = None
 
     item_degrees: np.ndarray
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Name a class without a name after itself, in lower case with underscores."""
+        if not hasattr(cls, "name"):
+            cls.name = name_after(cls)
+        super().__init_subclass__(**options)
 
     @property
     def item_count(self) -> int:
@@ -364,3 +371,8 @@ class Model(Estimator[SettingsT], Predictor, NewItemScorer, InferenceCache, ABC)
         """Set the arrays that `_arrays` returned."""
         for name, array in arrays.items():
             setattr(self, name, array)
+
+
+def name_after(model: type[Model]) -> str:
+    """Return the name of a class in lower case, its words divided by underscores."""
+    return re.sub(r"(?<!^)(?=[A-Z][a-z])", "_", model.__name__).lower()

@@ -32,7 +32,7 @@ class Estimator(Generic[SettingsT]):
     """
 
     name: ClassVar[str]
-    Settings: ClassVar[type[ModelSettings]]
+    Settings: ClassVar[type[ModelSettings]] = ModelSettings
 
     settings: SettingsT
     params: SettingsT

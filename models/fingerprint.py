@@ -16,7 +16,7 @@ from oneclass.models.numba_cache import PACKAGE
 
 SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
     *("__init__", "base", "distributed", "estimator", "fingerprint", "fit_options", "memory_estimates", "numba_cache"),
-    *("predictor", "settings"),
+    *("own_model", "predictor", "settings"),
 }
 
 

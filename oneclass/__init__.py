@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from oneclass.models.item_knn import ItemKNN, RP3beta
     from oneclass.models.mrf.dense import EASE, MRFDense
     from oneclass.models.mrf.sparse import MRFSparse
+    from oneclass.models.own_model import OwnModel
     from oneclass.models.paired_symbols.model import PairedSymbols
     from oneclass.models.popularity import Popularity
     from oneclass.models.random_graph.model import RandomGraph
@@ -69,6 +70,7 @@ __all__ = [
     "NotFittedError",
     "OffPolicyEstimate",
     "OverlapTooSmallError",
+    "OwnModel",
     "PairedSymbols",
     "Popularity",
     "RP3beta",
@@ -105,6 +107,7 @@ MODULES = {
     "oneclass.models.item_knn": ["ItemKNN", "RP3beta"],
     "oneclass.models.mrf.dense": ["EASE", "MRFDense"],
     "oneclass.models.mrf.sparse": ["MRFSparse"],
+    "oneclass.models.own_model": ["OwnModel"],
     "oneclass.models.paired_symbols.model": ["PairedSymbols"],
     "oneclass.models.popularity": ["Popularity"],
     "oneclass.models.random_graph.model": ["RandomGraph"],

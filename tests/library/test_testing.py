@@ -56,5 +56,5 @@ def test_the_contract_finds_what_a_model_gets_wrong(tmp_path):
     assert {name for name, _ in failed} == {"TestForgetful"}, done.stdout + done.stderr
     found = {test for _, test in failed}
     assert {"test_saving_and_loading_change_nothing", "test_same_seed_same_bits_on_one_thread_and_on_two"} <= found
-    assert "test_a_matrix_without_edges_is_refused" not in found
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 30
+    assert "test_settings_are_documented_strict_and_survive_json" not in found
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 20

@@ -14,7 +14,8 @@ from oneclass.models.numerics import validation
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS, load_model
-from oneclass.testing import ModelCase, ModelContract, all_scores
+from oneclass.testing import ModelCase, all_scores
+from tests.models.model_contract import FullContract
 
 # Settings that make a fit short; a model that is not named here runs with its defaults.
 SHORT = {
@@ -82,7 +83,7 @@ def make_model(name, **options):
     return make_case(name).make(**options)
 
 
-class TestEveryModel(ModelContract):
+class TestEveryModel(FullContract):
     @pytest.fixture(scope="class", params=NAMES)
     @classmethod
     def case(cls, request):
