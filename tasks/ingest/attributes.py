@@ -136,7 +136,9 @@ def _read_table(path: Path, section: str, id_column: str, dataset: Dataset, sepa
         InputError: the file is unreadable or empty, or a row is malformed.
     """
     place, before = f"[{section}] table {path}", 0
-    with check_readable(path), duckdb.connect() as connection, tempfile.NamedTemporaryFile(prefix="oneclass-") as copy:
+    with check_readable(path), duckdb.connect() as connection, tempfile.TemporaryFile() as copy:
+        # The copy has no name, so that nothing of it is left if the run is killed.
+        file = f"/proc/self/fd/{copy.fileno()}"
         try:
             if (container := containers.detect_container(path)) == "parquet":
                 rows = connection.read_parquet(escape_path(path), hive_partitioning=False)
@@ -150,13 +152,13 @@ def _read_table(path: Path, section: str, id_column: str, dataset: Dataset, sepa
                 copy.write(text.encode())
                 copy.flush()
                 if text.lstrip().startswith("{"):
-                    rows = _parse_json(connection, place, copy.name, before)
+                    rows = _parse_json(connection, place, file, before)
                 else:
-                    rows, has_header = _parse_delimited(connection, place, copy.name, before, text, id_column)
+                    rows, has_header = _parse_delimited(connection, place, file, before, text, id_column)
                     before += has_header
             return Table(place, _fetch_texts(rows, separator).with_row_index(ROW, before + 1))
         except duckdb.Error as error:
-            reason = str(error).splitlines()[0].replace(copy.name, path.name)
+            reason = str(error).splitlines()[0].replace(file, path.name)
             raise InputError(f"{place}: cannot be read ({reason}). Correct the file, or fetch it again.") from error
 
 
