@@ -318,35 +318,6 @@ select file_id, line_number, left(line, 1000), reason
 from ({parsed}) as parsed
 where coalesce(reason, 'blank') <> 'blank'
 
--- name: log_files
--- operations.log_files: one row per log file that was read in.
-insert into operations.log_files
-with logs as (
-    select
-        unnest($file_ids) as file_id, unnest($paths) as path,
-        unnest($digests) as sha256, unnest($sizes) as bytes, unnest($contents) as content_sha256,
-        unnest($columns_named) as names_columns
-),
-events as (
-    select file_id, count(*) as events
-    from raw.events
-    where file_id in $file_ids
-    group by file_id
-),
-rejects as (
-    select file_id, count(*) as rejects
-    from raw.rejects
-    where file_id in $file_ids
-    group by file_id
-)
-select
-    file_id, path, sha256, bytes, coalesce(events, 0), coalesce(rejects, 0), now() at time zone 'UTC', content_sha256,
-    names_columns
-from logs
-left join events using (file_id)
-left join rejects using (file_id)
-order by file_id
-
 -- name: known_files
 -- One row per log in the warehouse, with the name that it arrived by; null for logs of older versions, which stored no names.
 select
@@ -362,45 +333,56 @@ select
 from operations.log_files
 order by file_id
 
--- name: reject_shares
--- One row per log of a run: its rejects, its lines, and the first reject's line and reason. Lines of an adjacency
--- list hold many events each, so the last line number bounds a log's lines.
-with ends as (
-    select file_id, max(line_number) as last_line
+-- name: counts
+-- One row per log of $file_ids with events or rejects: how many, of how many lines, and the first reject's line and
+-- reason. Lines of an adjacency list hold many events each, so the last line number bounds a log's lines.
+with events as (
+    select file_id, count(*) as events, max(line_number) as last_line
     from raw.events
-    where file_id in $1
+    where file_id in $file_ids
     group by file_id
 ),
-firsts as (
-    select file_id, min(line_number) as first_line, arg_min(reason, line_number) as first_reason
+rejects as (
+    select file_id, count(*) as rejects, min(line_number) as first_line, arg_min(reason, line_number) as first_reason
     from raw.rejects
-    where file_id in $1
+    where file_id in $file_ids
     group by file_id
 )
 select
     file_id,
-    rejects,
-    rejects + least(events, coalesce(last_line, events)) as lines,
+    coalesce(events, 0) as events,
+    coalesce(rejects, 0) as rejects,
+    coalesce(rejects, 0) + coalesce(least(events, last_line), 0) as lines,
     first_line,
     first_reason
-from operations.log_files
-left join ends using (file_id)
-left join firsts using (file_id)
-where file_id in $1
+from events
+full join rejects using (file_id)
 
--- name: stale_events
--- One row: whether some event is of another kind than $kinds or out of bounds, or was rejected as of a kind that is now
--- among them, by another bound, or as still to come.
-select
-    exists (
-        from raw.events
-        where if(len($kinds) = 0, event is not null, coalesce(event not in $kinds, true)) or {below} or {above}
-            or occurred_at > {latest}
-    )
-    or exists (
-        from raw.rejects
-        where reason in $reasons
-            or starts_with(reason, 'time is later ')
-            or (starts_with(reason, 'value is below ') and not contains(reason, 'value_min = {value_min} of'))
-            or (starts_with(reason, 'value is above ') and not contains(reason, 'value_max = {value_max} of'))
-    ) as stale
+-- name: repeated
+-- One row at most: the two logs with the most events in common, line for line, that a log of $file_ids has too: the path
+-- of the later, that of the earlier, how many events of the later are in the earlier, and how many it has.
+with arrived as (
+    select user_id, item_id, value, occurred_at, coalesce(event, '') as event
+    from raw.events
+    where file_id in $file_ids and occurred_at is not null
+),
+events as (
+    select file_id, user_id, item_id, value, occurred_at, coalesce(event, '') as event
+    from raw.events
+),
+shared as (
+    select user_id, item_id, value, occurred_at, event, min(file_id) as earlier_id, max(file_id) as later_id
+    from events
+    semi join arrived using (user_id, item_id, value, occurred_at, event)
+    group by all
+    having earlier_id < later_id
+)
+select later.path, earlier.path, count(*) as lines, later.events
+from events
+join shared using (user_id, item_id, value, occurred_at, event)
+join operations.log_files as later on later.file_id = later_id
+join operations.log_files as earlier on earlier.file_id = earlier_id
+where events.file_id = later_id
+group by all
+order by lines desc, later.path
+limit 1

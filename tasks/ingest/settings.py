@@ -10,10 +10,10 @@ class IngestSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    changed_file: Literal["replace", "refuse", "add"] = Field(
+    changed_file: Literal["replace", "add"] = Field(
         default="replace",
-        description="A log with the name of one that was read in before, but with other bytes: its events replace "
-        "the earlier ones, the run is refused, or it is added as one more log.",
+        description="A log with the name of one that was read in before, but with other bytes: its events replace the "
+        "earlier ones, or are added to them.",
     )
     keep_files: Literal["keep", "move", "remove"] = Field(
         default="keep",

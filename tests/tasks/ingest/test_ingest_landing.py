@@ -1,6 +1,6 @@
 """The landing folder: quarantined files, ingested files, and files that are never read."""
 
-import logging
+import gzip
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +10,8 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import landing, sources
+from oneclass.tasks.ingest import landing, sources, stage
+from oneclass.tasks.ingest.landing import FileRefused
 from oneclass.tasks.ingest.settings import IngestSettings
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.report.warnings import collect_warnings
@@ -18,13 +19,19 @@ from oneclass.tasks.run_summary import describe_success
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
-from tests.tasks.ingest.test_ingest_formats import pack_members
 from tests.tasks.ingest.test_ingest_stage import write_csv
 
 pytestmark = pytest.mark.slow
 
 MOVE, REMOVE = IngestSettings(keep_files="move"), IngestSettings(keep_files="remove")
 USERS = "select user_id from raw.events order by 1"
+UNREADABLE = gzip.compress(b"user_id,item_id,rating\na,x,5\n")[:-9]
+BAD = {
+    "unreadable": (UNREADABLE, "cut short or damaged"),
+    "other columns": (b"a,b\n1,2\n", "line 1: has the columns a, b"),
+    "broken lines": (b"user_id,item_id,rating\na,x,5\nbroken\n", "line 3: 1 fields instead of 3. In all 1 of 2"),
+    "out of range": (b"user_id,item_id,rating\na,x,5\na,y,-7\n", "line 3: value is below value_min = 1"),
+}
 
 
 @pytest.fixture
@@ -36,23 +43,11 @@ def list_files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def find_state(home: Home, run_id: str) -> str:
-    """The state of a run by what it left unread."""
-    with warehouse.open_warehouse(home) as connection:
-        begun = connection.execute("from operations.runs where run_id = ?", [run_id]).fetchone()
-        values = "(?, 'nightly-retrain', 'small', now(), null, 'running', '{}', '0')"
-        if not begun:
-            connection.execute(f"insert into operations.runs values {values}", [run_id])
+def run_night(home: Home, dataset: Dataset, run_id: str) -> str:
+    """Run a night that ingests the landing folder alone, and return its state."""
+    with runs.record_run(home, run_id, "nightly-retrain", {}):
+        ingest(home, dataset, [], run_id)
     return describe_success(home, run_id, report="").state
-
-
-UNREADABLE = b"user_id,item_id,rating\na,x,5\0\n"
-BAD = {
-    "unreadable": (UNREADABLE, "is NUL"),
-    "other columns": (b"a,b\n1,2\n", "line 1: has the columns a, b"),
-    "broken lines": (b"user_id,item_id,rating\na,x,5\nbroken\n", "line 3: 1 fields instead of 3. In all 1 of 2"),
-    "out of range": (b"user_id,item_id,rating\na,x,5\na,y,-7\n", "line 3: value is below value_min = 1"),
-}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -66,89 +61,88 @@ def test_a_bad_file_is_set_aside_and_the_others_go_in(home, dataset, caplog, nam
     aside = home.landing / "quarantine" / "may" / "ratings-2.csv"
     note = aside.with_name("ratings-2.csv.why.txt").read_text()
     assert aside.read_bytes() == content and not bad.exists()
-    assert why in note and str(bad) in note and "put it back" in note
+    assert why in note and str(bad) in note and "put it back" in note and f"{bad}: set aside" in caplog.text
     if "lines" in name or "range" in name:
         assert "max_reject_share = 0.01" in note
-    assert f"{bad}: set aside" in caplog.text
     assert query_rows(home, "select name, outcome from operations.arrivals order by all") == [
         ("may/ratings-2.csv", "set aside"), ("ratings-1.csv", "new")
     ]  # fmt: skip
+    write_csv(bad, "b,x,5")
+    assert ingest(home, dataset, [], "run-2").new == (str(bad),)
+
+
+def test_files_that_fail_while_they_are_loaded_are_set_aside_one_by_one(home, dataset, monkeypatch):
+    for number in range(5):
+        write_csv(home.landing / f"ratings-{number}.csv", f"u{number},x,5")
+    load = stage.load_logs
+
+    def fail_on_odd(connection, files, *more):
+        load(connection, files, *more)
+        for _, log in files:
+            with landing.refuse_unreadable(log.location):
+                assert int(log.location.stem[-1]) % 2 == 0, "an odd number"
+
+    monkeypatch.setattr(stage, "load_logs", fail_on_odd)
+    result = ingest(home, dataset, [], "run-1")
+    assert [Path(path).name for path in result.set_aside] == ["ratings-1.csv", "ratings-3.csv"]
+    assert query_rows(home, USERS) == [("u0",), ("u2",), ("u4",)]
+    assert "AssertionError: an odd number" in (home.landing / "quarantine" / "ratings-3.csv.why.txt").read_text()
+    with pytest.raises(FileRefused, match="ratings-1.csv: cannot be read"):
+        ingest(home, dataset, [write_csv(home.root / "ratings-1.csv", "b,x,5")], "run-2")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_file_is_not_refused_for_what_is_not_its_fault(tmp_path, error):
+    with pytest.raises(type(error)), landing.refuse_unreadable(tmp_path):
+        raise error
 
 
 def test_orders_of_the_future_are_set_aside_unless_the_data_set_allows_them(home, dataset):
-    then = datetime.now(UTC) + timedelta(days=300)
-    orders = [f"u{number % 3},{number},5,{int(then.timestamp())}" for number in range(300)]
-    home.landing.mkdir(parents=True)
-    for number, lines in enumerate((["a,x,5,978300760"], orders), 1):
-        (home.landing / f"ratings-{number}.csv").write_text("\n".join(["user_id,item_id,rating,timestamp", *lines, ""]))
-    result = ingest(home, dataset, [], "run-1")
-    assert result.total_events == 1
+    then = int((datetime.now(UTC) + timedelta(days=300)).timestamp())
+    for name, time in (("ratings-1.csv", 978300760), ("ratings-2.csv", then)):
+        write_csv(home.landing / name).write_text(f"user_id,item_id,rating,timestamp\na,{name},5,{time}\n")
+    assert ingest(home, dataset, [], "run-1").total_events == 1
     note = (home.landing / "quarantine" / "ratings-2.csv.why.txt").read_text()
     assert "line 2: time is later than the clock" in note and "max_future_days = 1 of the data set's file" in note
     (home.landing / "quarantine" / "ratings-2.csv").rename(home.landing / "ratings-2.csv")
-    allowed = dataset.model_copy(update={"max_future_days": 300})
-    assert ingest(home, allowed, [], "run-2").total_events == 301
-    assert ingest(home, dataset, [result.new[0]], "run-3", replace=True).total_events == 1
+    assert ingest(home, dataset.model_copy(update={"max_future_days": 300}), [], "run-2").total_events == 2
 
 
-def test_a_night_in_which_no_name_matches_warns_and_says_so_in_summary_and_report(home, dataset, caplog):
+def test_every_night_tells_of_files_that_are_not_read_until_they_are_gone(home, dataset, caplog):
     write_csv(home.landing / "ratings-1.csv", "a,x,5")
-    ingest(home, dataset, [], "run-1", IngestSettings(keep_files="move"))
+    assert run_night(home, dataset, "run-0") != "files unread"
     write_csv(home.landing / "orders-2.csv", "b,x,5")
-    with runs.record_run(home, "run-2", "nightly-retrain", {}):
-        assert ingest(home, dataset, [], "run-2").new == ()
-    assert "not read: orders-2.csv: its name matches none of the patterns" in caplog.text
-    text = describe_success(home, "run-2", report="").text
-    assert "Not read: orders-2.csv: its name matches none of the patterns" in text
-    with warehouse.open_warehouse(home, read_only=True) as connection:
-        [unread] = warehouse.select(connection, "report/unread_files", run_id="run-2").to_dicts()
-    assert "files unread" == find_state(home, "run-2") and "files unread" != find_state(home, "run-1")
-    overview = {"events": 1, "rejects": 0}
-    [warning] = collect_warnings(overview, {}, unread=[unread])
-    assert warning.severe and warning.text.startswith("Not read: orders-2.csv: its name matches none of the patterns")
-    write_csv(home.landing / "ratings-3.csv", "b,x,5")
-    assert len(ingest(home, dataset, [], "run-3").new) == 1 and "files unread" == find_state(home, "run-3")
-    (home.landing / "orders-2.csv").unlink()
-    ingest(home, dataset, [], "run-4")
-    assert "files unread" != find_state(home, "run-4")
-
-
-def test_a_file_in_quarantine_is_told_of_every_night_until_it_is_gone(home, dataset):
-    write_csv(home.landing / "ratings-1.csv", "a,x,5")
     (home.landing / "ratings-2.csv").write_bytes(UNREADABLE)
-    for run_id in ("run-1", "run-2", "run-3"):
-        ingest(home, dataset, [], run_id)
-        (told,) = query_rows(home, f"select name, outcome from operations.arrivals where run_id = '{run_id}' offset "
-                             f"{1 if run_id == 'run-1' else 0}")  # fmt: skip
-        assert told == ("ratings-2.csv", "set aside")
-    for path in (home.landing / "quarantine").iterdir():
+    for run_id in ("run-1", "run-2"):
+        assert run_night(home, dataset, run_id) == "files unread"
+        with warehouse.open_warehouse(home, read_only=True) as connection:
+            unread = warehouse.select(connection, "report/unread_files", run_id=run_id).to_dicts()
+        warning, _ = collect_warnings({"events": 1, "rejects": 0}, {}, unread=unread)
+        assert warning.severe and "Not read: orders-2.csv: its name matches none of the patterns" in warning.text
+        text = describe_success(home, run_id, report="").text
+        assert "Not read: orders-2.csv: its name matches" in text and "Not read: ratings-2.csv: " in text
+    assert "orders-2.csv: not read (1 file in all): its name matches none of the patterns" in caplog.text
+    for path in [home.landing / "orders-2.csv", *(home.landing / "quarantine").iterdir()]:
         path.unlink()
-    ingest(home, dataset, [], "run-4")
-    assert "files unread" != find_state(home, "run-4")
-
-
-def test_a_file_that_was_set_aside_can_be_put_back(home, dataset):
-    write_csv(home.landing / "ratings-1.csv", "a,x,5")
-    (bad := home.landing / "ratings-2.csv").write_bytes(UNREADABLE)
-    assert ingest(home, dataset, [], "run-1").set_aside == (str(bad),)
-    assert ingest(home, dataset, [], "run-2").set_aside == ()
-    write_csv(bad, "b,x,5")
-    assert ingest(home, dataset, [], "run-3").new == (str(bad),)
+    assert run_night(home, dataset, "run-3") != "files unread"
 
 
 def test_a_changed_file_that_is_bad_leaves_what_was_read_before(home, dataset):
-    path = write_csv(home.landing / "ratings.csv", "a,x,5")
-    ingest(home, dataset, [], "run-1")
-    write_csv(path, "broken", "b,x,5")
-    result = ingest(home, dataset, [], "run-2")
-    assert (result.set_aside, result.changed, result.events_before) == ((str(path),), (), 0)
-    assert query_rows(home, USERS) == [("a",)]
+    good, bad = (write_csv(home.landing / name, f"{name},x,5") for name in ("ratings.csv", "ratings-2.csv"))
+    run_night(home, dataset, "run-1")
+    write_csv(good, "a,x,5", "b,x,5", "b,y,5")
+    write_csv(bad, "broken", "b,x,5")
+    run_night(home, dataset, "run-2")
+    assert query_rows(home, f"select distinct {USERS[7:]}") == [("a",), ("b",), ("ratings-2.csv",)]
+    texts = [describe_success(home, run_id, report="").text for run_id in ("run-1", "run-2")]
+    assert "of them changed" not in texts[0] and "2 new files, 1 of them changed with 4 events" in texts[1]
+    assert "Not read: ratings-2.csv: " in texts[1] and "line 2: 1 fields" in texts[1]
 
 
 def test_where_no_file_is_left_and_nothing_is_there_the_run_stops(home, dataset):
     (home.landing / "deep").mkdir(parents=True)
     (home.landing / "deep" / "ratings.csv").write_bytes(UNREADABLE)
-    with pytest.raises(InputError, match="none of its files can be read.*is NUL"):
+    with pytest.raises(InputError, match="cut short"):
         ingest(home, dataset, [], "run-1")
     assert list_files(home.landing) == {"quarantine/deep/ratings.csv", "quarantine/deep/ratings.csv.why.txt"}
     with pytest.raises(InputError, match="holds no raw files"):
@@ -157,21 +151,11 @@ def test_where_no_file_is_left_and_nothing_is_there_the_run_stops(home, dataset)
 
 def test_two_files_of_one_name_are_both_kept_aside(home, dataset):
     write_csv(home.landing / "ratings-1.csv", "a,x,5")
-    for content in (UNREADABLE, UNREADABLE, UNREADABLE + b"2"):
+    for content in (UNREADABLE, UNREADABLE, UNREADABLE[:-2]):
         (home.landing / "ratings.csv").write_bytes(content)
         ingest(home, dataset, [], "run")
     aside = {name for name in list_files(home.landing / "quarantine") if not name.endswith(".why.txt")}
-    assert aside == {"ratings.csv", "ratings.csv.2"}
-
-
-def test_an_archive_is_set_aside_as_a_whole(home, tmp_path):
-    dataset, good = datasets.load_dataset("netflix", tmp_path), b"1:\n10,4,2004-01-01\n"
-    (home.landing).mkdir(parents=True)
-    (home.landing / "mv_3.txt").write_bytes(good.replace(b"1:", b"3:"))
-    archive = home.landing / "training_set.tar"
-    archive.write_bytes(pack_members({"mv_1.txt": good, "mv_2.txt": b"2:\n10,4\n"}))
-    assert ingest(home, dataset, [], "run").set_aside == (str(archive),)
-    assert query_rows(home, "select item_id from raw.events") == [("3",)]
+    assert aside == {"ratings.csv", "2/ratings.csv"}
 
 
 @pytest.mark.parametrize("content", [UNREADABLE, BAD["broken lines"][0]])
@@ -184,13 +168,20 @@ def test_a_file_that_is_named_is_never_moved(home, dataset, content, replace):
     assert list_files(home.landing) == {"ratings-1.csv", "ratings-2.csv"} and bad.read_bytes() == content
 
 
-def test_what_is_set_aside_or_done_is_no_input(home, dataset):
-    for folder in ("quarantine", "done"):
-        write_csv(home.landing / folder / "ratings.csv", "b,x,5")
+def test_files_of_other_programs_and_those_put_away_are_no_input(home, dataset):
+    for name in (
+        "quarantine/ratings.csv",
+        "done/ratings.csv",
+        "_delta_log/ratings.csv",
+        "_SUCCESS",
+        "may/.ratings.csv",
+    ):
+        write_csv(home.landing / name, "b,x,5")
     with pytest.raises(InputError, match="holds no raw files"):
         ingest(home, dataset, [], "run-1")
+    (home.landing / "quarantine" / "ratings.csv").unlink()
     write_csv(home.landing / "ratings.csv", "a,x,5")
-    ingest(home, dataset, [], "run-2")
+    assert run_night(home, dataset, "run-2") != "files unread"
     ingest(home, dataset, [home.landing], "run-3")
     assert query_rows(home, USERS) == [("a",)]
 
@@ -217,12 +208,12 @@ def test_what_becomes_of_files_that_were_read_in(home, dataset, settings):
     for name in ("ratings-1.csv", "may/ratings-2.csv"):
         write_csv(home.landing / name, f"{name},x,5")
     write_csv(home.landing / "notes.csv", "not a log of this data set")
-    ingest(home, dataset, [], "run-1", settings)
+    ingest(home, dataset, [], "run-1")  # and a run that died before it moved its files
     read = {"ratings-1.csv", "may/ratings-2.csv"}
     left = {"keep": read, "move": {f"done/{name}" for name in read}, "remove": set()}[settings.keep_files]
-    assert list_files(home.landing) == left | {"notes.csv"}
-    assert ingest(home, dataset, [], "run-2", settings).total_events == 2
-    assert list_files(home.landing) == left | {"notes.csv"}
+    for run_id in ("run-2", "run-3"):
+        assert ingest(home, dataset, [], run_id, settings).total_events == 2
+        assert list_files(home.landing) == left | {"notes.csv"}
 
 
 @pytest.mark.parametrize("settings", [MOVE, REMOVE])
@@ -245,43 +236,13 @@ def test_a_moved_file_that_comes_back_changed_replaces_its_events(home, dataset)
         write_csv(home.landing / "ratings.csv", content)
         ingest(home, dataset, [], content, MOVE)
     assert query_rows(home, USERS) == [("b",)]
-    assert list_files(home.landing) == {"done/ratings.csv", "done/ratings.csv.2"}
+    assert list_files(home.landing) == {"done/ratings.csv", "done/2/ratings.csv"}
 
 
-def test_a_run_that_died_before_it_moved_its_files_is_made_up_for(home, dataset):
-    write_csv(home.landing / "ratings.csv", "a,x,5")
-    ingest(home, dataset, [], "run-1")
-    result = ingest(home, dataset, [], "run-2", MOVE)
-    assert result.skipped and list_files(home.landing) == {"done/ratings.csv"}
-
-
-def test_a_breach_moves_nothing(home, dataset, monkeypatch):
+def test_a_breach_moves_nothing(home, dataset):
     write_csv(home.landing / "ratings.csv", "a,x,5")
     ingest(home, dataset, [], "run-1")
     write_csv(home.landing / "ratings-2.csv", "b,x,5")
     with pytest.raises(ContractBroken, match="value_in_range"):  # of what was read in before the bounds were narrowed
         ingest(home, dataset.model_copy(update={"value_max": 4}), [], "run-2", MOVE)
     assert "ratings.csv" in list_files(home.landing)
-
-
-def test_returns_below_no_bound_are_events_that_are_no_likes(home, dataset, tmp_path, caplog):
-    shop = Dataset(name="shop", title="Orders", columns={"value": ["quantity"]})
-    (home.landing).mkdir(parents=True)
-    (home.landing / "orders.csv").write_text("user,item,quantity\na,x,1\na,x,-1\nb,y,2\n")
-    with caplog.at_level(logging.WARNING):
-        assert ingest(home, shop, [], "run").total_events == 3
-    assert not caplog.records
-
-
-def test_the_notification_tells_what_changed_and_what_was_set_aside(home, dataset):
-    path = write_csv(home.landing / "ratings.csv", "a,x,5", "a,y,5")
-    with runs.record_run(home, "night-1", "nightly-retrain", {}):
-        ingest(home, dataset, [], "night-1")
-    write_csv(path, "a,x,5", "b,x,5", "b,y,5")
-    write_csv(home.landing / "ratings-bad.csv", "broken")
-    with runs.record_run(home, "night-2", "nightly-retrain", {}):
-        ingest(home, dataset, [], "night-2")
-    texts = [describe_success(home, run_id, report="").text for run_id in ("night-1", "night-2")]
-    assert "changed" not in texts[0] and "Not read" not in texts[0]
-    assert "1 new file, 1 of them changed with 3 events" in texts[1]
-    assert "Not read: ratings-bad.csv: " in texts[1] and "line 2: 1 fields" in texts[1]

@@ -1,7 +1,6 @@
 """The stage as a whole: skipped and replaced files, its contract, rejects, and the state a killed run leaves."""
 
 import gzip
-import logging
 import signal
 import subprocess
 import sys
@@ -14,14 +13,14 @@ from oneclass.data_contracts import ContractBroken
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.ingest import stage
-from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.sources import SourceScanner
-from oneclass.tasks.ingest.stage import Ingested, ingest
+from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import runs, warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import query_rows
 
 REPOSITORY = Path(__file__).parents[3]
+EVENTS = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
+COUNTS = "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
 
 
 @pytest.fixture
@@ -35,103 +34,64 @@ def write_csv(path: Path, *rows: str) -> Path:
     return path
 
 
-def test_new_logs_are_read_and_known_ones_skipped_by_their_bytes(home, dataset, tmp_path, caplog):
+def test_new_logs_are_read_and_known_ones_skipped_by_their_bytes(home, dataset, tmp_path):
     one, two = write_csv(tmp_path / "one.csv", "a,x,5", "a,y,4"), write_csv(tmp_path / "two.csv", "b,x,1")
     first = ingest(home, dataset, [one], "run-1")
     assert (first.new, first.skipped, first.events, first.total_events) == ((str(one),), (), 2, 2)
-
-    logged = [query_rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")]
     copy = write_csv(tmp_path / "copy.csv", "a,x,5", "a,y,4")
-    with caplog.at_level(logging.INFO, "oneclass.tasks.ingest"):
-        again = ingest(home, dataset, [copy], "run-2")
-    assert again == changed(first, new=(), skipped=(str(copy),), events=0)
-    assert [
-        query_rows(home, f"from {table} order by all") for table in ("raw.events", "operations.log_files")
-    ] == logged
-    assert f"{copy}: skipped" in caplog.text
-
+    assert ingest(home, dataset, [copy], "run-2") == changed(first, new=(), skipped=(str(copy),), events=0)
     third = ingest(home, dataset, [two, one, two], "run-3")
     assert (third.new, third.skipped, third.file_ids) == ((str(two),), (str(one), str(two)), (2, 1, 2))
-    assert (third.events, third.total_events) == (1, 3) and third.digest != first.digest
-    query = "select user_id, item_id, value, file_id, line_number from raw.events order by all"
-    assert query_rows(home, query) == [
-        ("a", "x", 5, 1, 2), ("a", "y", 4, 1, 3), ("b", "x", 1, 2, 2)
-    ]  # fmt: skip
+    assert (third.events, third.total_events) == (1, 3)
+    assert query_rows(home, EVENTS) == [("a", "x", 5, 1, 2), ("a", "y", 4, 1, 3), ("b", "x", 1, 2, 2)]
 
 
 def test_log_files_are_listed(home, dataset, tmp_path):
     plain = write_csv(tmp_path / "one.csv", "a,x,5", *["a,y,4"] * 200, "broken")
-    packed = tmp_path / "two.csv.gz"
-    packed.write_bytes(gzip.compress(b"user_id,item_id,rating\nb,x,1\n"))
-    ingest(home, dataset, [plain, packed], "run")
-    listed = query_rows(
-        home,
-        "select file_id, path, bytes, events, rejects, length(sha256) from operations.log_files order by 1",
-    )
-    assert listed == [
-        (1, str(plain), plain.stat().st_size, 201, 1, 64),
-        (2, str(packed), packed.stat().st_size, 1, 0, 64),
+    (packed := tmp_path / "two.csv.gz").write_bytes(gzip.compress(b"user_id,item_id,rating\nb,x,1\n"))
+    (nameless := tmp_path / "ratings.dat").write_text("1::2::5::978300760\n")
+    ingest(home, dataset, [plain, packed, nameless], "run")
+    columns = "file_id, path, bytes, events, rejects, length(sha256), names_columns"
+    assert query_rows(home, f"select {columns} from operations.log_files order by 1") == [
+        (1, str(plain), plain.stat().st_size, 201, 1, 64, True),
+        (2, str(packed), packed.stat().st_size, 1, 0, 64, True),
+        (3, str(nameless), nameless.stat().st_size, 1, 0, 64, False),
     ]
 
 
-@pytest.mark.slow
-def test_the_order_of_the_logs_does_not_change_the_digest(dataset, tmp_path):
-    paths = [write_csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "abc"]
-    homes = [Home(tmp_path / "one", "ml-1m"), Home(tmp_path / "two", "ml-1m")]
-    found: list[Ingested] = [
-        ingest(homes[0], dataset, paths, "run"),
-        ingest(homes[1], dataset, paths[::-1], "run"),
-    ]
-    assert found[0].digest == found[1].digest
-
-
-@pytest.mark.slow
-def test_without_sources_the_landing_folder_is_read(home, dataset):
-    write_csv(home.landing / "ratings-1.csv", "a,x,5")
-    write_csv(home.landing / "movies.csv", "left,out,5")
-    assert ingest(home, dataset, [], "run-1").total_events == 1
-    write_csv(home.landing / "ratings-2.csv", "b,x,5")
-    second = ingest(home, dataset, [], "run-2")
-    assert (second.new, second.total_events) == ((str(home.landing / "ratings-2.csv"),), 2)
-
-
-@pytest.mark.slow
-def test_with_an_empty_landing_folder_what_is_there_stays(home, dataset, tmp_path):
-    ingest(home, dataset, [write_csv(tmp_path / "one.csv", "a,x,5")], "run-1")
-    assert ingest(home, dataset, [], "run-2").total_events == 1
-
-
-@pytest.mark.slow
 def test_a_night_without_new_logs_checks_what_is_there(home, dataset, tmp_path):
     ingest(home, dataset, [write_csv(tmp_path / "one.csv", "a,x,5", "a,y,4")], "run-1")
-    ingest(home, dataset, [], "run-2")
+    assert ingest(home, dataset, [], "run-2").total_events == 2
     checked = "select count(*), bool_and(success) from operations.contract_results where run_id = '{}'"
     assert query_rows(home, checked.format("run-2")) == query_rows(home, checked.format("run-1"))
-
     with warehouse.open_warehouse(home) as connection:
         connection.execute("delete from raw.events where item_id = 'x'")
     with pytest.raises(ContractBroken, match="events_counted"):
         ingest(home, dataset, [], "run-3")
 
 
-@pytest.mark.slow
-def test_too_many_rejects_show_a_line_of_the_night_s_worst_file(home, dataset, tmp_path):
+def test_too_many_rejects_in_named_files_break_the_contract_and_leave_what_was_there(home, dataset, tmp_path):
     allowed = dataset.model_copy(update={"max_reject_share": 0.2})
     good = [f"u{number},x,5" for number in range(20)]
-    ingest(home, allowed, [write_csv(tmp_path / "before.csv", "an old reject", *good)], "night-1")
+    ingest(home, allowed, [write_csv(tmp_path / "before.csv", "an old reject", *good)], "run-1")
+    before = [query_rows(home, f"from {table} order by all") for table in ("raw.rejects", "operations.log_files")]
     some, worst = (
-        write_csv(tmp_path / "a.csv", "one", *good[:3]),
-        write_csv(tmp_path / "b.csv", *good[:2], "the worst", "another"),
+        write_csv(tmp_path / "a.csv", "one", *good[:4]),
+        write_csv(tmp_path / "b.csv", *good[:2], "a,x,7", "another"),
     )
-    with pytest.raises(ContractBroken) as broken:
-        ingest(home, allowed, [some, worst], "night-2")
+    with pytest.raises(ContractBroken, match="b.csv, line 4: value is above(?s:.*)max_reject_share = 0.5") as broken:
+        ingest(home, allowed, [some, worst], "run-2")
     (sample,) = next(one for one in broken.value.broken if one.rule == "share_of_rejects").samples
-    assert (sample["file_with_most"], sample["line_number"], sample["first_reject"]) == (str(worst), 4, "the worst")
-    assert (sample["rejects"], sample["lines"]) == (3, 8)
+    assert (sample["file_with_most"], sample["line_number"], sample["first_reject"]) == (str(worst), 4, "a,x,7")
+    assert (sample["rejects"], sample["lines"]) == (3, 9)
+    after = [query_rows(home, f"from {table} order by all") for table in ("raw.rejects", "operations.log_files")]
+    assert after == before and query_rows(home, COUNTS) == [(20, 1)]
+    assert query_rows(
+        home, "select success from operations.contract_results where (run_id, rule) = ('run-2', 'share_of_rejects')"
+    ) == [(False,)]
 
 
-@pytest.mark.slow
-def test_replace_takes_away_what_other_logs_left(home, dataset, tmp_path):
+def test_replace_reads_the_sources_anew_and_takes_away_the_others(home, dataset, tmp_path):
     one, two = (
         write_csv(tmp_path / "one.csv", "a,x,5", *["a,y,5"] * 200, "broken"),
         write_csv(tmp_path / "two.csv", "b,x,1"),
@@ -139,26 +99,12 @@ def test_replace_takes_away_what_other_logs_left(home, dataset, tmp_path):
     ingest(home, dataset, [one], "run-1")
     replaced = ingest(home, dataset, [two], "run-2", replace=True)
     assert (replaced.events, replaced.total_events, replaced.file_ids) == (1, 1, (1,))
-    assert query_rows(home, "select user_id from raw.events") == [("b",)]
-    assert query_rows(home, "select * from raw.rejects") == []
-    assert ingest(home, dataset, [two], "run-3", replace=True).new == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "lines, rule",
-    [(["a,x,7"], "share_of_rejects"), (["a,x,5", "broken"], "share_of_rejects")],
-)
-def test_a_breach_of_the_contract_leaves_the_warehouse_as_it_was(home, dataset, tmp_path, lines, rule):
-    ingest(home, dataset, [write_csv(tmp_path / "good.csv", "a,x,5")], "run-1")
-    with pytest.raises(ContractBroken, match=rule):
-        ingest(home, dataset, [write_csv(tmp_path / "bad.csv", *lines)], "run-2")
-    assert query_rows(home, "select count(*) from raw.events") == [(1,)]
-    assert query_rows(home, "select * from raw.rejects") == []
-    assert query_rows(home, "select file_id from operations.log_files") == [(1,)]
-    assert query_rows(
-        home, f"select success from operations.contract_results where run_id = 'run-2' and rule = '{rule}'"
-    ) == [(False,)]
+    assert query_rows(home, "from raw.rejects") == []
+    exchanged = dataset.model_copy(
+        update={"columns": dataset.columns.model_copy(update={"user": ("item_id",), "item": ("user_id",)})}
+    )
+    ingest(home, exchanged, [two], "run-3", replace=True)
+    assert query_rows(home, EVENTS) == [("x", "b", 1, 1, 2)]
 
 
 def test_an_error_half_way_leaves_nothing(home, dataset, tmp_path, monkeypatch):
@@ -172,10 +118,7 @@ def test_an_error_half_way_leaves_nothing(home, dataset, tmp_path, monkeypatch):
     paths = [write_csv(tmp_path / f"{name}.csv", f"{name},x,5") for name in "ab"]
     with pytest.raises(RuntimeError, match="half way"):
         ingest(home, dataset, paths, "run")
-    assert query_rows(
-        home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
-    ) == [(0, 0)]
-    assert not list((home.folder / "spill").iterdir())
+    assert query_rows(home, COUNTS) == [(0, 0)] and not list((home.folder / "spill").iterdir())
 
 
 KILLED = """
@@ -189,29 +132,28 @@ load = stage.load_logs
 def read_and_die(connection, files, scratch, dataset, report_progress):
     (scratch / "copy.txt").write_text("unpacked")
     load(connection, files, scratch, dataset)
-    print(connection.execute("select count(*) from raw.events").fetchone()[0], flush=True)
+    print(*connection.execute("select count(*) from raw.events").fetchone(), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
 stage.load_logs = read_and_die
 root = Path(sys.argv[1])
-stage.ingest(Home(root, "small"), datasets.load_dataset("ml-1m", root), [sys.argv[2]], "run-1")
+stage.ingest(Home(root, "small"), datasets.load_dataset("ml-1m", root), [sys.argv[2]], "run-2")
 """
 
 
 @pytest.mark.slow
-def test_a_killed_run_leaves_nothing_and_the_next_one_clears_up(home, dataset, tmp_path):
-    path = write_csv(tmp_path / "ratings.csv", *[f"{user},x,5" for user in range(200_000)])
+def test_a_run_that_is_killed_while_it_replaces_leaves_the_old_and_the_next_one_clears_up(home, dataset, tmp_path):
+    path = write_csv(tmp_path / "ratings.csv", "a,y,5", "b,y,5")
+    ingest(home, dataset, [path], "run-1")
+    write_csv(path, *[f"{user},x,5" for user in range(50_000)])
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(home.root), str(path)],
         cwd=REPOSITORY, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (killed.returncode, killed.stdout.strip()) == (-signal.SIGKILL, "200000"), killed.stderr
-    assert query_rows(
-        home, "select (select count(*) from raw.events), (select count(*) from operations.log_files)"
-    ) == [(0, 0)]
-    assert list((home.folder / "spill").glob("ingest-*"))
-    with runs.record_run(home, "run-2", "backfill", {}):
-        assert ingest(home, dataset, [path], "run-2").total_events == 200_000
+    assert (killed.returncode, killed.stdout.strip()) == (-signal.SIGKILL, "50000"), killed.stderr
+    assert query_rows(home, COUNTS) == [(2, 1)] and list((home.folder / "spill").glob("ingest-*"))
+    with runs.record_run(home, "run-3", "backfill", {}):
+        assert ingest(home, dataset, [path], "run-3").total_events == 50_000
     assert not list((home.folder / "spill").glob("ingest-*"))
 
 
@@ -225,16 +167,12 @@ GOOD = {
 BAD = [
     ("netflix", "10,4", "2 fields instead of 3"),
     ("netflix", "10,four,2004-01-01", "value is not a number"),
-    ("netflix", "10,inf,2004-01-01", "value is not finite"),
     ("netflix", "10,4,2004-02-30", "time is no date"),
-    ("netflix", "10,4,infinity", "time is no date"),
     ("netflix", "10,4,204-01-01", "time is no date"),  # a fuzzer's finding: it was read as the year 204
     ("ml-1m", "a,b,3,20044-01-01", "time is not a date or time"),
     ("ml-1m", "a,b,3,4102444799", "time is later than the clock by over max_future_days = 1 of the data set's file"),
     ("netflix", "10,4,2999-01-01", "time is later than the clock by over max_future_days = 1"),
     ("netflix", " ,4,2004-01-01", "names no user"),
-    ("netflix", "10", "1 fields instead of 3"),
-    ("ml-1m", "a,b,3", "3 fields instead of 4"),
     ("ml-1m", "a,b,3,1,2", "5 fields instead of 4"),
     ("ml-1m", ",b,3,1", "names no user"),
     ("ml-1m", 'a,"",3,1', "names no item"),
@@ -244,65 +182,46 @@ BAD = [
     ("ml-1m", "a,b,-1,1", "value is below value_min = 1 of the data set's file"),
     ("netflix", "10,5.5,2004-01-01", "value is above value_max = 5"),
     ("msd", "a\tb\t0.5", "value is below value_min = 1"),
-    ("ml-1m", "a,b,3,", "time is not a date or time"),
-    ("ml-1m", "a,b,3,yesterday", "time is not a date or time"),
-    ("ml-1m", "a,b,3,99999999999999999999", "time is not a date or time"),
     ("ml-1m", '"a,b,3,1', "quotes do not pair"),
-    ("msd", "a\tb\tthrice", "value is not a number"),
     ("citeulike-a", "3 1 2", "counts 3 items, but 2 follow"),
-    ("citeulike-a", "many 1 2", "does not begin with a count"),
 ]
 
 
-def ingest_file(home: Home, path: Path, name: str) -> tuple[list, list]:
-    dataset = datasets.load_dataset(name, home.root)
-    logs = SourceScanner(dataset).scan([path])
-    with warehouse.open_warehouse(home) as connection:
-        load_logs(connection, list(enumerate(logs, 1)), path.parent, dataset)
-        return (
-            connection.execute("select line_number from raw.events order by all").fetchall(),
-            connection.execute("select file_id, line_number, line, reason from raw.rejects order by all").fetchall(),
-        )
+def ingest_file(home: Home, path: Path, name: str) -> tuple[set[int], list]:
+    """Ingest a log of a built-in data set, and return the numbers of the lines with events, and the rejects."""
+    dataset = datasets.load_dataset(name, home.root).model_copy(update={"max_reject_share": 1.0})
+    ingest(home, dataset, [path], "run")
+    lines = {number for (number,) in query_rows(home, "select line_number from raw.events")}
+    return lines, query_rows(home, "select line_number, line, reason from raw.rejects order by all")
 
 
 @pytest.mark.parametrize("name, line, reason", BAD)
 def test_a_bad_line_is_kept_and_its_neighbours_are_read(home, tmp_path, name, line, reason):
     good = GOOD[name]
-    path = tmp_path / "log.txt"
-    path.write_text(f"{good}\n{line}\n{good.splitlines()[-1]}\n", encoding="utf-8")
+    (path := tmp_path / "log.txt").write_text(f"{good}\n{line}\n{good.splitlines()[-1]}\n", encoding="utf-8")
     at = good.count("\n") + 2  # past a blank line
-    events, rejects = ingest_file(home, path, name)
-    assert rejects == [(1, at, line, rejects[0][3])] and reason in rejects[0][3]
-    assert {number for (number,) in events} == {at - 2, at + 1}
+    lines, [reject] = ingest_file(home, path, name)
+    assert reject[:2] == (at, line) and reason in reject[2] and lines == {at - 2, at + 1}
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_bytes_that_are_not_utf8(home, tmp_path, name):
     good = GOOD[name].encode()
-    path = tmp_path / "log.txt"
-    path.write_bytes(good + b"1\xff" + good.splitlines()[-1] + b"\n" + good.splitlines()[-1] + b"\n")
+    last = good.splitlines()[-1] + b"\n"
+    (path := tmp_path / "log.txt").write_bytes(good + b"1\xff" + last + last)
     at = good.count(b"\n") + 1
-    events, rejects = ingest_file(home, path, name)
-    assert [(file_id, number) for file_id, number, _, _ in rejects] == [(1, at)]
-    assert rejects[0][2].startswith("1\ufffd") and "not UTF-8" in rejects[0][3]
-    assert {number for (number,) in events} == {at - 1, at + 1}
+    lines, [(number, line, reason)] = ingest_file(home, path, name)
+    assert number == at and line.startswith("1\ufffd") and "not UTF-8" in reason and lines == {at - 1, at + 1}
 
 
 def test_ratings_without_a_header_belong_to_no_film(home, tmp_path):
-    path = tmp_path / "combined_data_2.txt"
-    path.write_text("1,4,2004-01-01\n2,4,2004-01-01\n9:\n3,4,2004-01-01\nnine:\n4,4,2004-01-01\n8:\n5,4,2004-01-01")
-    events, rejects = ingest_file(home, path, "netflix")
-    assert events == [(4,), (8,)]
-    assert [(number, reason.split()[0]) for _, number, _, reason in rejects] == [
-        (1, "no"),
-        (2, "no"),
-        (5, "is"),
-        (6, "no"),
-    ]
+    (path := tmp_path / "combined_data_2.txt").write_text(
+        "1,4,2004-01-01\n2,4,2004-01-01\n9:\n3,4,2004-01-01\nnine:\n4,4,2004-01-01\n8:\n5,4,2004-01-01"
+    )
+    lines, rejects = ingest_file(home, path, "netflix")
+    assert lines == {4, 8} and [number for number, _, _ in rejects] == [1, 2, 5, 6]
 
 
 def test_of_a_very_long_line_the_beginning_is_kept(home, tmp_path):
-    path = tmp_path / "ratings.csv"
-    path.write_text(f"user_id,item_id,rating\n{'x' * 5000}\n")
-    _, rejects = ingest_file(home, path, "ml-1m")
-    assert rejects == [(1, 2, "x" * 1000, "1 fields instead of 3")]
+    path = write_csv(tmp_path / "ratings.csv", "a,x,5", "x" * 5000)
+    assert ingest_file(home, path, "ml-1m")[1] == [(3, "x" * 1000, "1 fields instead of 3")]

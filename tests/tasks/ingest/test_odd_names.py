@@ -160,7 +160,7 @@ def test_a_note_takes_the_place_of_no_file(home, tmp_path):
     assert not note.exists()
     put_file(home.landing, b"ratings.csv", BAD + b"2")
     ingest(home, everything, [], "run-2")
-    quarantined = [path.read_bytes() for path in (home.landing / "quarantine").iterdir()]
+    quarantined = [path.read_bytes() for path in (home.landing / "quarantine").rglob("*") if path.is_file()]
     assert {BAD + b"1", BAD + b"2"} < set(quarantined) and len(quarantined) == 4
 
 
