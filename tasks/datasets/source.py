@@ -1,17 +1,16 @@
 """The section `[source]` of a data set's file: the query that gives a run without `--source` its new logs."""
 
 import re
-from typing import Any, Self
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from oneclass.tasks.secrets import accept_former_places, check_reference
 
 LANDED_FILES = ("source.parquet", "source-*.parquet")
 """The names of the files that a query lands: its whole result, or the rows that are new in a run."""
 LANDED = re.compile(r"source(?:-(?:\d{4}-\d\d-\d\d-)?(\d{6,}))?\.parquet(?:\.\d+)?")
-"""The same with the number of a file of new rows, the date that earlier versions wrote before it, and the number that
-follows where a name was taken."""
+"""The same, with the number of new rows' file, the date of earlier versions, and what follows a name that was taken."""
 
 
 class Source(BaseModel):
@@ -22,7 +21,7 @@ class Source(BaseModel):
     query: str = Field(min_length=1)
     """A `select` with a row for each event, whose columns are found by name, as in a log. `{since}` stands for the
     newest time that was read."""
-    url: str = ""
+    url: Annotated[str, AfterValidator(check_reference)] = ""
     """Where the database's URL is, which may hold a password: `env:NAME`, an environment variable; `file:PATH`; or
     `block:NAME`, a Secret block on the Prefect server."""
     file: str = ""
@@ -37,12 +36,3 @@ class Source(BaseModel):
     @classmethod
     def _accept_former_places(cls, values: Any) -> Any:
         return accept_former_places(values, "url")
-
-    @model_validator(mode="after")
-    def _url_is_a_reference(self) -> Self:
-        try:
-            if self.url:
-                check_reference(self.url)
-        except ValueError as error:
-            raise ValueError(f"`url` {error}") from None
-        return self

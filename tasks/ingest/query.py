@@ -10,6 +10,7 @@ import contextlib
 import filecmp
 import importlib
 import logging
+import os
 import re
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -34,7 +35,6 @@ from oneclass.tasks.stores.home import Home, escape_path
 logger = logging.getLogger(__name__)
 
 FIRST_SINCE = "1000-01-01"
-INSTALL_SQL = "python -m pip install -c constraints.txt -e '.[sql]'"
 
 
 def land_query(home: Home, dataset: Dataset, source: Source, *, replace: bool = False) -> None:
@@ -50,17 +50,16 @@ def land_query(home: Home, dataset: Dataset, source: Source, *, replace: bool = 
     files = [path for path in home.landing.rglob("source*") if LANDED.fullmatch(path.name)]
     newest, logs = (None, []) if replace else _load_progress(home)
     numbers = [int(match[1] or 0) for path in (*files, *logs) if (match := LANDED.fullmatch(path.name))]
-    landed = [files, [*home.landing.glob(".source-taken-*.parquet")]]  # the second by an earlier version
+    landed = [files, [*home.landing.glob(".source-taken-*.parquet")]]  # of an earlier version, as texts
     if replace:
         landed = [[*{*files} & {*list_landing_files(home.landing)}]]
     if not source.is_incremental and any(numbers):
         raise InputError(
-            f"{_name(source)} has no {{since}}, so that rows which earlier nights landed would count "
-            f"twice. Write {{since}} in it, or delete source-*.parquet in {home.landing} and run with --replace."
+            f"{_name(source)} has no {{since}}, so that rows which earlier nights landed would count twice. Write "
+            f"{{since}} in it, or delete all source-*.parquet below {home.landing} and run with --replace."
         )
-    target = home.landing / (
-        f"source-{max(numbers, default=0) + 1:06}.parquet" if source.is_incremental else "source.parquet"
-    )
+    name = f"source-{max(numbers, default=0) + 1:06}.parquet" if source.is_incremental else "source.parquet"
+    target = home.landing / name
     fetched, new = (home.landing / f".source-partial-{part}.parquet" for part in ("fetched", "new"))
     try:
         _fetch_rows(home, dataset, source, _format_since(newest, dataset.timezone), fetched)
@@ -86,12 +85,8 @@ def land_query(home: Home, dataset: Dataset, source: Source, *, replace: bool = 
 
 
 def fetch_sample(dataset: Dataset, source: Source, target: Path, rows: int) -> None:
-    """Write the first rows of a data set's query to a Parquet file: this many, or a batch more.
-
-    Raises:
-        InputError: as `land_query`.
-    """
-    _fetch_rows(Home(target.parent, dataset.name), dataset, source, FIRST_SINCE, target, rows)
+    """Write the first rows of a data set's query to a Parquet file. Raises errors as `land_query` does."""
+    _fetch_rows(Home(target.parent.parent, target.parent.name), dataset, source, FIRST_SINCE, target, rows)
 
 
 def _load_progress(home: Home) -> tuple[datetime | None, list[Path]]:
@@ -120,8 +115,8 @@ def _fetch_rows(home: Home, dataset: Dataset, source: Source, since: str, target
     """Write the query's rows, or the first of them, to a Parquet file, by an instance of DuckDB of its own.
 
     Raises:
-        InputError: the query fails or gives no rows, or would read a file of the current folder, which may be another
-            one every night, instead of one beside the data set's file.
+        InputError: the query fails, gives no rows, or would read a file of the current folder, where DuckDB looks
+            first, and which may be another one every night.
     """
     folder, query = Path(source.file).parent.resolve(), source.query.replace("{since}", f"'{since}'")
     config = warehouse.database_config(home) | {"autoload_known_extensions": True, "file_search_path": str(folder)}
@@ -135,10 +130,10 @@ def _fetch_rows(home: Home, dataset: Dataset, source: Source, since: str, target
             with _query_database(source, query, dataset.timezone) as reader:
                 write(connection.from_arrow(reader))
             return
-        literals = re.findall(r"'((?:[^'/]|'')(?:[^']|'')*)'", query) if Path.cwd() != folder else []
-        if here := [text for text in literals if Path(text).is_file()]:
+        literals = re.findall(r"""['"]([^'"/][^'"]*)['"]""", query) if Path.cwd() != folder else []
+        if here := [text for text in literals if os.path.isfile(text)]:
             raise InputError(
-                f"{_name(source)}: {here[0]} begins at {folder}, but is in the current folder. Write its whole path."
+                f"{_name(source)}: {here[0]} is in the current folder, not in {folder}. Write its whole path."
             )
         try:
             # Attached files are not looked for in `file_search_path`.
@@ -168,9 +163,10 @@ def _query_database(source: Source, query: str, timezone: str) -> Generator[pa.R
     try:
         driver: Any = importlib.import_module(f"adbc_driver_{name}.dbapi")
     except ImportError as error:
-        advice = INSTALL_SQL if name in ("postgresql", "sqlite") else f"python -m pip install adbc-driver-{name}"
+        package = "-c constraints.txt -e '.[sql]'" if name in ("postgresql", "sqlite") else f"adbc-driver-{name}"
         raise InputError(
-            f"{database} needs the driver adbc_driver_{name}, which cannot be imported ({error}). Run {advice}."
+            f"{database} needs the driver adbc_driver_{name}, which cannot be imported ({error}). Run "
+            f"python -m pip install {package}."
         ) from error
     problem = "cannot be opened ({}). Check the URL that is there, and that the server answers."
     try:
@@ -201,7 +197,7 @@ def _write_new_rows(home: Home, fetched: Path, new: Path, landed: Sequence[Seque
             files = connection.read_parquet([*map(escape_path, paths)], hive_partitioning=False, union_by_name=True)
             known = {*map(str.casefold, files.columns)}
             cells = [_quote(name, '"') if name.casefold() in known else "null" for name in rows.columns]
-            if known == {"mark", "cells"}:  # of an earlier version, which kept all columns as text
+            if known == {"mark", "cells"}:
                 cells = [f"cells[{_quote(name)}]" for name in rows.columns]
             casts = [f"try_cast({cell} as {kind})" for cell, kind in zip(cells, rows.types, strict=True)]
             before = before.union(files.project(", ".join(casts)))

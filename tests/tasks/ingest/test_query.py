@@ -57,45 +57,37 @@ def shop(tmp_path):
     return Shop(tmp_path)
 
 
+JOIN = "from 'orders.csv' o join 'lines.parquet' l using (number)"
+UNPIVOT = "from (unpivot 'wide.csv' on columns(* exclude user_id) into name item_id value owned)"
+
+
 @pytest.mark.parametrize(
-    ("written", "query", "expected"),
+    ("query", "expected"),
     [
         (
-            {
-                "orders.csv": "values (1, 'a', '2026-11-01 10:00'), (2, 'b', '2026-11-02')) as t(order_id, who, sold",
-                "lines.parquet": "values (1, 'x', 2), (1, 'y', 1), (2, 'x', 3)) as t(order_id, sku, qty",
-            },
-            """select o.who as user_id, l.sku as item_id, l.qty as value, o.sold as occurred_at
-            from 'orders.csv' o join 'lines.parquet' l using (order_id)""",
-            [
-                ("a", "x", 2.0, "2026-11-01 10:00:00"),
-                ("a", "y", 1.0, "2026-11-01 10:00:00"),
-                ("b", "x", 3.0, "2026-11-02 00:00:00"),
-            ],
+            f"select o.who as user_id, l.sku as item_id, l.qty as value, o.sold as occurred_at {JOIN}",
+            [("a", "x", 2.0, "2026-11-01 10:00:00"), ("b", "y", 1.0, "2026-11-02 00:00:00")],
         ),
+        (f"set threads = 1; {UNPIVOT} select user_id, item_id where owned = 1;", [("a", "x", 1.0, None)]),
         (
-            {"wide.csv": "values ('a', 1, 0), ('b', 0, 1)) as t(user_id, account, card"},
-            """set threads = 1; from (unpivot 'wide.csv' on columns(* exclude user_id) into name item_id value owned)
-            select user_id, item_id where owned = 1;""",
-            [("a", "account", 1.0, None), ("b", "card", 1.0, None)],
-        ),
-        (
-            {"sales/day=2026-11-01/1.csv": "values ('a', 'x')) as t(user_id, item_id"}
-            | {"sales/day=2026-11-02/1.csv": "values ('b', 'x')) as t(user_id, item_id"},
             "select user_id, item_id, day as occurred_at from 'sales/*/*.csv'",
             [("a", "x", 1.0, "2026-11-01 00:00:00"), ("b", "x", 1.0, "2026-11-02 00:00:00")],
         ),
         (
-            {"carts.json": "values ({'user': {'id': 7}, 'lines': [{'sku': 'x'}, {'sku': 'y'}]})) as t(cart"},
             "select cart.user.id as user_id, unnest(cart.lines).sku as item_id from 'carts.json'",
             [("7", "x", 1.0, None), ("7", "y", 1.0, None)],
         ),
     ],
 )
-def test_what_duckdb_reads_is_a_log(shop, written, query, expected):
-    for name, rows in written.items():
-        (shop.files / name).parent.mkdir(parents=True, exist_ok=True)
-        duckdb.execute(f"copy (from ({rows})) to '{shop.files / name}'")
+def test_what_duckdb_reads_is_a_log(shop, query, expected):
+    (shop.files / "orders.csv").write_text("number,who,sold\n1,a,2026-11-01 10:00\n2,b,2026-11-02\n")
+    lines = duckdb.sql("from (values (1, 'x', 2), (2, 'y', 1)) as t(number, sku, qty)")
+    lines.write_parquet(str(shop.files / "lines.parquet"))
+    (shop.files / "wide.csv").write_text("user_id,x,y\na,1,0\nb,0,0\n")
+    for day, user in ((1, "a"), (2, "b")):
+        (folder := shop.files / "sales" / f"day=2026-11-0{day}").mkdir(parents=True)
+        (folder / "1.csv").write_text(f"user_id,item_id\n{user},x\n")
+    (shop.files / "carts.json").write_text('{"cart": {"user": {"id": 7}, "lines": [{"sku": "x"}, {"sku": "y"}]}}')
     assert shop.run_night(shop.declare(query)) == expected
 
 
@@ -170,7 +162,7 @@ def test_a_query_that_cannot_be_landed_says_why(shop, monkeypatch):
             shop.run_night(shop.declare(query))
     monkeypatch.chdir(shop.home.root)
     (shop.home.root / "orders.csv").write_text("customer,sku,ordered_at\nwrong,x,2026-11-01")
-    with pytest.raises(InputError, match=r"orders\.csv begins at .*, but is in the current folder\. Write its whole"):
+    with pytest.raises(InputError, match=r"orders\.csv is in the current folder, not in .*\. Write its whole"):
         shop.run_night(shop.declare(ORDERS))
     assert not list(shop.home.landing.iterdir())
 
@@ -178,7 +170,7 @@ def test_a_query_that_cannot_be_landed_says_why(shop, monkeypatch):
 def test_a_query_that_no_longer_asks_for_new_rows_is_refused_before_it_doubles_them(shop):
     shop.write_orders(DAY_1, DAY_2)
     shop.run_night(shop.declare(NEW_ORDERS))
-    with pytest.raises(InputError, match=r"has no \{since\}, so that rows which .* delete source-\*\.parquet"):
+    with pytest.raises(InputError, match=r"has no \{since\}, so that rows which .* delete all source-\*\.parquet"):
         shop.run_night(shop.declare(ORDERS))
     (shop.home.landing / "source-000001.parquet").unlink()
     assert len(shop.run_night(shop.declare(ORDERS), replace=True)) == 2
@@ -214,8 +206,6 @@ def test_a_forgotten_user_does_not_come_back(shop, query):
 def test_a_key_that_left_says_what_replaces_it(shop):
     with pytest.raises(InputError, match=r"shop\.toml: source\.overlap is read no more: write `where .*\{since\}"):
         shop.declare(ORDERS, overlap="1h")
-    with pytest.raises(InputError, match=r"`url` may hold a token: write env:NAME"):
-        shop.declare(ORDERS, url="postgresql://me:secret@here/db")
 
 
 class DatabaseShop(Shop):
@@ -287,7 +277,7 @@ def test_rows_of_postgresql_keep_their_types_and_count_once(postgres_shop):
     [
         ("select * from order_lines", r'refuses the query .*relation "order_lines" does not exist.*Correct `query`'),
         ("select customer, 1 / (n - 9999) as sku from orders, generate_series(1, 9999) as n", "division by zero"),
-        ("drop table orders", "refuses the query .*(read-only|syntax error)"),
+        ("drop table orders", "refuses the query .*read-only"),
     ],
 )
 def test_a_query_that_the_database_refuses_is_explained(postgres_shop, query, message):
@@ -301,7 +291,6 @@ def test_a_query_that_the_database_refuses_is_explained(postgres_shop, query, me
     ("there", "instead"),
     [
         ("s3cret%2Fpass%23word", "wrong%2Fpass%23word"),
-        ("s3cret%2Fpass%23word", "s3cret/pass#word"),
         ("shop:s3cret%2Fpass%23word@127.0.0.1", "shop:s3cret@pass@word@no.such.host.invalid"),
         ("/postgres", "/postgres?password=wrong&sslmode=pass"),
         ("s3cret%2Fpass%23word@127.0.0.1", "abc@abc.invalid"),
@@ -324,19 +313,18 @@ def test_no_message_shows_the_password(postgres_shop, monkeypatch, there, instea
     [
         ("env:NO_SHOP", "the environment variable NO_SHOP is not set"),
         ("env:HOME", "has no URL that begins with its kind"),
-        ("env:ORACLE", "adbc_driver_oracle.*pip install adbc-driver-oracle"),
+        ("env:ORACLE", r"adbc_driver_oracle.*pip install adbc-driver-oracle"),
+        ("env:SQLITE", r"adbc_driver_sqlite.*pip install .*'\.\[sql\]'"),
+        ("postgresql://me:secret@here", r"url: Value error, may hold a token: write env:NAME"),
     ],
 )
 def test_a_database_that_cannot_be_reached_is_explained(shop, monkeypatch, url, message):
     monkeypatch.setenv("ORACLE", "oracle://here")
-    with pytest.raises(InputError, match=message):
-        shop.run_night(shop.declare("select 1", url=url))
-
-
-def test_a_missing_driver_names_the_extra(sqlite_shop, monkeypatch):
+    monkeypatch.setenv("SQLITE", "sqlite:///here")
     monkeypatch.setitem(sys.modules, "adbc_driver_sqlite.dbapi", None)
-    with pytest.raises(InputError, match=r"needs the driver adbc_driver_sqlite.*pip install .*'\.\[sql\]'"):
-        sqlite_shop.run_night(sqlite_shop.declare("select 1"))
+    with pytest.raises(InputError, match=message) as refused:
+        shop.run_night(shop.declare("select 1", url=url))
+    assert "secret" not in str(refused.value)
 
 
 def test_inspect_shows_the_first_rows_and_lands_none(sqlite_shop, capsys):
