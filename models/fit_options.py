@@ -6,14 +6,16 @@ so by that rule alone. A model with a schedule of passes or step sizes runs only
 learned.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from oneclass.models.numerics.validation import check_features
 from oneclass.models.settings import ModelSettings
 
 
@@ -57,7 +59,7 @@ class Start:
         Raises:
             ValueError: the model cannot begin at an earlier fit, or not at this one.
         """
-        if not model.warm_startable:
+        if not model.is_iterative:
             raise ValueError(f"{model.name} cannot begin at an earlier fit")
         if self.previous.name != model.name:
             raise ValueError(f"{model.name} cannot begin at a fit of {self.previous.name}; give it one of its own kind")
@@ -166,7 +168,7 @@ class FitOptions:
     """The options of one fit; the model does not store them.
 
     Attributes:
-        start: an earlier fit to start at, for a model that is `warm_startable`.
+        start: an earlier fit to start at, for a model that is `is_iterative`.
         validation: an autoencoder keeps the epoch of the best nDCG@100 on these users; other models ignore them.
         explicit_negatives: (users, items) CSR, items that training users considered and did not like, for a model whose
             settings say `reads_explicit_negatives`; None if the log has none.
@@ -194,6 +196,50 @@ class FitOptions:
     workers: BlockExecutor = SERIAL
     rows: RowLoader | None = None
     scratch: Path | None = None
+
+    def check(self, model: Any, shape: tuple[int, int]) -> None:
+        """Check that the options match a model and a matrix of this shape.
+
+        Raises:
+            TypeError: features are no `csr_matrix`.
+            ValueError: the model cannot start at an earlier fit, or not at this one, or shapes differ.
+        """
+        if self.start:
+            self.start.check(model, shape)
+        for features, rows, side in zip(
+            (self.user_features, self.item_features), shape, ("users", "items"), strict=True
+        ):
+            if features is not None:
+                check_features(features, rows, side)
+        if self.validation:
+            histories, targets = self.validation.histories.shape, self.validation.targets.shape
+            if histories != targets or histories[1] != shape[1]:
+                raise ValueError(
+                    f"validation users: the histories have the shape {histories} and the targets {targets}; "
+                    f"give both one row for each user and {shape[1]} columns, as many as the matrix has"
+                )
+
+    @contextmanager
+    def watch(self, label: str, shows: bool) -> "Generator[FitOptions]":
+        """Yield the options; if asked, with a bar in the terminal or notebook that moves after every epoch."""
+        if not shows:
+            yield self
+            return
+        from rich.console import Console  # a nightly run draws its own bar
+        from rich.progress import Progress, TextColumn
+
+        columns = (*Progress.get_default_columns(), TextColumn("{task.fields[figures]}", style="dim"))
+        with Progress(*columns, console=Console(stderr=True)) as bars:
+            task = bars.add_task(label, total=None, figures="")
+
+            def on_epoch(epoch: Epoch) -> None:
+                figures = ", ".join(f"{name} {value:.6g}" for name, value in epoch.values.items())
+                bars.update(task, completed=epoch.number, total=epoch.of, figures=figures)
+                self.on_epoch(epoch)
+
+            yield replace(self, on_epoch=on_epoch)
+            done = max(1, bars.tasks[task].completed)  # a fit that has converged makes no further epochs
+            bars.update(task, completed=done, total=done)
 
     def for_component(self) -> "FitOptions":
         """Return the options of a fit on the same users and items, for a component of the model."""

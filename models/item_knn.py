@@ -28,7 +28,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.memory_estimates import LogSize
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
@@ -152,16 +152,14 @@ class ItemKNN(Model[ItemKNNSettings]):
     name = "item_knn"
     Settings = ItemKNNSettings
     is_deterministic = True
-    cost_depends_on_items = True
-    edge_seconds = 1.5e-6
-    memory_hint = "lower item_knn.neighbours"
 
     @classmethod
-    def fit_bytes(cls, settings: ItemKNNSettings, log: LogSize) -> int:
-        """Estimate the memory of a fit: the log by user and by item, and the similarities that are kept."""
+    def estimate_cost(cls, settings: ItemKNNSettings, log: LogSize) -> FitCost:
+        """Estimate the cost of a fit: the log by user and by item, and the similarities that are kept."""
         kept = min(log.items * settings.neighbours, log.gram_entries)
         chunk = min(log.items * settings.neighbours, MAX_CHUNK_ENTRIES)
-        return GRAM_BYTES * log.edges + WEIGHT_BYTES * kept + 16 * chunk + 32 * log.items
+        size = GRAM_BYTES * log.edges + WEIGHT_BYTES * kept + 16 * chunk + 32 * log.items
+        return FitCost(size, 1.5e-6 * log.edges, depends_on_items=True, remedy="lower item_knn.neighbours")
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, items, most = perf_counter(), self.item_count, min(self.params.neighbours, self.item_count - 1)

@@ -1,7 +1,7 @@
-"""Memory estimates for fitting and scoring, used to schedule work and to leave out what a machine cannot hold."""
+"""Estimates of what fits and scores cost, used to schedule work and to leave out what a machine cannot hold."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -12,9 +12,10 @@ BYTES_PER_EDGE = 16  # an index and a value, by user and by item
 BYTES_PER_FACTOR = 12  # a mean, a precision and what an update needs beside them
 COPIES_PER_FIT = 3  # of the user arrays held by one call: input, kernel layout, output
 SCORE_BLOCK_COPIES = 2  # intermediate arrays as large as a block of scores
-LARGE_BLOCK_BYTES = 1 << 29  # bytes of scores if each block reads an (items, items) table, of 1.3 GB for 17,770 items
-
-
+EDGE_SECONDS = 5e-5  # CPU seconds of a fit for each edge, of a model that says nothing else
+BLOCK_BYTES = 1 << 23  # of a block of scores that fits the CPU's cache
+LARGE_BLOCK_BYTES = 1 << 29  # of a block of scores if each reads an (items, items) table, of 1.3 GB for 17,770 items
+SERIAL_BYTES = 1 << 28  # larger blocks are scored one after another
 DEGREE_STEPS = 16  # classes of degrees in a factor of two
 
 
@@ -78,16 +79,46 @@ class Sizes:
     edge: int = 24
 
 
-def estimate_fit_bytes(log: LogSize, factors: int, matrices: int) -> int:
-    """Estimate the additional memory of a fit of all users in one process.
+@dataclass(frozen=True)
+class FitCost:
+    """What a fit takes, and how many users its scores are computed for at a time.
 
-    Args:
-        log: the size of the training matrix.
-        factors: number of learned parameters per user and item.
-        matrices: dense float32 (items, items) arrays that the fit holds at once.
+    Attributes:
+        bytes: the additional memory of a fit of all users in one process, its blocks one after another.
+        seconds: CPU seconds, by which models are compared on one log.
+        is_linear: whether the seconds are in proportion to the edges, as far as a sample of users can tell.
+        depends_on_items: whether a fit on fewer users takes about as long, since the items' Gram matrix dominates.
+        remedy: what makes a fit that needs too much memory smaller, as the end of a sentence.
+        sizes: the memory per block of a fit by blocks of users; None if the fit is not by blocks.
+        reads_table: whether each block of scores reads an (items, items) table, so that large blocks are faster.
+        min_users: users of a block even if their scores are larger, where each reads the whole log or all factors.
     """
-    of_factors = BYTES_PER_FACTOR * factors * (log.users + log.items)
-    return BYTES_PER_EDGE * log.edges + of_factors + 4 * matrices * log.items**2
+
+    bytes: int
+    seconds: float
+    is_linear: bool = True
+    depends_on_items: bool = False
+    remedy: str = "give the run more memory"
+    sizes: Sizes | None = None
+    reads_table: bool = False
+    min_users: int = 1
+
+    @classmethod
+    def of_factors(cls, log: LogSize, factors: int, edge_seconds: float = EDGE_SECONDS, **more: Any) -> Self:
+        """Estimate the cost of a fit of factors, with the CPU seconds that it takes for each edge."""
+        of_factors = BYTES_PER_FACTOR * factors * (log.users + log.items)
+        return cls(BYTES_PER_EDGE * log.edges + of_factors, edge_seconds * log.edges, **more)
+
+    @classmethod
+    def of_blocks(cls, log: LogSize, sizes: Sizes, blocks: int, edge_seconds: float) -> Self:
+        """Estimate the cost of a fit by blocks of users."""
+        of_block = estimate_block_bytes(sizes, -(-log.users // blocks), -(-log.edges // blocks))
+        here = estimate_coordinator_bytes(sizes, blocks, (log.users, log.items))
+        return cls(here + of_block, edge_seconds * log.edges, sizes=sizes)
+
+    def users_per_block(self, items: int) -> int:
+        """Return the number of users in a block of scores."""
+        return max(self.min_users, (LARGE_BLOCK_BYTES if self.reads_table else BLOCK_BYTES) // (4 * items))
 
 
 def estimate_coordinator_bytes(sizes: Sizes, blocks: int, shape: tuple[int, int]) -> int:
@@ -104,16 +135,9 @@ def estimate_block_bytes(sizes: Sizes, users: int, edges: int) -> int:
     return sizes.edge * edges + COPIES_PER_FIT * sizes.user * users + 2 * (sizes.items + sizes.answer) + sizes.call
 
 
-def users_per_block(items: int, matrices: int, block: int, least: int = 1) -> int:
-    """Return the number of users in a block of scores.
-
-    Args:
-        matrices: as in `estimate_fit_bytes`; if each block reads one of them, large blocks, one after another, are
-            faster.
-        block: bytes of a block otherwise.
-        least: users that share what a block reads, however large their scores are.
-    """
-    return max(least, (LARGE_BLOCK_BYTES if matrices else block) // (4 * items))
+def is_serial(items: int, users: int) -> bool:
+    """Return whether blocks of scores of so many users are so large that they are computed one after another."""
+    return 4 * items * users > SERIAL_BYTES
 
 
 def scoring_bytes(users: int, items: int, scores: int, saved: int) -> int:

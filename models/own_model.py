@@ -7,8 +7,9 @@ import numpy as np
 from pydantic import create_model
 from scipy.sparse import csr_matrix, issparse
 
-from oneclass.models.base import Model, name_after
+from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
+from oneclass.models.settings import name_after
 
 SPARSE_PARTS = ("data", "indices", "indptr", "shape")  # of a matrix, saved as `<name>.<part>`
 
@@ -77,7 +78,7 @@ class OwnModel(Model):
 
     def _learned(self) -> dict[str, Any]:
         """Return what `fit` has set."""
-        known = {"settings", "params", "seed", "threads", "interactions", *Model.__annotations__}
+        known = {"settings", "params", "seed", "threads", *Model.__annotations__}
         kinds = (np.ndarray, np.generic, int, float)
         return {
             name: value

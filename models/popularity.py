@@ -1,5 +1,8 @@
 """Popularity: items are ranked by their training degrees, the same for every user."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
@@ -31,9 +34,13 @@ class Popularity(Model[PopularitySettings]):
     name = "popularity"
     Settings = PopularitySettings
     is_deterministic = True
-    edge_seconds = 0.0
 
-    def _similar_columns(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    @classmethod
+    def estimate_cost(cls, settings: Any, log: Any) -> Any:
+        """Estimate the cost of counting."""
+        return replace(super().estimate_cost(settings, log), seconds=0.0)
+
+    def similar_items(self, items: Any, n: int = 10) -> Any:
         """Raise: the model knows only the items' degrees."""
         raise ValueError("popularity has no similarities between items; publish another model")
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from oneclass.models.binary_matrix.model import BinaryMatrix
     from oneclass.models.blend.model import Blend
     from oneclass.models.bpr.model import BPRPopularity, BPRUniform
-    from oneclass.models.estimator import NotFittedError
     from oneclass.models.evaluation.off_policy import OffPolicyEstimate, OverlapTooSmallError, off_policy
     from oneclass.models.graph_filter.model import GraphFilter
     from oneclass.models.hpf.model import HPF
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from oneclass.models.repeat.mixture import RepeatMixture
     from oneclass.models.repeat.model import Repeat
     from oneclass.models.sansa.model import SANSA
+    from oneclass.models.settings import NotFittedError
     from oneclass.models.slim.model import SLIM
     from oneclass.models.wmf.model import WMF
     from oneclass.splits import Split, split_last, split_share, split_times
@@ -100,7 +100,6 @@ MODULES = {
     "oneclass.models.binary_matrix.model": ["BinaryMatrix"],
     "oneclass.models.blend.model": ["Blend"],
     "oneclass.models.bpr.model": ["BPRPopularity", "BPRUniform"],
-    "oneclass.models.estimator": ["NotFittedError"],
     "oneclass.models.evaluation.off_policy": ["OffPolicyEstimate", "OverlapTooSmallError", "off_policy"],
     "oneclass.models.graph_filter.model": ["GraphFilter"],
     "oneclass.models.hpf.model": ["HPF"],
@@ -114,6 +113,7 @@ MODULES = {
     "oneclass.models.repeat.mixture": ["RepeatMixture"],
     "oneclass.models.repeat.model": ["Repeat"],
     "oneclass.models.sansa.model": ["SANSA"],
+    "oneclass.models.settings": ["NotFittedError"],
     "oneclass.models.slim.model": ["SLIM"],
     "oneclass.models.wmf.model": ["WMF"],
     "oneclass.splits": ["Split", "split_last", "split_share", "split_times"],

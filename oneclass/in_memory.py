@@ -183,7 +183,8 @@ def fit_models(
             load_component=partial(find_component, seed=model.seed),
         )
         try:
-            with memory_errors.guard_model_memory(name, copy.fit_bytes(copy.settings, LogSize.of(split.train))):
+            needed = copy.estimate_cost(copy.settings, LogSize.of(split.train)).bytes
+            with memory_errors.guard_model_memory(name, needed):
                 fitted[name] = copy.fit(split.histories if copy.settings.reads_times else split.train, options)
         except (ValueError, ArithmeticError, OneclassError) as error:
             failed[name] = f"{name} cannot be fitted: {error}"

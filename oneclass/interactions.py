@@ -14,9 +14,9 @@ import polars as pl
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from oneclass.models.attributes.encoder import FeatureEncoder
+from oneclass.models.by_id import AnswersById
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages, with_recency_ranks
 from oneclass.models.numerics.validation import refuse_id_pairs
-from oneclass.models.predictor import Predictor
 from oneclass.tables import read_events, read_frame, read_ids
 
 SHOWN_IDS = 5  # in an error or a warning
@@ -236,7 +236,7 @@ class Interactions:
         )
 
 
-Predictor.table_class = Interactions
+AnswersById.table_class = Interactions
 
 
 def _read_matrix(data: Any) -> tuple[pl.DataFrame, tuple[pl.Series, pl.Series]]:

@@ -195,7 +195,7 @@ def _fit_candidates(
     for name, model_settings in settings.items():
         logger.info("blend: fitting %s on %s edges to weigh it", name, f"{train.nnz:,}")
         try:
-            needed = MODELS[name].fit_bytes(model_settings, LogSize.of(train))
+            needed = MODELS[name].estimate_cost(model_settings, LogSize.of(train)).bytes
             with memory_errors.guard_model_memory(f"blend: {name}", needed):
                 model = MODELS[name](model_settings, seed=seed, threads=threads).fit(train)
             yield [model]

@@ -41,7 +41,7 @@ class MemoryNeed:
     @classmethod
     def of(cls, model: str, settings: ModelSettings, logs: Iterable[LogSize]) -> Self:
         """Estimate the need of the fit that needs most."""
-        fits = [cls(MODELS[model].fit_bytes(settings, log) + KERNEL_BYTES, log) for log in logs]
+        fits = [cls(MODELS[model].estimate_cost(settings, log).bytes + KERNEL_BYTES, log) for log in logs]
         return max(fits, key=lambda fit: fit.needed)
 
     def describe(self, available: int) -> str:
@@ -69,7 +69,8 @@ def refuse_large_models(models: Mapping[str, ModelSettings], logs: Collection[Lo
     for name, settings in models.items():
         need = MemoryNeed.of(name, settings, logs)
         if need.needed > available:
-            remedies = dict.fromkeys(["Leave it out of --models", "give the run more memory", MODELS[name].memory_hint])
+            remedy = MODELS[name].estimate_cost(settings, need.log).remedy
+            remedies = dict.fromkeys(["Leave it out of --models", "give the run more memory", remedy])
             raise InputError(f"{name}: {need.describe(available)}. {', or '.join(remedies)}.")
 
 
@@ -80,7 +81,11 @@ def find_large_models(models: Mapping[str, ModelSettings], logs: Collection[LogS
         need = MemoryNeed.of(name, settings, logs)
         if need.needed > available:
             reasons[name] = need.describe(available)
-    seconds = {name: max(MODELS[name].fit_seconds(log) for log in logs) for name in models if name not in reasons}
+    seconds = {
+        name: max(MODELS[name].estimate_cost(settings, log).seconds for log in logs)
+        for name, settings in models.items()
+        if name not in reasons
+    }
     for name, cost in seconds.items():
         others = sum(seconds.values()) - cost
         if cost > max(others, MIN_COST_SECONDS):

@@ -63,7 +63,7 @@ def train(
     if pending is not None:
         fit = pending.result()
     else:
-        previous = warm_start.find_latest_fit(home, protocol, model) if warm and MODELS[model].warm_startable else None
+        previous = warm_start.find_latest_fit(home, protocol, model) if warm and MODELS[model].is_iterative else None
         fit = load_or_fit(home, matrices_digest, model, settings, seed, previous)
     _record_fits(home, run_id, {protocol: [fit]})
     return fit
@@ -130,11 +130,11 @@ def submit_fit(
 ) -> PendingCall:
     """Submit a fit; a fit by blocks runs here when its result is requested, and submits its blocks."""
     matrix = matrices.load_split(home, matrices_digest, parts=()).train
-    if MODELS[model].block_sizes(settings, matrix.shape[1]):
+    cost = MODELS[model].estimate_cost(settings, LogSize.of(matrix))
+    if cost.sizes:
         return LOCAL.submit(load_or_fit, home, matrices_digest, model, settings, seed, None, executor)
-    memory = MODELS[model].fit_bytes(settings, LogSize.of(matrix))
     label = f"{model}: train on {protocol}"
-    return executor.submit(load_or_fit, home, matrices_digest, model, settings, seed, label=label, memory=memory)
+    return executor.submit(load_or_fit, home, matrices_digest, model, settings, seed, label=label, memory=cost.bytes)
 
 
 def load_or_fit(
@@ -205,10 +205,10 @@ def load_or_fit(
 def _estimate_memory(estimator: Model, train: csr_matrix, workers: Executor) -> int:
     """Estimate the memory of a fit in this process, without blocks that workers compute."""
     settings = estimator.settings
-    sizes = estimator.block_sizes(settings, train.shape[1])
-    if sizes and workers is not LOCAL:
-        return estimate_coordinator_bytes(sizes, settings.blocks, train.shape)
-    return estimator.fit_bytes(settings, LogSize.of(train))
+    cost = estimator.estimate_cost(settings, LogSize.of(train))
+    if cost.sizes and workers is not LOCAL:
+        return estimate_coordinator_bytes(cost.sizes, settings.blocks, train.shape)
+    return cost.bytes
 
 
 def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: Executor) -> BlockExecutor:
@@ -218,7 +218,7 @@ def _with_block_memory(what: str, estimator: Model, train: csr_matrix, workers: 
         OneclassError: no worker has enough memory.
     """
     settings = estimator.settings
-    sizes = estimator.block_sizes(settings, train.shape[1])
+    sizes = estimator.estimate_cost(settings, LogSize.of(train)).sizes
     if not sizes:
         return workers
     available = workers.worker_memory

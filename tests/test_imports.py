@@ -29,16 +29,16 @@ OUTSIDE_OF_MODELS = {"prefect", "duckdb", "great_expectations"}
 SHARED = {"attributes", "evaluation", "negatives", "degrees", "generator", "numerics"}  # rooms in models/
 BESIDE_THEM = {
     "base",
+    "by_id",
     "distributed",
-    "estimator",
     "fingerprint",
     "fit_options",
     "memory_estimates",
     "numba_cache",
     "own_model",
-    "predictor",
     "registry",
     "settings",
+    "similar_items",
 }
 NO_FAMILY = SHARED | BESIDE_THEM  # everything else in models/ is a family of models
 TASKS_BELOW_THE_STAGES = {  # room in tasks/: its neighbours that it may import
@@ -229,7 +229,7 @@ def test_the_imports_are_found(ours):
         ("models/slim/model.py", "from prefect import task"),
         ("models/base.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import duckdb"),
         ("models/base.py", "from models.random_graph import RandomGraph"),
-        ("models/predictor.py", "def read():\n    from oneclass.interactions import Interactions"),
+        ("models/by_id.py", "def read():\n    from oneclass.interactions import Interactions"),
         ("tasks/train.py", "from oneclass import evaluation"),
         ("flows/tune.py", "import oneclass"),
         ("oneclass/splits.py", "from oneclass.flows.settings import RunSettings"),

@@ -1,8 +1,7 @@
 """Scores of items without a training edge, by their attributes."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, diags
@@ -90,24 +89,6 @@ def _select_nearest(similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return near, rounded[near]
 
 
-def check_features(features: object, rows: int, side: str) -> None:
-    """Refuse features that do not go with a side of the matrix.
-
-    Args:
-        side: `items` or `users`.
-
-    Raises:
-        TypeError: they are no `csr_matrix`.
-        ValueError: their number of rows differs, or a value is not finite.
-    """
-    if not isinstance(features, csr_matrix):
-        raise TypeError(f"features of {side}: a {type(features).__name__}; give a scipy.sparse.csr_matrix")
-    if features.shape[0] != rows:
-        raise ValueError(f"features of {side}: {features.shape[0]} rows for {rows} {side} of the matrix; give one each")
-    if not np.isfinite(features.data).all():
-        raise ValueError(f"features of {side}: a value is not finite; leave out what is missing")
-
-
 @dataclass(frozen=True, eq=False)
 class NewItems:
     """Items that were not in training, as a fitted model represents them by their attributes.
@@ -140,128 +121,85 @@ class NewItems:
         return np.ascontiguousarray((self.nearest @ values.T).T, dtype=np.float32)
 
 
-class NewItemScorer(ABC):
-    """The part of a model that scores items without a training edge, columns of its matrix and others.
+def fold_in_items(model: Any, features: csr_matrix) -> NewItems:
+    """Represent items that were not in training by their attributes.
+
+    Args:
+        features: float32 (new, F) CSR, encoded as those given to the model's `fit`.
+
+    Raises:
+        ValueError: the model was fitted without attributes of items, or with other features.
+    """
+    if model.item_features is None:
+        raise ValueError(
+            "the model was fitted without attributes of items; give FitOptions(item_features=...), or name the "
+            "table under [items] in the data set's TOML, and fit it again"
+        )
+    if features.shape[1] != model.item_features.shape[1]:
+        raise ValueError(
+            f"the new items have {features.shape[1]} features and those of the fit {model.item_features.shape[1]}; "
+            "encode both with one encoder"
+        )
+    nearest = find_nearest(features, model.item_features, model.item_degrees > 0)
+    return NewItems(nearest, model.represent_items(features) if model.learns_attributes else None)
+
+
+def score_new_items(
+    model: Any,
+    histories: csr_matrix,
+    new_items: NewItems,
+    *,
+    users: np.ndarray | None = None,
+    score: str | None = None,
+) -> np.ndarray:
+    """Score new items on the scale of `Model.scores`, so that both can be merged into one ranking.
 
     A model that `learns_attributes` derives their scores from their attributes itself. Any other takes the mean of the
     scores of the nearest trained items (`find_nearest`), weighted by their similarity.
 
-    Attributes:
-        item_features: float32 (items, F) CSR, as given to `fit` (`FitOptions.item_features`); None without.
-        learns_attributes: whether `_scores` covers the columns without an edge, and `_scores_of_new_items` others.
+    Args:
+        histories, users, score: as in `Model.scores`.
+        new_items: as `fold_in_items` returned them.
+
+    Returns:
+        float32 (block, new).
+
+    Raises:
+        TypeError, ValueError: as in `Model.scores`.
     """
+    if not model.learns_attributes:
+        return new_items.average(model.scores(histories, users=users, score=score))
+    histories = model.check_histories(histories, users)
+    scores = model.scores_of_new_items(histories, new_items, users, score or model.score_names[0])
+    if users is None:
+        popularity = fill_cold_columns(model, model.item_degrees.astype(np.float32))
+        scores[np.diff(histories.indptr) == 0] = new_items.average(popularity)
+    return scores
 
-    learns_attributes: ClassVar[bool] = False
 
-    item_degrees: np.ndarray
-    item_features: csr_matrix | None = None
-    _cold: tuple[np.ndarray, NewItems] | None = None
-
-    def fold_in_items(self, features: csr_matrix) -> NewItems:
-        """Represent items that were not in training by their attributes.
-
-        Args:
-            features: float32 (new, F) CSR, encoded as those given to `fit`.
-
-        Raises:
-            ValueError: the model was fitted without attributes of items, or with other features.
-        """
-        if self.item_features is None:
-            raise ValueError(
-                "the model was fitted without attributes of items; give FitOptions(item_features=...), or name the "
-                "table under [items] in the data set's TOML, and fit it again"
-            )
-        if features.shape[1] != self.item_features.shape[1]:
-            raise ValueError(
-                f"the new items have {features.shape[1]} features and those of the fit {self.item_features.shape[1]}; "
-                "encode both with one encoder"
-            )
-        return NewItems(find_nearest(features, self.item_features, self.item_degrees > 0), self._represent(features))
-
-    def _represent(self, features: csr_matrix) -> Any:
-        """Return what the model derives from the attributes of new items itself (`NewItems.representation`)."""
-        return None
-
-    def score_new_items(
-        self,
-        histories: csr_matrix,
-        new_items: NewItems,
-        *,
-        users: np.ndarray | None = None,
-        score: str | None = None,
-    ) -> np.ndarray:
-        """Score new items on the scale of `scores`, so that both can be merged into one ranking.
-
-        Args:
-            histories, users, score: as in `Model.scores`.
-            new_items: as `fold_in_items` returned them.
-
-        Returns:
-            float32 (block, new).
-
-        Raises:
-            TypeError, ValueError: as in `Model.scores`.
-        """
-        score, histories = self._check_score(score), self._score_block(histories, users)
-        return self.scores_of_new_items(histories, new_items, users, score)
-
-    def scores_of_new_items(
-        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
-    ) -> np.ndarray:
-        """Score as `score_new_items` does, without its checks, for a component of a model that has made them."""
-        scores = self._scores_of_new_items(histories, new_items, users, score)
-        if self.learns_attributes and users is None:
-            scores[np.diff(histories.indptr) == 0] = new_items.average(self._popularity())
+def fill_cold_columns(model: Any, scores: np.ndarray) -> np.ndarray:
+    """Set the scores of the columns without a training edge, in place, to the means of their nearest columns."""
+    if model.item_degrees.all():
         return scores
+    columns, nearest = model.compute_once("cold columns", lambda: _find_cold_columns(model))
+    scores[..., columns] = NewItems(nearest).average(scores)
+    return scores
 
-    def _scores_of_new_items(
-        self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
-    ) -> np.ndarray:
-        """Return a new float32 (block, new) array, by default the means over the nearest items.
 
-        A model that `learns_attributes` overrides it; the caller then overwrites the rows of empty histories.
-        """
-        return new_items.average(self.scores_of_training_users(histories, users, score))
+def _find_cold_columns(model: Any) -> tuple[np.ndarray, csr_matrix]:
+    columns = np.flatnonzero(model.item_degrees == 0)
+    return columns, find_nearest(model.item_features[columns], model.item_features, model.item_degrees > 0)
 
-    @abstractmethod
-    def scores_of_training_users(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        """Score histories without checks."""
 
-    @abstractmethod
-    def _check_score(self, score: str | None) -> str:
-        """Return the name of a score, the first by default."""
+def store_features(features: csr_matrix) -> dict[str, np.ndarray]:
+    """Return the arrays of `item_features` as a saved model has them."""
+    parts = {"values": features.data, "columns": features.indices, "starts": features.indptr}
+    return {f"item_features_{name}": array for name, array in parts.items()} | {
+        "item_features_count": np.array(features.shape[1])
+    }
 
-    @abstractmethod
-    def _score_block(self, histories: csr_matrix, users: np.ndarray | None) -> csr_matrix:
-        """Check the histories, one for each of the users, and drop unknown items."""
 
-    def _popularity(self) -> np.ndarray:
-        """Return the score of each item for a user without a history, float32 (items,)."""
-        return self._fill_cold_columns(self.item_degrees.astype(np.float32))
-
-    def _fill_cold_columns(self, scores: np.ndarray) -> np.ndarray:
-        """Set the scores of the columns without a training edge, in place, to the means of their nearest columns."""
-        if self.item_features is None or self.item_degrees.all():
-            return scores
-        if self._cold is None:
-            columns = np.flatnonzero(self.item_degrees == 0)
-            self._cold = columns, self.fold_in_items(self.item_features[columns])
-        columns, new_items = self._cold
-        scores[..., columns] = new_items.average(scores)
-        return scores
-
-    def _feature_arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of `item_features` as a saved model has them."""
-        if (features := self.item_features) is None:
-            return {}
-        parts = {"values": features.data, "columns": features.indices, "starts": features.indptr}
-        return {f"item_features_{name}": array for name, array in parts.items()} | {
-            "item_features_count": np.array(features.shape[1])
-        }
-
-    def _restore_features(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take the arrays that `_feature_arrays` returned out of a saved model's."""
-        if "item_features_count" in arrays:
-            parts = tuple(arrays.pop(f"item_features_{name}") for name in ("values", "columns", "starts"))
-            shape = len(parts[2]) - 1, int(arrays.pop("item_features_count"))
-            self.item_features = csr_matrix(parts, shape=shape)
+def take_features(arrays: dict[str, np.ndarray]) -> csr_matrix:
+    """Take the arrays that `store_features` returned out of a saved model's."""
+    parts = tuple(arrays.pop(f"item_features_{name}") for name in ("values", "columns", "starts"))
+    return csr_matrix(parts, shape=(len(parts[2]) - 1, int(arrays.pop("item_features_count"))))

@@ -155,8 +155,7 @@ class Autoencoder(Model[AutoencoderT]):
             fit, `fit` goes on from it, and gives the same bits.
     """
 
-    warm_startable = True
-    scores_each_epoch = True
+    is_iterative = True
     extra = "neural"
     Settings: ClassVar[type[ModelSettings]] = AutoencoderSettings
     checkpoint_seconds: float = 60.0
@@ -206,7 +205,7 @@ class Autoencoder(Model[AutoencoderT]):
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Return the last layer before the items, float32 (block, hidden), of users who were not in training."""
         with kernel_threads(self.threads):
-            return self._hidden(self._drop_unknown(histories), None)
+            return self._hidden(self.check_histories(histories), None)
 
     def _validation_users(
         self, interactions: csr_matrix, validation: ValidationUsers | None

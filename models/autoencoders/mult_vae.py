@@ -87,7 +87,7 @@ class MultVAE(Autoencoder[MultVAESettings]):
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Return the posterior means of the latent vectors, float32 (block, latent)."""
         with kernel_threads(self.threads):
-            return self._mean(self._drop_unknown(histories))
+            return self._mean(self.check_histories(histories))
 
     def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
         items, hidden, latent = shape[1], self.params.hidden, self.params.latent

@@ -45,6 +45,7 @@ from oneclass.models.binary_matrix.null_solution import NullSolution
 from oneclass.models.binary_matrix.sampling import EntrySampler
 from oneclass.models.binary_matrix.settings import BinaryMatrixSettings
 from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import AllZeros
 from oneclass.models.negatives.like_probability import GaussianFactors, pair_likes
 from oneclass.models.numerics.adjacency import copy_pattern
@@ -86,11 +87,14 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
     """
 
     name: ClassVar[str] = "binary_matrix"
-    edge_seconds = 1.6e-4
     Settings: ClassVar[type[ModelSettings]] = BinaryMatrixSettings
 
-    warm_startable = True
-    scores_each_epoch = True
+    is_iterative = True
+
+    @classmethod
+    def estimate_cost(cls, settings: BinaryMatrixSettings, log: LogSize) -> FitCost:
+        """Estimate what a fit on a log of this size takes."""
+        return FitCost.of_factors(log, settings.factors, 1.6e-4)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         settings, entries = self.params, 2 * interactions.nnz
@@ -127,7 +131,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
         """Find q(u_i) of users who were not in training, with fixed items and z: float32 (users, 2 W), like
         `q.users`.
         """
-        histories, settings = self._drop_unknown(histories), self.params
+        histories, settings = self.check_histories(histories), self.params
         users = np.zeros((histories.shape[0], self.q.items.shape[1]), dtype=np.float32)
         if self._is_null:
             users[:, users.shape[1] // 2 :] = self.q.users[0, users.shape[1] // 2 :]
@@ -168,7 +172,7 @@ class BinaryMatrix(Model[BinaryMatrixSettings]):
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         if self._is_null:
-            return np.tile(self._popularity(), (histories.shape[0], 1))
+            return np.tile(self._fill_cold_columns(self.item_degrees.astype(np.float32)), (histories.shape[0], 1))
         K, table = self.params.factors, self._user_table(histories, users)
         with kernel_threads(self.threads):
             scores = dense_times(

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 
-from oneclass.models.attributes.new_items import NewItems
+from oneclass.models.attributes.new_items import NewItems, fold_in_items, score_new_items
 from oneclass.models.base import Model
 from oneclass.models.blend.score_normalization import add_normalized, find_scale, rescale_scores
 from oneclass.models.fit_options import Epoch, FitOptions
@@ -48,28 +48,43 @@ class BlendSettings(ModelSettings):
 
     @model_validator(mode="after")
     def _check_components(self, info: ValidationInfo) -> Self:
-        for kind, component in zip(Blend.component_settings(self), self.components, strict=True):
+        for kind, component in zip(self.find_components(), self.components, strict=True):
             kind.Settings.model_validate(component.settings, context=info.context)
         return self
 
     @property
     def reads_order(self) -> bool:
         """Whether a component's scores depend on the order of a history."""
-        return any(settings.reads_order for settings in self._component_settings())
+        return any(settings.reads_order for settings in self.parse_components())
 
     @property
     def reads_times(self) -> bool:
         """Whether a component depends on the ages of events."""
-        return any(settings.reads_times for settings in self._component_settings())
+        return any(settings.reads_times for settings in self.parse_components())
 
     @property
     def reads_explicit_negatives(self) -> bool:
         """Whether the fit of a component uses explicit negatives."""
-        return any(settings.reads_explicit_negatives for settings in self._component_settings())
+        return any(settings.reads_explicit_negatives for settings in self.parse_components())
 
-    def _component_settings(self) -> list[ModelSettings]:
-        kinds = Blend.component_settings(self)
-        pairs = zip(kinds, self.components, strict=True)
+    def find_components(self) -> "list[type[Model]]":
+        """Return the components' estimators.
+
+        Raises:
+            ValueError: a component is unknown, is a blend itself, or does not have the score.
+        """
+        kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
+        for component in self.components:
+            if component.model not in kinds or component.model == Blend.name:
+                raise ValueError(f"components: {component.model} is no model that a blend can be made of")
+            if component.score not in kinds[component.model].score_names:
+                known = ", ".join(kinds[component.model].score_names)
+                raise ValueError(f"components: {component.model} has no score {component.score}; it has {known}")
+        return [kinds[component.model] for component in self.components]
+
+    def parse_components(self) -> list[ModelSettings]:
+        """Return the components' settings."""
+        pairs = zip(self.find_components(), self.components, strict=True)
         return [kind.Settings.from_saved(component.settings) for kind, component in pairs]
 
 
@@ -97,27 +112,11 @@ class Blend(Model[BlendSettings]):
     Settings = BlendSettings
     learns_attributes = True
 
-    @classmethod
-    def component_settings(cls, settings: BlendSettings) -> list[type[Model]]:
-        """Return the components' estimators.
-
-        Raises:
-            ValueError: a component is unknown, is a blend itself, or does not have the score.
-        """
-        kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
-        for component in settings.components:
-            if component.model not in kinds or component.model == cls.name:
-                raise ValueError(f"components: {component.model} is no model that a blend can be made of")
-            if component.score not in kinds[component.model].score_names:
-                known = ", ".join(kinds[component.model].score_names)
-                raise ValueError(f"components: {component.model} has no score {component.score}; it has {known}")
-        return [kinds[component.model] for component in settings.components]
-
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         self.components: list[Model] = []
         of = len(self.params.components)
         for number, (kind, component) in enumerate(
-            zip(self.component_settings(self.params), self.params.components, strict=True), 1
+            zip(self.params.find_components(), self.params.components, strict=True), 1
         ):
             started, settings = perf_counter(), kind.Settings.from_saved(component.settings)
             model = options.load_component(component.model, settings)
@@ -135,17 +134,17 @@ class Blend(Model[BlendSettings]):
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         total, spreads = np.zeros(histories.shape, dtype=np.float32), []
         for component, model in zip(self.params.components, self.components, strict=True):
-            of_component = model.scores_of_training_users(histories, users, component.score)
+            of_component = model.scores(histories, users=users, score=component.score)
             with kernel_threads(self.threads):
                 spreads.append(add_normalized(total, component.weight, of_component, histories))
-        self.compute_once_for_block("spreads", histories, lambda: spreads)
+        self.compute_once("spreads", lambda: spreads, histories)
         return total
 
-    def _represent(self, features: csr_matrix) -> list[NewItems]:
+    def represent_items(self, features: csr_matrix) -> list[NewItems]:
         """The new items as each component represents them."""
-        return [model.fold_in_items(features) for model in self.components]
+        return [fold_in_items(model, features) for model in self.components]
 
-    def _scores_of_new_items(
+    def scores_of_new_items(
         self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
     ) -> np.ndarray:
         """Add the components' scores of new items on the scales that those of all items have."""
@@ -154,9 +153,9 @@ class Blend(Model[BlendSettings]):
             self.params.components, self.components, new_items.representation, strict=True
         ):
             with kernel_threads(self.threads):
-                known = model.scores_of_training_users(histories, users, component.score)
+                known = model.scores(histories, users=users, score=component.score)
                 scale = find_scale(known, histories)
-            of_new = model.scores_of_new_items(histories, own, users, component.score)
+            of_new = score_new_items(model, histories, own, users=users, score=component.score)
             total += np.float32(component.weight) * rescale_scores(of_new, *scale)
         return total
 
@@ -185,7 +184,7 @@ class Blend(Model[BlendSettings]):
                 for (component, model), part in zip(components, parts, strict=True)
             ]
 
-        of_components = zip(components, parts, self.compute_once_for_block("spreads", history, spreads), strict=True)
+        of_components = zip(components, parts, self.compute_once("spreads", spreads, history), strict=True)
         weighted = (
             np.float32(component.weight / spread[0]) * part
             for (component, _), part, spread in of_components
@@ -203,7 +202,7 @@ class Blend(Model[BlendSettings]):
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.components = []
         for number, (kind, component) in enumerate(
-            zip(self.component_settings(self.params), self.params.components, strict=True)
+            zip(self.params.find_components(), self.params.components, strict=True)
         ):
             own = {name.partition(".")[2]: array for name, array in arrays.items() if name.startswith(f"{number}.")}
             model = kind(kind.Settings.from_saved(component.settings), seed=self.seed, threads=self.threads)

@@ -23,6 +23,7 @@ from oneclass.models.base import Model
 from oneclass.models.bpr.kernels import compile_fold_in_kernel
 from oneclass.models.bpr.training import Training, hold_out, row_width
 from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.matmul import as_read_only, dense_times
 from oneclass.models.numerics.random_numbers import purpose
 from oneclass.models.numerics.threads import kernel_threads
@@ -102,9 +103,13 @@ class BPR(Model[BPRSettings]):
     """
 
     Settings = BPRSettings
-    warm_startable = True
-    scores_each_epoch = True
+    is_iterative = True
     popular: ClassVar[bool]
+
+    @classmethod
+    def estimate_cost(cls, settings: BPRSettings, log: LogSize) -> FitCost:
+        """Estimate what a fit on a log of this size takes."""
+        return FitCost.of_factors(log, settings.factors, 3e-5)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, start = self.params, options.start
@@ -139,7 +144,7 @@ class BPR(Model[BPRSettings]):
 
         A user's factors depend only on the history and the seed.
         """
-        histories, chosen = self._drop_unknown(histories), self.params
+        histories, chosen = self.check_histories(histories), self.params
         factors = chosen.factors
         width = row_width(factors)
         out = np.zeros((histories.shape[0], width), dtype=np.float32)
@@ -215,7 +220,6 @@ class BPRUniform(BPR):
     """
 
     name = "bpr_uniform"
-    edge_seconds = 3e-5
     popular = False
 
 
@@ -241,5 +245,4 @@ class BPRPopularity(BPR):
     """
 
     name = "bpr_popularity"
-    edge_seconds = 3e-5
     popular = True

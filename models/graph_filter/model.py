@@ -44,7 +44,7 @@ from oneclass.models.graph_filter.graph import (
     weighted_degrees,
 )
 from oneclass.models.graph_filter.settings import GraphFilterSettings, default_vectors
-from oneclass.models.memory_estimates import LogSize
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.matmul import dense_times, pattern_times
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
@@ -100,24 +100,22 @@ class GraphFilter(Model[GraphFilterSettings]):
     """
 
     name = "graph_filter"
-    edge_seconds = 4e-6
     Settings = GraphFilterSettings
-    memory_hint = "lower graph_filter.vectors"
-    min_block_users = 2 * COLUMNS
 
     @classmethod
-    def matrices_on(cls, items: int, edges: int) -> int:
-        """Return 2, the filter and S, if they are large."""
-        return 2 if items**2 > SMALL_FILTER and forms_filter(items, edges) else 0
-
-    @classmethod
-    def fit_bytes(cls, settings: GraphFilterSettings, log: LogSize) -> int:
-        """Estimate the memory of a fit: the graph in both orders, the vectors, and the filter if it is formed."""
+    def estimate_cost(cls, settings: GraphFilterSettings, log: LogSize) -> FitCost:
+        """Estimate the cost of a fit: the graph in both orders, the vectors, and the filter if it is formed."""
         vectors = (settings.vectors or default_vectors(log.items, log.edges / max(1, log.users))) + COLUMNS
         block = COLUMNS * (log.users + log.items)
         if forms_filter(log.items, log.edges):
             block = FILTERS * log.items**2 + FILTER_BLOCKS * WIDE * log.items
-        return EDGE_BYTES * log.edges + 4 * (VECTOR_COPIES * vectors * log.items + block)
+        return FitCost(
+            EDGE_BYTES * log.edges + 4 * (VECTOR_COPIES * vectors * log.items + block),
+            seconds=4e-6 * log.edges,
+            remedy="lower graph_filter.vectors",
+            reads_table=log.items**2 > SMALL_FILTER and forms_filter(log.items, log.edges),
+            min_users=2 * COLUMNS,
+        )
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen = perf_counter(), self.params

@@ -57,6 +57,7 @@ from oneclass.models.hpf.ascent import (
     draw_initial_posterior,
     to_edge_arrays,
 )
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.partition import partition_evenly
 from oneclass.models.numerics.threads import kernel_threads
@@ -140,11 +141,14 @@ class HPF(Model[HPFSettings]):
     """
 
     name: ClassVar[str] = "hpf"
-    edge_seconds = 1.5e-5
     Settings: ClassVar[type[ModelSettings]] = HPFSettings
 
-    warm_startable = True
-    scores_each_epoch = True
+    is_iterative = True
+
+    @classmethod
+    def estimate_cost(cls, settings: HPFSettings, log: LogSize) -> FitCost:
+        """Estimate what a fit on a log of this size takes."""
+        return FitCost.of_factors(log, settings.factors, 1.5e-5)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         best: tuple[np.ndarray, GammaParameters, GammaFactors] | None = None
@@ -209,7 +213,7 @@ class HPF(Model[HPFSettings]):
         """Find E theta, float32 (users, K), by coordinate ascent on gamma and kappa with fixed items."""
         settings = self.params
         means = np.empty((histories.shape[0], settings.factors), dtype=np.float32)
-        history = to_edge_arrays(self._drop_unknown(histories), not settings.use_weights)
+        history = to_edge_arrays(self.check_histories(histories), not settings.use_weights)
         with kernel_threads(self.threads):
             kernels.fold_in(
                 history,

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.memory_estimates import LogSize
+from oneclass.models.memory_estimates import BYTES_PER_EDGE, FitCost, LogSize
 from oneclass.models.numerics.column_scaling import Rescaling, column_moments, mean_over_edges, rescale_columns
 from oneclass.models.numerics.gram_inverse import regularized_inverse
 from oneclass.models.numerics.matmul import dense_times, pattern_times
@@ -23,7 +23,6 @@ from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.spd_inverse import TILE, work_bytes
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.top_k import find_top_weights
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
 
 INVERSE_SECONDS = 1e-11  # of an entry of the Gram matrix and an item
@@ -122,20 +121,18 @@ class MRFDense(Model[MRFDenseSettings]):
     name = "mrf_dense"
     Settings = MRFDenseSettings
     is_deterministic = True
-    cost_depends_on_items = True
-    cost_is_linear = False
-    item_matrices = 2
-    memory_hint = "take item_knn, sansa or mrf_sparse in its place"
 
     @classmethod
-    def fit_bytes(cls, settings: Any, log: LogSize) -> int:
-        """Estimate the memory of a fit, with the work space of the inverse."""
-        return super().fit_bytes(settings, log) + work_bytes(log.items)
-
-    @classmethod
-    def fit_seconds(cls, log: LogSize) -> float:
-        """Estimate the CPU seconds of a fit: those of the inverse over items, or over users if these are fewer."""
-        return INVERSE_SECONDS * log.items**2 * min(log.items, log.users)
+    def estimate_cost(cls, settings: Any, log: LogSize) -> FitCost:
+        """Estimate the cost of a fit: of two matrices of all pairs, and the inverse over items, or fewer users."""
+        return FitCost(
+            BYTES_PER_EDGE * log.edges + 8 * log.items**2 + work_bytes(log.items),
+            INVERSE_SECONDS * log.items**2 * min(log.items, log.users),
+            is_linear=False,
+            depends_on_items=True,
+            remedy="take item_knn, sansa or mrf_sparse in its place",
+            reads_table=True,
+        )
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the weights B_ji of the items j of the history times their recency weights; a score adds `offset`.
@@ -144,12 +141,6 @@ class MRFDense(Model[MRFDenseSettings]):
         """
         of_entries = recency_weights(history, self.params.recency_exponent)
         return of_entries[:, None] * self.weights[history.indices[:, None], items]
-
-    def find_reasons(self, histories: csr_matrix, items: np.ndarray, count: int) -> np.ndarray:
-        """Return the columns of each history with the largest contributions, for all users at once."""
-        of_entries = recency_weights(histories, self.params.recency_exponent)
-        with kernel_threads(self.threads):
-            return find_top_weights(self.weights, histories, of_entries, items, count)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()

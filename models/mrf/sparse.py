@@ -26,7 +26,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.memory_estimates import LogSize
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.mrf.dense import MRFSettings
 from oneclass.models.mrf.sparse_blocks import BATCH_ENTRIES, average_estimates, iterate_inverses, plan_blocks
 from oneclass.models.mrf.sparse_pattern import CANDIDATE_ENTRIES, Pattern, pattern_above, pattern_of_density
@@ -121,21 +121,19 @@ class MRFSparse(Model[MRFSparseSettings]):
     """
 
     name = "mrf_sparse"
-    edge_seconds = 1e-5
     Settings = MRFSparseSettings
     is_deterministic = True
-    cost_depends_on_items = True
-    memory_hint = "lower mrf_sparse.density"
 
     @classmethod
-    def fit_bytes(cls, settings: MRFSparseSettings, log: LogSize) -> int:
-        """Estimate the memory of a fit: the log by user and by item, the pattern with its weights, and a batch."""
+    def estimate_cost(cls, settings: MRFSparseSettings, log: LogSize) -> FitCost:
+        """Estimate the cost of a fit: the log by user and by item, the pattern with its weights, and a batch."""
         wanted = DEFAULT_NEIGHBOURS * log.items if settings.density is None else settings.density * log.items**2
         kept = min(wanted, settings.max_in_column * log.items, log.gram_entries)
         batch = min(BATCH_ENTRIES, kept**2 / log.items)  # half the squares of the blocks' sizes, which are skewed
         chunk = min(CANDIDATE_ENTRIES, min(settings.max_in_column, log.items) * log.items)
         held = 4 * log.items**2 if _holds_gram(log) else 0
-        return EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CANDIDATE_BYTES * chunk + held
+        size = EDGE_BYTES * log.edges + int(ENTRY_BYTES * kept + 4 * batch) + CANDIDATE_BYTES * chunk + held
+        return FitCost(size, 1e-5 * log.edges, depends_on_items=True, remedy="lower mrf_sparse.density")
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()

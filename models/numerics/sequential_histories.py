@@ -124,6 +124,14 @@ def copy_order(histories: csr_matrix, found: csr_matrix, entries: np.ndarray) ->
     return found
 
 
+def identify_histories(histories: csr_matrix) -> tuple[bytes, ...]:
+    """Return bytes that are equal for equal histories: of their entries, recency ranks and event ages."""
+    ages = getattr(histories, "event_ages", None)
+    order = getattr(histories, "recency_ranks", None), *((ages.starts, ages.days) if ages else ())
+    arrays = histories.indptr, histories.indices, histories.data, *order
+    return tuple(array.tobytes() for array in arrays if array is not None)
+
+
 def _view_in_order(histories: csr_matrix) -> SequentialHistories:
     parts = histories.data, histories.indices, histories.indptr
     found = SequentialHistories(parts, shape=histories.shape, copy=False)

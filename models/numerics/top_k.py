@@ -196,21 +196,6 @@ def find_top_contributions(
     return found
 
 
-def find_top_weights(
-    weights: np.ndarray, histories: csr_matrix, of_entries: np.ndarray, items: np.ndarray, count: int
-) -> np.ndarray:
-    """As `find_top_contributions`, of what the entries of a history add by weights between items.
-
-    Args:
-        weights: float32 (items, items); an entry of item j adds w_e B_ji to item i.
-        of_entries: w, float32 (entries,).
-    """
-    found = np.empty((*items.shape, count), dtype=np.int32)
-    indptr, indices = as_index_arrays(histories.indptr, histories.indices)
-    _find_top_weights(as_read_only(weights, np.float32), indptr, indices, of_entries, np.maximum(items, 0), found)
-    return found
-
-
 def top_contributions(added: np.ndarray, names: np.ndarray, count: int) -> np.ndarray:
     """Which rows of each column are largest, of those above zero; of equal numbers the upper one comes first.
 
@@ -310,18 +295,6 @@ def _top_contributions(added, names, found):
                     found[column, place + 1], best[place + 1] = found[column, place], best[place]
             if place < len(best):
                 found[column, place], best[place] = names[row], value
-
-
-@njit(cache=True, parallel=True, nogil=True)
-def _find_top_weights(weights, indptr, indices, of_entries, items, found):
-    for user in prange(len(items)):
-        first, end = indptr[user], indptr[user + 1]
-        added = np.empty((end - first, items.shape[1]), dtype=np.float32)
-        for entry in range(first, end):
-            of_item = weights[indices[entry]]
-            for column in range(items.shape[1]):
-                added[entry - first, column] = of_entries[entry] * of_item[items[user, column]]
-        _top_contributions(added, indices[first:end], found[user])
 
 
 @njit(cache=True, nogil=True)

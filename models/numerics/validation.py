@@ -83,6 +83,24 @@ def check_matrix(matrix: csr_matrix, name: str) -> None:
         )
 
 
+def check_features(features: object, rows: int, side: str) -> None:
+    """Refuse features that do not go with a side of the matrix.
+
+    Args:
+        side: `items` or `users`.
+
+    Raises:
+        TypeError: they are no `csr_matrix`.
+        ValueError: their number of rows differs, or a value is not finite.
+    """
+    if not isinstance(features, csr_matrix):
+        raise TypeError(f"features of {side}: a {type(features).__name__}; give a scipy.sparse.csr_matrix")
+    if features.shape[0] != rows:
+        raise ValueError(f"features of {side}: {features.shape[0]} rows for {rows} {side} of the matrix; give one each")
+    if not np.isfinite(features.data).all():
+        raise ValueError(f"features of {side}: a value is not finite; leave out what is missing")
+
+
 def count_item_degrees(matrix: csr_matrix) -> np.ndarray:
     """int64 (items,), how many entries each column has; some entries at a time, for a count in 64 bits copies them."""
     pieces = np.split(matrix.indices, range(ENTRIES_PER_CHUNK, matrix.nnz, ENTRIES_PER_CHUNK))

@@ -26,6 +26,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import DEFAULT_OPTIONS, Epoch, FitOptions, Start, copy_rows, has_converged
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.negatives.distributions import CensoredPairs
 from oneclass.models.negatives.like_probability import (
     LOG_ODDS_SCORES,
@@ -75,12 +76,16 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
     """
 
     name = "paired_symbols"
-    edge_seconds = 3e-6
     Settings = PairedSymbolsSettings
     score_names = LOG_ODDS_SCORES
 
-    warm_startable = True
-    scores_each_epoch = True
+    is_iterative = True
+
+    @classmethod
+    def estimate_cost(cls, settings: PairedSymbolsSettings, log: LogSize) -> FitCost:
+        """Estimate what a fit on a log of this size takes."""
+        return FitCost.of_factors(log, settings.factors, 3e-6)
+
     _items: Symbols | None = None
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
@@ -89,7 +94,7 @@ class PairedSymbols(Model[PairedSymbolsSettings]):
         The model does not define s_i for such a user. D' s_i = r c_i is used, which a training user with this history
         has if s stays at the shares of events.
         """
-        histories = self._drop_unknown(histories)
+        histories = self.check_histories(histories)
         with kernel_threads(self.threads):
             users = self._build_symbols(histories, self._blank_rows(histories.shape[0]), self.params.tau_u)
             items, pseudo = self._item_symbols(), self.params.r * users.degrees

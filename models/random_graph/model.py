@@ -24,7 +24,7 @@ from oneclass.models.fit_options import (
     sampling_seed,
     skipped_epochs,
 )
-from oneclass.models.memory_estimates import Sizes
+from oneclass.models.memory_estimates import FitCost, LogSize, Sizes
 from oneclass.models.negatives.balanced_histogram import balance_histogram
 from oneclass.models.negatives.distributions import WithoutReplacement
 from oneclass.models.negatives.like_probability import (
@@ -63,6 +63,7 @@ from oneclass.models.random_graph.posterior import (
 from oneclass.models.random_graph.settings import RandomGraphSettings
 
 START_USERS, START_ITEMS = purpose("random graph: users"), purpose("random graph: items")
+SECONDS_PER_EDGE = 7e-6  # CPU seconds of a fit
 BURN_IN_ITERATIONS = 10  # the bound may jump after the steps begin to shrink, or the precisions to be learned
 IterationStep = Callable[[int, float], dict[str, float]]  # number and step size of an iteration -> reported values
 
@@ -98,24 +99,24 @@ class RandomGraph(Model[RandomGraphSettings]):
     """
 
     name = "random_graph"
-    edge_seconds = 7e-6
     Settings = RandomGraphSettings
     score_names = LOG_ODDS_SCORES
-    warm_startable = True
-    scores_each_epoch = True
+    is_iterative = True
     learns_attributes = True
 
     user_map: np.ndarray | None = None
     item_map: np.ndarray | None = None
 
     @classmethod
-    def block_sizes(cls, settings: RandomGraphSettings, items: int) -> Sizes | None:
-        """Return the sizes of q of a user and of the items, and of the messages between them."""
-        if settings.blocks == 1:
-            return None
-        q, sums = 8 * (settings.factors + 1) * items, 4 * message_size(settings.factors) * items
-        stored = settings.blocks * sums if 0 < settings.refreshed < settings.blocks else 0
-        return Sizes(8 * (settings.factors + 1), q, sums, here=2 * sums + stored, call=q)
+    def estimate_cost(cls, settings: RandomGraphSettings, log: LogSize) -> FitCost:
+        """Estimate the cost of a fit; by blocks, from q of a user and of the items, and the messages between them."""
+        factors, blocks = settings.factors, settings.blocks
+        if blocks == 1:
+            return FitCost.of_factors(log, factors, SECONDS_PER_EDGE)
+        q, sums = 8 * (factors + 1) * log.items, 4 * message_size(factors) * log.items
+        stored = blocks * sums if 0 < settings.refreshed < blocks else 0
+        sizes = Sizes(8 * (factors + 1), q, sums, here=2 * sums + stored, call=q)
+        return FitCost.of_blocks(log, sizes, blocks, SECONDS_PER_EDGE)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         with kernel_threads(self.threads), self._run_iterations(interactions, options) as iterate:
@@ -206,7 +207,7 @@ class RandomGraph(Model[RandomGraphSettings]):
             user_features: float32 (block, F), if the users' attributes are known and the fit had some; without, their
                 prior means are zero.
         """
-        histories = self._drop_unknown(histories)
+        histories = self.check_histories(histories)
         settings, taus = self.params, self.posterior.taus
         users = VertexPosterior.prior(histories.shape[0], settings.factors, clamped=not settings.user_biases)
         prior = prior_arrays(None, users)
@@ -246,7 +247,7 @@ class RandomGraph(Model[RandomGraphSettings]):
         with kernel_threads(self.threads):
             return pair_likes(side, self.posterior.items, items)
 
-    def _represent(self, features: csr_matrix) -> VertexPosterior:
+    def represent_items(self, features: csr_matrix) -> VertexPosterior:
         """The prior of new items by their attributes."""
         means = split_means(self._map_features(features, self.item_map, "items"), self.params.factors)
         taus = (self.posterior.taus.mean(which) for which in (ITEM_FACTORS, ITEM_BIAS))
@@ -258,7 +259,7 @@ class RandomGraph(Model[RandomGraphSettings]):
             raise ValueError(f"{self.name}: fitted without attributes of {side}; give FitOptions.{side[:-1]}_features")
         return features @ maps
 
-    def _scores_of_new_items(
+    def scores_of_new_items(
         self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
     ) -> np.ndarray:
         with kernel_threads(self.threads):

@@ -25,10 +25,10 @@ from pydantic import Field, ValidationInfo, model_validator
 from scipy.sparse import csr_matrix
 from scipy.special import expit, logit
 
-from oneclass.models.attributes.new_items import NewItems
+from oneclass.models.attributes.new_items import NewItems, fold_in_items, score_new_items
 from oneclass.models.base import Model
 from oneclass.models.fit_options import FitOptions
-from oneclass.models.memory_estimates import LogSize
+from oneclass.models.memory_estimates import EDGE_SECONDS, FitCost, LogSize
 from oneclass.models.numerics.sequential_histories import EventAges, with_event_ages
 from oneclass.models.numerics.validation import row_sums
 from oneclass.models.repeat.calibration import fit_logistic, fit_poisson, fit_rank_curve, rank_probabilities
@@ -53,7 +53,7 @@ class RepeatMixtureSettings(RepeatSettings):
 
     @model_validator(mode="after")
     def _check_component(self, info: ValidationInfo) -> Self:
-        (kind,) = RepeatMixture.component_settings(self)
+        (kind,) = self.find_components()
         kind.Settings.model_validate(self.component_settings, context=info.context)
         return self
 
@@ -67,9 +67,24 @@ class RepeatMixtureSettings(RepeatSettings):
         """Whether the fit of the component uses explicit negatives."""
         return self.parse_component().reads_explicit_negatives
 
+    def find_components(self) -> "list[type[Model]]":
+        """Return the component's estimator.
+
+        Raises:
+            ValueError: the component is unknown, is the mixture itself, or does not have the score.
+        """
+        kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
+        name, score = self.component, self.component_score
+        if name not in kinds or name == RepeatMixture.name:
+            raise ValueError(f"component: {name} is no model of new items")
+        kind = kinds[name]
+        if score not in kind.score_names:
+            raise ValueError(f"component_score: {name} has no score {score}; it has {', '.join(kind.score_names)}")
+        return [kind]
+
     def parse_component(self) -> ModelSettings:
         """Return the settings of the component."""
-        (kind,) = RepeatMixture.component_settings(self)
+        (kind,) = self.find_components()
         return kind.Settings.from_saved(self.component_settings)
 
 
@@ -106,26 +121,10 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
     weights: np.ndarray
 
     @classmethod
-    def component_settings(cls, settings: RepeatMixtureSettings) -> list[type[Model]]:
-        """Return the component's estimator.
-
-        Raises:
-            ValueError: the component is unknown, is the mixture itself, or does not have the score.
-        """
-        kinds = import_module("oneclass.models.registry").MODELS  # by name, as a family imports no other
-        name, score = settings.component, settings.component_score
-        if name not in kinds or name == cls.name:
-            raise ValueError(f"component: {name} is no model of new items")
-        kind = kinds[name]
-        if score not in kind.score_names:
-            raise ValueError(f"component_score: {name} has no score {score}; it has {', '.join(kind.score_names)}")
-        return [kind]
-
-    @classmethod
-    def fit_bytes(cls, settings: RepeatMixtureSettings, log: LogSize) -> int:
-        """Estimate the memory of the component's two fits, of which both are held for a while."""
-        (kind,) = cls.component_settings(settings)
-        return 2 * kind.fit_bytes(settings.parse_component(), log)
+    def estimate_cost(cls, settings: RepeatMixtureSettings, log: LogSize) -> FitCost:
+        """Estimate the cost of the component's two fits, of which both are held for a while."""
+        (kind,) = settings.find_components()
+        return FitCost(2 * kind.estimate_cost(settings.parse_component(), log).bytes, EDGE_SECONDS * log.edges)
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         own = {name: getattr(self.params, name) for name in RepeatSettings.model_fields}
@@ -139,7 +138,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         self._calibrate(interactions, settings, options)
 
     def _fit_component(self, settings: ModelSettings, interactions: csr_matrix, options: FitOptions) -> Model:
-        (kind,) = self.component_settings(self.params)
+        (kind,) = self.params.find_components()
         return kind(settings, seed=self.seed, threads=self.threads).fit(interactions, options.for_component())
 
     def _calibrate(self, interactions: csr_matrix, settings: ModelSettings, options: FitOptions) -> None:
@@ -158,7 +157,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         new_ranks, own_ranks = [], []
         for first in range(0, len(rows), USERS_PER_BLOCK):
             block = slice(first, first + USERS_PER_BLOCK)
-            scores = before.scores_of_training_users(histories[block], rows[block], self.params.component_score)
+            scores = before.scores(histories[block], users=rows[block], score=self.params.component_score)
             ranks = _rank_outside_history(scores, histories[block])
             new_ranks.append(ranks[is_new[block].nonzero()])
             own_ranks.append(ranks[_entry_rows(histories[block]), histories[block].indices])
@@ -190,7 +189,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         return np.stack([np.ones(len(items)), np.log1p(first_events), shares, np.log1p(items)])
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        of_component = self.new.scores_of_training_users(histories, users, self.params.component_score)
+        of_component = self.new.scores(histories, users=users, score=self.params.component_score)
         ranks, rows = _rank_outside_history(of_component, histories), _entry_rows(histories)
         probabilities = rank_probabilities(self.curve, np.arange(histories.shape[1] + 1))
         scores = np.empty(histories.shape, dtype=np.float32)
@@ -200,19 +199,17 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
         scores[rows, histories.indices] = expit(sum(w * x for w, x in zip(self.weights, features, strict=True)))
         return scores
 
-    def _represent(self, features: csr_matrix) -> NewItems:
+    def represent_items(self, features: csr_matrix) -> NewItems:
         """The new items as the component represents them."""
-        return self.new.fold_in_items(features)
+        return fold_in_items(self.new, features)
 
-    def _scores_of_new_items(
+    def scores_of_new_items(
         self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
     ) -> np.ndarray:
         """Give a new item the probability of the rank that the component's score has in the list of other items."""
-        own = new_items.representation, users, self.params.component_score
-        known, scores = (
-            self.new.scores_of_training_users(histories, *own[1:]),
-            self.new.scores_of_new_items(histories, *own),
-        )
+        wanted: dict[str, Any] = {"users": users, "score": self.params.component_score}
+        known = self.new.scores(histories, **wanted)
+        scores = score_new_items(self.new, histories, new_items.representation, **wanted)
         probabilities = rank_probabilities(self.curve, np.arange(histories.shape[1] + 1))
         for row, rate in enumerate(self._new_rates(histories)):
             history = histories.indices[histories.indptr[row] : histories.indptr[row + 1]]
@@ -231,7 +228,7 @@ class RepeatMixture(Model[RepeatMixtureSettings]):
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         self.rate, self.curve, self.weights = (arrays[name] for name in ("rate", "curve", "weights"))
         own = {name: getattr(self.params, name) for name in RepeatSettings.model_fields}
-        (kind,) = self.component_settings(self.params)
+        (kind,) = self.params.find_components()
         self.again = Repeat(RepeatSettings(**own), seed=self.seed, threads=self.threads)
         self.new = kind(self.params.parse_component(), seed=self.seed, threads=self.threads)
         for part, model in (("again", self.again), ("new", self.new)):

@@ -117,7 +117,7 @@ class Repeat(Model[RepeatSettings]):
         own = history.indices[:, None] == np.asarray(items)[None, :]
         return np.where(own, self.again_probabilities(history)[:, None], 0).astype(np.float32)
 
-    def _similar_columns(self, items: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def similar_items(self, items: Any, n: int = 10) -> Any:
         """Raise: the model compares no items."""
         raise ValueError("repeat has no similarities between items; publish another model")
 

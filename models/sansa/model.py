@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.memory_estimates import LogSize
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.column_scaling import column_moments, mean_over_edges, rescale_columns
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.numerics.matmul import as_read_only
@@ -117,15 +117,13 @@ class SANSA(Model[SANSASettings]):
     name = "sansa"
     Settings = SANSASettings
     is_deterministic = True
-    cost_depends_on_items = True
-    edge_seconds = 1e-5
-    memory_hint = "lower sansa.density"
 
     @classmethod
-    def fit_bytes(cls, settings: SANSASettings, log: LogSize) -> int:
-        """Estimate the memory of a fit: the log by user and by item, and the two factors."""
+    def estimate_cost(cls, settings: SANSASettings, log: LogSize) -> FitCost:
+        """Estimate the cost of a fit: the log by user and by item, and the two factors."""
         entries = DEFAULT_ENTRIES if settings.density is None else settings.density * log.items
-        return GRAM_BYTES * log.edges + int((ENTRY_BYTES * (entries + 1) + 120) * log.items)
+        size = GRAM_BYTES * log.edges + int((ENTRY_BYTES * (entries + 1) + 120) * log.items)
+        return FitCost(size, 1e-5 * log.edges, depends_on_items=True, remedy="lower sansa.density")
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started, chosen, items = perf_counter(), self.params, self.item_count

@@ -19,7 +19,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
-from oneclass.models.memory_estimates import LogSize
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.column_scaling import ColumnMoments, column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
 from oneclass.models.numerics.matmul import as_read_only
@@ -129,21 +129,18 @@ class SLIM(Model[SLIMSettings]):
     name = "slim"
     Settings = SLIMSettings
     is_deterministic = True
-    cost_is_linear = False
-    memory_hint = "raise slim.l1"
 
     @classmethod
-    def fit_bytes(cls, settings: SLIMSettings, log: LogSize) -> int:
-        """Estimate the memory of a fit: the Gram matrix without its zeros, the weights, and the longest columns."""
-        of_pair, most = BUFFER_BYTES
-        return EDGE_BYTES * log.edges + PAIR_BYTES * log.gram_entries + min(of_pair * log.gram_entries, most)
+    def estimate_cost(cls, settings: SLIMSettings, log: LogSize) -> FitCost:
+        """Estimate the cost of a fit: the Gram matrix without its zeros, the weights, and the longest columns.
 
-    @classmethod
-    def fit_seconds(cls, log: LogSize) -> float:
-        """Estimate the CPU seconds of a fit: a column's descent reads the Gram matrix's row of each of its weights, and
-        short histories leave weights on most items that share a user.
+        A column's descent reads the Gram matrix's row of each of its weights, and short histories leave weights on most
+        items that share a user.
         """
-        return interpolate_by_history(log.edges / log.users, *PAIR_SECONDS) * log.gram_entries
+        of_pair, most = BUFFER_BYTES
+        size = EDGE_BYTES * log.edges + PAIR_BYTES * log.gram_entries + min(of_pair * log.gram_entries, most)
+        seconds = interpolate_by_history(log.edges / log.users, *PAIR_SECONDS) * log.gram_entries
+        return FitCost(size, seconds, is_linear=False, remedy="raise slim.l1")
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         moments = column_moments(interactions, self.params.user_weight_exponent)

@@ -49,6 +49,7 @@ from scipy.sparse import csr_matrix
 from oneclass.models.attributes.new_items import NewItems
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions, copy_rows, has_converged
+from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.column_scaling import degree_weights_or_ones
 from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.threads import kernel_threads
@@ -225,13 +226,14 @@ class WMF(Model[WMFSettings]):
     """
 
     name = "wmf"
-    edge_seconds = 2e-6
     Settings = WMFSettings
-    warm_startable = True
-    scores_each_epoch = True
+    is_iterative = True
     learns_attributes = True
-    min_block_users = 64
-    memory_hint = "lower wmf.factors"
+
+    @classmethod
+    def estimate_cost(cls, settings: WMFSettings, log: LogSize) -> FitCost:
+        """Estimate what a fit on a log of this size takes."""
+        return FitCost.of_factors(log, settings.factors, 2e-6, remedy="lower wmf.factors", min_users=64)
 
     user_map: np.ndarray | None = None
     item_map: np.ndarray | None = None
@@ -284,7 +286,7 @@ class WMF(Model[WMFSettings]):
             user_features: float32 (block, F), if the users' attributes are known and the fit had some; without, their
                 prior means are zero.
         """
-        histories, factors = self._drop_unknown(histories), self.params.factors
+        histories, factors = self.check_histories(histories), self.params.factors
         of_users, systems = empty_table(histories.shape[0], factors), RowSystems(histories, self._loss(), None, None)
         with kernel_threads(self.threads):
             of_items = self.compute_once("table", self._item_table)
@@ -327,10 +329,10 @@ class WMF(Model[WMFSettings]):
                 of_users, self.compute_once("columns", lambda: np.ascontiguousarray(self.item_factors.T))
             )
 
-    def _represent(self, features: csr_matrix) -> np.ndarray:
+    def represent_items(self, features: csr_matrix) -> np.ndarray:
         return self._map_features(features, self.item_map, "items")
 
-    def _scores_of_new_items(
+    def scores_of_new_items(
         self, histories: csr_matrix, new_items: NewItems, users: np.ndarray | None, score: str
     ) -> np.ndarray:
         of_users = self.fold_in_users(histories) if users is None else np.asarray(self.user_factors[users])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from oneclass.models.base import Model
 from oneclass.models.evaluation.beyond_accuracy import Exposure, ExposureCounts
 from oneclass.models.generator.density_ratio import GroundTruth
-from oneclass.models.memory_estimates import scoring_bytes, users_per_block
+from oneclass.models.memory_estimates import LogSize, is_serial, scoring_bytes
 from oneclass.models.negatives.distributions import NegativeDistribution
 from oneclass.models.registry import MODELS
 from oneclass.tasks import memory_errors
@@ -85,7 +85,7 @@ def submit_evaluation(
         calls.append((matrices_digest, name, digest, part, first, end, batch_truth, further))
         parts.append((part, end - first))
         memory.append(scoring_bytes(min(end - first, at_once), items, scores, fit.saved_bytes if fit else 0))
-    label, serial = f"{name}: evaluate on {split.protocol}", kind.matrices_on(items, split.train.nnz) > 0
+    label, serial = f"{name}: evaluate on {split.protocol}", is_serial(items, at_once)
     return PendingEvaluation(
         parts, imap(executor, evaluate_batch, home, calls, label=label, memory=memory, serial=serial)
     )
@@ -113,9 +113,9 @@ def _iterate_batches(kind: type[Model], split: SplitMatrices) -> Iterator[tuple[
 
 def _batch_size(kind: type[Model], split: SplitMatrices) -> tuple[int, int]:
     """Return how many users a model scores at a time, and the users of a batch, a multiple of it."""
-    items = split.train.shape[1]
-    matrices = kind.matrices_on(items, split.train.nnz)
-    at_once = users_per_block(items, matrices, kind.block_bytes, kind.min_block_users)
+    users, items = split.train.shape
+    cost = kind.estimate_cost(kind.Settings(), LogSize(users, items, split.train.nnz))
+    at_once = cost.users_per_block(items)
     return at_once, at_once * max(1, USERS_PER_BATCH // at_once)
 
 

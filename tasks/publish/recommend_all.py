@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass import sql
 from oneclass.models.base import Model
+from oneclass.models.memory_estimates import is_serial
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.reranking import project_items
 from oneclass.tasks import rules
@@ -70,7 +71,7 @@ def store_recommendations(
         (spec, first, first + step, _select_rows(selections, slice(first, first + step)))
         for first in range(0, users, step)
     ]
-    serial = model.matrices_on(split.train.shape[1], split.train.nnz) > 0
+    serial = is_serial(model.item_count, model.users_at_once)
     for batch in imap(executor, recommend_batch, home, calls, label=f"{spec.model}: recommend", serial=serial):
         warehouse.insert(connection, "ranked", batch)
     _load_models_and_split.cache_clear()

@@ -42,7 +42,7 @@ class ItemDescriptions(NamedTuple):
 
 def has_like(model: str) -> bool:
     """Whether a model has a like probability."""
-    return registry.MODELS[model].has_like()
+    return registry.MODELS[model]._like is not Model._like
 
 
 def describe_items(
@@ -68,7 +68,7 @@ def describe_items(
         those nearest to the item by the companion's factors; and of a new item, those that resemble it by attributes.
     """
     like = explicit = None
-    because = model.find_reasons(histories, items, MAX_REASONS) if explain else None
+    because = find_top_contributions(histories, items, model.contributions, MAX_REASONS) if explain else None
     if companion is not None and (raw := companion.model.like(histories, users=users, items=items)) is not None:
         like = companion.calibrations.sampled.apply(raw)
         explicit = companion.calibrations.explicit and companion.calibrations.explicit.apply(raw)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from oneclass.models.attributes.new_items import NewItems, find_nearest_likes
+from oneclass.models.attributes.new_items import NewItems, find_nearest_likes, fold_in_items, score_new_items
 from oneclass.models.base import Model
 from oneclass.tasks.rules.selection import Selection
 
@@ -64,7 +64,7 @@ def _compare_by_attributes(
         own: float32 (block, new), the scores of the new items.
     """
     liked, sample, as_new = model.compute_once("items as new", lambda: _represent_as_new(model))
-    by_attributes = model.score_new_items(histories, as_new, users=users, score=score)
+    by_attributes = score_new_items(model, histories, as_new, users=users, score=score)
     by_attributes = np.sort(np.where(histories[:, sample].toarray() > 0, -np.inf, by_attributes), axis=1)
     allowed = min(max(1, round(n * len(sample) / liked)), len(sample))
     return own >= by_attributes[:, -allowed][:, None]
@@ -75,7 +75,7 @@ def _represent_as_new(model: Model) -> tuple[int, np.ndarray, NewItems]:
     liked = np.flatnonzero(model.item_degrees)
     sample = np.sort(np.random.default_rng(0).permutation(liked)[:SAMPLED_ITEMS])
     assert model.item_features is not None
-    return len(liked), sample, model.fold_in_items(model.item_features[sample])
+    return len(liked), sample, fold_in_items(model, model.item_features[sample])
 
 
 def find_attribute_reasons(model: Model, histories: csr_matrix, items: np.ndarray) -> np.ndarray | None:

@@ -57,7 +57,7 @@ def compute_fit_key(matrices: str, model: str, settings: ModelSettings, seed: in
         matrices: digest of the matrices to fit on.
     """
     kind = registry.MODELS[model]
-    kinds = [kind, *kind.component_settings(settings)]
+    kinds = [kind, *settings.find_components()]
     libraries = ["numpy", "scipy", "numba"] + ["torch"] * any(one.extra == "neural" for one in kinds)
     versions = {name: checksums.library_version(name) for name in libraries}
     source = " ".join(map(fingerprint.fingerprint_model, kinds))

@@ -201,7 +201,9 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
     space = {
         name: range_ for name, range_ in settings.search_space.items() if not range_.manual_only and name not in given
     }
-    items = MAX_ITEMS if MODELS[model].cost_depends_on_items and log.train.shape[1] > MAX_ITEMS else None
+    whole = LogSize.of(log.train)
+    depends = MODELS[model].estimate_cost(settings, whole).depends_on_items
+    items = MAX_ITEMS if depends and log.train.shape[1] > MAX_ITEMS else None
     return Search(
         model,
         log.protocol,
@@ -219,7 +221,7 @@ def _build_search(log: SearchData, model: str, settings: ModelSettings, given: C
         and isinstance(settings, RecencySettings)
         and not settings.reads_order
         and "recency_exponent" not in given,
-        whole=LogSize.of(log.train),
+        whole=whole,
     )
 
 

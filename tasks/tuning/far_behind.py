@@ -87,14 +87,14 @@ def drop_models_far_behind(
     """
     with warehouse.open_warehouse(home, read_only=True) as connection:
         rows = connection.execute(SEARCH_COSTS, [run_id]).fetchall()
-    kinds = {name: MODELS[name] for name in models}
-    estimated = {
-        name: 0.0 if kind.cost_is_linear else max(kind.fit_seconds(log) for log in logs) for name, kind in kinds.items()
+    costs = {
+        name: max((MODELS[name].estimate_cost(MODELS[name].Settings(), log) for log in logs), key=lambda of: of.seconds)
+        for name in models
     }
     searches = [
-        SearchCost(*row, least_seconds=estimated[row[0]], samples_items=kinds[row[0]].cost_depends_on_items)
+        SearchCost(*row, least_seconds=0.0 if of.is_linear else of.seconds, samples_items=of.depends_on_items)
         for row in rows
-        if row[0] in estimated
+        if (of := costs.get(row[0]))
     ]
     reasons = find_models_far_behind(searches, fits)
     if reasons:

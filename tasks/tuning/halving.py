@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from oneclass.models.memory_estimates import LogSize
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.tasks.cluster import LOCAL, Executor, PendingCall
@@ -149,10 +150,10 @@ def _evaluate_popularity(home: Home, search: Search) -> float:
 
 def _estimate_fit_seconds(home: Home, of: SearchProgress) -> float:
     """Estimate the time of a fit on the whole log, and of its evaluation, from that of the initial settings."""
-    seconds = of.cpu_seconds / of.search.folds
-    if MODELS[of.search.model].cost_depends_on_items:
+    seconds, train = of.cpu_seconds / of.search.folds, of.search.validation_data(home).train
+    if MODELS[of.search.model].estimate_cost(of.search.start, LogSize.of(train)).depends_on_items:
         return seconds
-    return seconds * _count_edges(home, replace(of.search, edges=None)) / _count_edges(home, of.search)
+    return seconds * _count_edges(home, replace(of.search, edges=None)) / train.nnz
 
 
 def _count_edges(home: Home, search: Search) -> int:

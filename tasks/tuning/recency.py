@@ -66,7 +66,7 @@ def choose_recency(home: Home, search: Search, values: Mapping[str, Any]) -> dic
 def _fit_model(home: Home, search: Search, values: Mapping[str, Any], data: ValidationData) -> Model:
     settings = search.settings_of(values, data)
     model = MODELS[search.model](settings, seed=search.seed, threads=home.limits.threads)
-    needed = model.fit_bytes(settings, LogSize.of(data.train))
+    needed = model.estimate_cost(settings, LogSize.of(data.train)).bytes
     with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
         model.fit(data.train, data.fit_options(home.absolute().spill))
     return model

@@ -48,7 +48,7 @@ def submit_trial(executor: Executor, home: Home, search: Search, trial: Trial) -
     """Submit a trial, whose result is a `TrialResult`."""
     data, kind = search.validation_data(home), MODELS[search.model]
     try:
-        memory = kind.fit_bytes(search.settings_of(trial.values, data), LogSize.of(data.train))
+        memory = kind.estimate_cost(search.settings_of(trial.values, data), LogSize.of(data.train)).bytes
     except (ValueError, ArithmeticError):
         memory = 0  # the model refuses the settings, so the trial will fail
     label = f"{search.model}: trial {trial.number}"
@@ -87,14 +87,14 @@ def fit_trial(
         settings = chosen.model_dump(mode="json")
         _check_memory(search, chosen)
         models = [make_model(chosen) for _ in folds]
-        if models[0].scores_each_epoch and len(folds) == 1:
+        if models[0].is_iterative and len(folds) == 1:
             checkpoints = _Checkpoints(models[0], folds[0], trial.medians)
         for model, data in zip(models, folds, strict=True):
             # A fold's users are in the table, so they stop no fit early, here or in training.
             stops = data.part.rows is None and len(folds) == 1
             options = data.fit_options(scratch, stops=stops)
             options = replace(options, on_epoch=partial(_watch_fit, started, trial.max_seconds, checkpoints))
-            needed = model.fit_bytes(chosen, LogSize.of(data.train))
+            needed = model.estimate_cost(chosen, LogSize.of(data.train)).bytes
             with memory_errors.guard_model_memory(f"tune: {search.model}", needed):
                 model.fit(data.train, options)
         ended: dict[str, Any] = {"seconds": time.perf_counter() - started}
@@ -123,7 +123,8 @@ def record_pending_trial(home: Home, search: Search, number: int, pending: Pendi
 def _check_memory(search: Search, settings: ModelSettings) -> None:
     """Refuse settings whose fit on the whole log would need far more memory than that of the initial settings."""
     if search.whole is not None and settings != search.start:
-        initial, needed = (MODELS[search.model].fit_bytes(of, search.whole) for of in (search.start, settings))
+        estimate = MODELS[search.model].estimate_cost
+        initial, needed = (estimate(of, search.whole).bytes for of in (search.start, settings))
         if needed > limit_bytes(initial):
             sizes = [resources.format_size(size) for size in (needed, initial)]
             raise MemoryError(f"a fit on the whole log would need {sizes[0]}, that of the initial settings {sizes[1]}")

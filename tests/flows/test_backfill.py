@@ -16,6 +16,7 @@ from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import real_log
 from tests.flows.conftest import FAST, ML
+from tests.short_memory import inflate_cost
 
 
 @pytest.fixture(autouse=True)
@@ -361,7 +362,7 @@ def test_a_model_that_needs_more_memory_than_there_is_is_refused_if_named_and_el
     (tmp_path / "home" / "datasets" / "films.toml").write_text(declared)
     home = Home(tmp_path / "home", "films")
     with monkeypatch.context() as short:
-        short.setattr(MRFDense, "item_matrices", 10**9)  # 6,400 GB for 40 items
+        inflate_cost(short, MRFDense)  # 6,400 GB for 40 items
         assert commands.main("backfill", named) == 2
         message = capsys.readouterr().err
         assert "mrf_dense: a fit on 40 items needs about 6400.1 GB of memory" in message

@@ -154,7 +154,7 @@ def test_the_arrays_stay_for_a_matrix(knn):
     for mine, other in zip(knn.recommend(histories, 3), fit_on_matrix(knn).recommend(histories, 3), strict=True):
         np.testing.assert_array_equal(mine, other)
     knn.fit(csr_matrix(LIKES.matrix))
-    assert knn.interactions is None and isinstance(knn.similar_items(np.array([1]), 2), tuple)
+    assert knn.ids is None and isinstance(knn.similar_items(np.array([1]), 2), tuple)
     knn.fit(LIKES)
 
 

@@ -8,9 +8,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
-from oneclass.models.estimator import NotFittedError
 from oneclass.models.item_knn import ItemKNN
 from oneclass.models.popularity import Popularity
+from oneclass.models.settings import NotFittedError
 from oneclass.testing import ModelCase, ModelContract, all_scores
 
 
@@ -129,18 +129,6 @@ class FullContract(ModelContract):
         said = parts.any(axis=0)
         np.testing.assert_allclose(parts.sum(axis=0)[said], scores[said], rtol=1e-5, atol=1e-6)
         assert said.any() and (scores[~said] <= scores[said].min()).all()
-
-    def test_reasons_are_the_largest_contributions_of_each_user(self, fitted: Model, checkerboard: csr_matrix) -> None:
-        histories, items = checkerboard[:3], np.array([[0, 7, 31], [2, 39, -1], [5, 6, 8]], dtype=np.int32)
-        reasons = fitted.find_reasons(histories, items, 2)
-        for row, of_items in enumerate(items):
-            if (parts := fitted.contributions(histories[[row]], np.maximum(of_items, 0))) is None:
-                assert reasons is None
-                return
-            for place, of_entries in enumerate(parts.T):
-                best = np.argsort(-of_entries, kind="stable")[:2]
-                expected = np.where(of_entries[best] > 0, histories[[row]].indices[best], -1)
-                assert reasons is not None and reasons[row, place].tolist() == expected.tolist()
 
     def test_similar_items_are_of_the_same_colour(
         self, case: ModelCase, fitted: Model, checkerboard: csr_matrix

@@ -157,9 +157,7 @@ def test_what_is_no_matrix_of_counts_is_refused_with_what_to_do(kind, fitted, ch
         fitted("random_graph").fold_in(bad)
 
 
-@pytest.mark.parametrize(
-    "name", [_unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].scores_each_epoch]
-)
+@pytest.mark.parametrize("name", [_unless_its_extra_is_absent(name) for name in MODELS if MODELS[name].is_iterative])
 def test_scores_serve_inside_a_fit_and_change_nothing_of_it(name, fitted, checkerboard):
     model, seen = make_model(name), []
 
@@ -180,7 +178,7 @@ def test_recommendations_for_many_users_score_a_block_at_a_time(name, fitted, ch
     expected = [model.recommend(checkerboard, 5, users=users) for users in (None, np.arange(80))]
     complete = model._complete_scores
     monkeypatch.setattr(model, "_complete_scores", lambda of, *more: blocks.append(len(of)) or complete(of, *more))
-    monkeypatch.setattr(type(model), "block_bytes", 4 * checkerboard.shape[1] * 30)
+    monkeypatch.setattr(type(model), "users_at_once", 30)
     for users, lists in zip((None, np.arange(80)), expected, strict=True):
         np.testing.assert_array_equal(model.recommend(checkerboard, 5, users=users), lists)
     assert blocks == [30, 30, 20] * 2

@@ -3,12 +3,16 @@
 import copy
 import inspect
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass import SLIM, WMF, NotFittedError, Popularity
+from oneclass.models import base
 from oneclass.models.fit_options import FitOptions
 
 TASTE = csr_matrix(np.kron(np.eye(2), np.ones((10, 5))))
@@ -112,3 +116,15 @@ def test_a_bar_shows_the_epochs_and_changes_nothing(model, capsys):
     assert ("loss" in printed.err) == (model.name == "wmf")
     np.testing.assert_array_equal(shown, model.clone().fit(TASTE).scores(TASTE))
     assert not capsys.readouterr().err
+
+
+def test_popularity_reads_few_files():
+    """What one reads to follow a model: its import closure in the package."""
+    code = (
+        "import sys, oneclass.models.popularity; "
+        "print(*sorted(name for name in sys.modules if name.partition('.')[0] == 'oneclass'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    files = done.stdout.split()
+    assert "oneclass.models.popularity" in files and len(files) <= 10, files
+    assert len(Path(base.__file__).read_text().splitlines()) <= 300

@@ -33,7 +33,7 @@ WARM = [
         name, marks=pytest.mark.skipif(name in NEURAL and not TORCH, reason="the extra neural is not installed")
     )
     for name, model in sorted(MODELS.items())
-    if model.warm_startable
+    if model.is_iterative
 ]
 every_warm_model = pytest.mark.parametrize("name", WARM)
 

@@ -52,8 +52,8 @@ def test_a_call_and_the_coordinator_take_about_what_is_said(log, refreshed):
         here = max(workers.here, tracemalloc.get_traced_memory()[1])
     finally:
         tracemalloc.stop()
-    starts, items = matrix.indptr, matrix.shape[1]
-    sizes = kind.block_sizes(settings, items)
+    starts = matrix.indptr
+    sizes = kind.estimate_cost(settings, LogSize.of(matrix)).sizes
     said = max(
         estimate_block_bytes(sizes, end - first, int(starts[end] - starts[first]))
         for first, end in partition_by_edges(starts, 4)
@@ -68,15 +68,15 @@ def test_more_blocks_need_less_each_but_for_the_items():
     log = LogSize(*shape, edges)
     kind = RandomGraph
     one, few, many = (RandomGraphSettings(blocks=blocks) for blocks in (1, 10, 1000))
-    assert kind.block_sizes(one, 1000) is None
-    sizes = [kind.block_sizes(of, 1000) for of in (few, many)]
+    assert kind.estimate_cost(one, log).sizes is None
+    sizes = [kind.estimate_cost(of, log).sizes for of in (few, many)]
     each = [
         estimate_block_bytes(size, shape[0] // of.blocks, edges // of.blocks) - estimate_block_bytes(size, 0, 0)
         for size, of in zip(sizes, (few, many), strict=True)
     ]
     assert each[1] == pytest.approx(each[0] / 100)
     whole = estimate_coordinator_bytes(sizes[0], 10, shape) + each[0] + estimate_block_bytes(sizes[0], 0, 0)
-    assert kind.fit_bytes(few, log) == whole < kind.fit_bytes(one, log)
+    assert kind.estimate_cost(few, log).bytes == whole < kind.estimate_cost(one, log).bytes
     assert np.log10(whole) > 7
 
 
@@ -121,4 +121,4 @@ def test_a_fit_takes_about_what_is_said(shape, name):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 1.1 * kind.fit_bytes(kind.Settings(), LogSize.of(matrix)) < MAX_RATIO * peak
+    assert peak < 1.1 * kind.estimate_cost(kind.Settings(), LogSize.of(matrix)).bytes < MAX_RATIO * peak

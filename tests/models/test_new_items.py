@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from oneclass.models.attributes.new_items import fold_in_items, score_new_items
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS, load_model
@@ -33,13 +34,13 @@ def fitted(likes):
 
 
 def new_scores(model, histories, new_items, **more):
-    return np.stack([model.score_new_items(histories, new_items, score=score, **more) for score in model.score_names])
+    return np.stack([score_new_items(model, histories, new_items, score=score, **more) for score in model.score_names])
 
 
 @every_model
 def test_new_items_are_scored_like_columns_without_an_edge(name, fitted, likes):
     model, rows = fitted(name), np.arange(80)
-    new = model.fold_in_items(COLOURS[COLD])
+    new = fold_in_items(model, COLOURS[COLD])
     for users in (None, rows):
         scores = new_scores(model, likes, new, users=users)
         assert scores.shape == (len(model.score_names), 80, 4) and scores.dtype == np.float32
@@ -55,7 +56,7 @@ def test_new_items_of_ones_own_group_outrank_the_others(name, known, fitted, lik
     if name in IMPERSONAL:
         pytest.skip("scores are the same for every user")
     model, rows = fitted(name), np.arange(80)
-    scores = model.score_new_items(likes, model.fold_in_items(COLOURS[COLD]), users=rows if known else None)
+    scores = score_new_items(model, likes, fold_in_items(model, COLOURS[COLD]), users=rows if known else None)
     own = (COLD % 2)[None, :] == (rows % 2)[:, None]
     assert np.mean(scores[own].reshape(80, 2).min(axis=1) > scores[~own].reshape(80, 2).max(axis=1)) > 0.95
 
@@ -66,7 +67,7 @@ def test_new_and_known_items_share_a_scale(name, fitted, likes):
     if name in IMPERSONAL:
         pytest.skip("scores are the same for every user")
     model = fitted(name)
-    known, new = model.scores(likes), model.score_new_items(likes, model.fold_in_items(COLOURS[COLD[:2]]))
+    known, new = model.scores(likes), score_new_items(model, likes, fold_in_items(model, COLOURS[COLD[:2]]))
     for user in range(20):
         same = known[user, (np.arange(40) % 2 == user % 2) & (likes[[user]].toarray()[0] == 0)]
         other = known[user, np.arange(40) % 2 != user % 2]
@@ -77,7 +78,7 @@ def test_new_and_known_items_share_a_scale(name, fitted, likes):
 def test_saved_models_know_the_attributes(name, fitted, likes, tmp_path):
     fitted(name).save(tmp_path)
     loaded = load_model(name, tmp_path)
-    one, two = (model.fold_in_items(COLOURS[COLD]) for model in (fitted(name), loaded))
+    one, two = (fold_in_items(model, COLOURS[COLD]) for model in (fitted(name), loaded))
     assert (one.nearest != two.nearest).nnz == 0
     np.testing.assert_array_equal(
         new_scores(fitted(name), likes[:9], one, users=np.arange(9)),
@@ -90,7 +91,7 @@ def test_saved_models_know_the_attributes(name, fitted, likes, tmp_path):
 def test_an_empty_history_gets_the_popularity_of_the_nearest(name, fitted):
     model, nobody = fitted(name), csr_matrix((2, 40), dtype=np.float32)
     groups = [model.item_degrees[group:36:2].mean() for group in (0, 1)]
-    scores = new_scores(model, nobody, model.fold_in_items(COLOURS[COLD]))
+    scores = new_scores(model, nobody, fold_in_items(model, COLOURS[COLD]))
     np.testing.assert_allclose(scores, np.broadcast_to(groups * 2, scores.shape), rtol=1e-5)
 
 
@@ -98,12 +99,12 @@ def test_an_empty_history_gets_the_popularity_of_the_nearest(name, fitted):
 def test_a_model_without_attributes_says_so(name, likes):
     model = make_model(name).fit(likes)
     with pytest.raises(ValueError, match="fitted without attributes of items; give FitOptions"):
-        model.fold_in_items(COLOURS)
+        fold_in_items(model, COLOURS)
 
 
 def test_popularity_of_a_new_item_is_that_of_its_category(likes):
     model = Popularity().fit(likes, FitOptions(item_features=COLOURS))
-    (scores,) = model.score_new_items(likes[:1], model.fold_in_items(COLOURS[:2]))
+    (scores,) = score_new_items(model, likes[:1], fold_in_items(model, COLOURS[:2]))
     assert scores == pytest.approx([model.item_degrees[group:36:2].mean() for group in (0, 1)])
 
 
@@ -125,4 +126,4 @@ def test_features_that_do_not_go_with_the_matrix_are_refused(features, error, me
 
 def test_new_items_with_other_features_are_refused(fitted):
     with pytest.raises(ValueError, match="the new items have 3 features and those of the fit 2"):
-        fitted("popularity").fold_in_items(csr_matrix((1, 3)))
+        fold_in_items(fitted("popularity"), csr_matrix((1, 3)))

@@ -21,6 +21,7 @@ from oneclass.tasks.split.settings import SplitSettings
 from oneclass.tasks.split.stage import split
 from oneclass.tasks.stores import fits, matrices, warehouse
 from tests.conftest import home_in, log_into
+from tests.short_memory import inflate_cost
 from tests.tasks.conftest import train_model
 
 PROTOCOL = "strong_generalization"
@@ -219,7 +220,7 @@ def test_on_a_given_split_it_is_weighed_on_edges_cut_from_the_training_part(home
 def test_a_member_that_needs_more_memory_than_there_is_is_not_fitted_to_weigh_it(home, digest, monkeypatch):
     digest = split(home, SplitSettings(), "run", protocols=["given"], seed=1, given_files=([1], [2])).digests["given"]
     of = two_halves(home, digest)
-    monkeypatch.setattr(OtherHalf, "item_matrices", 10**9)
+    inflate_cost(monkeypatch, OtherHalf)
     Half.fits[:] = []
     found, row = fit_blend(home, digest, **of, protocol="given")
     assert found is None and "there are not two models" in row["reason"] and [name for name, _ in Half.fits] == ["half"]

@@ -16,6 +16,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.protocols import ALL_EDGES
 from oneclass.tasks.stores import matrices, runs, warehouse
 from tests.conftest import two_tastes
+from tests.short_memory import inflate_cost
 from tests.tasks.test_new_items import describe_items, split_all
 
 DEFAULTS = {name: MODELS[name].Settings() for name in Dataset(name="any").default_models}
@@ -60,7 +61,7 @@ MEASURED = {  # CPU seconds of a fit with the default settings, on ml-1m and on 
 def test_estimates_of_fits_are_near_what_was_measured(model):
     logs = LogSize(6_038, 3_533, 575_281, 6_772_246), LogSize(148_609, 163_110, 1_848_709, 54_057_727)
     for log, seconds in zip(logs, MEASURED[model], strict=True):
-        assert seconds / 4 < MODELS[model].fit_seconds(log) < 4 * seconds
+        assert seconds / 4 < MODELS[model].estimate_cost(MODELS[model].Settings(), log).seconds < 4 * seconds
 
 
 def test_a_model_alone_is_too_large_by_memory_only():
@@ -128,7 +129,7 @@ def test_a_default_run_notes_what_it_leaves_out_and_takes_others(shop, caplog, m
     with runs.record_run(home, "night", "backfill", settings):
         args = home, "night", models, substitutes, capacity.measure_logs(home, digests.values())
         assert capacity.choose_default_models(*args, 10 * GB) == models
-        monkeypatch.setattr(MODELS["mrf_dense"], "item_matrices", 10**6)
+        inflate_cost(monkeypatch, MODELS["mrf_dense"], 10**6)
         chosen = capacity.choose_default_models(*args, 10 * GB)
     assert list(chosen) == ["popularity", "item_knn", "sansa", "slim"]
     warning = next(record for record in caplog.records if "is left out" in record.message)

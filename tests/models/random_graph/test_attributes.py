@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from oneclass.models.attributes.new_items import fold_in_items, score_new_items
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.random_graph.model import RandomGraph, RandomGraphSettings
 from oneclass.models.random_graph.posterior import VertexPrior
@@ -186,10 +187,10 @@ def test_vertices_without_an_edge_have_the_prior(likes, settings):
 
 def test_new_items_have_the_scores_of_their_prior(likes):
     model = fit_model(likes)
-    new = model.fold_in_items(OPTIONS.item_features[:3])
+    new = fold_in_items(model, OPTIONS.item_features[:3])
     rows = np.arange(6)
     like, product, odds = (
-        model.score_new_items(likes[rows], new, users=rows, score=score) for score in model.score_names
+        score_new_items(model, likes[rows], new, users=rows, score=score) for score in model.score_names
     )
     users, means = model.posterior.users.rows(rows), OPTIONS.item_features[:3] @ model.item_map
     tau, tau_bias = model.posterior.taus.mean(2), model.posterior.taus.mean(3)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from oneclass.models.attributes.new_items import fold_in_items, score_new_items
 from oneclass.models.attributes.prior_means import NEW_ROWS
 from oneclass.models.fit_options import FitOptions
 from oneclass.models.numerics.threads import kernel_threads
@@ -156,8 +157,8 @@ def test_rows_without_an_edge_have_their_prior_means(counts):
     of_item = OPTIONS.item_features[[11]] @ model.item_map
     np.testing.assert_allclose(model.item_factors[[11]], of_item, atol=1e-6)
     np.testing.assert_allclose(model.user_factors[[7]], OPTIONS.user_features[[7]] @ model.user_map, atol=1e-6)
-    new = model.fold_in_items(OPTIONS.item_features[[11]])
-    of_new = model.score_new_items(counts[:5], new, users=np.arange(5))
+    new = fold_in_items(model, OPTIONS.item_features[[11]])
+    of_new = score_new_items(model, counts[:5], new, users=np.arange(5))
     np.testing.assert_allclose(of_new, model.scores(counts[:5], users=np.arange(5))[:, [11]], atol=1e-5)
 
 
@@ -180,7 +181,7 @@ def test_folding_in_knows_the_attributes_of_users_that_are_given(counts):
 def test_a_fit_without_attributes_says_so(counts):
     model = WMF(wmf_settings(iterations=1)).fit(counts)
     with pytest.raises(ValueError, match=r"without attributes of items; give FitOptions\(item_features"):
-        model.fold_in_items(OPTIONS.item_features)
+        fold_in_items(model, OPTIONS.item_features)
     with pytest.raises(ValueError, match=r"without attributes of users; give FitOptions.user_features"):
         model.fold_in(counts[:2], OPTIONS.user_features[:2])
 

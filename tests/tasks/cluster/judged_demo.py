@@ -1,5 +1,6 @@
 """A small demo with everything that an evaluation judges, and what its tables then hold."""
 
+from oneclass.models.memory_estimates import FitCost
 from oneclass.models.registry import MODELS
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.binarize.stage import binarize
@@ -44,7 +45,7 @@ def prepare_demo(home):
 def in_small_calls(monkeypatch):
     """Cut into calls of some users, of which there would be one otherwise; workers have the blocks that they have."""
     monkeypatch.setattr(jobs, "USERS_PER_BATCH", 1)
-    monkeypatch.setattr(jobs, "users_per_block", lambda *numbers: USERS_AT_ONCE)
+    monkeypatch.setattr(FitCost, "users_per_block", lambda cost, items: USERS_AT_ONCE)
 
 
 def evaluate_fits(home, digests, **executor):

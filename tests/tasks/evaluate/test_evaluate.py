@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from scipy.sparse import csr_matrix
 
-from oneclass.models import registry
+from oneclass.models import memory_estimates, registry
 from oneclass.models.base import Model
 from oneclass.models.evaluation.ranking import CannotRank
 from oneclass.models.negatives.distributions import AllZeros, NegativeDistribution
@@ -45,7 +45,7 @@ class Opinion(Model):
         sign = 1 if score == "score" else -1
         return np.tile(sign * self.opinions, (histories.shape[0], 1))
 
-    def like(self, histories, users=None, items=None):
+    def _like(self, histories, users=None, items=None):
         """Item n is liked with probability (n + 1/2) / items."""
         mean = np.where(items < 0, np.nan, (items + np.float32(0.5)) / len(self.opinions)).astype(np.float32)
         return mean, np.zeros_like(mean)
@@ -331,7 +331,7 @@ def test_a_retry_replaces_its_own_rows_only(home):
 def test_scores_are_asked_for_a_block_of_users_at_a_time(home, monkeypatch):
     digest, fits = store_split(home, leave_one_out(np.random.default_rng(5)), Opinion)
     stage.evaluate(home, "whole", "leave_one_out", digest, fits)
-    monkeypatch.setattr(Opinion, "block_bytes", 7 * ITEMS * 4)
+    monkeypatch.setattr(memory_estimates, "BLOCK_BYTES", 7 * ITEMS * 4)
     Opinion.blocks.clear()
     drop_stored_results(home)
     stage.evaluate(home, "blocks", "leave_one_out", digest, fits)
@@ -455,7 +455,7 @@ def test_of_the_calls_after_one_that_fails_none_is_waited_for_and_the_user_is_na
     """Places 10 to 14 of the test part are the third call's; other models go on. Here one call follows the other."""
     home = replace(home, limits=replace(home.limits, threads=1))
     monkeypatch.setattr(jobs, "USERS_PER_BATCH", 1)
-    monkeypatch.setattr(jobs, "users_per_block", lambda *numbers: 5)
+    monkeypatch.setattr(memory_estimates.FitCost, "users_per_block", lambda cost, items: 5)
     asked, whole = [], Popularity._scores
 
     class Odd(Popularity):

@@ -18,7 +18,7 @@ from oneclass.tasks.stores.home import Limits, duckdb_memory
 from oneclass.tasks.train import is_model_error, load_or_fit
 from tests import control_groups as groups
 from tests.conftest import home_in
-from tests.short_memory import limit_memory
+from tests.short_memory import inflate_cost, limit_memory
 
 LIMIT, FILE = 400 << 20, 100 << 20
 SEEN = f"""
@@ -141,7 +141,7 @@ def test_a_fit_that_ran_out_of_memory_leaves_nothing_and_the_next_goes_on(split_
     shutil.copytree(split_once[0].root, tmp_path / "var")
     home, digest = home_in(tmp_path), split_once[1]
     settings = MODELS["mrf_dense"].Settings(l2=1.0)
-    monkeypatch.setattr(MODELS["mrf_dense"], "item_matrices", 10**9)
+    inflate_cost(monkeypatch, MODELS["mrf_dense"])
     before = sorted(home.models.rglob("*.npy"))  # other tests have fitted on this split
     with pytest.raises(OneclassError, match=r"train: mrf_dense \(all_edges\): needs about .* GB of memory"):
         load_or_fit(home, digest, "mrf_dense", settings, 0)

@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch
+from oneclass.models.memory_estimates import FitCost
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS
 from oneclass.models.settings import ModelSettings, NumericRange, RelativeRange
@@ -264,9 +265,10 @@ def test_settings_that_need_far_more_memory_on_the_whole_log_lose(home, log, dia
 
     class Large(dial):
         @classmethod
-        def fit_bytes(cls, settings, size):
-            is_small = settings.dial is None or settings.dial > size.edges
-            return (1000 if is_small else 8001) * size.edges if size.edges in whole else 10
+        def estimate_cost(cls, settings, log):
+            is_small = settings.dial is None or settings.dial > log.edges
+            size = (1000 if is_small else 8001) * log.edges if log.edges in whole else 10
+            return dataclasses.replace(super().estimate_cost(settings, log), bytes=size)
 
         def _fit(self, interactions, options):
             super()._fit(interactions, options)
@@ -392,7 +394,8 @@ def test_a_model_whose_cost_is_of_its_items_is_searched_on_some_of_them_and_held
     home, log, dial, monkeypatch
 ):
     digests = log(300)
-    monkeypatch.setattr(dial, "cost_depends_on_items", True)
+    cost = FitCost(1000, 1.0, depends_on_items=True)
+    monkeypatch.setattr(dial, "estimate_cost", staticmethod(lambda settings, log: cost))
     whole = tune_dial(home, digests)[1]
     few = {edges for edges, _ in dial.fits}
     monkeypatch.setattr(auto, "MAX_ITEMS", 20)

@@ -29,6 +29,7 @@ from oneclass.tasks.stores.home import Home
 from oneclass.tasks.tuning import Search, load_validation, record_pending_trial
 from oneclass.tasks.tuning.study import Study, _open_storage, format_trials, write_best_settings
 from tests.conftest import home_in, log_into
+from tests.short_memory import inflate_cost
 
 PROTOCOLS = ("strong_generalization", "leave_one_out", "given")
 
@@ -53,7 +54,7 @@ class Toy(Model):
     name = "toy"
     Settings = ToySettings
     score_names = ("noisier", "score")
-    scores_each_epoch = True
+    is_iterative = True
     seen: ClassVar[list] = []  # what each fit was given
 
     def _fit(self, interactions, options):
@@ -288,7 +289,7 @@ def test_fits_that_fall_behind_are_stopped_and_those_that_fail_are_passed_over(h
 
 
 def test_a_trial_that_needs_more_memory_than_there_is_fails_before_it_begins(home, digests, toy, monkeypatch):
-    monkeypatch.setattr(toy, "item_matrices", 10**9)
+    inflate_cost(monkeypatch, toy)
     [outcome] = run_study(home, make_search(digests), 1)
     assert outcome.state == "failed" and "toy: needs about" in outcome.note and not toy.seen
 
