@@ -133,9 +133,9 @@ class Dataset(BaseModel):
         if not self.title:
             object.__setattr__(self, "title", self.name)
         if self.items and self.items.title:
-            if self.titles.file:
-                raise ValueError("titles: [items] names the column of titles; leave out [titles], or that title")
             titles = Titles(file=self.items.file, item=self.items.id, title=self.items.title)
+            if self.titles not in (Titles(), titles):
+                raise ValueError("titles: [items] names the column of titles; leave out [titles], or that title")
             object.__setattr__(self, "titles", titles)
         return self
 

@@ -240,7 +240,9 @@ def test_a_declared_table_lies_beside_the_data_sets_file(tmp_path):
     (folder := tmp_path / "datasets").mkdir()
     for section in ('[items]\nfile = "products.csv"\ntitle = "Name"\n', '[titles]\nfile = "products.csv"\n'):
         (folder / "shop.toml").write_text(section)
-        assert load_dataset("shop", tmp_path).titles.file == str(folder / "products.csv")
+        dataset = load_dataset("shop", tmp_path)
+        assert dataset.titles.file == str(folder / "products.csv")
+        assert Dataset.model_validate(dataset.model_dump()) == dataset  # as `flows.inspect` makes another of it
     for key, wanted in {"items.categry": "category", "titles.items": "item"}.items():
         (folder / "shop.toml").write_text(f'{key} = "Name"\nitems.file = "products.csv"\n')
         with pytest.raises(InputError, match=rf"unknown key {key}. Did you mean {wanted}\?"):
