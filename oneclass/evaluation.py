@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import count
 from typing import Any
@@ -34,13 +34,12 @@ from oneclass.tasks.stores.home import Limits
 from oneclass.tasks.tuning.search import best_outcome
 
 DEFAULT_PROTOCOL = "strong_generalization"
-LIST_NAMES = ["model", "score"]
-METRIC_SCHEMA = {"metric": pl.String, "value": pl.Float64, "standard_error": pl.Float64, "users": pl.Int64}
-STRATUM_SCHEMA = {
-    **dict.fromkeys(["metric", "strata", "stratum"], pl.String),
-    **dict.fromkeys(["least", "most", "value", "standard_error"], pl.Float64),
-    **dict.fromkeys(["users", "targets"], pl.Int64),
-}
+LIST = {"model": pl.String, "score": pl.String, "metric": pl.String}
+FIGURES = {"value": pl.Float64, "standard_error": pl.Float64, "users": pl.Int64}
+METRIC_SCHEMA = LIST | FIGURES
+STRATUM_SCHEMA = (
+    LIST | {"stratum": pl.String, "least": pl.Float64, "most": pl.Float64} | FIGURES | {"targets": pl.Int64}
+)
 PAIR_SCHEMA = {
     **dict.fromkeys(["metric", "model", "score", "other_model", "other_score"], pl.String),
     **dict.fromkeys(["difference", "standard_error", "p_value"], pl.Float64),
@@ -98,7 +97,6 @@ def evaluate(
     folds: int | None = None,
     seed: int | Sequence[int] = 0,
     threads: int | None = None,
-    split_settings: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Fit models on the training part of a protocol and rank the held-out likes of its test users.
@@ -118,7 +116,6 @@ def evaluate(
             split. By default 5 if fewer than 100 validation users have a like to be found, as in a run.
         seed: of the split, or several, each of which makes a split; each model draws by its own.
         threads: cores to use, all by default. The numbers do not depend on it.
-        split_settings: further settings of the stage `split`, such as `held_out_share`.
         progress: draw a bar of the fits, in a terminal or a notebook.
 
     Raises:
@@ -139,7 +136,7 @@ def evaluate(
     check_strata(strata, chosen)
     for _, data, _, _ in repeated:
         check_attributes(chosen, _find_table(data).items)
-    settings, evaluations = _read_split_settings(named, folds, split_settings), {}
+    settings, evaluations = _choose_split_settings(named, folds), {}
     with _show_steps("evaluate", is_shown=progress) as show:
         for at, (name, data, of, draw) in enumerate(repeated):
 
@@ -156,15 +153,12 @@ def _find_table(data: Interactions | Split) -> Interactions:
     return data.train if isinstance(data, Split) else data
 
 
-def _read_split_settings(
-    models: Mapping[str, Model], folds: int | None, given: Mapping[str, Any] | None
-) -> SplitSettings:
-    options = {
-        "order": any(model.settings.reads_order for model in models.values()),
-        "times": any(model.settings.reads_times for model in models.values()),
-        **({} if folds is None else {"folds": max(2, folds), "min_validation_users": 0 if folds == 1 else 1 << 40}),
-    }
-    return SplitSettings.model_validate(options | dict(given or {}))
+def _choose_split_settings(models: Mapping[str, Model], folds: int | None) -> SplitSettings:
+    of_folds = {} if folds is None else {"folds": max(2, folds), "min_validation_users": 0 if folds == 1 else 1 << 40}
+    order, times = (
+        any(getattr(of.settings, name) for of in models.values()) for name in ("reads_order", "reads_times")
+    )
+    return SplitSettings.model_validate({"order": order, "times": times, **of_folds})
 
 
 def _evaluate_split(
@@ -198,33 +192,23 @@ def _evaluate_split(
 
 def _make_tables(ranked: list[RankedList], chosen: Metrics, failed: dict[str, str], *, has_strata: bool) -> Evaluation:
     """Make the tables of an evaluation, with the chosen metrics in their order, or all."""
-    rows = [
-        (one.model, one.score, metric, mean.value, mean.standard_error, mean.users)
-        for one in ranked
-        for metric, mean in (one.means | one.beyond_accuracy).items()
-    ]
-    of_lists = dict.fromkeys(LIST_NAMES, pl.String)
-    values = pl.DataFrame(rows, of_lists | METRIC_SCHEMA, orient="row")
-    pairs = pl.DataFrame(compare_lists(ranked), PAIR_SCHEMA, orient="row")
-    strata = [(one.model, one.score, *row) for one in ranked for row in one.strata]
-    by_stratum = pl.DataFrame(strata, of_lists | STRATUM_SCHEMA, orient="row").drop("strata") if has_strata else None
+    rows, known = [], {name for one in ranked for name in one.means | one.beyond_accuracy}
     computed = {name for name, of in chosen.items() if callable(of) or find_metric(of) or find_list_metric(of)}
-    known = set(values["metric"])
-    if missing := [name for name in chosen if name not in known | computed]:
-        raise ValueError(
-            f"metrics {', '.join(missing)}: not of this protocol, whose tables have {', '.join(sorted(known))}"
-        )
-    if chosen:
-        order, by_list = (
-            {name: at for at, name in enumerate(chosen)},
-            values.select(LIST_NAMES).unique(maintain_order=True),
-        )
-        values = values.filter(pl.col("metric").is_in(list(chosen)))
-        at = pl.col("metric").replace_strict(order, return_dtype=pl.Int64)
-        lists = by_list.with_row_index("list")
-        values = values.join(lists, on=LIST_NAMES).sort("list", at).drop("list")
-        pairs = pairs.filter(pl.col("metric").is_in(list(chosen)))
-    return Evaluation(values, pairs, failed, by_stratum)
+    if missing := chosen.keys() - known - computed:
+        listed = f"{', '.join(sorted(missing))}: not of this protocol, whose tables have {', '.join(sorted(known))}"
+        raise ValueError(f"metrics {listed}")
+    for one in ranked:
+        means = one.means | one.beyond_accuracy
+        names = [name for name in chosen if name in means] if chosen else means
+        rows += [(one.model, one.score, name, *astuple(means[name])) for name in names]
+    pairs = [row for row in compare_lists(ranked) if not chosen or row[0] in chosen]
+    strata = [(one.model, one.score, row.metric, *row[2:]) for one in ranked for row in one.strata]
+    return Evaluation(
+        pl.DataFrame(rows, METRIC_SCHEMA, orient="row"),
+        pl.DataFrame(pairs, PAIR_SCHEMA, orient="row"),
+        failed,
+        pl.DataFrame(strata, STRATUM_SCHEMA, orient="row") if has_strata else None,
+    )
 
 
 @contextmanager
@@ -247,16 +231,13 @@ def _join_evaluations(evaluations: Mapping[str, Evaluation]) -> Evaluation:
     if len(evaluations) == 1:
         return next(iter(evaluations.values()))
 
-    def join(tables: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-        return pl.concat(table.select(pl.lit(name).alias("split"), pl.all()) for name, table in tables.items())
+    def join(kind: str) -> Any:
+        tables = {name: table for name, one in evaluations.items() if (table := getattr(one, kind)) is not None}
+        named = [table.select(pl.lit(name).alias("split"), pl.all()) for name, table in tables.items()]
+        return pl.concat(named) if named else None
 
-    strata = {name: one.strata for name, one in evaluations.items() if one.strata is not None}
-    return Evaluation(
-        join({name: one.metrics for name, one in evaluations.items()}),
-        join({name: one.comparisons for name, one in evaluations.items()}),
-        {f"{model}, {name}": error for name, one in evaluations.items() for model, error in one.failed.items()},
-        join(strata) if strata else None,
-    )
+    failed = {f"{model}, {name}": error for name, one in evaluations.items() for model, error in one.failed.items()}
+    return Evaluation(join("metrics"), join("comparisons"), failed, join("strata"))
 
 
 @dataclass(frozen=True)
@@ -282,7 +263,6 @@ def tune(
     space: SearchSpace | None = None,
     folds: int | None = None,
     threads: int | None = None,
-    split_settings: Mapping[str, Any] | None = None,
 ) -> Tuning:
     """Search the settings of a model with Optuna on validation users, as `flows.tune` does; test users are not read.
 
@@ -290,7 +270,7 @@ def tune(
         model: the estimator at whose settings the search begins; its seed is that of the split and the draws.
         trials: the number of trials; the first has the model's own settings.
         space: the range of each searched setting; by default the model's own, without those that are searched by hand.
-        protocol, folds, threads, split_settings: as in `evaluate`.
+        protocol, folds, threads: as in `evaluate`.
 
     Raises:
         ValueError: as `evaluate`, or there is nothing to search.
@@ -313,7 +293,7 @@ def tune(
     else:
         protocol, data = _check_protocol(protocol), read_interactions(interactions)
     threads = threads or Limits().threads
-    log = split_in_memory(data, protocol, _read_split_settings(named, folds, split_settings), start.seed, threads)
+    log = split_in_memory(data, protocol, _choose_split_settings(named, folds), start.seed, threads)
     outcomes = search_settings(start, log.validated, protocol, chosen, trials, threads)
     if (best := best_outcome(outcomes)) is None:
         raise OneclassError(f"{name}: every trial failed. The last one: {outcomes[-1].note}")

@@ -88,7 +88,7 @@ def split_in_memory(
 
     tables = [data.train, data.test] if isinstance(data, Split) else [data]
     config: dict[str, Any] = {"threads": threads, "temp_directory": tempfile.gettempdir()}
-    with _warnings_only(), _as_value_errors(), duckdb.connect(config=config) as connection:
+    with _quiet_stages(), duckdb.connect(config=config) as connection:
         for statements in ("set TimeZone = 'UTC'", *sql.schema()):
             connection.execute(statements)
         for number, table in enumerate(tables, 1):
@@ -131,23 +131,19 @@ def _insert_events(connection: duckdb.DuckDBPyConnection, events: pl.DataFrame, 
 
 
 @contextmanager
-def _warnings_only() -> Generator[None]:
-    """Leave out the log lines of the stages, which Prefect prints, for the duration of the block."""
+def _quiet_stages() -> Generator[None]:
+    """Leave out the log lines of stages, which Prefect prints, and raise `InputError` as that of wrong arguments.
+
+    Its advice is of settings of a run; one with a cause is that of a metric of one's own.
+    """
     level = log_of_stages.level
     log_of_stages.setLevel(max(level, logging.WARNING))
     try:
         yield
-    finally:
-        log_of_stages.setLevel(level)
-
-
-@contextmanager
-def _as_value_errors() -> Generator[None]:
-    """Raise a stage's `InputError`, whose advice is of settings of a run, as the `ValueError` of wrong arguments."""
-    try:
-        yield
     except InputError as error:
         raise (error.__cause__ or ValueError(str(error))) from error
+    finally:
+        log_of_stages.setLevel(level)
 
 
 def fit_models(
@@ -220,7 +216,7 @@ def rank_models(
         return [of._replace(results=own_metrics.add_own_metrics(of, metrics.own, log.ids)) for of in pending]
 
     names = [name for name in fits[0] if all(name in of for of in fits)]
-    with _warnings_only(), _as_value_errors():
+    with _quiet_stages():
         return stage.evaluate_lists(log.splits, names, submit, add_strata)
 
 
@@ -233,7 +229,7 @@ def search_settings(
         ValueError: no user has an edge to find, or no edge is left to train on.
     """
     search = Search(start.name, protocol, "", start.settings, space, start.seed)
-    with _warnings_only(), _as_value_errors():
+    with _quiet_stages():
         data = [select_validation(split, protocol, start.seed, threads) for split in folds]
     ended: list[tuple[TrialOutcome, FrozenTrial]] = []
     for number in range(1, trials + 1):
