@@ -364,7 +364,7 @@ full join rejects using (file_id)
 with arrived as (
     select user_id, item_id, value, occurred_at, coalesce(event, '') as event
     from raw.events
-    where file_id in $file_ids and occurred_at is not null
+    where file_id in $file_ids and occurred_at is not null and (select count(*) from operations.log_files) > 1
 ),
 events as (
     select file_id, user_id, item_id, value, occurred_at, coalesce(event, '') as event

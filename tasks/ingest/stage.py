@@ -22,7 +22,7 @@ from oneclass.tasks.orchestration import progress
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import runs, stages
 from oneclass.tasks.stores.home import Home
-from oneclass.tasks.terminal import count_things, escape_controls
+from oneclass.tasks.terminal import count_things
 
 logger = logging.getLogger(__name__)
 
@@ -186,21 +186,17 @@ def _log_changes(
             logger.warning("%s: %s", path, doubt)
         for line in layout.skipped:
             logger.warning("%s: a line is left out, as no event: %s", path, line.strip()[:80])
-    for one in arrivals:
-        if one.before:
-            before, now = sum(known.events for known in one.before), counts[one.file_id][0] if one.is_new else 0
-            message = "%s: changed under its name; %s earlier events were replaced by %s"
-            logger.info(message, escape_controls(one.log.path), f"{before:,}", f"{now:,}")
-    skipped = tuple(one.log.path for one in arrivals if not one.is_new)
     events, rejects = (sum(counts[one.file_id][place] for one in new) for place in (0, 1))
+    before = sum(known.events for one in arrivals for known in one.before)
     things = {"new log": len(new), "event": events, "reject": rejects}
     numbers = (count_things(number, noun) for noun, number in things.items())
-    logger.info("%s with %s and %s; %d skipped, whose events the warehouse holds", *numbers, len(skipped))
+    message = "%s with %s and %s, in place of %s; %d skipped, whose events the warehouse holds"
+    logger.info(message, *numbers, count_things(before, "earlier event"), len(arrivals) - len(new))
     return Ingested(
         file_ids=tuple(one.file_id for one in arrivals),
         new=tuple(one.log.path for one in new),
         changed=tuple(one.log.path for one in arrivals if one.before),
-        skipped=skipped,
+        skipped=tuple(one.log.path for one in arrivals if not one.is_new),
         set_aside=tuple(file.shown for file in refused),
         events=events,
         total_events=sum(events for events, _ in counts.values()),

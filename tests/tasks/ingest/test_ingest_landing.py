@@ -1,7 +1,6 @@
 """The landing folder: quarantined files, ingested files, and files that are never read."""
 
 import gzip
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -30,6 +29,7 @@ BAD = {
     "unreadable": (UNREADABLE, "cut short or damaged"),
     "other columns": (b"a,b\n1,2\n", "line 1: has the columns a, b"),
     "broken lines": (b"user_id,item_id,rating\na,x,5\nbroken\n", "line 3: 1 fields instead of 3. In all 1 of 2"),
+    "other bytes": (b"user_id,item_id,rating\n" + b"M\xfcller,K\xe4se,5\n" * 9, 'encoding = "windows-125'),
     "out of range": (b"user_id,item_id,rating\na,x,5\na,y,-7\n", "line 3: value is below value_min = 1"),
 }
 
@@ -95,17 +95,6 @@ def test_files_that_fail_while_they_are_loaded_are_set_aside_one_by_one(home, da
 def test_a_file_is_not_refused_for_what_is_not_its_fault(tmp_path, error):
     with pytest.raises(type(error)), landing.refuse_unreadable(tmp_path):
         raise error
-
-
-def test_orders_of_the_future_are_set_aside_unless_the_data_set_allows_them(home, dataset):
-    then = int((datetime.now(UTC) + timedelta(days=300)).timestamp())
-    for name, time in (("ratings-1.csv", 978300760), ("ratings-2.csv", then)):
-        write_csv(home.landing / name).write_text(f"user_id,item_id,rating,timestamp\na,{name},5,{time}\n")
-    assert ingest(home, dataset, [], "run-1").total_events == 1
-    note = (home.landing / "quarantine" / "ratings-2.csv.why.txt").read_text()
-    assert "line 2: time is later than the clock" in note and "max_future_days = 1 of the data set's file" in note
-    (home.landing / "quarantine" / "ratings-2.csv").rename(home.landing / "ratings-2.csv")
-    assert ingest(home, dataset.model_copy(update={"max_future_days": 300}), [], "run-2").total_events == 2
 
 
 def test_every_night_tells_of_files_that_are_not_read_until_they_are_gone(home, dataset, caplog):

@@ -205,7 +205,7 @@ def test_a_power_cut_at_any_moment_leaves_the_old_state_or_the_new_one(home, tmp
         disk.promises.append(lambda left: published_run(left) == "new" or pytest.fail("the old one is published again"))
         report._write(home.report / "index.html", "the page")
         disk.promises.append(lambda left: (left.report / "index.html").stat())
-        landing.quarantine_files(home, [landing.RejectedFile(log, "is broken")])
+        landing.quarantine_files(home, [landing.FileRefused(log, "is broken")])
         disk.promises.append(lambda left: (left.landing / "quarantine" / "log.csv.why.txt").read_text().index("broken"))
         disk.promises.append(lambda left: (left.landing / "quarantine" / "log.csv").stat())
     for number, (kept, tree) in enumerate(disk.trees.values()):
