@@ -5,6 +5,7 @@ triangular. Of each column of L only the largest entries are kept, in the column
 A^-1 is nearly K' D^-1 K. Without a limit both are exact.
 """
 
+import heapq
 from typing import NamedTuple
 
 import numpy as np
@@ -71,9 +72,8 @@ def invert(factor: LowerFactor, most: int, tolerance: float, threads: int) -> tu
     Returns:
         (counts, rows, values): int64 (items,), int32 and float64; the entries of the columns by ascending row.
     """
-    items = len(factor.pivots)
-    most = min(most, items)
-    parts, chunk = [], max(1, (1 << 22) // most)
+    items, most, parts = len(factor.pivots), min(most, len(factor.pivots)), []
+    chunk = max(1, (1 << 22) // most)
     for first in range(0, items, chunk):
         size = min(chunk, items - first)
         counts = np.zeros(size, dtype=np.int64)
@@ -87,23 +87,13 @@ def invert(factor: LowerFactor, most: int, tolerance: float, threads: int) -> tu
 
 
 @njit(nogil=True, cache=True)
-def _keep_largest(sizes, rows, count, most, kept):
-    """Move the rows of the largest of `count` sizes to `kept`, ascending; of equal sizes the lower row stays."""
-    some = rows[:count].copy()
-    if count > most:
-        cut = select_largest(sizes[:count].copy(), most) if most > 0 else np.inf
-        room = most
-        for at in range(count):
-            room -= sizes[at] > cut
-        order, taken = np.argsort(some), 0
-        for at in order:
-            if sizes[at] > cut or (sizes[at] == cut and room > 0):
-                room -= sizes[at] == cut
-                kept[taken] = some[at]
-                taken += 1
-        return taken
-    kept[:count] = np.sort(some)
-    return count
+def _select_largest(sizes, rows, most):
+    """Return the rows of the `most` largest sizes, ascending; of equal sizes the lower row comes first."""
+    if len(rows) <= most:
+        return np.sort(rows)
+    cut = select_largest(sizes.copy(), most) if most > 0 else np.inf
+    above, equal = rows[sizes > cut], np.sort(rows[sizes == cut])
+    return np.sort(np.concatenate((above, equal[: most - len(above)])))
 
 
 @njit(nogil=True, cache=True)
@@ -115,7 +105,6 @@ def _decompose(gram, order, position, starts, l2, shift, counts, rows, values, p
     items = len(order)
     column = np.zeros(items)
     touched, sizes = np.empty(items, dtype=np.int32), np.empty(items)
-    kept = np.empty(items, dtype=np.int32)
     head, next_column = np.full(items, -1, dtype=np.int64), np.full(items, -1, dtype=np.int64)
     reached = np.zeros(items, dtype=np.int64)
     is_touched = np.zeros(items, dtype=np.bool_)
@@ -136,8 +125,7 @@ def _decompose(gram, order, position, starts, l2, shift, counts, rows, values, p
                         touched[count] = i
                         count += 1
                     column[i] += weight * own * gram.factor[other]
-        diagonal = (diagonal + l2) * (1 + shift)
-        pivot = diagonal
+        pivot = diagonal = (diagonal + l2) * (1 + shift)
         k = head[j]
         while k >= 0:
             following = next_column[k]
@@ -161,15 +149,15 @@ def _decompose(gram, order, position, starts, l2, shift, counts, rows, values, p
         pivots[j] = pivot
         for at in range(count):
             sizes[at] = abs(column[touched[at]])
-        taken = _keep_largest(sizes, touched, count, starts[j + 1] - starts[j], kept)
-        for at in range(taken):
+        kept = _select_largest(sizes[:count], touched[:count], starts[j + 1] - starts[j])
+        for at in range(len(kept)):
             rows[starts[j] + at] = kept[at]
             values[starts[j] + at] = column[kept[at]] / pivot
-        counts[j] = taken
+        counts[j] = len(kept)
         for at in range(count):
             column[touched[at]] = 0.0
             is_touched[touched[at]] = False
-        if taken > 0:
+        if len(kept) > 0:
             reached[j] = starts[j]
             next_column[j] = head[kept[0]]
             head[kept[0]] = j
@@ -178,24 +166,17 @@ def _decompose(gram, order, position, starts, l2, shift, counts, rows, values, p
 
 @njit(parallel=True, nogil=True, cache=True)
 def _substitute(factor, first, tolerance, workers, counts, rows, values):
-    """Fill some columns of the inverse of the factor; worker w takes every `workers`-th.
-
-    A heap has the rows that are still to be followed, the lowest first.
-    """
+    """Fill some columns of the inverse; worker w takes every `workers`-th. `heap` has the rows still to be followed."""
     items = len(factor.pivots)
     for worker in prange(workers):
         column = np.zeros(items)
         is_pending = np.zeros(items, dtype=np.bool_)
-        heap, found = np.empty(items, dtype=np.int32), np.empty(items, dtype=np.int32)
-        sizes = np.empty(items)
+        found, sizes = np.empty(items, dtype=np.int32), np.empty(items)
         for place in range(worker, len(counts), workers):
             j = first + place
-            column[j], is_pending[j], heap[0] = 1.0, True, j
-            pending, count = 1, 0
-            while pending > 0:
-                k = heap[0]
-                pending -= 1
-                _move_down(heap, pending, heap[pending])
+            column[j], is_pending[j], heap, count = 1.0, True, [j], 0
+            while heap:
+                k = heapq.heappop(heap)
                 is_pending[k] = False
                 value = column[k]
                 if k != j and abs(value) <= tolerance:
@@ -208,41 +189,12 @@ def _substitute(factor, first, tolerance, workers, counts, rows, values):
                     column[i] -= value * factor.values[entry]
                     if not is_pending[i]:
                         is_pending[i] = True
-                        _move_up(heap, pending, i)
-                        pending += 1
+                        heapq.heappush(heap, np.int64(i))
             for at in range(count):
                 sizes[at] = np.inf if found[at] == j else abs(column[found[at]])
-            counts[place] = _keep_largest(sizes, found, count, rows.shape[1], rows[place])
-            for at in range(counts[place]):
-                values[place, at] = column[rows[place, at]]
+            kept = _select_largest(sizes[:count], found[:count], rows.shape[1])
+            counts[place] = len(kept)
+            for at in range(len(kept)):
+                rows[place, at], values[place, at] = kept[at], column[kept[at]]
             for at in range(count):
                 column[found[at]] = 0.0
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _move_up(heap, place, row):
-    """Put a row at the free end of the heap, and move it up past all that are greater."""
-    while place > 0:
-        parent = (place - 1) // 2
-        if heap[parent] <= row:
-            break
-        heap[place] = heap[parent]
-        place = parent
-    heap[place] = row
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _move_down(heap, size, row):
-    """Replace the root of a heap of `size` rows, and move the new one down past all that are less."""
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= row:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = row

@@ -25,7 +25,7 @@ from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
 from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.numerics.sparse_products import SparseTable, sparse_table
+from oneclass.models.numerics.sparse_products import sparse_table
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.sansa.factorization import factorize, invert
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace
@@ -136,19 +136,12 @@ class SANSA(Model[SANSASettings]):
         factor = factorize(gram, order, chosen.l2, most)
         counts, rows, values = invert(factor, most, chosen.tolerance, self.threads)
         values /= np.sqrt(factor.pivots)[rows]
-        diagonal = np.ones(items)
-        diagonal[order] = np.bincount(np.repeat(np.arange(len(order)), counts), weights=values**2)
-        lengths = np.zeros(items, dtype=np.int64)
-        lengths[order] = counts
-        in_order = csr_matrix((values.astype(np.float32), rows, np.concatenate([[0], np.cumsum(counts)])))
-        position = np.argsort(order)  # of the items with a like, by ascending column
-        by_item = in_order[position]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        self.roots = csr_matrix((by_item.data, by_item.indices, starts), shape=(items, len(order)))
+        of_entries = np.repeat(order, counts)  # the item of each entry
+        diagonal = np.where(self.item_degrees > 0, np.bincount(of_entries, values**2, items), 1)
+        self.roots = csr_matrix((values.astype(np.float32), (of_entries, rows)), shape=(items, len(order)))
         self.before = (1 / rescaled.scale).astype(np.float32)
         self.after = (-rescaled.back / diagonal).astype(np.float32)
-        entries = {"entries": len(factor.rows), "shift": factor.shift}
-        options.on_epoch(Epoch(1, 1, perf_counter() - started, entries))
+        options.on_epoch(Epoch(1, 1, perf_counter() - started, {"entries": len(factor.rows), "shift": factor.shift}))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the weights B_ji of the items j of the history times their recency weights.
@@ -156,30 +149,23 @@ class SANSA(Model[SANSASettings]):
         Their sum is the score, except for an item that has none of these weights.
         """
         of_entries = recency_weights(history, self.params.recency_exponent) * self.before[history.indices]
-        out = np.zeros((len(history.indices), len(items)), dtype=np.float32)
-        known, wanted = as_read_only(history.indices, np.int32), as_read_only(items, np.int32)
-        _multiply_rows(self._table, known, wanted, out)
-        return of_entries[:, None] * out * self.after[items]
+        products = (self.roots[history.indices] @ self.roots[items].T).toarray()
+        return of_entries[:, None] * np.where(history.indices[:, None] == items, 0, products) * self.after[items]
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
         of_entries = recency_weights(histories, self.params.recency_exponent) * self.before[histories.indices]
         scores = np.zeros(histories.shape, dtype=np.float32)
         indptr, indices = as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)
-        transposed = self.compute_once("transposed", lambda: sparse_table(self.roots.T.tocsr()))
+        tables = self.compute_once("tables", lambda: (sparse_table(self.roots), sparse_table(self.roots.T.tocsr())))
         with kernel_threads(self.threads):
-            _add_products(indptr, indices, as_read_only(of_entries, np.float32), self._table, transposed, scores)
+            _add_products(indptr, indices, as_read_only(of_entries, np.float32), *tables, scores)
             scores *= self.after
             below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
             return fill_popularity_fallback(scores, self.item_degrees, below)
 
-    @property
-    def _table(self) -> SparseTable:
-        return self.compute_once("table", lambda: sparse_table(self.roots))
-
     def _arrays(self) -> dict[str, np.ndarray]:
-        table, width = self.roots, np.array(self.roots.shape[1])
-        parts = {"indptr": table.indptr, "indices": table.indices, "values": table.data, "width": width}
-        return {**parts, "before": self.before, "after": self.after}
+        table, others = self.roots, {"before": self.before, "after": self.after, "width": np.array(self.roots.shape[1])}
+        return {"indptr": table.indptr, "indices": table.indices, "values": table.data, **others}
 
     def _restore(self, arrays: dict[str, np.ndarray]) -> None:
         parts = arrays["values"], arrays["indices"], arrays["indptr"]
@@ -201,19 +187,3 @@ def _add_products(indptr, indices, weights, table, transposed, out):
                 for other in range(item_starts[column], item_starts[column + 1]):
                     if items[other] != item:
                         total[items[other]] += factor * item_values[other]
-
-
-@njit(nogil=True, cache=True)
-def _multiply_rows(table, rows, columns, out):
-    """Fill `out` with the entries of S S' in some rows and columns, and zeros on its diagonal; S is `table`, CSR."""
-    starts, places, values = table
-    for row in range(len(rows)):
-        for column in range(len(columns)):
-            one, end = starts[rows[row]], starts[rows[row] + 1]
-            other, last = starts[columns[column]], starts[columns[column] + 1]
-            total = np.float32(0)
-            while one < end and other < last and rows[row] != columns[column]:
-                if places[one] == places[other]:
-                    total += values[one] * values[other]
-                one, other = one + (places[one] <= places[other]), other + (places[other] <= places[one])
-            out[row, column] = total
