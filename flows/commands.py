@@ -131,8 +131,11 @@ def _inspect(given: InspectParameters) -> str:
     from oneclass.tasks.stores import home
 
     root = home.resolve_root(given.home)
-    dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(given.source), is_declared=given.write)
-    return preview.inspect_logs(root, dataset, given.source, write=given.write)
+    name, is_written = given.write or given.dataset, given.write is not None
+    dataset = datasets.load_dataset(
+        name, root, with_logs=bool(given.source), is_declared=is_written, columns=given.columns
+    )
+    return preview.inspect_logs(root, dataset, given.source, write=is_written)
 
 
 def _find_home(given: DatasetParameters) -> "tuple[Home, Dataset]":

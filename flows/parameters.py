@@ -97,6 +97,25 @@ class _SourceParameters(DatasetParameters):
     source: Annotated[list[str], Flag("PATH")] = Field(
         [], description="raw log files or folders; by default those in HOME/NAME/landing"
     )
+    user: Annotated[str | None, Flag("COLUMN")] = Field(
+        None, description="the logs' column of users, as [columns] names it; by number where a file has no header"
+    )
+    item: Annotated[str | None, Flag("COLUMN")] = Field(None, description="the logs' column of items")
+    value: Annotated[str | None, Flag("COLUMN")] = Field(
+        None, description="the logs' column of values, such as ratings; - if every line counts 1"
+    )
+    time: Annotated[list[str], Flag("COLUMN")] = Field(
+        [], description="the logs' column of times, or those of the date and of the time of day; - for none"
+    )
+    event: Annotated[str | None, Flag("COLUMN")] = Field(
+        None, description="the logs' column with the kind of event, with [events]; - to count all kinds alike"
+    )
+
+    @property
+    def columns(self) -> dict[str, str | list[str]]:
+        """The columns that are named, by their roles."""
+        named = {role: getattr(self, role) for role in ("user", "item", "value", "time", "event")}
+        return {role: name for role, name in named.items() if name}
 
 
 class _SplitFilesParameters(DatasetParameters):
@@ -308,15 +327,14 @@ class RecommendParameters(DatasetParameters):
     json_: Annotated[bool, Flag(name="--json")] = Field(False, description="print JSON")
 
 
-class InspectParameters(DatasetParameters):
+class InspectParameters(_SourceParameters):
     """Parameters of `flows.inspect`, which is not a flow."""
 
     dataset: Annotated[str, Flag("NAME")] = Field(
         "mine", description="a data set whose file says how to read the logs; by default one without a file"
     )
-    source: Annotated[list[str], Flag("PATH")] = Field([], description="logs; by default those in the landing folder")
-    write: Annotated[bool, Flag()] = Field(
-        False, description="write HOME/datasets/NAME.toml, with what was detected filled in"
+    write: Annotated[str | None, Flag("NAME")] = Field(
+        None, description="write the file of the data set NAME, HOME/datasets/NAME.toml, with these columns"
     )
 
 

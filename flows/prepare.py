@@ -76,7 +76,8 @@ def scan_sources(given: BackfillParameters) -> SourceScanner:
     """
     sources = given.split_files or given.source
     root = home.resolve_root(given.home)
-    scanner = SourceScanner(datasets.load_dataset(given.dataset, root, with_logs=bool(sources)))
+    dataset = datasets.load_dataset(given.dataset, root, with_logs=bool(sources), columns=given.columns)
+    scanner = SourceScanner(dataset)
     scanner.scan(sources)
     return scanner
 

@@ -135,7 +135,9 @@ def resolve_settings(given: BackfillParameters, scanner: SourceScanner | None = 
     """
     root = home.resolve_root(given.home)
     has_logs = bool(given.source or given.split_files)
-    scanner = scanner or SourceScanner(datasets.load_dataset(given.dataset, root, with_logs=has_logs))
+    scanner = scanner or SourceScanner(
+        datasets.load_dataset(given.dataset, root, with_logs=has_logs, columns=given.columns)
+    )
     declared = scanner.dataset
     defaults = {
         "ingest": declared.ingest,

@@ -5,14 +5,17 @@ from read_parquet($path, file_row_number = true, hive_partitioning = false) as l
 where regexp_matches(to_json(log)::varchar, $pattern)
 
 -- name: sums
--- One row: the events of a log, and sums of digests of its events and rejects, without some of its lines.
+-- One row: the events of a log, and sums of digests of its events and rejects, without those of $users.
 select
-    (select count(*) from raw.events where file_id = $file_id and line_number not in $lines),
+    (select count(*) from raw.events where file_id = $file_id and user_id not in $users),
     (
         select sum(hash(user_id, item_id, value, occurred_at, event)::hugeint)
-        from raw.events where file_id = $file_id and line_number not in $lines
+        from raw.events where file_id = $file_id and user_id not in $users
     ),
-    (select sum(hash(line, reason)::hugeint) from raw.rejects where file_id = $file_id and line_number not in $lines)
+    (
+        select sum(hash(line, reason)::hugeint)
+        from raw.rejects where file_id = $file_id and not regexp_matches(line, $pattern)
+    )
 
 -- name: users
 -- One row per user of $users in the warehouse: the events, and the logs that have them.

@@ -3,6 +3,7 @@
 import codecs
 import difflib
 import tomllib
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -11,12 +12,11 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from oneclass.tasks.datasets import names
-from oneclass.tasks.datasets.columns import EVENT_COLUMNS, AttributeTable, Columns
+from oneclass.tasks.datasets.columns import AttributeTable, Columns
 from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.settings import Boost, DeclaredRules, Placement, Rules
 
-Role = Literal["user", "item", "value", "time", "clock", "event", "-"]
 TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "excel": 0}
 """The units of times in numbers: ticks in a second since 1970; `excel` counts days since 1899-12-30."""
 
@@ -51,8 +51,8 @@ class Dataset(BaseModel):
     files: tuple[str, ...] = Field(default=("*",), min_length=1)
     """Patterns of the raw files' names in a folder; `.gz` may follow each."""
     layout: Literal["recognised", "adjacency", "counted_adjacency"] = "recognised"
-    """`adjacency`: lines `user item ...`, separated by blanks or `delimiter`; `counted_adjacency`: lines
-    `count item ...`, line n is user n."""
+    """`adjacency`: lines `user item ...`, separated by blanks; `counted_adjacency`: lines `count item ...`, line n is
+    user n."""
     columns: Columns = Columns()
     titles: Titles = Titles()
     items: AttributeTable | None = None
@@ -61,8 +61,8 @@ class Dataset(BaseModel):
     """The table of users' attributes."""
     delimiter: str | None = Field(default=None, min_length=1)
     """Field separator; by default detected in the header."""
-    fields: tuple[Role, ...] = ()
-    """For a log without a header: the role of each field of a line; `-` is a field to ignore."""
+    row_names: bool = False
+    """Whether lines begin with a name of the row that the header leaves out, as R writes them."""
     encoding: str = ""
     """Of text that is not UTF-8, by Python's name, e.g. `windows-1252`; UTF-16 with a byte order mark needs none."""
     decimal: Literal[".", ","] | None = None
@@ -72,10 +72,11 @@ class Dataset(BaseModel):
     day; by default detected."""
     timezone: str = "UTC"
     """Of times without a zone, e.g. `Europe/Berlin`."""
-    missing_ids: tuple[str, ...] = ("NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", r"\N")
-    """Ids that stand for a missing one: their lines are rejected."""
-    item_separator: str = ""
-    """Of the items in a cell that lists several: each is an event of its own."""
+    missing_ids: tuple[str, ...] = (
+        "NA", "N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", r"\N", "Total", "Totals", "Grand Total", "Summe",
+        "Gesamt", "Gesamtsumme",
+    )  # fmt: skip
+    """Ids that stand for a missing one, or for all: their lines are rejected."""
     events: dict[str, float] = {}
     """What an event of each kind adds to its pair of a user and an item, times its value; 0 leaves the kind out. Lines
     of other kinds are rejected."""
@@ -122,12 +123,7 @@ class Dataset(BaseModel):
     """Settings of single models, in `[models.<name>]`."""
 
     @model_validator(mode="after")
-    def _fields_are_complete(self) -> Self:
-        if self.fields and (self.delimiter is None or not {"user", "item"} <= set(self.fields)):
-            raise ValueError("fields need a delimiter, and must place user and item")
-        roles = [role for role in self.fields if role != "-"]
-        if len(roles) != len(set(roles)):
-            raise ValueError("fields place a column twice")
+    def _complete(self) -> Self:
         if self.source and not {*LANDED_FILES} <= {*self.files}:
             object.__setattr__(self, "files", (*self.files, *LANDED_FILES))
         if not self.title:
@@ -150,12 +146,10 @@ class Dataset(BaseModel):
 
     @model_validator(mode="after")
     def _events_have_a_column(self) -> Self:
-        if (self.columns.event or "event" in self.fields) and not self.events:
+        if self.columns.event and not self.events:
             raise ValueError("columns.event names the kind of event: state what each kind adds under [events]")
-        if self.events and (self.layout != "recognised" or (self.fields and "event" not in self.fields)):
-            raise ValueError("[events] needs a column with the kind of event: place `event` among the fields")
-        if self.events and not self.columns.event:
-            object.__setattr__(self, "columns", self.columns.model_copy(update={"event": EVENT_COLUMNS}))
+        if self.events and (self.layout != "recognised" or self.columns.event == ()):
+            raise ValueError("[events] needs a column with the kind of event")
         return self
 
     @model_validator(mode="after")
@@ -217,7 +211,14 @@ def list_own_datasets(root: Path) -> list[str]:
     return sorted({*folders, *(file.stem for file in (root / "datasets").glob("*.toml"))})
 
 
-def load_dataset(name: str, root: Path, *, with_logs: bool = False, is_declared: bool = False) -> Dataset:
+def load_dataset(
+    name: str,
+    root: Path,
+    *,
+    with_logs: bool = False,
+    is_declared: bool = False,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+) -> Dataset:
     """Load the data set `name`; a user's file overrides a built-in one of the same name.
 
     An undeclared name is a data set with the defaults of `Dataset` if its logs are named with it, or if its landing
@@ -226,6 +227,7 @@ def load_dataset(name: str, root: Path, *, with_logs: bool = False, is_declared:
     Args:
         with_logs: whether logs were named.
         is_declared: whether its file is about to be written, so that its name is no slip.
+        columns: role -> column, which override those of the file.
 
     Raises:
         InputError: no data set has or can have that name, or its file is malformed.
@@ -235,7 +237,7 @@ def load_dataset(name: str, root: Path, *, with_logs: bool = False, is_declared:
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         if (with_logs and (is_declared or not close)) or names.is_data_set(root / name):
-            return Dataset(name=name, title=name)
+            return _validate(Path("--user, --item"), {"name": name, "columns": columns or {}})
         hint = f" Did you mean {close[0]}?" if close else ""
         if not close and not with_logs:
             hint = " Name its logs (--source) to take them as they are."
@@ -245,20 +247,19 @@ def load_dataset(name: str, root: Path, *, with_logs: bool = False, is_declared:
         )
     own = root / "datasets" / f"{name}.toml"
     path = own if own.is_file() else Path(str(files(__name__).joinpath(f"{name}.toml")))
-    return _read_dataset(path, name)
+    return _read_dataset(path, name, columns or {})
 
 
-def _read_dataset(path: Path, name: str) -> Dataset:
+def _read_dataset(path: Path, name: str, columns: Mapping[str, str | Sequence[str]]) -> Dataset:
     try:
         declared = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}).") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: is not TOML: {error}.") from error
-    try:
-        dataset = Dataset.model_validate({"name": name, **declared})
-    except ValidationError as error:
-        raise InputError(f"{path}: {_first_error(error)}") from error
+    if columns:
+        declared["columns"] = {**declared.get("columns", {}), **columns}
+    dataset = _validate(path, {"name": name, **declared})
     for section in ("titles", "items", "users"):
         if (table := getattr(dataset, section)) and table.file:
             table = table.model_copy(update={"file": str(path.parent / table.file)})
@@ -268,6 +269,13 @@ def _read_dataset(path: Path, name: str) -> Dataset:
     if dataset.name != name:
         raise InputError(f"{path}: name is {dataset.name!r}; name the file {dataset.name}.toml or correct `name`.")
     return dataset
+
+
+def _validate(path: Path, declared: dict[str, Any]) -> Dataset:
+    try:
+        return Dataset.model_validate(declared)
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first_error(error)}") from error
 
 
 SECTIONS: dict[str, type[BaseModel]] = {

@@ -5,44 +5,56 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-EVENT_COLUMNS = (
-    "event",
-    "event_type",
-    "event_name",
-    "action",
-    "action_type",
-    "behavior",
-    "behavior_type",
-    "interaction",
-)
-"""Accepted names of the column with the kind of event, where `[events]` is declared and `columns.event` is not."""
+ROLES = ("user", "item", "value", "time", "event")
+KNOWN_NAMES: dict[str, tuple[str, ...]] = {
+    "user": ("user_id", "userid", "user", "uid", "customer_id", "customerid", "customer", "client_id", "clientid",
+             "visitor_id", "visitorid", "member_id", "memberid", "reviewer_id", "reviewerid", "account_id",
+             "accountid", "kunde", "kunden_id", "kundennummer", "kundennr", "nutzer", "benutzer", "utilisateur",
+             "id_utilisateur", "id_client", "usuario", "id_usuario", "cliente", "id_cliente"),
+    "item": ("item_id", "itemid", "item", "product_id", "productid", "product", "sku", "asin", "movie_id", "movieid",
+             "track_id", "trackid", "artist_id", "artistid", "book_id", "bookid", "article_id", "articleid", "song_id",
+             "business_id", "artikel", "artikel_id", "artikelnummer", "artikelnr", "produkt", "produkt_id", "produit",
+             "id_produit", "producto", "id_producto"),
+    "value": ("value", "rating", "stars", "score", "overall", "count", "weight", "quantity", "qty", "plays",
+              "play_count", "playcount", "menge", "anzahl", "bewertung", "quantite", "cantidad"),
+    "time": ("timestamp", "time", "date", "datetime", "date_time", "occurred_at", "ordered_at", "created_at",
+             "event_time", "unixreviewtime", "datum", "zeitstempel", "fecha"),
+    "event": ("event", "event_type", "event_name", "action", "action_type", "behavior", "behavior_type",
+              "interaction"),
+}  # fmt: skip
+"""Whole names, in lower case with blanks and hyphens as underscores, that leave no doubt of a column's role."""
 
 FeatureKind = Literal["category", "categories", "number", "text"]
 
 
 class Columns(BaseModel):
-    """Accepted names of each column in a log's header or Parquet schema, in any case."""
+    """The columns of a log by their names in its header or schema; of one without a header by number, from 1.
+
+    A role that is left out has the column with a name of `KNOWN_NAMES`. Of several names the first that a file has
+    counts. An empty list says that the log has no such column that is to be read.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    user: tuple[str, ...] = ("user_id", "userId", "user", "customer_id", "customerId", "customer")
-    item: tuple[str, ...] = (
-        "item_id", "itemId", "item", "product_id", "productId", "product", "sku", "movie_id", "movieId", "track_id",
-        "artist_id", "book_id", "article_id",
-    )  # fmt: skip
-    value: tuple[str, ...] = ("value", "rating", "count", "weight", "quantity")
-    """Empty if the log has no values: every event then counts 1."""
-    time: tuple[str, ...] = ("timestamp", "occurred_at", "ordered_at", "time", "date")
-    """Empty if the times are to be left out; a log without such a column has none."""
-    clock: tuple[str, ...] = ()
-    """Of the time of day, where `time` has the date alone."""
-    event: tuple[str, ...] = ()
-    """Of the kind of event, with `[events]`; by default one of `EVENT_COLUMNS`."""
+    user: tuple[str, ...] | None = Field(None, min_length=1)
+    item: tuple[str, ...] | None = Field(None, min_length=1)
+    value: tuple[str, ...] | None = None
+    """Where a log has none, every event counts 1."""
+    time: tuple[str, ...] | None = Field(None, max_length=2)
+    """Two names are those of the date and of the time of day."""
+    event: tuple[str, ...] | None = None
+    """The kind of event, with `[events]`."""
 
     @field_validator("*", mode="before")
     @classmethod
     def _one_name_is_a_list(cls, names: object) -> object:
-        return (names,) if isinstance(names, str) else names
+        names = [names] if isinstance(names, str | int) else names
+        return [str(name) for name in names if name != "-"] if isinstance(names, list | tuple) else names
+
+    def accepted(self, role: str) -> tuple[str, ...]:
+        """Return the names that a column of a role may have."""
+        stated: tuple[str, ...] | None = getattr(self, role)
+        return KNOWN_NAMES[role] if stated is None else stated
 
 
 class AttributeTable(BaseModel):

@@ -1,10 +1,11 @@
 """Write the files of the landing folder without users, each beside the file that it is to replace.
 
-A line goes if the data set's reader finds an event of a user in it, or if it gives no event and has an id as a word.
+A record goes if the data set's reader finds an event of a user in it, or if it gives no event and has an id as a word.
 The new file is read back, and must give all other events. A file without lines, such as a workbook, is for a person to
 edit.
 """
 
+import csv
 import gzip
 import re
 import shutil
@@ -19,10 +20,11 @@ import pyarrow.parquet as pq
 from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers
+from oneclass.tasks.ingest import files
+from oneclass.tasks.ingest.files import CHUNK_BYTES, FileStillChanging
+from oneclass.tasks.ingest.layouts import Layout
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.scan import CHUNK_BYTES, FileStillChanging
-from oneclass.tasks.ingest.sources import LogFile, SourceScanner, check_readable
+from oneclass.tasks.ingest.sources import LogFile, SourceScanner
 from oneclass.tasks.stores.home import escape_path
 from oneclass.tasks.stores.warehouse import fetch_row
 
@@ -72,9 +74,9 @@ class FileEditor:
         """
         for table in ("events", "rejects", "places"):
             self._scratch.execute(f"delete from raw.{table} where file_id <= 0")
-        with check_readable(location):
+        with files.check_readable(location):
             log = self._load_log(location, BEFORE, folder)
-            container = log.container if log else containers.detect_container(location)
+            container = log.container if log else files.detect_container(location)
             if not (lines := self._find_lines(location, container, log)):
                 return None
             if location.is_symlink() or container not in ("", "gzip", "parquet"):
@@ -87,7 +89,7 @@ class FileEditor:
             return StagedFile(location, target if left else None, len(lines))
         file_id = self._known.get(log.sha256, self._known.get(log.content_sha256, UNKNOWN))
         self._known = {digest: one for digest, one in self._known.items() if one != file_id}  # a copy is read once
-        before = self._sum_rows(BEFORE, lines)
+        before = self._sum_rows(BEFORE)
         after = self._load_log(target, file_id, folder) if before[0] else None
         if before[0] and (after is None or self._sum_rows(file_id) != before):
             raise InputError(f"{location}: without the users' lines, others are read otherwise")
@@ -105,35 +107,44 @@ class FileEditor:
             load_logs(self._scratch, [(file_id, log)], folder, self._dataset)
         return logs[0] if logs else None
 
-    def _sum_rows(self, file_id: int, lines: Iterable[int] = ()) -> tuple[Any, ...]:
-        """Return the number of a log's events, and sums of digests of its events and rejects, some lines left out."""
-        return fetch_row(self._scratch, sql.statement("forget/sums"), {"file_id": file_id, "lines": list(lines)})
+    def _sum_rows(self, file_id: int) -> tuple[Any, ...]:
+        """Return the number of a log's events, and sums of digests of its events and rejects, without the users'."""
+        values = {"file_id": file_id, "users": self._users, "pattern": match_words(self._users)}
+        return fetch_row(self._scratch, sql.statement("forget/sums"), values)
 
     def _find_lines(self, location: Path, container: str, log: LogFile | None) -> set[int]:
         """Find the lines or rows of users, counted from 1."""
-        events = "select distinct user_id, line_number from raw.events where file_id = 0 and user_id in ?"
-        rows = self._scratch.execute(events, [self._users]).fetchall()
-        words = self._find_words(location, container, log)
-        lines = "select distinct line_number from raw.events where file_id = 0 and line_number in ?"
-        for (line,) in self._scratch.execute(lines, [[*words]]).fetchall():
-            del words[line]
-        self.found |= {user for user, _ in rows}
-        self.found |= {user for user in self._users for text in words.values() if re.search(match_words([user]), text)}
-        return {line for _, line in rows} | words.keys()
-
-    def _find_words(self, location: Path, container: str, log: LogFile | None) -> dict[int, str]:
-        """Find the lines with an id as a word, but for headers, and return their texts by number."""
+        events = "select distinct line_number, user_id from raw.events where file_id = 0 and user_id in ?"
+        owned = self._scratch.execute(events, [self._users]).fetchall()
+        numbers = {number for number, _ in owned}
+        self.found |= {user for _, user in owned}
         if container == "parquet":
             values = {"path": escape_path(location), "pattern": match_words(self._users)}
-            return dict(self._scratch.execute(sql.statement("forget/rows"), values).fetchall())
-        headers = log.layout.header_lines if log and log.layout else 0
-        is_netflix = bool(log and log.layout and log.layout.statement == "netflix")
-        with containers.open_text(location, container, log.encoding if log else "") as text:
-            return {
-                number: line.decode(errors="replace")
-                for number, line in enumerate(_iterate_lines(text), 1)
-                if number > headers and self._word.search(line) and not (is_netflix and re.fullmatch(MOVIE, line))
+            named = {
+                row: (row, row + 1, text)
+                for row, text in self._scratch.execute(sql.statement("forget/rows"), values).fetchall()
             }
+            lines: set[int] = set()
+        else:
+            records = list(self._iterate_wanted(location, container, log, numbers))
+            lines = {line for number, *span, _ in records if number in numbers for line in range(*span)}
+            named = {-place if not record[0] else record[0]: record[1:] for place, record in enumerate(records, 1)}
+        query = "select distinct line_number from raw.events where file_id = 0 and line_number in ?"
+        for (number,) in self._scratch.execute(query, [[*named]]).fetchall():
+            del named[number]
+        texts = [text for *_, text in named.values()]
+        self.found |= {user for user in self._users for text in texts if re.search(match_words([user]), text)}
+        numbers = numbers if container == "parquet" else set()
+        return lines | numbers | {line for first, stop, _ in named.values() for line in range(first, stop)}
+
+    def _iterate_wanted(
+        self, location: Path, container: str, log: LogFile | None, numbers: set[int]
+    ) -> Iterator[tuple[int, int, int, str]]:
+        """Yield (number, first line, line after the last, text) of each record of a number, or with an id as a word."""
+        with files.open_text(location, container, log.encoding if log else "") as text:
+            for number, first, stop, record in _iterate_records(text, log.layout if log else None):
+                if (number and number in numbers) or self._word.search(record):
+                    yield number, first, stop, record.decode(errors="replace")
 
 
 def match_words(ids: Iterable[str]) -> str:
@@ -151,6 +162,42 @@ def _iterate_lines(stream: IO[bytes]) -> Iterator[bytes]:
         yield rest
 
 
+def _iterate_records(stream: IO[bytes], layout: Layout | None) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield (number, first line, line after the last, text) of each record but headers, as the data set's reader
+    numbers them; 0 for what is none.
+    """
+    is_split = layout is not None and layout.form in ("delimited", "netflix")
+    record, first, count = b"", 1, layout.skip if layout and is_split else 0
+    for number, line in enumerate(_iterate_lines(stream), 1):
+        if layout is None or not is_split:
+            yield number, number, number + 1, line
+            continue
+        if number <= layout.skip or (layout.form == "netflix" and re.fullmatch(MOVIE, line)):
+            count += number > layout.skip
+            continue
+        first, record = (first, record + line) if record else (number, line)
+        if layout.form == "delimited" and layout.is_quoted and record.count(b'"') % 2:
+            continue  # a quoted field goes on
+        is_record = _is_record(record.decode(errors="replace").strip("\r\n"), layout)
+        count += is_record
+        yield count if is_record else 0, first, number + 1, record
+        record = b""
+    if record:
+        yield 0, first, first + len(record.splitlines()), record
+
+
+def _is_record(record: str, layout: Layout) -> bool:
+    """Whether a text has the fields of a record."""
+    if not record.strip() or (layout.comments and record.startswith("#")):
+        return False
+    if layout.form == "delimited" and layout.is_quoted:
+        cells = next(csv.reader(record.splitlines(keepends=True), delimiter=layout.delimiter), [])
+    else:
+        cells = record.split(layout.delimiter)
+    is_trailing = len(cells) == layout.fields + 1 and not cells[-1]
+    return len(cells) == layout.fields or is_trailing or (layout.form == "netflix" and len(cells) < layout.fields)
+
+
 def _write_lines(source: Path, target: Path, lines: set[int], container: str, encoding: str) -> int:
     """Write a text, compressed as it was, without some lines, and return the number of those that are left.
 
@@ -158,7 +205,7 @@ def _write_lines(source: Path, target: Path, lines: set[int], container: str, en
         InputError: it is no text.
     """
     left = 0
-    with containers.open_text(source, container, encoding) as text, open(target, "wb") as output:
+    with files.open_text(source, container, encoding) as text, open(target, "wb") as output:
         # Equal texts give equal bytes, also on a second try.
         packed = gzip.GzipFile(filename="", mode="wb", fileobj=output, mtime=0) if container else output
         for number, line in enumerate(_iterate_lines(text), 1):

@@ -23,8 +23,8 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.forget.files import UNKNOWN, FileEditor, StagedFile, match_words
 from oneclass.tasks.ingest import file_registry
+from oneclass.tasks.ingest.files import FileStillChanging
 from oneclass.tasks.ingest.landing import NOTE_SUFFIX
-from oneclass.tasks.ingest.scan import FileStillChanging
 from oneclass.tasks.stores import checksums, durable, erasures, publications, runs, warehouse
 from oneclass.tasks.stores.home import Home
 

@@ -17,9 +17,8 @@ from oneclass.tasks.attributes import Side, Version, convert_column, load_versio
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers
-from oneclass.tasks.ingest.scan import hash_file
-from oneclass.tasks.ingest.sources import check_readable
+from oneclass.tasks.ingest import files
+from oneclass.tasks.ingest.files import check_readable, hash_file
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import escape_path
 
@@ -74,7 +73,7 @@ def read_titles(path: Path, dataset: Dataset) -> dict[str, str]:
     Raises:
         InputError: the file is unreadable, or lacks a column of ids or titles.
     """
-    declared, usual = dataset.titles, (*dataset.columns.item, *ID_COLUMNS["item"])
+    declared, usual = dataset.titles, (*dataset.columns.accepted("item"), *ID_COLUMNS["item"])
     section, key = ("items", "id") if dataset.items and dataset.items.title else ("titles", "item")
     table = _read_table(path, section, declared.item, dataset)
     ids = table.select_ids(table.find_column(key, declared.item, usual), dataset)
@@ -93,7 +92,7 @@ def read_attributes(side: Side, declared: AttributeTable, dataset: Dataset) -> t
             a column of numbers is not a number.
     """
     table = _read_table(Path(declared.file), f"{side}s", declared.id, dataset, declared.separator)
-    usual, ids = (*getattr(dataset.columns, side), *ID_COLUMNS[side]), f"{side}_id"
+    usual, ids = (*dataset.columns.accepted(side), *ID_COLUMNS[side]), f"{side}_id"
     given = table.find_column("id", declared.id, usual)
     columns = {table.find_column(kind, name): name for name, kind in declared.kinds.items()}
     columns |= {name: name for name in table.cells.columns if name not in (ROW, given, *columns)}
@@ -140,10 +139,10 @@ def _read_table(path: Path, section: str, id_column: str, dataset: Dataset, sepa
         # The copy has no name, so that nothing of it is left if the run is killed.
         file = f"/proc/self/fd/{copy.fileno()}"
         try:
-            if (container := containers.detect_container(path)) == "parquet":
+            if (container := files.detect_container(path)) == "parquet":
                 rows = connection.read_parquet(escape_path(path), hive_partitioning=False)
             else:
-                with containers.open_text(path, container) as stream:
+                with files.open_text(path, container) as stream:
                     whole = re.sub(r"\r\n?", "\n", _decode(stream.read(), dataset.encoding))
                 text = re.sub(r"\A([^\S\n]*(#[^\n]*)?\n)*", "", whole)
                 before = whole.count("\n") - text.count("\n")

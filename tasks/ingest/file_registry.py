@@ -18,7 +18,7 @@ from oneclass import sql
 from oneclass.tasks.binarize.settings import BinarizeSettings
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest import containers
+from oneclass.tasks.ingest.files import explain_encoding
 from oneclass.tasks.ingest.landing import DONE, QUARANTINE, FileRefused
 from oneclass.tasks.ingest.sources import LogFile
 from oneclass.tasks.stores import warehouse
@@ -158,8 +158,8 @@ def explain_rejects(log: LogFile, rejects: int, lines: int, line: int, reason: s
         line, reason: of its first reject.
         share: `max_reject_share` of the data set.
     """
-    if "not UTF-8" in reason and (encoding := containers.guess_encoding(log.location, log.container)):
-        advice = f'State the encoding in the data set\'s file, which may be\n\nencoding = "{encoding}"'
+    if "not UTF-8" in reason:
+        advice = explain_encoding(log.location, log.container)
     elif rejects <= MAX_SUGGESTED_SHARE * lines:
         allowed = math.ceil(1000 * rejects / lines) / 1000
         advice = f"Mend the lines; or, to leave them out, allow for them:\n\nmax_reject_share = {allowed:g}"

@@ -17,7 +17,7 @@ import duckdb
 
 from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest.scan import FileSignature, FileStillChanging
+from oneclass.tasks.ingest.files import FileSignature, FileStillChanging
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import escape_controls

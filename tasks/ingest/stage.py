@@ -83,7 +83,8 @@ def ingest(
     unread = [] if named else _list_unread(home, dataset, waiting)
     refused: list[FileRefused] = []
     sizes = {one.sha256: one.size for one in known}
-    logs = (scanner or SourceScanner(dataset)).scan(paths, sizes, refused if is_night else None)
+    scanner, columns_named = scanner or SourceScanner(dataset), any(one.names_columns for one in known)
+    logs = scanner.scan(paths, sizes, refused if is_night else None, columns_named=columns_named)
     while True:
         if refused and not logs and not known:
             landing.quarantine_files(home, refused)
@@ -184,8 +185,6 @@ def _log_changes(
     for path, layout in ((one.log.path, one.log.layout) for one in new if one.log.layout):
         for doubt in layout.doubts:
             logger.warning("%s: %s", path, doubt)
-        for line in layout.skipped:
-            logger.warning("%s: a line is left out, as no event: %s", path, line.strip()[:80])
     events, rejects = (sum(counts[one.file_id][place] for one in new) for place in (0, 1))
     before = sum(known.events for one in arrivals for known in one.before)
     things = {"new log": len(new), "event": events, "reject": rejects}

@@ -12,8 +12,10 @@ from datetime import datetime
 from oneclass.tasks.datasets import TIME_UNITS, Dataset
 from oneclass.tasks.errors import InputError
 
-FIRST_SECOND, LAST_SECOND = 631_152_000, 4_102_444_799
-"""1990 to 2099: a number in this range, or in this range in a smaller unit, can be nothing but an instant."""
+FIRST_SECOND, LAST_SECOND = 788_918_400, 4_102_444_799
+"""1995 to 2099: a number in this range, or in this range in a smaller unit, is an instant; ticks of .NET are not."""
+LATE_SECOND = 946_684_800
+"""Where all times lie before 2000, numbers may count from another year, such as 2001."""
 FIRST_DATE, LAST_DATE = 1900_01_01, 2099_12_31
 NUMBER = re.compile(r"\s*-?\d+(?:\.\d+)?\s*")
 NAIVE_ISO = r"\s*\d{4}([-/])\d{1,2}[-/]\d{1,2}([ T]+\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?\s*"
@@ -29,6 +31,11 @@ CLOCKS = ("%H:%M:%S.%f", "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:
 NAMED_MONTHS = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%y", "%Y%m%d")
 WHOLE_FORMATS = ("%Y%m%dT%H%M%S", "%a %b %d %H:%M:%S %Y")
 """Dates with their time of day: ISO 8601 without marks, and that of C's `ctime`."""
+ZONED_FORMATS = (
+    *(f"{day}%d %b %Y %H:%M{seconds} %z" for day in ("%a, ", "") for seconds in (":%S", "")), "%a %b %d %H:%M:%S %z %Y",
+)  # fmt: skip
+"""Those of mail (RFC 2822) and of Twitter."""
+MISSING = "1970-01-01"
 CLOCK = re.compile(r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?\s*([AaPp]\.?[Mm]\.?)?\s*")
 DATE = re.compile(
     r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|(19|20)\d{6}|\d{1,2}([-/.])\d{1,2}\4\d{2,4}|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4})"
@@ -78,6 +85,8 @@ def detect_time_formats(path: str, times: Sequence[str], dataset: Dataset) -> tu
     for whole_format in (*WHOLE_FORMATS, *zone):
         if sum(_is_parsed(time, (whole_format,)) for time in filled) >= MIN_MATCH * len(filled):
             return (whole_format,)
+    if sum(_is_parsed(time, ZONED_FORMATS) for time in filled) >= MIN_MATCH * len(filled):
+        return ZONED_FORMATS
     for date_format in NAMED_MONTHS:
         formats = _with_clocks(date_format)
         if sum(_is_parsed(time, formats) for time in filled) >= MIN_MATCH * len(filled):
@@ -90,19 +99,27 @@ def are_clocks(texts: Sequence[str]) -> bool:
     return _most_match(CLOCK, texts)
 
 
-def are_dates(texts: Sequence[str]) -> bool:
-    """Whether most texts that are not empty are dates without a time of day."""
-    return _most_match(DATE, texts)
-
-
 def are_times(texts: Sequence[str]) -> bool:
     """Whether most texts that are not empty are dates, with a time of day or without."""
-    return _most_match(ISO, texts) or _most_match(NUMERIC_DATE, texts) or are_dates(texts)
+    return _most_match(ISO, texts) or _most_match(NUMERIC_DATE, texts) or _most_match(DATE, texts)
 
 
 def _most_match(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
     filled = [text for text in texts if text.strip()]
     return bool(filled) and sum(pattern.fullmatch(text) is not None for text in filled) > MIN_MATCH * len(filled)
+
+
+def describe_doubts(times: Sequence[str]) -> list[str]:
+    """Return a sentence on each thing that sampled times suggest, which are kept as they are."""
+    if len(times) > 1 and len(set(times)) == 1:
+        return [f"all times are equal, {times[0].strip()}: they give no order"]
+    missing = sum(time.strip().startswith(MISSING) for time in times)
+    if missing:
+        return [f"{missing / len(times):.0%} of the times are {MISSING}, which stands for a missing one: rejected"]
+    numbers = [float(time) for time in times if NUMBER.fullmatch(time)]
+    if numbers and FIRST_SECOND <= min(numbers) <= max(numbers) < LATE_SECOND:
+        return ["all times lie before 2000: numbers that count from 2001 need another `time_format`, or a query"]
+    return []
 
 
 def join_clocks(dates: Sequence[str], clocks: Sequence[str]) -> list[str]:
@@ -141,6 +158,9 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
         exact = f"make_timestamp({_to_microseconds(whole, per_second)})"
         in_range = f"abs({decimal}) < {253402300800 * per_second}"
         return f"case when {in_range} then if(contains(time, '.'), {fraction}, {exact}) end"
+    if formats and "%z" in formats[0]:
+        patterns = ", ".join(f"'{text}'" for text in formats)
+        return f"try_strptime(trim(time), [{patterns}]) at time zone 'UTC'"
     if formats:
         patterns = ", ".join("'" + text.replace("'", "''") + "'" for text in formats)
         return localise(f"try_strptime(time, [{patterns}])", timezone)
@@ -151,11 +171,13 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
     )
     day = localise("try_strptime(time, '%Y%m%d')", timezone)
     naive = localise("try_cast(time as timestamp)", timezone)
+    # DuckDB reads no blank before an offset.
+    close_offset = r"regexp_replace(time, ' +([+-])(\d\d):?(\d\d)? *$', '\1\2\3')"
     # Seconds in ten digits, the common case, cheaply: neither 0x10 nor 5_0 passes.
     seconds = "try_cast(time as bigint)"
     in_seconds = f"{seconds} between 1000000000 and {LAST_SECOND} and strlen(time) = 10"
     return f"""case
-        when {in_seconds} and not starts_with(time, '0') and not contains(time, '_')
+        when {in_seconds} and time >= '1'
             then make_timestamp({seconds} * 1000000)
         when {whole} is not null then case
             when contains(time, '.') and {whole} between {FIRST_SECOND} and {LAST_SECOND}
@@ -164,7 +186,7 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
             when {whole} between {FIRST_DATE} and {LAST_DATE} then {day}
         end
         when regexp_full_match(time, '{NAIVE_ISO}') then {naive}
-        when regexp_full_match(time, '{ZONED_ISO}') then try_cast(time as timestamptz) at time zone 'UTC'
+        when regexp_full_match(time, '{ZONED_ISO}') then try_cast({close_offset} as timestamptz) at time zone 'UTC'
     end"""
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.ingest.files import scan_stream
 from oneclass.tasks.ingest.load import load_logs
-from oneclass.tasks.ingest.scan import scan_stream
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.stores import warehouse

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneclass.tasks.datasets import Dataset
-from oneclass.tasks.ingest import containers
+from oneclass.tasks.ingest import files as containers
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.ingest.times import FIRST_SECOND, LAST_SECOND, to_utc
 from tests.conftest import query_rows

@@ -1,0 +1,252 @@
+"""Find the columns of a log by their names, or show them and ask; and say what their cells suggest."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.datasets.columns import KNOWN_NAMES, ROLES
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import times
+from oneclass.tasks.terminal import format_grid
+
+RECBOLE_TYPE = re.compile(r":(token|float|token_seq|float_seq)$")
+BLANKS = " \t\u00a0\u200b\u2060\ufeff"
+"""Trimmed from ids: blanks that a table shows, and those that it does not."""
+GROUPED_NUMBER = re.compile(r"\d{1,3}([.,]\d{3})+")
+ROUNDED_NUMBER = re.compile(r"-?\d([.,]\d+)?E\+\d+")
+MAX_KINDS = 30
+MIN_SHARE = 0.5
+WHAT = {"user": "the user", "item": "the item", "value": "the value of an event", "time": "the time",
+        "event": "the kind of event"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first records of a log.
+
+    Attributes:
+        source: what messages call it.
+        form: what it is, such as its delimiter.
+        names: of its columns; numbers from 1 where it has no header.
+        rows: the cells of each record as text; `{` begins one that is not a single value.
+        has_header: whether `names` are the log's own.
+    """
+
+    source: str
+    form: str
+    names: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    has_header: bool = True
+
+    def column(self, position: int) -> list[str]:
+        """Return the cells of a column, counted from 1."""
+        return [row[position - 1] for row in self.rows]
+
+
+class UnknownColumns(InputError):
+    """The columns of a log leave a doubt; the message asks, and `table` shows them.
+
+    Attributes:
+        kinds: the kinds of events, if the only doubt is what they are worth.
+    """
+
+    def __init__(
+        self,
+        sample: Sample,
+        question: str,
+        known: Mapping[str, int],
+        options: Sequence[str],
+        kinds: Sequence[str] = (),
+    ) -> None:
+        shown = ", ".join(name.strip() for name in sample.names)[:300]
+        command = f"python -m flows.inspect --source {sample.source.partition(', line')[0]}"
+        names = "--user N --item N" if not sample.has_header else " ".join(f"--{role} COLUMN" for role in options)
+        found = ", ".join(f"{sample.names[at - 1].strip()} ({role})" for role, at in known.items())
+        answer = f"{command} {names}"
+        naming = f"Name each with {names}, or under [columns] in the data set's file; {command} shows the columns."
+        super().__init__(
+            f"{sample.source}: has the columns {shown}. {f'Known: {found}. ' if found else ''}{question}"
+            + ("" if kinds else f" {naming}")
+        )
+        self.kinds = tuple(kinds)
+        head = f"{sample.source}: {len(sample.rows):,} lines, {len(sample.names)} columns, {sample.form}."
+        self.table = (
+            f"{head} {f'Known: {found}. ' if found else ''}{question}\n\n{_describe_columns(sample)}\n\n  {answer}"
+        )
+
+
+def match_columns(sample: Sample, dataset: Dataset) -> dict[str, int]:
+    """Return the position, from 1, of the column of each role; `clock` is the second of two columns of the time.
+
+    A column that the data set's file names counts alone; otherwise the one whose whole name is known for the role.
+
+    Raises:
+        UnknownColumns: a role that is needed has no column, or several, or one that only a person can read.
+    """
+    found: dict[str, list[int]] = {}
+    for role in ROLES:
+        stated = getattr(dataset.columns, role)
+        found[role] = _find_known(sample.names, role) if stated is None else _find_stated(sample, role, stated, dataset)
+    positions = {role: places[0] for role, places in found.items() if places}
+    asked = [role for role in ("user", "item") if not found[role]]
+    asked += [role for role, places in found.items() if len(places) > 1 and getattr(dataset.columns, role) is None]
+    for role in asked:
+        positions.pop(role, None)
+    if asked:
+        what = " and which ".join(WHAT[role] for role in asked)
+        raise UnknownColumns(sample, f"Which column is {what}?", positions, asked)
+    if "event" in positions and not dataset.events:
+        _ask_for_weights(sample, positions)
+        del positions["event"]
+    is_stated = dataset.columns.user is not None or dataset.columns.item is not None
+    if "value" not in positions and dataset.columns.value is None and not is_stated:
+        _ask_for_value(sample, positions)
+    if dataset.events and "event" not in positions:
+        raise UnknownColumns(sample, f"Which column is {WHAT['event']}?", positions, ["event"])
+    if len(found["time"]) > 1:
+        positions["clock"] = found["time"][1]
+    _check_unique(sample, positions)
+    return positions
+
+
+def normalize_name(name: str) -> str:
+    """Return a column's name as `KNOWN_NAMES` has it."""
+    return re.sub(r"[\s-]+", "_", RECBOLE_TYPE.sub("", name.strip(BLANKS).lower()))
+
+
+def count_known(names: Sequence[str], dataset: Dataset) -> int:
+    """Count the roles whose columns are among some names."""
+    stripped = {name.strip(BLANKS).lower() for name in names}
+    stated = {role: getattr(dataset.columns, role) for role in ROLES}
+    return sum(
+        bool(_find_known(names, role)) if one is None else any(name.lower() in stripped for name in one)
+        for role, one in stated.items()
+    )
+
+
+def _find_known(names: Sequence[str], role: str) -> list[int]:
+    return [at for at, name in enumerate(names, 1) if normalize_name(name) in KNOWN_NAMES[role]]
+
+
+def _find_stated(sample: Sample, role: str, stated: Sequence[str], dataset: Dataset) -> list[int]:
+    """Return the places of the columns that the data set's file names; of `time` all, of others the first there is."""
+    names = [name.strip(BLANKS).lower() for name in sample.names]
+    places = [names.index(name.strip().lower()) + 1 for name in stated if name.strip().lower() in names]
+    if (stated and not places) or (role == "time" and len(places) < len(stated)):
+        options = [role for role in ROLES if getattr(dataset.columns, role)]
+        absent = next(name for name in stated if name.strip().lower() not in names)
+        raise UnknownColumns(sample, f"None is called {absent}. Which column is {WHAT[role]}?", {}, options)
+    return places if role == "time" else places[:1]
+
+
+def _ask_for_weights(sample: Sample, positions: Mapping[str, int]) -> None:
+    """Refuse a log with several kinds of events whose weights are not declared."""
+    kinds = Counter(cell.strip() for cell in sample.column(positions["event"]) if cell.strip())
+    if len(kinds) > 1:
+        shown = ", ".join(f"{kind} ({count:,})" for kind, count in kinds.most_common(MAX_KINDS))
+        name = sample.names[positions["event"] - 1].strip()
+        raise UnknownColumns(
+            sample,
+            f"The column {name} has kinds of events: {shown}. What does an event of each kind add? State it under "
+            "[events] in the data set's file, such as purchase = 3; or count all alike with --event -.",
+            positions,
+            ["event"],
+            list(kinds),
+        )
+
+
+def _ask_for_value(sample: Sample, positions: Mapping[str, int]) -> None:
+    """Refuse a log with a column of numbers that may be the values of events."""
+    for at, name in enumerate(sample.names, 1):
+        cells = [cell.strip() for cell in sample.column(at) if cell.strip()]
+        is_id = not name.strip() or normalize_name(name).endswith("id")
+        if at in positions.values() or is_id or len(set(cells)) < 2:
+            continue
+        if all(times.NUMBER.fullmatch(cell) for cell in cells):
+            raise UnknownColumns(
+                sample,
+                f"Is {name.strip()}, or another column, {WHAT['value']}? If every line counts 1, say --value -.",
+                positions,
+                ["value"],
+            )
+
+
+def _check_unique(sample: Sample, positions: Mapping[str, int]) -> None:
+    lowered = [name.strip().lower() for name in sample.names]
+    for role, position in positions.items():
+        if lowered.count(lowered[position - 1]) > 1:
+            raise InputError(
+                f"{sample.source}: two columns are called {lowered[position - 1]}, which is the {role}. Rename one, or "
+                "name another column under [columns] in the data set's file."
+            )
+
+
+def _describe_columns(sample: Sample) -> str:
+    """Return a table of the columns: name, type, share empty, number of different cells, and three of them."""
+    table = [("column", "type", "empty", "different", "for example")]
+    for at, name in enumerate(sample.names, 1):
+        cells = [cell.strip() for cell in sample.column(at)]
+        filled = list(dict.fromkeys(filter(None, cells)))
+        empty = f"{cells.count('') / max(len(cells), 1):.0%}"
+        table.append((name.strip(), _describe_type(filled), empty, str(len(filled)), ", ".join(filled[:3])[:60]))
+    return format_grid(table)
+
+
+def _describe_type(cells: Sequence[str]) -> str:
+    if not cells:
+        return "empty"
+    if times.are_times(cells):
+        return "time"
+    numbers = [times.NUMBER.fullmatch(cell) for cell in cells]
+    if all(numbers):
+        return "number" if any("." in cell for cell in cells) else "whole"
+    return "nested" if all(cell[0] in "[{" and cell[-1] in "]}" for cell in cells) else "text"
+
+
+def describe_doubts(sample: Sample, positions: Mapping[str, int], dataset: Dataset) -> tuple[str, ...]:
+    """Return a sentence on each form of cells that may not be what it seems. Nothing is changed for it."""
+    doubts = []
+    texts = {role: [cell for cell in sample.column(at) if cell.strip()] for role, at in positions.items()}
+    for role in ("user", "item"):
+        doubts += _describe_ids(role, texts[role])
+    for mark in "|,;":
+        lists = [cell for cell in texts["item"] if mark in cell and not GROUPED_NUMBER.fullmatch(cell)]
+        if len(lists) > MIN_SHARE * len(texts["item"]):
+            doubts.append(
+                f"most cells of the item hold {mark!r}, such as {lists[0][:60]!r}: each is taken as one item. If they "
+                f"list several, a query reads them: unnest(string_split(COLUMN, '{mark}'))"
+            )
+    negative = next((cell for cell in texts.get("value", ()) if cell.strip().startswith("-")), "")
+    if negative and not dataset.binarize.get("sum_values"):
+        doubts.append(f"some values are negative, such as {negative}: if they are returns, set binarize.sum_values")
+    if "time" in texts:
+        doubts += times.describe_doubts(texts["time"])
+    elif dataset.columns.time is None:
+        unread = [name for at, name in enumerate(sample.names, 1) if times.are_times(sample.column(at))]
+        doubts += [f"times are not read: if {name.strip()} has them, say --time {name.strip()}" for name in unread[:1]]
+    return tuple(doubts)
+
+
+def _describe_ids(role: str, cells: Sequence[str]) -> list[str]:
+    doubts = []
+    if rounded := [cell for cell in cells if ROUNDED_NUMBER.fullmatch(cell.strip())]:
+        doubts.append(
+            f"{len(rounded):,} ids of the {role} are rounded by a spreadsheet, such as {rounded[0].strip()}: different "
+            "ones may be one now. Export them anew, as text"
+        )
+    grouped = [cell for cell in cells if GROUPED_NUMBER.fullmatch(cell.strip())]
+    if grouped and all(cell.strip().isdigit() or GROUPED_NUMBER.fullmatch(cell.strip()) for cell in cells):
+        doubts.append(
+            f"ids of the {role} look like numbers with separated thousands, such as {grouped[0]}: they are kept so, "
+            f"and {re.sub('[.,]', '', grouped[0])} is another {role}"
+        )
+    if unseen := [cell for cell in cells if cell.strip(BLANKS) != cell.strip(" \t")]:
+        doubts.append(f"{len(unseen):,} ids of the {role} have blanks around them that are not seen: they are trimmed")
+    composed = {cell: unicodedata.normalize("NFC", cell) for cell in cells if not cell.isascii()}
+    if 0 < sum(cell != one for cell, one in composed.items()) < len(composed):
+        other = next(cell for cell, one in composed.items() if cell != one)
+        doubts.append(f"ids of the {role} are in two normal forms of Unicode, such as {other!r}: they are kept apart")
+    return doubts

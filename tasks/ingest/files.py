@@ -1,0 +1,344 @@
+"""Open a raw file as a stream of UTF-8 text, one record a line, and scan its bytes before DuckDB reads it."""
+
+import bz2
+import codecs
+import csv
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import re
+import time
+import zipfile
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Self, cast
+
+import charset_normalizer
+import numpy as np
+import polars as pl
+from backports import zstd
+from python_calamine import CalamineError, CalamineWorkbook
+
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.terminal import escape_controls
+
+MAGIC = {
+    b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip",
+    b"PAR1": "parquet", b"ARROW1\0\0": "arrow", b"\xff\xff\xff\xff": "arrow", b"\xd0\xcf\x11\xe0": "workbook",
+}  # fmt: skip
+WORKBOOK_MEMBERS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
+"""In the zip archives of .xlsx, .xlsb and .ods."""
+HIDDEN_MEMBER = re.compile(r"(^|/)(__MACOSX/|\.|Thumbs\.db$)")
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+CHUNK_BYTES = 1 << 20
+HEAD_BYTES, TAIL_BYTES = 1 << 16, 1 << 12
+MIN_AGE_NS = 2_000_000_000
+"""The coarsest timestamp resolution of file systems: a change of a younger file may not alter its signature."""
+GUESSED_ENCODINGS = [
+    "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "shift_jis", "cp932", "euc_jp",
+    "big5", "gb18030", "euc_kr", "cp949",
+]  # fmt: skip
+"""Encodings that exports have; of all that Python knows, a few umlauts would fit dozens."""
+
+
+class FileStillChanging(InputError):
+    """A file changed during the scan; another program may be writing it."""
+
+
+class FileSignature(NamedTuple):
+    """Identity and times of a file, which change when it is written to or replaced."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Return the current signature of a file.
+
+        Raises:
+            OSError: it does not exist.
+        """
+        status = os.stat(path)
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def matches(self, path: Path) -> bool:
+        """Whether the file exists and is unchanged."""
+        try:
+            return FileSignature.of(path) == self
+        except OSError:
+            return False
+
+    @property
+    def is_old_enough(self) -> bool:
+        """Whether the last write is long enough ago for a later change to alter the signature."""
+        return time.time_ns() - self.modified_ns > MIN_AGE_NS
+
+
+def changed_file_message(path: Path) -> str:
+    """Return the message for a file that changed while it was read."""
+    return f"{path}: was changed or taken away while it was read. Run again when it is complete."
+
+
+def check_name(path: Path) -> None:
+    """Reject a path that is not UTF-8 text.
+
+    Raises:
+        InputError: it is not.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{escape_controls(str(path))}: its name is not UTF-8 text. Rename it.") from error
+
+
+@contextmanager
+def check_readable(path: Path) -> Generator[None]:
+    """Raise an `InputError` that names the file if it cannot be read in the block."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, zstd.ZstdError) as error:
+        raise InputError(f"{path}: the compressed file is cut short or damaged ({error}). Fetch it again.") from error
+    except OSError as error:
+        advice = "Check its permissions." if error.errno else "Fetch it again."  # bz2 has no error of its own
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}). {advice}") from error
+
+
+def detect_container(path: Path) -> str:
+    """Return what a file is: a value of `MAGIC`, `workbook`, or nothing for text.
+
+    Raises:
+        InputError: it is an archive of several files.
+    """
+    with open(path, "rb") as raw:
+        head = raw.read(8)
+    container = next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), "")
+    if container == "zip":
+        names = _list_zip(path)
+        if any(name in names for name in WORKBOOK_MEMBERS):
+            return "workbook"
+        if len(names) != 1:
+            shown = ", ".join(names)[:200]
+            raise InputError(f"{path}: is an archive of {len(names)} files: {shown}. Unpack it and name the logs.")
+    if container in ("parquet", "arrow", "workbook"):
+        return container
+    with _decompress(path, container) as stream:
+        head = stream.read(262)
+    if head[257:] == b"ustar":
+        raise InputError(f"{path}: is a tar archive. Unpack it and name the logs, or their folder.")
+    return container
+
+
+def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
+    """Open a file's text in UTF-8: of a workbook lines of CSV, of Arrow lines of JSON.
+
+    Args:
+        container: of `detect_container`.
+        encoding: of the text; by default UTF-8, or UTF-16 where it begins with the mark of it.
+
+    Raises:
+        OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError: the file cannot be read.
+        InputError: a workbook or an Arrow file cannot.
+    """
+    if container == "workbook":
+        return _stream(_read_workbook(path))
+    if container == "arrow":
+        return _stream(_read_arrow(path))
+    stream = _decompress(path, container)
+    encoding = encoding or ("utf-16" if stream.read(2) in UTF16_MARKS else "")
+    stream.seek(0)
+    if not encoding:
+        return stream
+    pieces = iter(lambda: stream.read(CHUNK_BYTES), b"")
+    return _stream(text.encode() for text in codecs.iterdecode(pieces, encoding, "replace"))
+
+
+def copy_text(stream: IO[bytes], target: Path) -> None:
+    """Copy a text as DuckDB reads it: LF at every line end, U+FFFD for NUL and for bytes that are not UTF-8."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+    with open(target, "w", encoding="utf-8", newline="\n") as copy:
+        while chunk := stream.read(CHUNK_BYTES):
+            copy.write(decoder.decode(chunk).replace("\0", "\ufffd"))
+        copy.write(decoder.decode(b"", final=True))
+
+
+def explain_encoding(path: Path, container: str) -> str:
+    """Return what to do about text that is not UTF-8: lines of the data set's file, or that encodings are mixed."""
+    with open_text(path, container) as stream:
+        sample = stream.read(4 * CHUNK_BYTES)
+    lines = [line for line in sample.splitlines() if not line.isascii()]
+    if utf8 := [line for line in lines if _is_utf8(line)]:
+        return (
+            f"{len(utf8)} of {len(lines)} lines with letters beyond ASCII are UTF-8, the others are not: convert "
+            "them, since no `encoding` reads both."
+        )
+    best = charset_normalizer.from_bytes(b"\n".join(lines[:500]), cp_isolation=GUESSED_ENCODINGS).best()
+    if best is None:
+        return "Name its `encoding` in the data set's file."
+    encoding = "windows-1252" if "cp1252" in best.could_be_from_charset else best.encoding
+    return f'State the encoding in the data set\'s file, which may be:\n\nencoding = "{encoding}"'
+
+
+def hash_file(path: str | Path) -> str:
+    """Return the sha256 of a file's bytes."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class FileScan:
+    """The properties of a text log's bytes.
+
+    Attributes:
+        sha256: the digest of its bytes.
+        size: the number of bytes.
+        head, tail: the first and last bytes, up to `HEAD_BYTES` and `TAIL_BYTES`.
+        lines: the number of lines, including a last one without a line end.
+        colons: the number of colons.
+        max_line_bytes: an upper bound of the longest line's bytes.
+        has_blank: whether a byte is a space or a tab.
+        is_ascii, is_utf8: whether all bytes are.
+        has_nul: whether a byte is NUL, as none of a text is.
+        is_uniform: whether all lines end in LF, or all in CRLF, as DuckDB requires.
+    """
+
+    sha256: str
+    size: int
+    head: bytes = field(repr=False)
+    tail: bytes = field(repr=False)
+    lines: int
+    colons: int
+    max_line_bytes: int
+    has_blank: bool
+    is_ascii: bool
+    is_utf8: bool
+    has_nul: bool
+    is_uniform: bool
+
+
+def scan_stream(stream: IO[bytes]) -> FileScan:
+    """Scan the stream to its end, in about the time of hashing it.
+
+    Raises:
+        OSError, EOFError, zlib.error: the stream cannot be read to its end.
+    """
+    lf = cr = crlf = colons = size = since_end = longest = 0
+    digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
+    is_ascii = is_utf8 = True
+    has_nul, has_blank, head, tail = False, False, b"", b""
+    while chunk := stream.read(CHUNK_BYTES):
+        if chunk.endswith(b"\r"):
+            chunk += stream.read(1)  # CRLF in one piece
+        head = head or chunk[:HEAD_BYTES]
+        digest.update(chunk)
+        codes = np.frombuffer(chunk, np.uint8)
+        lf += int(np.count_nonzero(codes == ord("\n")))
+        colons += int(np.count_nonzero(codes == ord(":")))
+        if b"\r" in chunk:
+            cr, crlf = cr + chunk.count(b"\r"), crlf + chunk.count(b"\r\n")
+        ends = chunk.replace(b"\r", b"\n") if b"\r" in chunk else chunk
+        first, last = ends.find(b"\n"), ends.rfind(b"\n")
+        longest = max(longest, since_end + (first if first >= 0 else len(ends)))
+        since_end = len(ends) - 1 - last if first >= 0 else since_end + len(ends)
+        has_nul = has_nul or b"\0" in chunk
+        has_blank = has_blank or b" " in chunk or b"\t" in chunk
+        if not chunk.isascii() or decoder.getstate()[0]:
+            is_ascii, is_utf8 = False, is_utf8 and _is_utf8(chunk, decoder)
+        size += len(chunk)
+        tail = (tail + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
+    return FileScan(
+        sha256=digest.hexdigest(),
+        size=size,
+        head=head,
+        tail=tail,
+        lines=lf + cr - crlf + (tail[-1:] not in (b"", b"\n", b"\r")),
+        colons=colons,
+        max_line_bytes=max(longest, min(size, CHUNK_BYTES)),  # a line inside one chunk is no longer than the chunk
+        has_blank=has_blank,
+        is_ascii=is_ascii,
+        is_utf8=is_utf8 and not decoder.getstate()[0],
+        has_nul=has_nul,
+        is_uniform=cr == 0 or lf == cr == crlf,
+    )
+
+
+def _is_utf8(data: bytes, decoder: codecs.IncrementalDecoder | None = None) -> bool:
+    try:
+        decoder.decode(data) if decoder else data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class _IteratorStream(io.RawIOBase):
+    """A stream of the pieces that an iterator yields."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces, self._buffer = iter(pieces), b""
+
+    def read(self, size: int = -1) -> bytes:
+        pieces, have = [self._buffer], len(self._buffer)
+        while (size < 0 or have < size) and (piece := next(self._pieces, b"")):
+            pieces.append(piece)
+            have += len(piece)
+        joined = b"".join(pieces)
+        size = have if size < 0 else size
+        self._buffer = joined[size:]
+        return joined[:size]
+
+
+def _stream(pieces: Iterable[bytes]) -> IO[bytes]:
+    return cast("IO[bytes]", _IteratorStream(pieces))
+
+
+def _decompress(path: Path, container: str) -> IO[bytes]:
+    if container == "zip":
+        return zipfile.ZipFile(path).open(_list_zip(path)[0])
+    openers: dict[str, Any] = {"gzip": gzip.open, "bz2": bz2.open, "xz": lzma.open, "zstd": zstd.open}
+    return openers.get(container, open)(path, "rb")
+
+
+def _list_zip(path: Path) -> list[str]:
+    """List the files in a zip archive, without those that macOS and Windows add."""
+    with zipfile.ZipFile(path) as archive:
+        names = [info.filename for info in archive.infolist() if not info.is_dir()]
+    return [name for name in names if not HIDDEN_MEMBER.search(name)]
+
+
+def _read_workbook(path: Path) -> Iterator[bytes]:
+    """Yield the rows of a workbook's first sheet with data as lines of CSV, dates in ISO 8601."""
+    try:
+        with open(path, "rb") as stream, CalamineWorkbook.from_filelike(stream) as workbook:
+            sheets = (workbook.get_sheet_by_index(index) for index in range(len(workbook.sheet_names)))
+            sheet = next((sheet for sheet in sheets if sheet.height), None)
+            for row in sheet.iter_rows() if sheet else ():
+                csv.writer(line := io.StringIO(), lineterminator="\n").writerow(map(_format_cell, row))
+                yield line.getvalue().encode()
+    except CalamineError as error:
+        raise InputError(f"{path}: the workbook cannot be read ({error}). Save the sheet as CSV.") from error
+
+
+def _format_cell(cell: Any) -> str:
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return cell.isoformat(*" " * isinstance(cell, datetime)) if isinstance(cell, date) else str(cell)
+
+
+def _read_arrow(path: Path) -> Iterator[bytes]:
+    """Yield the rows of an Arrow file (Feather) or stream as JSON lines."""
+    with open(path, "rb") as stream:
+        is_file = stream.read(6) == b"ARROW1"
+    try:
+        frame = pl.read_ipc(path, memory_map=False) if is_file else pl.read_ipc_stream(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: the Arrow file cannot be read ({reason}). Fetch it again.") from error
+    yield from (rows.write_ndjson().encode() for rows in frame.iter_slices(10_000))

@@ -1,0 +1,342 @@
+"""Recognise the layout of a log from its first lines and the data set's file."""
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import duckdb
+
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
+from oneclass.tasks.ingest import times
+from oneclass.tasks.ingest.columns import (
+    BLANKS,
+    MIN_SHARE,
+    Sample,
+    count_known,
+    describe_doubts,
+    match_columns,
+)
+from oneclass.tasks.ingest.files import FileScan
+from oneclass.tasks.stores.home import escape_path
+
+DELIMITERS = (",", "\t", ";", "|", "::", "\x01", "^", "~", " ")
+EXCEL_SEPARATOR = re.compile(r'"?sep=.{1,2}?"?\s*', re.IGNORECASE)
+"""The line that tells Excel the delimiter, before the header."""
+LINE_END = re.compile(r"\r\n|\r|\n")
+MOVIE_HEADER = re.compile(r"\s*\d+\s*:\s*")
+NETFLIX_RATING = re.compile(r"[^,]+,[^,]+,\d{4}-\d\d-\d\d\s*")
+NUMBER = r"-?\d+(?:\.\d+)?"
+FORMS_WITHOUT_HEADER = (
+    ("::", ("user", "item", "value", "time"), re.compile(rf"[^:]+::[^:]+::{NUMBER}::\d+\s*")),  # ratings.dat
+    ("\t", ("user", "item", "value", "time"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER}\t\d+\s*")),  # u.data
+    ("\t", ("user", "item", "value"), re.compile(rf"[^\t]+\t[^\t]+\t{NUMBER}\s*")),  # taste profile triplets
+)
+COMMA_NUMBER = re.compile(r"\s*-?(\d+|\d{1,3}(\.\d{3})+),(\d+)\s*")
+JSON = re.compile(r"\s*(\{|\[\s*\{)")
+LIST = re.compile(r"\s*[\[({].*[\])}]\s*", re.DOTALL)
+MAX_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a log is read.
+
+    Attributes:
+        form: `netflix`, `delimited`, `json`, `adjacency`, `counted_adjacency` or `parquet`.
+        delimiter: of fields; of JSON the name that DuckDB has for the form of the file.
+        skip: lines before the first record.
+        comments: whether lines that begin with `#` are skipped.
+        names: of the columns of a header or schema; none without one.
+        fields: the number of fields of a line.
+        columns: role (`user`, `item`, `value`, `time`, `clock`, `event`) -> position of its field, from 1; in Parquet
+            and JSON its name.
+        types: role -> DuckDB's type of a Parquet column.
+        is_by_form: whether only its form tells which column is which.
+        doubts: sentences on cells that may not be what they seem.
+        decimal: the decimal mark of values with commas; the other mark separates thousands.
+        time_formats: of `times.detect_time_formats`.
+    """
+
+    form: str
+    delimiter: str = ""
+    skip: int = 0
+    comments: bool = False
+    names: tuple[str, ...] = ()
+    fields: int = 0
+    columns: tuple[tuple[str, int | str], ...] = ()
+    types: tuple[tuple[str, str], ...] = ()
+    is_by_form: bool = False
+    doubts: tuple[str, ...] = ()
+    decimal: str = ""
+    time_formats: tuple[str, ...] = ()
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether the log says itself which column is which."""
+        return self.form == "json" or bool(self.names)
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether fields may be in double quotes, as in RFC 4180. Tab-separated logs hold quotes as they are."""
+        return len(self.delimiter) == 1 and self.delimiter != "\t"
+
+
+def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
+    """Detect the layout of a text log from its first lines.
+
+    Columns are found by their names, or by number where the data set's file states them so; only a public format is
+    read by its form.
+
+    Raises:
+        InputError: the columns leave a doubt, or values or times can be read in two ways.
+    """
+    if text.has_nul and text.head.count(0) > len(text.head) // 10:
+        raise InputError(
+            f"{path}: is a binary file, or UTF-16 text without a mark: state the encoding then, as in\n\n"
+            'encoding = "utf-16-le"'
+        )
+    lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
+    lines = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
+    skip = next((number for number, line in enumerate(lines) if not _precedes_log(line)), len(lines))
+    if skip == len(lines):
+        raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
+    comments = any(line.startswith("#") for line in lines[:skip])
+    filled = [line for line in lines[skip:] if line.strip()][:MAX_ROWS]
+    if dataset.layout != "recognised":
+        return Layout(dataset.layout)
+    if JSON.match(joined := "\n".join(filled)):
+        is_by_line = any(line.strip().startswith("{") and line.strip().endswith("}") for line in filled[:2])
+        form = "array" if joined.lstrip().startswith("[") else "newline_delimited" if is_by_line else "unstructured"
+        return _detect_json(path, list(_iterate_records(joined)), form, dataset)
+    if not dataset.columns.model_fields_set and not dataset.events:
+        if _matching_share(filled, MOVIE_HEADER, NETFLIX_RATING) >= MIN_SHARE and any(map(MOVIE_HEADER.match, filled)):
+            return Layout("netflix", ",", fields=3)
+        if _are_adjacency_lists(filled):
+            return Layout("adjacency", is_by_form=True)
+    layout = _detect_delimited(path, lines[skip:], dataset)
+    return replace(layout, skip=layout.skip + skip, comments=comments)
+
+
+def detect_parquet(path: Path, dataset: Dataset) -> Layout:
+    """Detect the layout of a Parquet log from its schema and first rows.
+
+    Raises:
+        InputError: it is cut short or damaged, or its columns leave a doubt.
+    """
+    try:
+        with duckdb.connect() as connection:
+            connection.execute("set TimeZone = 'UTC'")
+            scan = connection.read_parquet(escape_path(path), hive_partitioning=False)
+            kinds = dict(zip(scan.columns, map(str, scan.types), strict=True))
+            texts = ", ".join(map(_sample_text, kinds, kinds.values()))
+            rows = scan.project(texts).limit(MAX_ROWS).fetchall() if texts else []
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: is not a complete Parquet file ({reason}). Fetch it again.") from error
+    sample = Sample(str(path), "Parquet", list(kinds), [[cell or "" for cell in row] for row in rows])
+    positions = match_columns(sample, dataset)
+    types = {role: kinds[sample.names[at - 1]] for role, at in positions.items()}
+    for role, kind in types.items():
+        if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION", "BLOB", "BIT")):
+            raise _explain_nested(f"{path}: the column {sample.names[positions[role] - 1]}", role, f"the type {kind}")
+    has_text_time = "clock" in types or not types.get("time", "DATE").startswith(("DATE", "TIMESTAMP"))
+    layout = Layout(
+        "parquet",
+        names=tuple(sample.names),
+        columns=tuple((role, sample.names[at - 1]) for role, at in positions.items()),
+        types=tuple(types.items()),
+    )
+    values = _detect_values(layout, sample, positions, dataset, with_times=has_text_time)
+    return replace(values, decimal=values.decimal if types.get("value") == "VARCHAR" else "")
+
+
+def _sample_text(name: str, kind: str) -> str:
+    quoted = '"' + name.replace('"', '""') + '"'
+    if kind.startswith(("FLOAT", "DOUBLE")):
+        return f"coalesce(try_cast({quoted} as hugeint)::varchar, {quoted}::varchar)"
+    return f"{quoted}::varchar" if kind != "BLOB" else "'{}'"
+
+
+def _precedes_log(line: str) -> bool:
+    return not line.strip() or line.startswith("#") or EXCEL_SEPARATOR.fullmatch(line) is not None
+
+
+def _matching_share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:
+    return sum(any(pattern.fullmatch(line) for pattern in patterns) for line in lines) / len(lines)
+
+
+def _are_adjacency_lists(lines: Sequence[str]) -> bool:
+    """Whether lines are those of LightGCN: users 0, 1, 2 ... or 1, 2, 3 ..., each with a list of items."""
+    rows = [line.split() for line in lines]
+    if not all(cell.isdigit() for row in rows for cell in row) or len({len(row) for row in rows}) < 2:
+        return False
+    users = [int(row[0]) for row in rows]
+    return users[0] in (0, 1) and users == list(range(users[0], users[0] + len(users)))
+
+
+def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
+    """Detect the delimiter, the header and the columns of a log of delimited fields."""
+    delimiter = dataset.delimiter or _choose_delimiter(lines, dataset)
+    layout, form = Layout("delimited", delimiter), f"delimiter {json.dumps(delimiter)}"
+    rows = _split_rows(lines, layout)
+    for known, roles, pattern in FORMS_WITHOUT_HEADER:
+        is_form = pattern.fullmatch(lines[0]) and _matching_share([line for line in lines if line.strip()], pattern)
+        if not dataset.columns.model_fields_set and not dataset.events and is_form and is_form >= MIN_SHARE:
+            layout = Layout("delimited", known, fields=len(roles), is_by_form=True)
+            positions = {role: at for at, role in enumerate(roles, 1)}
+            return _detect_values(layout, _make_sample(path, form, (), _split_rows(lines, layout)), positions, dataset)
+    is_numbered = bool(stated := _list_stated(dataset)) and all(map(str.isdigit, stated))
+    if is_numbered and _is_header(rows):
+        raise InputError(
+            f"{path}, line 1: looks like a header ({', '.join(rows[0])[:200]}), so that its columns have names. State "
+            "them by name."
+        )
+    if not is_numbered and (_is_header(rows) or count_known(rows[0], dataset)):
+        names = tuple(name.strip(BLANKS) for name in rows[0])
+        layout = replace(layout, skip=1, names=names, fields=len(names) + dataset.row_names)
+        _check_widths(f"{path}, line 1", layout, rows[1:])
+        sample = _make_sample(f"{path}, line 1", form, ("", *names) if dataset.row_names else names, rows[1:])
+    else:
+        sample = _make_sample(path, f"{form}, without a header", (), rows)
+        layout = replace(layout, fields=len(sample.names))
+    return _detect_values(layout, sample, match_columns(sample, dataset), dataset)
+
+
+def _list_stated(dataset: Dataset) -> list[str]:
+    return [name for role in dataset.columns.model_fields_set for name in getattr(dataset.columns, role) or ()]
+
+
+def _choose_delimiter(lines: Sequence[str], dataset: Dataset) -> str:
+    """Return the delimiter that shows most columns of known names, or else most lines of equally many fields."""
+
+    def rate(delimiter: str) -> tuple[int, float, int]:
+        rows = _split_rows(lines, Layout("delimited", delimiter))
+        (width, count), *_ = Counter(map(len, rows)).most_common(1)
+        return count_known(rows[0], dataset) if len(rows[0]) > 1 else 0, count / len(rows) * (width > 1), width
+
+    return max(DELIMITERS, key=rate)  # of equal ones the first
+
+
+def _split_rows(lines: Sequence[str], layout: Layout) -> list[list[str]]:
+    """Split lines into rows of fields, as DuckDB does; a quoted field may have several lines."""
+    if not layout.is_quoted:
+        rows = [line.split(layout.delimiter) for line in lines if line.strip()]
+    else:
+        rows = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=layout.delimiter))
+    rows = [row for row in rows if any(cell.strip() for cell in row)][:MAX_ROWS]
+    is_trailing = len(rows) > 1 and all(not row[-1].strip() and len(row) > len(rows[0]) for row in rows[1:])
+    return [rows[0], *(row[:-1] for row in rows[1:])] if is_trailing else rows
+
+
+def _make_sample(source: str, form: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Sample:
+    """Make the sample of the rows that are as wide as most; columns without names have numbers."""
+    width = len(names) or Counter(map(len, rows)).most_common(1)[0][0]
+    numbers = names or [str(at) for at in range(1, width + 1)]
+    return Sample(source, form, numbers, [row for row in rows if len(row) == width], bool(names))
+
+
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row has names: no cell of it is a number or a time, and below some column has such alone."""
+
+    def is_measured(cell: str) -> bool:
+        return times.NUMBER.fullmatch(cell) is not None or times.are_times([cell])
+
+    first, below = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
+    columns = zip(*below, strict=True)
+    return not any(map(is_measured, first)) and any(all(map(is_measured, filter(None, one))) for one in columns)
+
+
+def _check_widths(source: str, layout: Layout, rows: Sequence[Sequence[str]]) -> None:
+    """Refuse a log most of whose lines have one field more than the header."""
+    longer = sum(len(row) == layout.fields + 1 for row in rows)
+    if longer > MIN_SHARE * len(rows):
+        raise InputError(
+            f"{source}: names {len(layout.names)} columns, and {longer:,} of {len(rows):,} lines have one field more. "
+            "If they begin with a name of the row, as R writes them, state row_names = true in the data set's file; "
+            "if a text holds the delimiter, put it in quotes."
+        )
+
+
+def _detect_values(
+    layout: Layout, sample: Sample, positions: Mapping[str, int], dataset: Dataset, *, with_times: bool = True
+) -> Layout:
+    """Add the columns, and the forms of values and times, from sampled rows."""
+    cells = {role: sample.column(at) for role, at in positions.items()}
+    if "clock" in cells:
+        cells["time"] = times.join_clocks(cells["time"], cells["clock"])
+    path = sample.source.partition(", line")[0]
+    labels = {role: f"{path}, column {sample.names[at - 1]}" for role, at in positions.items()}
+    filled = [cell for cell in cells["item"] if cell.strip()]
+    lists = [cell for cell in filled if LIST.fullmatch(cell)]
+    if len(lists) > MIN_SHARE * len(filled):
+        raise _explain_nested(labels["item"], "item", f"lists, such as {lists[0].strip()[:60]}")
+    has_times = with_times and "time" in cells
+    formats = times.detect_time_formats(labels["time"], cells["time"], dataset) if has_times else ()
+    return replace(
+        layout,
+        columns=layout.columns or tuple(positions.items()),
+        doubts=describe_doubts(sample, positions, dataset),
+        decimal=_decimal_mark(labels.get("value", ""), cells.get("value", []), dataset),
+        time_formats=formats,
+    )
+
+
+def _decimal_mark(label: str, values: Sequence[str], dataset: Dataset) -> str:
+    """Return the decimal mark of values with commas, nothing if they have none.
+
+    Raises:
+        InputError: the commas may separate thousands.
+    """
+    if dataset.decimal:
+        return dataset.decimal
+    matches = [match for value in values if (match := COMMA_NUMBER.fullmatch(value))]
+    if len(matches) <= MIN_SHARE * sum("," in value or "." in value for value in values):
+        return ""
+    if all(len(match[3]) == 3 and not match[2] for match in matches):
+        raise InputError(
+            f"{label}: a value such as {matches[0][0].strip()} may have a decimal comma or separate thousands. State "
+            'the decimal mark in the data set\'s file:\n\ndecimal = ","    # or "."'
+        )
+    return ","
+
+
+def _iterate_records(text: str) -> Iterator[dict[str, object]]:
+    """Yield the objects at the beginning of JSON, one after another or in an array; damaged lines are left out."""
+    decoder, at = json.JSONDecoder(), 0
+    while (start := text.find("{", at)) >= 0:
+        try:
+            record, at = decoder.raw_decode(text, start)
+            yield record
+        except ValueError:
+            at = text.find("\n", start)
+            if at < 0:
+                return
+
+
+def _detect_json(path: str, records: Sequence[Mapping[str, object]], form: str, dataset: Dataset) -> Layout:
+    names = list(dict.fromkeys(name for record in records for name in record))
+    rows = [[_format_json(record.get(name)) for name in names] for record in records]
+    sample = Sample(path, "JSON", names, rows)
+    positions = match_columns(sample, dataset)
+    for role, at in positions.items():
+        if any(isinstance(record.get(names[at - 1]), dict | list) for record in records):
+            raise _explain_nested(f"{path}: the field {names[at - 1]}", role, "nested values")
+    layout = Layout("json", form, columns=tuple((role, names[at - 1]) for role, at in positions.items()))
+    return _detect_values(layout, sample, positions, dataset)
+
+
+def _format_json(value: object) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _explain_nested(what: str, role: str, found: str) -> InputError:
+    return InputError(
+        f"{what} of the {role} has {found}; single numbers or texts are needed. Name another column, or read it by a "
+        "query with unnest under [source] in the data set's file."
+    )
