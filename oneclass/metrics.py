@@ -154,18 +154,11 @@ def compute_figures(
 
 
 def _read_values(items: pl.DataFrame, attribute: str, item_ids: Sequence[Any]) -> csr_matrix:
-    """Return (items, values) CSR, each row the shares of an item's values."""
-    value_of_item = dict(items.select("item_id", attribute).iter_rows())
-    listed = [list_texts(value_of_item.get(item)) for item in item_ids]
-    columns = {text: column for column, text in enumerate(sorted({text for row in listed for text in row}))}
-    indptr = np.append(0, np.cumsum([len(row) for row in listed]))
-    indices = [columns[text] for row in listed for text in row]
-    shares = np.repeat([1 / max(len(row), 1) for row in listed], np.diff(indptr))
-    return csr_matrix((shares, indices, indptr), (len(listed), len(columns)))
-
-
-def list_texts(value: Any) -> list[str]:
-    """Return the distinct texts of a cell of an attribute, which has one, several or none."""
-    if isinstance(value, list):
-        return sorted({text for text in value if text is not None})
-    return [] if value is None else [str(value)]
+    """Return (items, values) CSR, each row the shares of an item's values, which has one, several or none."""
+    cells = items.select("item_id", value=attribute)
+    cells = cells.explode("value") if isinstance(cells.schema["value"], pl.List) else cells
+    rows = pl.DataFrame({"item_id": item_ids, "row": np.arange(len(item_ids))})
+    listed = cells.cast({"value": pl.String}).drop_nulls().unique().join(rows, on="item_id").sort("row", "value")
+    columns = listed["value"].rank("dense").to_numpy().astype(np.int64) - 1
+    shares = listed.select(1 / pl.len().over("row")).to_series().to_numpy()
+    return csr_matrix((shares, (listed["row"].to_numpy(), columns)), (len(item_ids), int(columns.max(initial=-1)) + 1))

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 import numpy as np
+import optuna
 import pytest
 
 import oneclass
@@ -47,3 +48,19 @@ def test_an_evaluation_has_the_tables_of_a_run(ran, protocol):
     assert sorted(found.metrics.rows()) == sorted(expected)
     pairs = query_rows(home, f"select {PAIRS} from evaluation.comparisons where protocol = '{protocol}'", "mine")
     assert sorted(found.comparisons.select(PAIRS.split(", ")).rows()) == sorted(pairs) and pairs
+
+
+@pytest.mark.slow
+def test_a_search_has_the_trials_of_a_run(ran):
+    home, log = ran
+    words = ["--dataset", "mine", "--home", str(home), "--model", "mrf_dense", "--trials", "4"]
+    words += ["--protocol", "leave_one_out", "--threads", "2"]
+    assert commands.main("tune", words) == 0
+    database = f"sqlite:///{home / 'mine' / 'tuning' / 'study.db'}"
+    [study] = optuna.get_all_study_summaries(storage=database)
+    outcomes = [
+        trial.user_attrs["outcome"] for trial in optuna.load_study(study_name=study.study_name, storage=database).trials
+    ]
+    found = oneclass.tune(oneclass.MRFDense(), log, protocol="leave_one_out", trials=4, threads=2)
+    assert found.trials["value"].to_list() == [one["value"] for one in outcomes]
+    assert found.trials["l2"].to_list() == [one["settings"]["l2"] for one in outcomes]
