@@ -291,8 +291,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
 
 
 FORMER_KEYS = {
-    "source.high_water_mark": "write `where ordered_at >= {since}` in the query, or as the time's column is called",
-    "source.overlap": "write `where ordered_at >= {since}::timestamp - interval '1 day'` in the query",
+    "source.high_water_mark": "write `where COLUMN >= {since}` in the query, with its column of times",
+    "source.overlap": "write `where COLUMN >= {since}::timestamp - interval '1 day'` in the query",
     "source.key": "rows equal to landed ones are left out: let the query select columns that stay as they are",
     "source.driver": "the driver is named by the beginning of the URL, such as postgresql://",
 }
