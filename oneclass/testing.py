@@ -11,7 +11,6 @@ class TestMyModel(ModelContract):
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,26 +30,6 @@ DEGENERATE = {
     "a user who likes all but one item": np.vstack([np.arange(9) > 0, np.eye(9)]),
     "smaller than the factors": np.triu(np.ones((5, 4))),
 }
-
-
-@dataclass(frozen=True)
-class ModelCase:
-    """A model under test.
-
-    Attributes:
-        settings: short ones, so that a fit of 80 users takes a moment.
-        is_personal: whether different users get different lists of new items.
-        sums_all: whether `contributions`, if there are any, add up to the score.
-    """
-
-    model: type[Model]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    is_personal: bool = True
-    sums_all: bool = True
-
-    def make(self, *, seed: int = 3, threads: int = 1) -> Model:
-        """Return an unfitted model."""
-        return self.model(self.model.Settings(**self.settings), seed=seed, threads=threads)
 
 
 def make_checkerboard() -> csr_matrix:
@@ -89,8 +68,9 @@ class ModelContract:
     """What every model promises: a subclass of it, with `model` set, is a test class.
 
     Attributes:
-        model: the class of the estimator.
-        settings, is_personal, sums_all: as in `ModelCase`.
+        settings: short ones, so that a fit of 80 users takes a moment.
+        is_personal: whether different users get different lists of new items.
+        sums_all: whether `contributions`, if there are any, add up to the score.
     """
 
     model: ClassVar[type[Model]]
@@ -98,10 +78,15 @@ class ModelContract:
     is_personal: ClassVar[bool] = True
     sums_all: ClassVar[bool] = True
 
+    @classmethod
+    def make(cls, *, seed: int = 3, threads: int = 1) -> Model:
+        """Return an unfitted model."""
+        return cls.model(cls.model.Settings(**cls.settings), seed=seed, threads=threads)
+
     @pytest.fixture(scope="class")
     @classmethod
-    def case(cls) -> ModelCase:
-        return ModelCase(cls.model, cls.settings, cls.is_personal, cls.sums_all)
+    def case(cls) -> "type[ModelContract]":
+        return cls
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -115,7 +100,7 @@ class ModelContract:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def fitted(cls, case: ModelCase, checkerboard: csr_matrix) -> Model:
+    def fitted(cls, case: "type[ModelContract]", checkerboard: csr_matrix) -> Model:
         """A model fitted once, for tests that do not change it."""
         return case.make().fit(checkerboard)
 
@@ -128,7 +113,7 @@ class ModelContract:
                 assert np.isfinite(scores).all()
 
     def test_fitting_again_forgets_the_first_data(
-        self, case: ModelCase, checkerboard: csr_matrix, long_tailed: csr_matrix
+        self, case: "type[ModelContract]", checkerboard: csr_matrix, long_tailed: csr_matrix
     ) -> None:
         twice = case.make().fit(long_tailed).fit(checkerboard)
         once = case.make().fit(checkerboard)
@@ -136,7 +121,7 @@ class ModelContract:
         np.testing.assert_array_equal(all_scores(twice, checkerboard), all_scores(once, checkerboard))
 
     def test_saving_and_loading_change_nothing(
-        self, case: ModelCase, fitted: Model, checkerboard: csr_matrix, tmp_path: Path
+        self, case: "type[ModelContract]", fitted: Model, checkerboard: csr_matrix, tmp_path: Path
     ) -> None:
         fitted.save(tmp_path)
         loaded = case.model.load(tmp_path)
@@ -150,7 +135,7 @@ class ModelContract:
         for file in tmp_path.glob("*.npy"):
             assert np.isfinite(np.load(file)).all(), file.stem
 
-    def test_settings_are_documented_strict_and_survive_json(self, case: ModelCase) -> None:
+    def test_settings_are_documented_strict_and_survive_json(self, case: "type[ModelContract]") -> None:
         settings = case.model.Settings
         assert case.model().settings == settings()
         assert settings.model_validate_json(settings().model_dump_json()) == settings()
@@ -161,7 +146,9 @@ class ModelContract:
         with pytest.raises(ValidationError, match="frozen"):
             setattr(settings(), next(iter(settings.model_fields), "anything"), 1)
 
-    def test_same_seed_same_bits_on_one_thread_and_on_two(self, case: ModelCase, long_tailed: csr_matrix) -> None:
+    def test_same_seed_same_bits_on_one_thread_and_on_two(
+        self, case: "type[ModelContract]", long_tailed: csr_matrix
+    ) -> None:
         rows = np.arange(long_tailed.shape[0])
         one, two = (case.make(threads=threads).fit(long_tailed) for threads in (1, 2))
         for users in (None, rows):
@@ -170,7 +157,7 @@ class ModelContract:
             )
 
     def test_another_seed_gives_another_fit_where_the_model_draws(
-        self, case: ModelCase, checkerboard: csr_matrix, fitted: Model
+        self, case: "type[ModelContract]", checkerboard: csr_matrix, fitted: Model
     ) -> None:
         same = np.array_equal(
             all_scores(case.make(seed=4).fit(checkerboard), checkerboard), all_scores(fitted, checkerboard)
@@ -184,7 +171,7 @@ class ModelContract:
 
     @pytest.mark.parametrize("known", [True, False], ids=["training users", "unseen users"])
     def test_items_of_ones_own_group_outrank_the_others(
-        self, case: ModelCase, known: bool, fitted: Model, checkerboard: csr_matrix
+        self, case: "type[ModelContract]", known: bool, fitted: Model, checkerboard: csr_matrix
     ) -> None:
         if not case.is_personal:
             pytest.skip("scores are the same for every user")
@@ -199,7 +186,7 @@ class ModelContract:
         assert np.mean(right) > 0.97
 
     @pytest.mark.parametrize("likes", DEGENERATE.values(), ids=DEGENERATE.keys())
-    def test_degenerate_data_get_finite_scores(self, case: ModelCase, likes: np.ndarray) -> None:
+    def test_degenerate_data_get_finite_scores(self, case: "type[ModelContract]", likes: np.ndarray) -> None:
         matrix = csr_matrix(likes.astype(np.float32))
         model = case.make().fit(matrix)
         with warnings.catch_warnings():

@@ -11,7 +11,7 @@ from oneclass.models.base import Model
 from oneclass.models.item_knn import ItemKNN
 from oneclass.models.popularity import Popularity
 from oneclass.models.settings import NotFittedError
-from oneclass.testing import ModelCase, ModelContract, all_scores
+from oneclass.testing import ModelContract, all_scores
 
 
 class FullContract(ModelContract):
@@ -29,7 +29,7 @@ class FullContract(ModelContract):
             fitted.scores(checkerboard[:1], score="nonsense")
 
     def test_what_a_loaded_model_was_asked_before_changes_no_answer(
-        self, case: ModelCase, fitted: Model, checkerboard: csr_matrix, tmp_path: Path
+        self, case: type[ModelContract], fitted: Model, checkerboard: csr_matrix, tmp_path: Path
     ) -> None:
         fitted.save(tmp_path)
         asked = case.model.load(tmp_path)
@@ -46,7 +46,7 @@ class FullContract(ModelContract):
             )
 
     def test_a_loaded_model_answers_several_threads_at_once(
-        self, case: ModelCase, fitted: Model, checkerboard: csr_matrix, tmp_path: Path
+        self, case: type[ModelContract], fitted: Model, checkerboard: csr_matrix, tmp_path: Path
     ) -> None:
         fitted.save(tmp_path)
         asked, blocks = case.model.load(tmp_path), [checkerboard[first : first + 5] for first in range(0, 40, 5)] * 4
@@ -55,13 +55,15 @@ class FullContract(ModelContract):
         for block, scores in zip(blocks[:8], found[-8:], strict=True):
             np.testing.assert_array_equal(scores, all_scores(case.model.load(tmp_path), block))
 
-    def test_a_folder_of_another_model_is_refused(self, case: ModelCase, fitted: Model, tmp_path: Path) -> None:
+    def test_a_folder_of_another_model_is_refused(
+        self, case: type[ModelContract], fitted: Model, tmp_path: Path
+    ) -> None:
         fitted.save(tmp_path)
         other = Popularity if case.model.name != "popularity" else ItemKNN
         with pytest.raises(ValueError, match=case.model.name):
             other.load(tmp_path)
 
-    def test_parameters_by_keyword_are_the_settings(self, case: ModelCase) -> None:
+    def test_parameters_by_keyword_are_the_settings(self, case: type[ModelContract]) -> None:
         settings = case.make().settings
         given = {field: getattr(settings, field) for field in settings.model_fields_set}
         model = case.model(**given, seed=5, threads=2)
@@ -72,7 +74,7 @@ class FullContract(ModelContract):
             case.model(no_such_setting=1)
 
     def test_what_needs_a_fit_says_so_without_one(
-        self, case: ModelCase, checkerboard: csr_matrix, tmp_path: Path
+        self, case: type[ModelContract], checkerboard: csr_matrix, tmp_path: Path
     ) -> None:
         model, history = case.make(), checkerboard[:1]
         for ask in (
@@ -91,7 +93,7 @@ class FullContract(ModelContract):
 
     @pytest.mark.parametrize("columns", [39, 41])
     def test_histories_of_another_width_are_refused_with_both_widths(
-        self, case: ModelCase, columns: int, fitted: Model
+        self, case: type[ModelContract], columns: int, fitted: Model
     ) -> None:
         histories = csr_matrix(np.ones((2, columns), dtype=np.float32))
         for ask in (fitted.scores, lambda given: fitted.recommend(given, 3)):
@@ -103,7 +105,9 @@ class FullContract(ModelContract):
         some = all_scores(fitted, checkerboard[:5], items=items)
         np.testing.assert_array_equal(some, all_scores(fitted, checkerboard[:5])[:, :, items])
 
-    def test_unseen_items_in_a_history_are_ignored_and_said_so(self, case: ModelCase, checkerboard: csr_matrix) -> None:
+    def test_unseen_items_in_a_history_are_ignored_and_said_so(
+        self, case: type[ModelContract], checkerboard: csr_matrix
+    ) -> None:
         likes = checkerboard.toarray()
         likes[:, 5] = 0
         model = case.make().fit(csr_matrix(likes))
@@ -120,7 +124,7 @@ class FullContract(ModelContract):
             np.testing.assert_array_equal(fitted.scores(empty, score=score)[0], fitted.item_degrees)
 
     def test_contributions_of_a_history_add_up_to_the_score(
-        self, case: ModelCase, fitted: Model, checkerboard: csr_matrix
+        self, case: type[ModelContract], fitted: Model, checkerboard: csr_matrix
     ) -> None:
         parts = fitted.contributions(checkerboard[3], np.arange(40))
         if parts is None or not case.sums_all:
@@ -131,7 +135,7 @@ class FullContract(ModelContract):
         assert said.any() and (scores[~said] <= scores[said].min()).all()
 
     def test_similar_items_are_of_the_same_colour(
-        self, case: ModelCase, fitted: Model, checkerboard: csr_matrix
+        self, case: type[ModelContract], fitted: Model, checkerboard: csr_matrix
     ) -> None:
         if not case.is_personal:
             with pytest.raises(ValueError, match="publish another model"):
@@ -162,12 +166,12 @@ class FullContract(ModelContract):
         with pytest.raises(ValueError, match="2 users but 3 histories"):
             fitted.scores(checkerboard[:3], users=np.array([0, 1]))
 
-    def test_a_matrix_without_edges_is_refused(self, case: ModelCase) -> None:
+    def test_a_matrix_without_edges_is_refused(self, case: type[ModelContract]) -> None:
         with pytest.raises(ValueError, match="no edge"):
             case.make().fit(csr_matrix(np.zeros((4, 3), dtype=np.float32)))
 
     @pytest.mark.parametrize("value", [np.nan, -1.0, 0.0, np.inf])
-    def test_a_count_that_is_no_count_is_refused_with_its_row(self, case: ModelCase, value: float) -> None:
+    def test_a_count_that_is_no_count_is_refused_with_its_row(self, case: type[ModelContract], value: float) -> None:
         counts = csr_matrix(np.ones((4, 3), dtype=np.float32))
         counts.data[7] = value
         with pytest.raises(ValueError, match=r"user 2 \(row\), item 1"):

@@ -14,7 +14,7 @@ from oneclass.models.numerics import validation
 from oneclass.models.numerics.validation import count_item_degrees
 from oneclass.models.popularity import Popularity
 from oneclass.models.registry import MODELS, load_model
-from oneclass.testing import ModelCase, all_scores
+from oneclass.testing import ModelContract, all_scores
 from tests.models.model_contract import FullContract
 
 # Settings that make a fit short; a model that is not named here runs with its defaults.
@@ -76,7 +76,8 @@ def test_the_usage_example_of_an_estimator_runs_and_gives_what_it_shows(name):
 
 
 def make_case(name):
-    return ModelCase(MODELS[name], SHORT.get(name, {}), name not in IMPERSONAL, name not in SUMS_IN_PART)
+    facts = {"is_personal": name not in IMPERSONAL, "sums_all": name not in SUMS_IN_PART}
+    return type(name, (ModelContract,), {"model": MODELS[name], "settings": SHORT.get(name, {}), **facts})
 
 
 def make_model(name, **options):
