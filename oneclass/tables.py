@@ -127,7 +127,7 @@ def _read_files(data: str | Path | Sequence[str | Path], columns: Mapping[str, s
     from oneclass.tasks.datasets import Columns, Dataset
     from oneclass.tasks.errors import InputError
     from oneclass.tasks.ingest.load import load_logs
-    from oneclass.tasks.ingest.sources import SourceScanner, expand_path
+    from oneclass.tasks.ingest.sources import SourceScanner
 
     paths = [data] if isinstance(data, str | Path) else data
     named = {("value" if kind == "weight" else kind): (name,) for kind, name in columns.items() if name is not None}
@@ -139,7 +139,7 @@ def _read_files(data: str | Path | Sequence[str | Path], columns: Mapping[str, s
         with tempfile.TemporaryDirectory(prefix="oneclass-read-") as scratch, duckdb.connect() as connection:
             connection.execute("set TimeZone = 'UTC'")
             connection.execute(sql.schema()[0])  # the tables of `raw`
-            logs = SourceScanner(dataset).scan([file for path in paths for file in expand_path(Path(path), dataset)])
+            logs = SourceScanner(dataset).scan(paths)
             load_logs(connection, list(enumerate(logs, 1)), Path(scratch), dataset)
             # one row per event, in the order of the logs
             weight = ", value as weight" if columns["weight"] else ""
@@ -170,26 +170,23 @@ def _read_tuples(data: Any) -> pl.DataFrame:
 
 
 def _find_columns(frame: pl.DataFrame, columns: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the column of `frame` for each of the project's names."""
-    from oneclass.tasks.datasets import Columns
+    """Return the column of `frame` for each of the project's names: the one stated, or with a name that a run knows."""
+    from oneclass.tasks.datasets.columns import KNOWN_NAMES
+    from oneclass.tasks.ingest.columns import normalize_name
 
-    usual = Columns()
-    names = {"user": usual.user, "item": usual.item, "weight": WEIGHT_NAMES, "time": usual.time}
-    by_lower_case = {column.lower(): column for column in reversed(frame.columns)}
     found = {}
-    for kind, target in zip(names, POSITIONS, strict=True):
-        given = columns[kind]
-        if given is not None and given not in frame.columns:
-            raise ValueError(f"{kind}={given!r}: no such column; the table has {', '.join(frame.columns)}")
-        choices = [by_lower_case[name.lower()] for name in names[kind] if name.lower() in by_lower_case]
-        column = given or (choices[0] if choices else None)
-        if column is None and kind in ("user", "item"):
+    for kind, target in zip(columns, POSITIONS, strict=True):
+        stated, known = columns[kind], WEIGHT_NAMES if kind == "weight" else KNOWN_NAMES[kind]
+        if stated is not None and stated not in frame.columns:
+            raise ValueError(f"{kind}={stated!r}: no such column; the table has {', '.join(frame.columns)}")
+        choices = [stated] if stated else [name for name in frame.columns if normalize_name(name) in known]
+        if len(choices) > 1 or (not choices and kind in ("user", "item")):
             raise ValueError(
-                f"no column of {kind}s among {', '.join(frame.columns)}; name it, as in "
-                f"oneclass.Interactions(table, user=..., item=...). Found without naming: {', '.join(names[kind])}"
+                f"{'several columns' if choices else 'no column'} of {kind}s among {', '.join(frame.columns)}; name "
+                f"it, as in oneclass.Interactions(table, {kind}=...). Found without naming: {', '.join(known)}"
             )
-        if column is not None:
-            found[target] = column
+        if choices:
+            found[target] = choices[0]
     return found
 
 
