@@ -12,4 +12,4 @@ python3 -m venv /opt/oneclass
 install -m 0755 deploy/systemd/oneclass.sh /usr/local/bin/oneclass
 cp -R deploy/systemd/*.service deploy/systemd/*.timer deploy/systemd/*.service.d /etc/systemd/system/
 systemctl daemon-reload
-echo "Installed. Next: sudo -u oneclass oneclass inspect --dataset NAME --source LOG --write"
+echo "Installed. Next: sudo -u oneclass oneclass inspect --source LOG --write NAME"

@@ -3,10 +3,8 @@
 import functools
 import gzip
 import importlib
-import io
 import re
 import shlex
-import tarfile
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -140,6 +138,7 @@ def test_prose_has_at_most_100_columns(page):
 
 README, RECOMMEND = read_page("README.md"), read_page("docs/how-to/recommend.md")
 GUIDES = [
+    "how-to/logs",
     "how-to/datasets",
     "how-to/recommend",
     "how-to/lists",
@@ -207,16 +206,16 @@ def write_logs() -> None:
     orders = "customer,sku,quantity\n" + "".join(f"C-{user},sku-{film},1\n" for user, film in pairs)
     with gzip.open("orders/orders-1.csv.gz", "wt") as file:
         file.write(orders)
+    bought = "".join(f"K-{user};W-{film};1;{3 + user % 20}.6.2025;09:{film:02}\n" for user, film in pairs if film < 60)
+    Path("bestellungen.csv").write_text(f"Käufer;Ware;Stück;Tag;Uhrzeit\n{bought}", encoding="utf-8")
     Path("var/datasets").mkdir(parents=True)
     Path("movies.csv").write_text("movieId,title\n" + "".join(f"{film},Film no. {film}\n" for film in films))
     for name, chosen in (("train.txt", slice(0, 12)), ("test.txt", slice(12, 15))):
         Path(name).write_text("".join(f"{user} {' '.join(map(str, of_user[chosen]))}\n" for user, of_user in liked))
-    with tarfile.open("training_set.tar.gz", "w:gz") as packed:
-        for film in films:
-            text = f"{film}:\n" + "".join(f"{user},5,2005-01-01\n" for user, one in pairs if one == film)
-            entry = tarfile.TarInfo(f"training_set/mv_{film:07}.txt")
-            entry.size = len(text)
-            packed.addfile(entry, io.BytesIO(text.encode()))
+    Path("training_set").mkdir()
+    for film in films:
+        text = f"{film}:\n" + "".join(f"{user},5,2005-01-01\n" for user, one in pairs if one == film)
+        Path(f"training_set/mv_{film:07}.txt").write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -249,6 +248,7 @@ def test_the_commands_of_the_readme_and_the_guides_run(after_the_pages):
     data_sets = {named[1] for line in printed if (named := re.search(r"--dataset (\S+)", line))}
     assert {path.name for path in (folder / "var").iterdir()} >= data_sets == {
         "demo", "mine", "ml-1m", "ml-100k", "ml-latest-small", "lastfm", "netflix", "gowalla", "shop",
+        "kueche",
     }  # fmt: skip
     for line, text in printed.items():
         if "flows.backfill" in line and "--every" not in line:
