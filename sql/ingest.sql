@@ -46,7 +46,7 @@ from read_parquet({path}, file_row_number = {numbered}, hive_partitioning = fals
 -- One row per line of a Netflix Prize log that is no header, `user,stars,date`, under the header `MOVIE:` above it. The line
 -- and the movie of the last header are one number, so that a running maximum carries them down.
 select
-    line_number, {line} as line,
+    line_number, rtrim({line}, ',') as line,
     case
         when movie is null or movie & 4294967295 = 0 then 'no readable MOVIE: header stands above it'
     end as fault,
@@ -164,24 +164,25 @@ from ({parsed}) as parsed
 where not coalesce(is_event, false)
 
 -- name: broken_lines
--- raw.rejects: one row per line that is no record. Lines that an open quote swallows count each.
+-- raw.rejects: one row per line that is no record. Lines that an open quote swallows count each. DuckDB has an error for
+-- each column that is missing or too many, with its number.
 insert into raw.rejects
 with errors as (
     select
         line, any_value(csv_line) as text, min(error_type) as error,
-        max(error_message) filter (where error_type in ('MISSING COLUMNS', 'TOO MANY COLUMNS')) as message
+        if(min(error_type) = 'MISSING COLUMNS', min(column_idx), max(column_idx)) as found
     from ingest_errors
     group by line
 ),
 lines as (
-    select line, error, message, unnest(string_split(trim(text, chr(10) || chr(13)), chr(10))) as text
+    select line, error, found, unnest(string_split(trim(text, chr(10) || chr(13)), chr(10))) as text
     from errors
 )
 select
     {file_id}, line + row_number() over (partition by line) - 1, left(text, 1000),
     case error
-        when 'MISSING COLUMNS' then format('{} fields instead of {fields}', regexp_extract(message, 'Found: (\d+)', 1))
-        when 'TOO MANY COLUMNS' then format('{} fields instead of {fields}', regexp_extract(message, 'Found: (\d+)', 1))
+        when 'MISSING COLUMNS' then format('{} fields instead of {fields}', found)
+        when 'TOO MANY COLUMNS' then format('{} fields instead of {fields}', found)
         when 'UNQUOTED VALUE' then 'quotes do not pair'
         else lower(error)
     end

@@ -10,7 +10,7 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import KNOWN_NAMES, ROLES
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import times
-from oneclass.tasks.terminal import format_grid
+from oneclass.tasks.terminal import escape_controls, format_grid
 
 RECBOLE_TYPE = re.compile(r":(token|float|token_seq|float_seq)$")
 BLANKS = " \t\u00a0\u200b\u2060\ufeff"
@@ -61,14 +61,16 @@ class UnknownColumns(InputError):
         options: Sequence[str],
         kinds: Sequence[str] = (),
     ) -> None:
-        shown = ", ".join(name.strip() for name in sample.names)[:300]
+        shown = ", ".join(cell.strip() for cell in (sample.names if sample.has_header else sample.rows[0]))[:300]
+        no_header = f"has no header of known names; its first line is {escape_controls(shown)}"
+        what = f"has the columns {shown}" if sample.has_header else no_header
         command = f"python -m flows.inspect --source {sample.source.partition(', line')[0]}"
         names = "--user N --item N" if not sample.has_header else " ".join(f"--{role} COLUMN" for role in options)
         found = ", ".join(f"{sample.names[at - 1].strip()} ({role})" for role, at in known.items())
         answer = f"{command} {names}"
         naming = f"Name each with {names}, or under [columns] in the data set's file; {command} shows the columns."
         super().__init__(
-            f"{sample.source}: has the columns {shown}. {f'Known: {found}. ' if found else ''}{question}"
+            f"{sample.source}: {what}. {f'Known: {found}. ' if found else ''}{question}"
             + ("" if kinds else f" {naming}")
         )
         self.kinds = tuple(kinds)

@@ -51,7 +51,7 @@ class Layout:
         form: `netflix`, `delimited`, `json`, `adjacency`, `counted_adjacency` or `parquet`.
         delimiter: of fields; of JSON the name that DuckDB has for the form of the file.
         skip: lines before the first record.
-        comments: whether lines that begin with `#` are skipped.
+        comments: the number of skipped lines that begin with `#`; if there are any, such lines are skipped below too.
         names: of the columns of a header or schema; none without one.
         fields: the number of fields of a line.
         columns: role (`user`, `item`, `value`, `time`, `clock`, `event`) -> position of its field, from 1; in Parquet
@@ -66,7 +66,7 @@ class Layout:
     form: str
     delimiter: str = ""
     skip: int = 0
-    comments: bool = False
+    comments: int = 0
     names: tuple[str, ...] = ()
     fields: int = 0
     columns: tuple[tuple[str, int | str], ...] = ()
@@ -96,17 +96,12 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
     Raises:
         InputError: the columns leave a doubt, or values or times can be read in two ways.
     """
-    if text.has_nul and text.head.count(0) > len(text.head) // 10:
-        raise InputError(
-            f"{path}: is a binary file, or UTF-16 text without a mark: state the encoding then, as in\n\n"
-            'encoding = "utf-16-le"'
-        )
     lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
     lines = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
     skip = next((number for number, line in enumerate(lines) if not _precedes_log(line)), len(lines))
     if skip == len(lines):
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
-    comments = any(line.startswith("#") for line in lines[:skip])
+    comments = sum(line.startswith("#") for line in lines[:skip])
     filled = [line for line in lines[skip:] if line.strip()][:MAX_ROWS]
     if dataset.layout != "recognised":
         return Layout(dataset.layout)
@@ -322,6 +317,8 @@ def _iterate_records(text: str) -> Iterator[dict[str, object]]:
 def _detect_json(path: str, records: Sequence[Mapping[str, object]], form: str, dataset: Dataset) -> Layout:
     names = list(dict.fromkeys(name for record in records for name in record))
     rows = [[_format_json(record.get(name)) for name in names] for record in records]
+    if not records:
+        raise InputError(f"{path}: begins as JSON, but holds no whole object. Fetch it again.")
     sample = Sample(path, "JSON", names, rows)
     positions = match_columns(sample, dataset)
     for role, at in positions.items():

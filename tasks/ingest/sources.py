@@ -235,6 +235,12 @@ def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> Layout:
             f"{log.path}: has a line of {text.max_line_bytes:,} bytes, more than the {MAX_LINE_BYTES:,} of the longest "
             "line that is read. Line ends may be missing there: break the line, or take it out."
         )
+    if text.has_nul and text.head.count(0) > len(text.head) // 10:
+        order = "be" if text.head[0] == 0 else "le"
+        raise InputError(
+            f"{log.path}: is a binary file, or UTF-16 text without a mark: state the encoding then, as in\n\n"
+            f'encoding = "utf-16-{order}"'
+        )
     try:
         return layouts.detect_text(log.path, text, dataset)
     except InputError as error:

@@ -31,6 +31,7 @@ CLOCKS = ("%H:%M:%S.%f", "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:
 NAMED_MONTHS = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%y", "%Y%m%d")
 WHOLE_FORMATS = ("%Y%m%dT%H%M%S", "%a %b %d %H:%M:%S %Y")
 """Dates with their time of day: ISO 8601 without marks, and that of C's `ctime`."""
+GREENWICH = re.compile(r" (GMT|UTC|UT)\s*$")
 ZONED_FORMATS = (
     *(f"{day}%d %b %Y %H:%M{seconds} %z" for day in ("%a, ", "") for seconds in (":%S", "")), "%a %b %d %H:%M:%S %z %Y",
 )  # fmt: skip
@@ -160,7 +161,8 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
         return f"case when {in_range} then if(contains(time, '.'), {fraction}, {exact}) end"
     if formats and "%z" in formats[0]:
         patterns = ", ".join(f"'{text}'" for text in formats)
-        return f"try_strptime(trim(time), [{patterns}]) at time zone 'UTC'"
+        offset = f"regexp_replace(trim(time), '{GREENWICH.pattern}', ' +0000')"
+        return f"try_strptime({offset}, [{patterns}]) at time zone 'UTC'"
     if formats:
         patterns = ", ".join("'" + text.replace("'", "''") + "'" for text in formats)
         return localise(f"try_strptime(time, [{patterns}])", timezone)
@@ -175,7 +177,7 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
     close_offset = r"regexp_replace(time, ' +([+-])(\d\d):?(\d\d)? *$', '\1\2\3')"
     # Seconds in ten digits, the common case, cheaply: neither 0x10 nor 5_0 passes.
     seconds = "try_cast(time as bigint)"
-    in_seconds = f"{seconds} between 1000000000 and {LAST_SECOND} and strlen(time) = 10"
+    in_seconds = f"{seconds} between 1000000000 and {LAST_SECOND} and strlen(time) = 10 and not contains(time, '_')"
     return f"""case
         when {in_seconds} and time >= '1'
             then make_timestamp({seconds} * 1000000)
@@ -204,7 +206,7 @@ def _is_certain(number: float) -> bool:
 def _is_parsed(time: str, formats: Sequence[str]) -> bool:
     for text in formats:
         try:
-            datetime.strptime(time.strip(), text)
+            datetime.strptime(GREENWICH.sub(" +0000", time.strip()), text)
         except ValueError:
             continue
         return True
@@ -245,10 +247,10 @@ def _explain_numbers(path: str, numbers: Sequence[float]) -> str:
     elif 25_569 <= low and high <= 73_415:
         guess, what = "excel", "Excel's day numbers"
     else:
-        guess, what = "s", "seconds since 1970, or steps, which are no times"
+        guess, what = "s", "seconds since 1970, ticks since another year (Apple's 2001, .NET's 1), or steps"
     return (
         f"{path}: its times are numbers from {low:g} to {high:g}, which may be {what}. State it in the data set's "
         "file:\n\n"
         f'time_format = "{guess}"    # or another of {", ".join(TIME_UNITS)}, or a format of strptime\n\n'
-        "or leave the times out:\n\n[columns]\ntime = []"
+        "or leave the times out, or convert them by a query:\n\n[columns]\ntime = []"
     )
