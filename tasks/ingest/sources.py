@@ -2,6 +2,7 @@
 
 import fnmatch
 import glob
+import itertools
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +93,7 @@ class SourceScanner:
             for location in locations:
                 try:
                     files.check_name(location)
-                    _check_partition(Path(path), location)
+                    _check_partition(location)
                     if rejected is None and len(locations) > 1 and not location.stat().st_size:
                         continue  # a part of a log without events
                     result.append(self._scan_if_changed(location, known or {}))
@@ -186,26 +187,20 @@ def is_log_name(name: str, dataset: Dataset) -> bool:
     return any(fnmatch.fnmatch(name, pattern + more) for pattern in dataset.files for more in PACKED_SUFFIXES)
 
 
-def _check_partition(source: Path, location: Path) -> None:
-    """Refuse a file below folders `column=value`, whose values only a query reads.
+def _check_partition(location: Path) -> None:
+    """Refuse a file in folders `column=value`, whose values only a query reads.
 
     Raises:
-        InputError: it is in such a folder of the source.
+        InputError: it is in such a folder.
     """
-    root = source if source.is_dir() else Path(*source.parts[: _count_plain(source.parts)])
-    folders = location.relative_to(root).parts[:-1] if location.is_relative_to(root) else ()
-    if any(map(PARTITION.fullmatch, folders)):
-        form = "parquet" if location.suffix == ".parquet" else "csv"
+    folders = list(itertools.takewhile(PARTITION.fullmatch, reversed(location.parts[:-1])))
+    if folders:
+        root, form = location.parents[len(folders)], "parquet" if location.suffix == ".parquet" else "csv"
         raise InputError(
-            f"{location}: the folder {'/'.join(folders)} holds values of columns, which only a query reads. State it "
-            f"in the data set's file:\n\n[source]\nquery = \"select * from read_{form}('{root}/**/*{location.suffix}', "
-            'hive_partitioning = true)"'
+            f"{location}: the folder {'/'.join(reversed(folders))} holds values of columns, which only a query reads. "
+            f"State it in the data set's file:\n\n[source]\nquery = \"select * from read_{form}("
+            f"'{root}/**/*{location.suffix}', hive_partitioning = true)\""
         )
-
-
-def _count_plain(parts: Sequence[str]) -> int:
-    """Count the leading parts of a path that are no pattern."""
-    return next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
 
 
 def _scan_file(path: Path, signature: FileSignature, dataset: Dataset, known: Mapping[str, int]) -> LogFile:

@@ -133,7 +133,7 @@ def draw_parquet(rng: random.Random) -> Case:
     table.write_parquet(target := io.BytesIO())
     content, is_cut = target.getvalue(), rng.random() < 0.1
     content = content[: rng.randrange(4, len(content) - 1)] if is_cut else content
-    name = rng.choice(["log.parquet", "item=7/log.parquet", "[a]*?.parquet"])
+    name = rng.choice(["log.parquet", "[a]*?.parquet"])
     return Case("parquet", Dataset(name="own", **DECLARED), name, content, table=table, is_unreadable=is_cut)
 
 

@@ -35,12 +35,6 @@ def read_file(home: Home, path: Path, dataset: Dataset | str = OWN) -> tuple[lis
     return query_rows(home, EVENTS), query_rows(home, REJECTS)
 
 
-def test_parquet_takes_no_column_from_the_name_of_its_folder(home, tmp_path):
-    (path := tmp_path / "item=7" / "log.parquet").parent.mkdir()
-    pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"]}).write_parquet(path)
-    assert read_file(home, path) == ([(1, "a", "x", 1), (2, "b", "y", 1)], [])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["file_row_number", "File_Row_Number"])
 def test_parquet_may_have_a_column_of_row_numbers(home, tmp_path, name):
