@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oneclass.evaluation import Evaluation, Tuning, evaluate, tune
     from oneclass.interactions import Interactions
-    from oneclass.models.autoencoders.cdae import CDAE
-    from oneclass.models.autoencoders.mult_dae import MultDAE
-    from oneclass.models.autoencoders.mult_vae import MultVAE
+    from oneclass.models.autoencoders.networks import CDAE, MultDAE, MultVAE
     from oneclass.models.base import Model
     from oneclass.models.binary_matrix.model import BinaryMatrix
     from oneclass.models.blend.model import Blend
@@ -93,9 +91,7 @@ __all__ = [
 MODULES = {
     "oneclass.evaluation": ["Evaluation", "Tuning", "evaluate", "tune"],
     "oneclass.interactions": ["Interactions"],
-    "oneclass.models.autoencoders.cdae": ["CDAE"],
-    "oneclass.models.autoencoders.mult_dae": ["MultDAE"],
-    "oneclass.models.autoencoders.mult_vae": ["MultVAE"],
+    "oneclass.models.autoencoders.networks": ["CDAE", "MultDAE", "MultVAE"],
     "oneclass.models.base": ["Model"],
     "oneclass.models.binary_matrix.model": ["BinaryMatrix"],
     "oneclass.models.blend.model": ["Blend"],

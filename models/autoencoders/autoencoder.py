@@ -1,4 +1,4 @@
-"""The base of the autoencoders: settings, the loop over epochs with early stopping, checkpoints, scores.
+"""The base of the autoencoders: settings, the loop over epochs with early stopping, scores.
 
 An autoencoder maps a user's history x (binary, over all items) to logits over all items, and learns to reconstruct all
 of x from a part of it. Inputs are x / |x| with dropout, as in Liang, Krishnan, Hoffman and Jebara, "Variational
@@ -9,15 +9,9 @@ of its best epoch, on which the draws and any annealing depend. Adam's moments b
 epochs at most, and ends after a quarter of the patience.
 """
 
-import contextlib
 import hashlib
 import json
-import logging
-import os
-import shutil
 from abc import abstractmethod
-from collections.abc import Mapping
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -26,9 +20,9 @@ from pydantic import Field
 from scipy.sparse import csr_matrix
 from typing_extensions import TypeVar
 
-from oneclass.models.autoencoders.draws import choose_held_out
 from oneclass.models.base import Model
 from oneclass.models.evaluation import metrics
+from oneclass.models.evaluation.holdout import choose_held_out_edges, split_matrix
 from oneclass.models.evaluation.ranking import rank_targets
 from oneclass.models.fit_options import Epoch, FitOptions, Start, ValidationUsers, copy_rows, skipped_epochs
 from oneclass.models.numerics.matmul import dense_times, pattern_times
@@ -36,73 +30,13 @@ from oneclass.models.numerics.random_numbers import normals, purpose
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings
 
-logger = logging.getLogger(__name__)
-
-CHECKPOINT_FILE = "checkpoint.npz"
-
-
-def checkpoint_key(description: Mapping[str, Any], *matrices: csr_matrix) -> str:
-    """Return the digest that identifies a fit, from its description (plain data) and edges."""
-    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
-    for matrix in matrices:
-        digest.update(f"{matrix.shape}".encode())
-        for array in (matrix.indptr, matrix.indices):
-            digest.update(np.ascontiguousarray(array, dtype=np.int64).data)
-    return digest.hexdigest()
-
-
-def write_checkpoint(folder: Path, key: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Replace the folder's checkpoint atomically; creates the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"partial-{CHECKPOINT_FILE}"
-    with partial.open("wb") as file:
-        np.savez(file, allow_pickle=False, key=np.array(key), sha256=np.array(digest_arrays(arrays)), **arrays)
-    os.replace(partial, folder / CHECKPOINT_FILE)
-
-
-def read_checkpoint(folder: Path, key: str) -> dict[str, np.ndarray] | None:
-    """Read the arrays of the checkpoint; None if it is absent or of another fit.
-
-    A damaged file is deleted, with a warning.
-    """
-    path = folder / CHECKPOINT_FILE
-    if not os.path.lexists(path):
-        return None
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = dict(stored)
-        owner, digest = str(arrays.pop("key")), str(arrays.pop("sha256"))
-        if digest != digest_arrays(arrays):
-            raise ValueError("not the checksum of these arrays")
-    except Exception:  # noqa: BLE001  (damaged zip files raise errors of many kinds)
-        logger.warning("%s: is damaged, or of an earlier version of this program; the fit begins anew", path)
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return None
-    return arrays if owner == key else None
-
-
-def remove_checkpoint(folder: Path) -> None:
-    """Delete the checkpoint, and the folder if it is then empty."""
-    (folder / CHECKPOINT_FILE).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-
-
-def digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the digest of named arrays, with their types and shapes."""
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(array.data if array.size else b"")
-    return digest.hexdigest()
-
-
 if TYPE_CHECKING:
     import torch
 
-    from oneclass.models.autoencoders.training import Batch, Training
+    from oneclass.models.autoencoders.training import Batch
 
+CHECKPOINT_FILE = "checkpoint.pt"
+DECAY = "Penalty on the squares of the weights, without the biases, added to the mean loss of a user."
 HELD_OUT_SHARE, MAX_HELD_OUT_USERS = 0.05, 1000  # training users held out for early stopping, if no others are given
 VALIDATION_BATCH_USERS = 500  # users scored at a time
 ROW_PARAMETERS = "item_in", "item_bias", "user_node"  # weights with a row for each item, or for each user
@@ -118,12 +52,7 @@ class AutoencoderSettings(ModelSettings):
     batch_users: int = Field(500, ge=1, description="Number of users in a gradient step.")
     learning_rate: float = Field(1e-3, gt=0, le=1, description="Step size of Adam.")
     dropout: float = Field(0.5, ge=0, lt=1, description="Share of the items of a history that are hidden in an epoch.")
-    weight_decay: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Penalty on the squares of the weights, without the biases, added to the mean loss of a user.",
-    )
+    weight_decay: float = Field(0.0, ge=0, lt=1, description=DECAY)
     hidden: int = Field(200, ge=1, le=8192, description="Units of the hidden layer next to the items.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto",
@@ -160,47 +89,44 @@ class Autoencoder(Model[AutoencoderT]):
     Settings: ClassVar[type[ModelSettings]] = AutoencoderSettings
     checkpoint_seconds: float = 60.0
 
-    @property
-    def noise_width(self) -> int:
-        """Normal draws of each user in a gradient step."""
-        return 0
-
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
-        training, chosen, start = _torch_training(self.name), self.params, options.start
+        training, chosen, start = _import_training(self.name), self.params, options.start
         users, histories, targets = self._validation_users(interactions, options.validation)
-        initial = self._initial(interactions, users)
-        described = {"model": self.name, "seed": self.seed, "settings": chosen.model_dump(mode="json")}
-        before = 0  # epochs
+        initial, before = self._initial(interactions, users), 0
         if start:
             self._take(initial, start)
             before = start.previous.best_epoch
-            described |= {"start": digest_arrays(initial), "before": before}
-        key = checkpoint_key(described, interactions, histories, targets)
         last = before + chosen.epochs - skipped_epochs(chosen.epochs, start)
         patience = chosen.patience - skipped_epochs(chosen.patience, start)
+        file = options.checkpoints and options.checkpoints / CHECKPOINT_FILE
+        described = json.dumps([self.name, self.seed, before, chosen.model_dump(mode="json")], sort_keys=True)
+        key = _digest(described, *initial.values(), interactions, histories, targets)
         with training.torch_threads(chosen.cpu_threads):
-            steps = training.Training(
-                initial,
-                self._loss,
-                device=chosen.device,
-                learning_rate=chosen.learning_rate,
-                decay=chosen.weight_decay,
-                noise_width=self.noise_width,
-                earlier=before * -(-len(users) // chosen.batch_users),
-            )
-            progress = _Progress(self, steps, options.checkpoints, key, before)
-            for number in range(progress.epoch + 1, last + 1):
-                if number - progress.best_epoch > patience:
+            earlier = before * -(-len(users) // chosen.batch_users)
+            steps = training.Training(initial, self._loss, chosen, self.seed, earlier)
+            state: dict[str, Any] = {"epoch": before, "best_epoch": before, "value": -np.inf, "best": {}}
+            state |= (file and steps.load(file, key)) or {}
+            written = perf_counter()
+            for number in range(state["epoch"] + 1, last + 1):
+                if number - state["best_epoch"] > patience:
                     break
                 started = perf_counter()
-                loss = steps.epoch(interactions, users, chosen.batch_users, chosen.dropout, self.seed, number)
+                seen = {"loss": steps.epoch(interactions, users, number)}
                 self.weights = self._complete(steps.weights(), users)
-                ndcg = self._ndcg(histories, targets) if targets.nnz else None
-                progress.after(number, ndcg)
-                seen = {"loss": loss} if ndcg is None else {"loss": loss, "validation ndcg@100": ndcg}
+                if targets.nnz:
+                    seen["validation ndcg@100"] = self._ndcg(histories, targets)
+                value = seen.get("validation ndcg@100", np.inf)  # without such users, the last epoch is the best
+                if value > state["value"] or not targets.nnz:
+                    best = {name: array.copy() for name, array in self.weights.items()}
+                    state |= {"best_epoch": number, "value": value, "best": best}
+                state["epoch"] = number
+                if file and perf_counter() - written >= self.checkpoint_seconds:
+                    steps.save(file, key, state)
+                    written = perf_counter()
                 options.on_epoch(Epoch(number, last, perf_counter() - started, seen))
-        self.weights, self.best_epoch = progress.best, progress.best_epoch
-        progress.finish()
+        self.weights, self.best_epoch = state["best"], state["best_epoch"]
+        if file:
+            training.remove_checkpoint(file)
 
     def fold_in(self, histories: csr_matrix) -> np.ndarray:
         """Return the last layer before the items, float32 (block, hidden), of users who were not in training."""
@@ -213,8 +139,13 @@ class Autoencoder(Model[AutoencoderT]):
         """Return the rows to train on, and the histories and targets of the validation users."""
         users = np.flatnonzero(np.diff(interactions.indptr))
         if validation is None:
-            out, histories, targets = choose_held_out(interactions, HELD_OUT_SHARE, MAX_HELD_OUT_USERS, self.seed)
-            return np.setdiff1d(users, out), histories, targets
+            able = np.flatnonzero(np.diff(interactions.indptr) > 1)
+            count = min(MAX_HELD_OUT_USERS, int(HELD_OUT_SHARE * len(able)))
+            out = np.sort(np.random.default_rng(self.seed).permutation(able)[:count])
+            rows = interactions[out]
+            counts = np.maximum(1, np.diff(rows.indptr) // 5)
+            chosen = choose_held_out_edges(rows, counts, self.seed, out, np.arange(rows.shape[1]))
+            return np.setdiff1d(users, out), *split_matrix(rows, chosen)
         has_target = np.diff(validation.targets.indptr) > 0
         return users, validation.histories[has_target], validation.targets[has_target]
 
@@ -274,9 +205,10 @@ class Autoencoder(Model[AutoencoderT]):
         self.best_epoch = int(arrays.pop("best_epoch"))
         self.weights = arrays
 
-    @abstractmethod
     def _shapes(self, shape: tuple[int, int]) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the weights by name, for (users, items), with `item_in`, `item_out` and `item_bias`."""
+        """Return the shapes of the weights by name, for (users, items): those of every model, to which it adds."""
+        items, hidden = shape[1], self.params.hidden
+        return {"item_in": (items, hidden), "item_out": (hidden, items), "item_bias": (items,)}
 
     @abstractmethod
     def _loss(self, weights: "dict[str, torch.Tensor]", batch: "Batch") -> "torch.Tensor":
@@ -287,40 +219,17 @@ class Autoencoder(Model[AutoencoderT]):
         """Return the last layer before the items, float32 (block, hidden)."""
 
 
-class _Progress:
-    """The best epoch so far, and the checkpoints."""
-
-    def __init__(self, model: Autoencoder, steps: "Training", folder: Path | None, key: str, before: int) -> None:
-        self.model, self.steps, self.folder, self.key = model, steps, folder, key
-        self.epoch, self.best_epoch, self.value = before, before, -np.inf
-        self.best: dict[str, np.ndarray] = {}
-        self.written = perf_counter()
-        state = read_checkpoint(folder, key) if folder else None
-        if state:
-            steps.restore_state(state)
-            self.epoch, self.best_epoch = int(state["epoch"]), int(state["best epoch"])
-            self.value = float(state["best value"])
-            self.best = {name[5:]: array for name, array in state.items() if name.startswith("best:")}
-
-    def after(self, epoch: int, value: float | None) -> None:
-        """Record an epoch and its nDCG; without an nDCG, the last epoch counts as the best."""
-        self.epoch = epoch
-        if value is None or value > self.value:
-            self.best_epoch, self.value = epoch, -np.inf if value is None else value
-            self.best = {name: array.copy() for name, array in self.model.weights.items()}
-        if self.folder and perf_counter() - self.written >= self.model.checkpoint_seconds:
-            arrays = {f"best:{name}": array for name, array in self.best.items()} | self.steps.state()
-            numbers = {"epoch": self.epoch, "best epoch": self.best_epoch, "best value": self.value}
-            write_checkpoint(self.folder, self.key, arrays | {name: np.array(x) for name, x in numbers.items()})
-            self.written = perf_counter()
-
-    def finish(self) -> None:
-        """Remove the checkpoint, after the fit has ended."""
-        if self.folder:
-            remove_checkpoint(self.folder)
+def _digest(description: str, *parts: np.ndarray | csr_matrix) -> str:
+    """Return the digest that identifies a fit, from its description, first weights and edges."""
+    digest = hashlib.sha256(description.encode())
+    for part in parts:
+        of_part = (part.indptr, part.indices) if isinstance(part, csr_matrix) else (part,)
+        for array in (np.array(part.shape), *of_part):
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
-def _torch_training(name: str):
+def _import_training(name: str):
     """Import the module of the gradient steps.
 
     Raises:

@@ -4,17 +4,24 @@ It is imported when a fit begins; a fitted autoencoder needs no PyTorch for its 
 """
 
 import contextlib
+import hashlib
+import io
+import logging
+import os
+import shutil
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
+from torch import nn
 from torch.nn import functional
 
-from oneclass.models.autoencoders import draws
-
+logger = logging.getLogger(__name__)
 _torch_lock = threading.RLock()
 
 
@@ -23,14 +30,11 @@ class Batch:
     """The histories of some users as tensors on the device: the data that a loss is computed from.
 
     Attributes:
-        users: int64 (batch,), rows of the training matrix.
-        items, rows, values: (edges,), for each edge its item, its row in the batch, and its input value: x / |x| after
-            dropout.
-        starts: int64 (batch,), where each user's edges begin.
-        counts: (batch,), the number of edges of each user.
-        noise: (batch, width), standard normals; width is 0 if the model needs none.
+        users, starts, counts: (batch,), for each user the row of the training matrix, where the edges begin, and how
+            many there are.
+        items, rows, values: (edges,), for each edge its item, its row in the batch, and x / |x| after dropout.
+        noise: (batch, width), standard normals.
         update: the number of gradient steps before this one, those of an earlier fit included.
-        item_count: the number of items.
     """
 
     users: torch.Tensor
@@ -41,7 +45,6 @@ class Batch:
     counts: torch.Tensor
     noise: torch.Tensor
     update: int
-    item_count: int
 
     def times(self, table: torch.Tensor) -> torch.Tensor:
         """The inputs times `table` (items, width): for each user a sum over the edges, (batch, width)."""
@@ -61,59 +64,48 @@ class Batch:
         return negative_weight * costs.sum(dim=1) + self.sums((1 - negative_weight) * costs - logits)
 
 
+Loss = Callable[[Any, Batch], torch.Tensor]  # of weights by name, a mean over the users of the batch
+
+
 class Training:
-    """The weights, their Adam moments, and the epochs of training.
+    """The weights, Adam, and the epochs of training.
+
+    The draws of an epoch, which are the order of the users, the dropout and the noise, are those of a generator on the
+    CPU that begins anew with the epoch: the same on a GPU, and in a fit that was interrupted and goes on.
 
     Args:
         initial: the weights before the first step, by name.
-        loss: function from the weights and a batch to the loss, a mean over the users of the batch.
-        decay: penalty on the squares of all weights but biases, which are the weights of one dimension.
-        noise_width: the number of normals that are drawn for each user in an epoch.
+        chosen: `AutoencoderSettings`.
         earlier: the number of gradient steps that led to `initial`; the moments begin anew.
     """
 
-    def __init__(
-        self,
-        initial: dict[str, np.ndarray],
-        loss: Callable[[dict[str, torch.Tensor], Batch], torch.Tensor],
-        *,
-        device: str,
-        learning_rate: float,
-        decay: float,
-        noise_width: int,
-        earlier: int = 0,
-    ) -> None:
-        self.device = _resolve_device(device)
-        self.tensors = {
-            name: torch.tensor(array, device=self.device).requires_grad_() for name, array in initial.items()
-        }
-        tables = [tensor for tensor in self.tensors.values() if tensor.dim() > 1]
-        biases = [tensor for tensor in self.tensors.values() if tensor.dim() == 1]
-        groups = [{"params": tables, "weight_decay": 2 * decay}, {"params": biases}]  # d/dw decay w^2 = 2 decay w
-        self.adam = torch.optim.Adam(groups, lr=learning_rate, fused=True)
-        self.loss, self.noise_width = loss, noise_width
-        self.earlier, self.updates = earlier, 0
+    def __init__(self, initial: Mapping[str, np.ndarray], loss: Loss, chosen: Any, seed: int, earlier: int = 0) -> None:
+        self.device = _resolve_device(chosen.device)
+        self.tensors = nn.ParameterDict({name: torch.tensor(array) for name, array in initial.items()}).to(self.device)
+        tables, biases = ([tensor for tensor in self.tensors.values() if (tensor.dim() > 1) == more] for more in (1, 0))
+        groups = [{"params": tables, "weight_decay": 2 * chosen.weight_decay}, {"params": biases}]  # d/dw w^2 = 2 w
+        self.adam = torch.optim.Adam(groups, lr=chosen.learning_rate, fused=True)
+        self.loss, self.chosen, self.seed = loss, chosen, seed
+        self.updates = earlier
 
-    def epoch(
-        self, interactions: csr_matrix, users: np.ndarray, size: int, dropout: float, seed: int, number: int
-    ) -> float:
-        """One step for every `size` users, in the random order of the epoch; returns the mean loss of a user.
+    def epoch(self, interactions: csr_matrix, users: np.ndarray, number: int) -> float:
+        """Take one step for every `batch_users` users, in a random order; return the mean loss of a user.
 
         Raises:
             ValueError: the loss is not finite.
             MemoryError: a step does not fit into the memory of the device.
         """
-        total = 0.0
-        order = draws.shuffle_users(users, seed, number)
-        for start in range(0, len(order), size):
-            batch = self.batch(interactions, order[start : start + size], dropout, seed, number)
+        generator = seed_generator(self.seed, number)
+        order, total = users[torch.randperm(len(users), generator=generator).numpy()], 0.0
+        for start in range(0, len(order), self.chosen.batch_users):
+            batch = self.draw_batch(interactions, order[start : start + self.chosen.batch_users], generator)
             total += self._step(batch) * len(batch.users)
         if not np.isfinite(total):
             raise ValueError(f"the loss is {total} in epoch {number}; lower learning_rate")
         return total / len(order)
 
     def _step(self, batch: Batch) -> float:
-        """One gradient step; returns the mean loss before it."""
+        """Take one gradient step; return the mean loss before it."""
         try:
             self.adam.zero_grad()
             loss = self.loss(self.tensors, batch)
@@ -127,59 +119,81 @@ class Training:
         self.updates += 1
         return loss.item()
 
-    def batch(self, interactions: csr_matrix, users: np.ndarray, dropout: float, seed: int, epoch: int) -> Batch:
-        """The batch of some rows of the training matrix, with the draws of the epoch."""
-        rows = interactions[users]
-        counts = np.diff(rows.indptr)
-        kind = next(iter(self.tensors.values())).dtype
-
-        def whole(array: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(array.astype(np.int64)).to(self.device)
-
-        def real(array: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(array).to(self.device, kind)
-
-        return Batch(
-            whole(users),
-            whole(rows.indices),
-            whole(np.repeat(np.arange(len(users)), counts)),
-            real(draws.draw_inputs(rows, users, seed, epoch, dropout)),
-            whole(rows.indptr[:-1]),
-            real(counts),
-            real(draws.draw_noise(users, self.noise_width, seed, epoch)),
-            self.earlier + self.updates,
-            rows.shape[1],
+    def draw_batch(self, interactions: csr_matrix, users: np.ndarray, generator: torch.Generator) -> Batch:
+        """Return the batch of some rows of the training matrix, with dropout and noise drawn."""
+        rows, dropout = interactions[users], self.chosen.dropout
+        counts, kind = np.diff(rows.indptr), next(iter(self.tensors.values())).dtype
+        places = np.repeat(np.arange(len(users)), counts)
+        is_kept = torch.rand(rows.nnz, generator=generator, dtype=torch.float64) >= dropout
+        values = is_kept / torch.from_numpy(np.sqrt(counts)[places] * (1 - dropout))
+        noise = torch.randn((len(users), getattr(self.chosen, "latent", 0)), generator=generator)
+        users, items, places, starts = (
+            torch.from_numpy(array.astype(np.int64)).to(self.device)
+            for array in (users, rows.indices, places, rows.indptr[:-1])
         )
+        values, counts, noise = (tensor.to(self.device, kind) for tensor in (values, torch.from_numpy(counts), noise))
+        return Batch(users, items, places, values, starts, counts, noise, self.updates)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The weights by name; on a CPU these are views, which the next step changes."""
+        """Return the weights by name; on a CPU these are views, which the next step changes."""
         return {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors.items()}
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Weights and moments: all that the next epoch needs, except the draws."""
-        arrays = {"updates": np.array(self.updates)}
-        for name, tensor in self.tensors.items():
-            moments = self.adam.state[tensor]
-            arrays |= {
-                f"weight {name}": tensor,
-                f"first {name}": moments["exp_avg"],
-                f"second {name}": moments["exp_avg_sq"],
-            }
-        return {
-            name: array.detach().cpu().numpy() if torch.is_tensor(array) else array for name, array in arrays.items()
-        }
+    def save(self, file: Path, key: str, state: Mapping[str, Any]) -> None:
+        """Replace a checkpoint atomically by the state of the loop and all that the next epoch needs.
 
-    def restore_state(self, state: dict[str, np.ndarray]) -> None:
-        """Take back what `state` gave."""
-        self.updates = int(state["updates"])
-        with torch.no_grad():
-            for name, tensor in self.tensors.items():
-                tensor.copy_(torch.from_numpy(state[f"weight {name}"]))
-                self.adam.state[tensor] = {
-                    "step": torch.tensor(float(self.updates), device=self.device),
-                    "exp_avg": torch.from_numpy(state[f"first {name}"]).to(self.device),
-                    "exp_avg_sq": torch.from_numpy(state[f"second {name}"]).to(self.device),
-                }
+        Args:
+            key: the digest that identifies the fit.
+        """
+        best = {name: torch.from_numpy(array) for name, array in state["best"].items()}
+        modules = {"weights": self.tensors.state_dict(), "adam": self.adam.state_dict(), "updates": self.updates}
+        torch.save({"loop": {**state, "best": best}, **modules}, content := io.BytesIO())
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_name(f"partial-{file.name}")
+        partial.write_bytes(digest(key.encode()) + digest(content.getvalue()) + content.getvalue())
+        os.replace(partial, file)
+
+    def load(self, file: Path, key: str) -> dict[str, Any] | None:
+        """Take back what `save` stored and return the state of the loop; None if there is none, or of another fit.
+
+        A damaged file is deleted, with a warning.
+        """
+        if not os.path.lexists(file):
+            return None
+        try:
+            content = file.read_bytes()
+            owner, checksum, content = content[:32], content[32:64], content[64:]
+            if digest(content) != checksum:
+                raise ValueError("not the checksum of this content")
+        except (OSError, ValueError):
+            logger.warning("%s: is damaged, or of an earlier version of this program; the fit begins anew", file)
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+            return None
+        if owner != digest(key.encode()):
+            return None
+        stored = torch.load(io.BytesIO(content), weights_only=True, map_location=self.device)
+        self.tensors.load_state_dict(stored["weights"])
+        self.adam.load_state_dict(stored["adam"])
+        self.updates = stored["updates"]
+        loop = stored["loop"]
+        return {**loop, "best": {name: tensor.cpu().numpy() for name, tensor in loop["best"].items()}}
+
+
+def digest(content: bytes) -> bytes:
+    """Return the SHA-256, 32 bytes."""
+    return hashlib.sha256(content).digest()
+
+
+def seed_generator(seed: int, epoch: int) -> torch.Generator:
+    """Return the generator of an epoch's draws."""
+    (mixed,) = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(mixed >> np.uint64(1)))
+
+
+def remove_checkpoint(file: Path) -> None:
+    """Delete a checkpoint, and its folder if that is then empty."""
+    file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        file.parent.rmdir()
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ SHORT = {
     "mrf_dense": {"l2": 2.0},
     "cdae": {"epochs": 20, "batch_users": 20, "learning_rate": 0.02, "hidden": 16},
     "mult_dae": {"epochs": 20, "batch_users": 20, "learning_rate": 0.02, "hidden": 16},
-    "mult_vae": {"epochs": 20, "batch_users": 20, "learning_rate": 0.02, "hidden": 16, "latent": 8},
+    "mult_vae": {"epochs": 20, "batch_users": 20, "learning_rate": 0.02, "hidden": 32, "latent": 8},
     "mrf_sparse": {"l2": 2.0, "density": 0.5, "r": 0.1},
     "wmf": {"factors": 8, "iterations": 6},
     "slim": {"l1": 1.0, "l2": 10.0},

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from oneclass.models.autoencoders.mult_dae import MultDAE
+from oneclass.models.autoencoders.networks import MultDAE
 from oneclass.models.fit_options import FitOptions, ValidationUsers
 from oneclass.models.registry import MODELS
 from oneclass.tasks import train as stage
