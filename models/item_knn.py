@@ -35,7 +35,7 @@ from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_
 from oneclass.models.numerics.sequential_histories import recency_weights
 from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.top_k import sift_down, sift_up
+from oneclass.models.numerics.top_k import find_largest
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, SearchSpace
 
 
@@ -58,7 +58,7 @@ def find_nearest(gram, first, of_neighbour, of_item, shrinkage, is_jaccard, work
         touched = np.empty(len(of_item), dtype=np.int32)
         for place in range(worker, len(counts), workers):
             item = first + place
-            shared = np.int64(0)  # with a bare 0, numba would compile the heap's functions for a second type
+            shared = 0
             for at in range(gram.item_indptr[item], gram.item_indptr[item + 1]):
                 user = gram.item_users[at]
                 weight = gram.weights[user]
@@ -68,30 +68,23 @@ def find_nearest(gram, first, of_neighbour, of_item, shrinkage, is_jaccard, work
                         touched[shared] = other
                         shared += 1
                     total[other] += weight
-            size = np.int64(0)
-            heap, best = ids[place], values[place]
+            others = np.sort(touched[:shared])
+            similarities = np.zeros(shared, dtype=np.float32)
             for at in range(shared):
-                other = touched[at]
-                weight = total[other]
-                total[other] = 0.0
-                if other == item or len(heap) == 0:
-                    continue
+                weight = total[others[at]]
+                total[others[at]] = 0.0
                 if is_jaccard:
-                    divisor = of_neighbour[other] + of_item[item] - weight + shrinkage
+                    divisor = of_neighbour[others[at]] + of_item[item] - weight + shrinkage
                 else:
-                    divisor = of_neighbour[other] * of_item[item] + shrinkage
-                similarity = np.float32(weight / divisor)
-                if not similarity > 0:
-                    continue
-                if size < len(heap):
-                    sift_up(heap, best, size, other, similarity)
-                    size += 1
-                elif similarity > best[0] or (similarity == best[0] and other < heap[0]):
-                    sift_down(heap, best, size, other, similarity)
-            counts[place] = size
-            order = np.argsort(heap[:size])
-            heap[:size] = heap[:size][order]
-            best[:size] = best[:size][order]
+                    divisor = of_neighbour[others[at]] * of_item[item] + shrinkage
+                if others[at] != item:
+                    similarities[at] = weight / divisor
+            count = 0
+            for at in find_largest(similarities, ids.shape[1]):
+                if similarities[at] > 0:
+                    ids[place, count], values[place, count] = others[at], similarities[at]
+                    count += 1
+            counts[place] = count
 
 
 Similarity = Literal["cosine", "jaccard", "tf_idf", "bm25", "p3alpha", "rp3beta"]

@@ -5,7 +5,6 @@ from numba import njit, prange
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.random_numbers import bits, purpose, stream
-from oneclass.models.numerics.top_k import ascending_order
 
 PURPOSE = purpose("held-out edges")
 
@@ -48,5 +47,5 @@ def _mark_held_out(indptr, indices, counts, seed, users, items, chosen):
         hashes = np.empty(end - start, dtype=np.uint64)
         for place in range(end - start):
             hashes[place] = bits(key, items[indices[start + place]])
-        for place in ascending_order(hashes)[: counts[row]]:
+        for place in np.argsort(hashes, kind="mergesort")[: counts[row]]:
             chosen[start + place] = True

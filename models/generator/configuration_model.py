@@ -12,7 +12,7 @@ from numba import njit
 
 from oneclass.models.numerics.adjacency import transpose
 from oneclass.models.numerics.random_numbers import purpose, stream, uniform
-from oneclass.models.numerics.top_k import select_smallest
+from oneclass.models.numerics.top_k import find_largest
 
 PAIR, REPAIR = purpose("hidden graph: pair"), purpose("hidden graph: repair")
 
@@ -105,12 +105,12 @@ def _draw_by_scan(item, out, free, owed, taken, key, draw):
     Users with the smallest exponential times are taken (Efraimidis and Spirakis 2006). If there are too few, the rest
     is filled with users who have the item already; these repeats are exchanged later.
     """
-    times, lacking = np.full(len(free), np.inf), 0
+    times, lacking = np.full(len(free), -np.inf), 0
     for user in range(len(free)):
         if free[user] > 0 and taken[user] != item:
-            times[user] = -np.log(draw_uniform(key, draw + user)) / free[user]
+            times[user] = np.log(draw_uniform(key, draw + user)) / free[user]
             lacking += 1
-    chosen = select_smallest(times, min(lacking, len(out)))
+    chosen = find_largest(times, min(lacking, len(out)))
     for at in range(len(chosen)):
         _connect(chosen[at], item, out, at, free, owed, taken)
     at, user = len(chosen), 0
@@ -209,12 +209,9 @@ def _construct_graph(starts, items, wanted, order):
 
     Users with the most edges come first, and each takes the items with the most unpaired half-edges (Gale 1957).
     """
-    keys = np.empty(len(wanted))
     for user in order:
-        for item in range(len(wanted)):
-            keys[item] = -wanted[item]
         at = starts[user]
-        for item in select_smallest(keys, starts[user + 1] - starts[user]):
+        for item in find_largest(wanted, starts[user + 1] - starts[user]):
             items[at] = item
             wanted[item] -= 1
             at += 1

@@ -12,7 +12,7 @@ from numba import njit, prange
 from oneclass.models.numerics.gram import GramRows, add_row, rescale_row
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.top_k import ascending_order, select_largest
+from oneclass.models.numerics.top_k import find_largest
 
 CANDIDATE_ENTRIES = 1 << 23  # entries of a chunk of rows: 96 MB
 SAMPLE_ROWS = 2048  # rows from which a threshold is guessed for a density
@@ -127,29 +127,11 @@ def _select_largest(sizes, others, count, most, found, values):
 
     Of equal candidates the lower id comes first.
     """
-    taken = count
-    if count > most:
-        reordered = np.empty(count, dtype=np.float32)
-        for at in range(count):
-            reordered[at] = sizes[at]
-        cut = select_largest(reordered, most)
-        room = most
-        for at in range(count):
-            room -= sizes[at] > cut
-        taken = 0
-        for at in range(count):
-            if sizes[at] > cut or (sizes[at] == cut and room > 0):
-                room -= sizes[at] == cut
-                sizes[taken], others[taken] = sizes[at], others[at]
-                taken += 1
-    keys = np.empty(taken, dtype=np.float32)
-    for at in range(taken):
-        keys[at] = -sizes[at]
-    order = ascending_order(keys)
-    for at in range(taken):
-        found[at] = others[order[at]]
-        values[at] = sizes[order[at]]
-    return taken
+    kept = find_largest(sizes[:count], most)
+    order = kept[np.argsort(-sizes[kept], kind="mergesort")]
+    for at in range(len(order)):
+        found[at], values[at] = others[order[at]], sizes[order[at]]
+    return len(order)
 
 
 @njit(cache=True, fastmath={"nnan", "nsz"})

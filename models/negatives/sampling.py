@@ -15,7 +15,7 @@ from oneclass.models.numerics.adjacency import Adjacency
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import bits, purpose, stream, uniform
 from oneclass.models.numerics.simd import choose
-from oneclass.models.numerics.top_k import move_smallest_first
+from oneclass.models.numerics.top_k import find_largest
 
 ALIAS_DRAWS, KEY_DRAWS = purpose("negatives: alias draws"), purpose("negatives: exponential keys")
 HEAVY_USER_RATIO = (
@@ -186,15 +186,15 @@ def _draw_by_rejection(items, first, last, taken, mark, table, name):
 
 @njit(cache=True)
 def _draw_by_keys(items, first, last, taken, mark, weights, keys, order, name):
-    """Fill items[first:last] with the items, out of those that are left, that have the smallest keys."""
+    """Fill items[first:last] with the items, out of those that are left, that have the largest keys."""
     left = 0
     for item in range(len(weights)):
         if taken[item] != mark and weights[item] > 0.0:
-            keys[left], order[left] = -np.log(uniform(name, item)) / weights[item], item
+            keys[left], order[left] = np.log(uniform(name, item)) / weights[item], item
             left += 1
-    move_smallest_first(keys, order, left, last - first)
-    for at in range(first, last):
-        items[at] = order[at - first]
+    for place in find_largest(keys[:left], last - first):
+        items[first] = order[place]
+        first += 1
 
 
 NEGATIVE_RATES = (1.0, 0.5)  # the two values of r (eq. 8) in the figure

@@ -8,8 +8,6 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.matmul import as_read_only
 
-INSERTION_SORT_LENGTH = 16
-
 
 @njit(cache=True, nogil=True)
 def first_above(ascending, value):
@@ -29,37 +27,6 @@ def contains(ascending, value):
     """Whether the value is in an ascending array."""
     place = first_above(ascending, value) - 1
     return place >= 0 and ascending[place] == value
-
-
-@njit(cache=True, nogil=True)
-def ascending_order(keys):
-    """Positions of the keys from the smallest to the largest, int64; equal keys keep their order. No key may be NaN.
-
-    Runs of RUN keys are sorted by insertion, then merged in pairs until a single run is left.
-    """
-    count = len(keys)
-    order, merged = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    for key in range(count):
-        place = key
-        while place % INSERTION_SORT_LENGTH > 0 and keys[order[place - 1]] > keys[key]:
-            order[place] = order[place - 1]
-            place -= 1
-        order[place] = key
-    run = INSERTION_SORT_LENGTH
-    while run < count:
-        for start in range(0, count, 2 * run):
-            middle, end = min(start + run, count), min(start + 2 * run, count)
-            left, right = start, middle
-            for at in range(start, end):
-                if right == end or (left < middle and keys[order[left]] <= keys[order[right]]):
-                    merged[at] = order[left]
-                    left += 1
-                else:
-                    merged[at] = order[right]
-                    right += 1
-        order, merged = merged, order
-        run *= 2
-    return order
 
 
 @njit(cache=True)
@@ -90,62 +57,37 @@ def select_largest(values, rank):
     return values[place]
 
 
-@njit(cache=True)
-def select_smallest(keys, count):
-    """Positions of the `count` smallest keys, int64 (count,), ascending; of equal keys the first are taken."""
-    positions = np.empty(count, dtype=np.int64)
-    if count == 0:
-        return positions
-    bound = -select_largest(-keys, count)
-    equal = count  # how many keys that equal the bound are still to be taken
-    for key in keys:
-        equal -= key < bound
-    at = 0
-    for position in range(len(keys)):
-        if keys[position] < bound or (keys[position] == bound and equal > 0):
-            equal -= keys[position] == bound
-            positions[at] = position
-            at += 1
-    return positions
+@njit(cache=True, nogil=True)
+def find_largest(values, count):
+    """Return the places of the `count` largest values, int64, ascending; of equal values the first are taken.
 
-
-@njit(cache=True)
-def move_smallest_first(keys, order, count, wanted):
-    """Move the `wanted` smallest of keys[:count] to the front; `order` is reordered like `keys`.
-
-    The search is that of `largest`, which does not reorder a second array because that costs a fifth to a quarter more.
+    No value may be NaN.
     """
-    low, high = 0, count - 1
-    while low < high and wanted < count:
-        pivot = keys[(low + high) // 2]
-        left, right = low, high
-        while left <= right:
-            while keys[left] < pivot:
-                left += 1
-            while keys[right] > pivot:
-                right -= 1
-            if left <= right:
-                keys[left], keys[right] = keys[right], keys[left]
-                order[left], order[right] = order[right], order[left]
-                left += 1
-                right -= 1
-        if wanted - 1 <= right:
-            high = right
-        elif wanted - 1 >= left:
-            low = left
-        else:
-            return
+    if count >= len(values):
+        return np.arange(len(values))
+    if count <= 0:
+        return np.empty(0, dtype=np.int64)
+    least, room = select_largest(values.copy(), count), count
+    for value in values:
+        room -= value > least
+    places, at = np.empty(count, dtype=np.int64), 0
+    for place in range(len(values)):
+        if values[place] > least or (values[place] == least and room > 0):
+            room -= values[place] == least
+            places[at] = place
+            at += 1
+    return places
 
 
-ITEMS_PER_SCAN = 32  # items that are passed over together, where all are worse than the worst in the heap
+ITEMS_PER_SCAN = 32  # items that are passed over together, where none is among the n best
 NUM_GROUPS = 256  # of items; their maxima tell below which score no item is among the n best
 
 
 def top_items(scores: np.ndarray, indptr: np.ndarray, indices: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The n best items for each user, without those in the user's history.
 
-    A heap keeps the n best so far: O(items log n) at worst, but close to O(items), because one vectorized pass finds a
-    score that n items reach, and of most runs of items a second one finds that all are below it.
+    One vectorized pass finds a score that n items reach, and of most runs of items a second one finds that all are
+    below it; the best of the others are selected and sorted.
 
     Args:
         scores: float32 (block, items), higher is better; NaN ranks like -inf, last.
@@ -225,39 +167,27 @@ def _top_items(scores, indptr, indices, ids, best):
 
 @njit(cache=True, nogil=True)
 def top_of_row(scores, history, ids, best):
-    """Fill `ids` and `best` (both (n,)) with one user's best items, best first.
-
-    `history` is sorted. `ids` and `best` first hold a heap, whose root is the worst item in it, then they are sorted.
-    """
-    size = seen = np.int64(0)  # with a bare 0, numba would compile the heap's functions for a second type
+    """Fill `ids` and `best` (both (n,)) with one user's best items, best first; `history` is sorted."""
     below = top_n_threshold(scores, history, len(ids))
+    items, values = np.empty(len(scores), dtype=np.int32), np.empty(len(scores), dtype=np.float32)
+    count = seen = 0
     for start in range(0, len(scores), ITEMS_PER_SCAN):
         stop = min(start + ITEMS_PER_SCAN, len(scores))
-        full = size == len(ids)
-        if (full or below > -np.inf) and not any_above(scores[start:stop], best[0] if full else below):
+        if below > -np.inf and not any_above(scores[start:stop], below):
             continue
         while seen < len(history) and history[seen] < start:
             seen += 1
         for item in range(start, stop):
             if seen < len(history) and history[seen] == item:
                 seen += 1
-            elif size == len(ids):
-                if scores[item] > best[0]:  # items come in order, so one with an equal score has a higher id
-                    sift_down(ids, best, size, item, scores[item])
             elif below == -np.inf or scores[item] > below:
-                score = np.float32(-np.inf) if np.isnan(scores[item]) else scores[item]
-                sift_up(ids, best, size, item, score)
-                size += 1
-    sort_heap(ids, best, size)
-
-
-@njit(cache=True, nogil=True)
-def sort_heap(ids, best, size):
-    """Put a heap of `size` items in order, best first, by taking the root again and again."""
-    for last in range(size - 1, 0, -1):
-        worst_id, worst = ids[0], best[0]
-        sift_down(ids, best, last, ids[last], best[last])
-        ids[last], best[last] = worst_id, worst
+                items[count] = item
+                values[count] = -np.inf if np.isnan(scores[item]) else scores[item]
+                count += 1
+    chosen = find_largest(values[:count], len(ids))
+    order = np.argsort(-values[chosen], kind="mergesort")  # stable: of equal scores the lower id is first
+    for rank in range(len(order)):
+        ids[rank], best[rank] = items[chosen[order[rank]]], values[chosen[order[rank]]]
 
 
 @njit(cache=True, nogil=True)
@@ -304,37 +234,3 @@ def any_above(scores, score):
     for item in range(len(scores)):
         above = np.int32(above + (scores[item] > score))
     return above > 0
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _worse(id_a, score_a, id_b, score_b):
-    return score_a < score_b or (score_a == score_b and id_a > id_b)
-
-
-@njit(cache=True, nogil=True)
-def sift_up(ids, best, place, item, score):
-    """Put an item into the free `place` at the end of the heap, and move it up past all better ones."""
-    while place > 0:
-        parent = (place - 1) // 2
-        if not _worse(item, score, ids[parent], best[parent]):
-            break
-        ids[place], best[place] = ids[parent], best[parent]
-        place = parent
-    ids[place], best[place] = item, score
-
-
-@njit(cache=True, nogil=True)
-def sift_down(ids, best, size, item, score):
-    """Replace the root of a heap of `size` items, and move the new item down past all worse ones."""
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        if child + 1 < size and _worse(ids[child + 1], best[child + 1], ids[child], best[child]):
-            child += 1
-        if not _worse(ids[child], best[child], item, score):
-            break
-        ids[place], best[place] = ids[child], best[child]
-        place = child
-    ids[place], best[place] = item, score

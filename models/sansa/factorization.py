@@ -14,7 +14,7 @@ from numba import njit, prange
 from oneclass.models.numerics.gram import GramRows
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.threads import kernel_threads
-from oneclass.models.numerics.top_k import select_largest
+from oneclass.models.numerics.top_k import find_largest
 
 FIRST_SHIFT = 1e-3  # of the diagonal, where a pivot is not positive; doubled until all are
 SMALLEST_PIVOT = 1e-6  # of the diagonal of the matrix
@@ -87,16 +87,6 @@ def invert(factor: LowerFactor, most: int, tolerance: float, threads: int) -> tu
 
 
 @njit(nogil=True, cache=True)
-def _select_largest(sizes, rows, most):
-    """Return the rows of the `most` largest sizes, ascending; of equal sizes the lower row comes first."""
-    if len(rows) <= most:
-        return np.sort(rows)
-    cut = select_largest(sizes.copy(), most) if most > 0 else np.inf
-    above, equal = rows[sizes > cut], np.sort(rows[sizes == cut])
-    return np.sort(np.concatenate((above, equal[: most - len(above)])))
-
-
-@njit(nogil=True, cache=True)
 def _decompose(gram, order, position, starts, l2, shift, counts, rows, values, pivots):
     """Fill the factor column by column (left-looking); return whether every pivot was positive.
 
@@ -149,7 +139,7 @@ def _decompose(gram, order, position, starts, l2, shift, counts, rows, values, p
         pivots[j] = pivot
         for at in range(count):
             sizes[at] = abs(column[touched[at]])
-        kept = _select_largest(sizes[:count], touched[:count], starts[j + 1] - starts[j])
+        kept = np.sort(touched[find_largest(sizes[:count], starts[j + 1] - starts[j])])
         for at in range(len(kept)):
             rows[starts[j] + at] = kept[at]
             values[starts[j] + at] = column[kept[at]] / pivot
@@ -192,7 +182,7 @@ def _substitute(factor, first, tolerance, workers, counts, rows, values):
                         heapq.heappush(heap, np.int64(i))
             for at in range(count):
                 sizes[at] = np.inf if found[at] == j else abs(column[found[at]])
-            kept = _select_largest(sizes[:count], found[:count], rows.shape[1])
+            kept = np.sort(found[find_largest(sizes[:count], rows.shape[1])])
             counts[place] = len(kept)
             for at in range(len(kept)):
                 rows[place, at], values[place, at] = kept[at], column[kept[at]]

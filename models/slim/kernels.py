@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit, prange
 
 from oneclass.models.numerics.gram import add_row
-from oneclass.models.numerics.top_k import ascending_order, select_largest
+from oneclass.models.numerics.top_k import select_largest
 
 DENSE_RATIO = 4  # a row of the Gram matrix is stored dense if more than one in so many of its elements is not zero
 FIRST_ACTIVE = 16  # items in the first active set; later the set at most doubles at a time
@@ -163,7 +163,7 @@ def _find_candidates(column, gram, sizes, l1):
             items[last], target[last] = item, values[first + at]
     if whole:
         return items[: last + 1], target[: last + 1]
-    return _reorder(items, target, ascending_order(items[1 : last + 1]))
+    return _reorder(items, target, np.argsort(items[1 : last + 1], kind="mergesort"))
 
 
 @njit(cache=True)
@@ -172,7 +172,7 @@ def _nearest_candidates(items, target, diagonal, neighbours):
     keys = np.empty(len(items) - 1, dtype=np.float32)
     for at in range(len(keys)):
         keys[at] = -target[at + 1] / np.sqrt(diagonal[items[at + 1]])
-    return _reorder(items, target, ascending_order(keys)[:neighbours])
+    return _reorder(items, target, np.argsort(keys, kind="mergesort")[:neighbours])
 
 
 @njit(cache=True)
