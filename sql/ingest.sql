@@ -2,7 +2,7 @@
 -- One row per record of a delimited log, in the file's order; lines that are none go to ingest_errors. Every cell is text.
 read_csv(
     {path}, columns = {columns}, auto_detect = false, header = false, skip = {skip}, delim = {delimiter}, quote = {quote},
-    escape = {quote}, comment = {comment}, null_padding = {is_padded}, max_line_size = {longest},
+    escape = {quote}, comment = '', null_padding = {is_padded}, max_line_size = {longest},
     buffer_size = {buffer}, store_rejects = true, rejects_table = 'ingest_errors', rejects_scan = 'ingest_scans'
 )
 

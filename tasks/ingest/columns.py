@@ -104,8 +104,9 @@ def match_columns(sample: Sample, dataset: Dataset) -> dict[str, int]:
         _ask_for_weights(sample, positions)
         del positions["event"]
     is_stated = dataset.columns.user is not None or dataset.columns.item is not None
-    if "value" not in positions and dataset.columns.value is None and not is_stated:
-        _ask_for_value(sample, positions)
+    for role in ("value", "time"):
+        if role not in positions and getattr(dataset.columns, role) is None and not is_stated:
+            _ask_for_unread(sample, positions, role)
     if dataset.events and "event" not in positions:
         raise UnknownColumns(sample, f"Which column is {WHAT['event']}?", positions, ["event"])
     if len(found["time"]) > 1:
@@ -160,20 +161,17 @@ def _ask_for_weights(sample: Sample, positions: Mapping[str, int]) -> None:
         )
 
 
-def _ask_for_value(sample: Sample, positions: Mapping[str, int]) -> None:
-    """Refuse a log with a column of numbers that may be the values of events."""
+def _ask_for_unread(sample: Sample, positions: Mapping[str, int], role: str) -> None:
+    """Refuse a log with a column of numbers that may be the values of events, or one of times."""
+    without = "every line counts 1" if role == "value" else "events have no times"
     for at, name in enumerate(sample.names, 1):
         cells = [cell.strip() for cell in sample.column(at) if cell.strip()]
         is_id = not name.strip() or normalize_name(name).endswith("id")
-        if at in positions.values() or is_id or len(set(cells)) < 2:
+        if at in positions.values() or (role == "value" and (is_id or len(set(cells)) < 2)):
             continue
-        if all(times.NUMBER.fullmatch(cell) for cell in cells):
-            raise UnknownColumns(
-                sample,
-                f"Is {name.strip()}, or another column, {WHAT['value']}? If every line counts 1, say --value -.",
-                positions,
-                ["value"],
-            )
+        if times.are_times(cells) if role == "time" else all(map(times.NUMBER.fullmatch, cells)):
+            question = f"Is {name.strip()}, or another column, {WHAT[role]}? If {without}, say --{role} -."
+            raise UnknownColumns(sample, question, positions, [role])
 
 
 def _check_unique(sample: Sample, positions: Mapping[str, int]) -> None:

@@ -337,7 +337,7 @@ def _read_arrow(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as stream:
         is_file = stream.read(6) == b"ARROW1"
     try:
-        frame = pl.read_ipc(path, memory_map=False) if is_file else pl.read_ipc_stream(path)
+        frame = pl.read_ipc(path) if is_file else pl.read_ipc_stream(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: the Arrow file cannot be read ({reason}). Fetch it again.") from error

@@ -51,7 +51,6 @@ class Layout:
         form: `netflix`, `delimited`, `json`, `adjacency`, `counted_adjacency` or `parquet`.
         delimiter: of fields; of JSON the name that DuckDB has for the form of the file.
         skip: lines before the first record.
-        comments: the number of skipped lines that begin with `#`; if there are any, such lines are skipped below too.
         names: of the columns of a header or schema; none without one.
         fields: the number of fields of a line.
         columns: role (`user`, `item`, `value`, `time`, `clock`, `event`) -> position of its field, from 1; in Parquet
@@ -66,7 +65,6 @@ class Layout:
     form: str
     delimiter: str = ""
     skip: int = 0
-    comments: int = 0
     names: tuple[str, ...] = ()
     fields: int = 0
     columns: tuple[tuple[str, int | str], ...] = ()
@@ -101,7 +99,6 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
     skip = next((number for number, line in enumerate(lines) if not _precedes_log(line)), len(lines))
     if skip == len(lines):
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
-    comments = sum(line.startswith("#") for line in lines[:skip])
     filled = [line for line in lines[skip:] if line.strip()][:MAX_ROWS]
     if dataset.layout != "recognised":
         return Layout(dataset.layout)
@@ -115,7 +112,8 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
         if _are_adjacency_lists(filled):
             return Layout("adjacency", is_by_form=True)
     layout = _detect_delimited(path, lines[skip:], dataset)
-    return replace(layout, skip=layout.skip + skip, comments=comments)
+    _check_head(path, lines, skip, layout)
+    return replace(layout, skip=layout.skip + skip)
 
 
 def detect_parquet(path: Path, dataset: Dataset) -> Layout:
@@ -160,6 +158,18 @@ def _sample_text(name: str, kind: str) -> str:
 
 def _precedes_log(line: str) -> bool:
     return not line.strip() or line.startswith("#") or EXCEL_SEPARATOR.fullmatch(line) is not None
+
+
+def _check_head(path: str, lines: Sequence[str], skip: int, layout: Layout) -> None:
+    """Refuse unpaired quotes in the header or above it, with which DuckDB would skip the whole file."""
+    line = 0
+    try:
+        for line in range(skip + layout.skip if layout.is_quoted else 0):
+            more = lines[line:] if line == skip else lines[line : line + 1]
+            text = (f"{one}\n" for one in more)
+            next(csv.reader(text, delimiter=layout.delimiter, strict=True, skipinitialspace=True))
+    except csv.Error as error:
+        raise InputError(f"{path}, line {line + 1}: its quotes do not pair ({error}). Mend them.") from error
 
 
 def _matching_share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:

@@ -191,10 +191,9 @@ def _name_columns(log: LogFile, layout: Layout, path: Path, *, with_line: bool) 
         relation = sql.statement(
             "ingest/text",
             columns="{" + ", ".join(f"'c{number}': 'VARCHAR'" for number in numbers) + "}",
-            skip=str(layout.skip - layout.comments),  # DuckDB counts no comments
+            skip=str(layout.skip),
             delimiter=_quote(layout.delimiter),
             quote=_quote('"' if layout.form == "delimited" and layout.is_quoted else ""),
-            comment=_quote("#" if layout.comments else ""),
             is_padded=str(layout.form == "netflix").lower(),
             **sizes,
         )

@@ -175,7 +175,7 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
     naive = localise("try_cast(time as timestamp)", timezone)
     # DuckDB reads no blank before an offset.
     close_offset = r"regexp_replace(time, ' +([+-])(\d\d):?(\d\d)? *$', '\1\2\3')"
-    # Seconds in ten digits, the common case, cheaply: neither 0x10 nor 5_0 passes.
+    # Seconds in ten digits, the common case, cheaply.
     seconds = "try_cast(time as bigint)"
     in_seconds = f"{seconds} between 1000000000 and {LAST_SECOND} and strlen(time) = 10 and not contains(time, '_')"
     return f"""case

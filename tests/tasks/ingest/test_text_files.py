@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import files as containers
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.ingest.times import FIRST_SECOND, LAST_SECOND, to_utc
@@ -30,15 +31,20 @@ def test_a_log_in_another_encoding_is_read_in_pieces_to_its_end(home, tmp_path, 
     ]
 
 
-@pytest.mark.parametrize(
-    ("head", "found"),
-    [("# exported on Monday", [("a", "x"), ("b", "y")]), ("sep=,", [("a", "x"), ("#1", "x"), ("b", "y")])],
-)
-def test_lines_that_begin_with_a_hash_are_comments_only_below_one(home, tmp_path, head, found):
+@pytest.mark.parametrize("head", ["# exported on Monday", '# one\n\n# two, "three"', "sep=,"])
+def test_lines_above_the_header_may_be_comments_but_no_others(home, tmp_path, head):
     log = tmp_path / "log.csv"
-    log.write_text(f"{head}\nuser_id,item_id\na,x\n#1,x\nb,y\n")
+    log.write_text(f"{head}\nuser_id,item_id\na,x\n#1,x\nb,C#\n")
     ingest(home, SHOP, [log], "run")
-    assert query_rows(home, EVENTS) == found
+    assert query_rows(home, EVENTS) == [("a", "x"), ("#1", "x"), ("b", "C#")]
+
+
+@pytest.mark.parametrize("head", ['# one, "two\n', '# one,"two" three\n', '\n"shop"7,'])
+def test_an_unpaired_quote_above_the_records_is_refused(home, tmp_path, head):
+    log = tmp_path / "log.csv"
+    log.write_text(f"{head}user_id,item_id\na,x\n")
+    with pytest.raises(InputError, match=r"log.csv, line \d: its quotes do not pair"):
+        ingest(home, SHOP, [log], "run")
 
 
 def test_a_line_of_totals_that_is_left_out_is_named(home, tmp_path, caplog):
