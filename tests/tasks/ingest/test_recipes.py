@@ -319,8 +319,7 @@ def test_a_recipe_reads_what_was_meant(home, name):
         (beside / file).parent.mkdir(parents=True, exist_ok=True)
         (beside / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     (beside / f"{home.dataset}.toml").write_text(RECIPES[name])
-    dataset = load_dataset(home.dataset, home.root)
-    ingest(home, dataset, [], "run")
+    ingest(home, dataset := load_dataset(home.dataset, home.root), [], "run")
     read = query_rows(home, "select user_id, item_id, value, occurred_at, event from raw.events")
     assert sorted(read, key=str) == sorted([make_row(*event) for event in meant], key=str)
     assert query_rows(home, "select reason from raw.rejects") == []
