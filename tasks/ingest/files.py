@@ -235,8 +235,8 @@ def scan_stream(stream: IO[bytes]) -> FileScan:
     is_ascii = is_utf8 = True
     has_nul, has_blank, head, tail = False, False, b"", b""
     while chunk := stream.read(CHUNK_BYTES):
-        if chunk.endswith(b"\r"):
-            chunk += stream.read(1)  # CRLF in one piece
+        while chunk.endswith(b"\r") and (more := stream.read(1)):
+            chunk += more  # CRLF in one piece
         head = head or chunk[:HEAD_BYTES]
         digest.update(chunk)
         codes = np.frombuffer(chunk, np.uint8)

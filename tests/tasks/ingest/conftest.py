@@ -1,9 +1,20 @@
-"""A home for logs."""
+"""A home for logs, and readers of files that leave out the stage's transaction and contracts."""
+
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from oneclass.tasks import datasets
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
 from tests.conftest import write_tables
+
+EVENTS = "select file_id, line_number, user_id, item_id, value, occurred_at from raw.events order by all"
+REJECTS = "select file_id, line_number, line, reason from raw.rejects order by all"
 
 
 @pytest.fixture
@@ -11,3 +22,23 @@ def home(home: Home) -> Home:
     """The test's own home, with all tables."""
     write_tables(home)
     return home
+
+
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Write a file below folders that may not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def read_logs(home: Home, dataset: Dataset | str, paths: Sequence[Path]) -> tuple[list, list]:
+    """Load log files, and return all events and rejects."""
+    dataset = datasets.load_dataset(dataset, home.root) if isinstance(dataset, str) else dataset
+    logs = SourceScanner(dataset).scan(paths)
+    (scratch := home.root / "scratch").mkdir(exist_ok=True)
+    with warehouse.open_warehouse(home) as connection:
+        connection.begin()
+        load_logs(connection, list(enumerate(logs, 1)), scratch, dataset)
+        connection.commit()
+        assert not list(scratch.iterdir())
+        return connection.execute(EVENTS).fetchall(), connection.execute(REJECTS).fetchall()

@@ -1,112 +1,239 @@
-"""What a refused log is told: the role that is lacking, what was found, and lines to paste that make it read."""
+"""What is refused, rejected or doubted, and with which sentence; the right values of logs that mislead."""
 
-import shutil
-import tomllib
+import gzip
+import io
+import logging
+import os
+import re
+import tarfile
+import zipfile
+from datetime import datetime, timedelta
 
+import duckdb
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from oneclass.data_contracts import ContractBroken
+from oneclass.tasks import datasets
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.ingest.preview import preview_logs
 from oneclass.tasks.ingest.stage import ingest
-from tests.conftest import query_rows
+from oneclass.tasks.ingest.times import FIRST_SECOND, LAST_SECOND, to_utc
+from oneclass.tasks.stores.home import Home
+from tests.conftest import home_in, query_rows
+from tests.tasks.ingest.conftest import write_file
 
-ROWS = "Müller;Käse;1\nJörg;Wurst;1\nÄnne;Öl;2\n" * 10
-PASTED = {
-    "an encoding": (("user;item;value\n" + ROWS).encode("cp1252"), 30, ("Müller", "Käse", 1.0)),
-    "an encoding and columns": (("顧客,商品\n" + "山田,りんご\n" * 9).encode("shift_jis"), 9, ("山田", "りんご", 1.0)),
-    "one umlaut in all lines": (
-        ("Kunde;Artikel;Menge\n" + "Käufer;Tee;2\n" * 30).encode("cp1252"),
-        30,
-        ("Käufer", "Tee", 2.0),
-    ),
-    "UTF-16 without a mark": ("user,item\na,x\nb,y\n".encode("utf-16-le"), 2, ("a", "x", 1.0)),
-    "big-endian UTF-16 without a mark": ("user,item\na,x\nb,y\n".encode("utf-16-be"), 2, ("a", "x", 1.0)),
-    "rejects": (b"user,item\n" + b"a,x\n" * 8 + b"b,\n" * 2, 8, ("a", "x", 1.0)),
-    "a list as user": (b'{"user": ["a"], "who": "b", "item": "x", "value": 2}\n', 1, ("b", "x", 2.0)),
-    "names without a header": (b"anna,apple\nbob,pear\n", 2, ("anna", "apple", 1.0)),
+EVENTS = "select concat_ws(' ', user_id, item_id, occurred_at) from raw.events order by file_id, line_number"
+KINDS = {"events": {"view": 1}}
+CSV = b"user_id,item_id\n" + b"1,2\n" * 9999
+DEEP = f'{{"user": {"[" * 200_000}{"]" * 200_000}, "item": "x"}}\n'
+
+
+def make_archive(kind: str) -> bytes:
+    target = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(target, "w") as archive:
+            for name in ("readme.txt", "log.csv"):
+                archive.writestr(name, CSV)
+    else:
+        with tarfile.open(fileobj=target, mode="w") as archive:
+            archive.addfile(tarfile.TarInfo("log.csv"))
+    return target.getvalue()
+
+
+# fmt: off
+REFUSED = {  # content, the data set's file, the sentence
+    "empty": (b"", {}, "is empty. Give a log with at least one line"),
+    "blank": (b"\n \n", {}, "is empty"),
+    "empty gzip": (gzip.compress(b""), {}, "is empty"),
+    "gzip cut short": (gzip.compress(CSV)[:-9], {}, "cut short or damaged"),
+    "flipped byte": (gzip.compress(CSV)[:-6] + b"\1" + gzip.compress(CSV)[-5:], {}, "cut short or damaged"),
+    "damaged zip": (b"PK\x03\x04rest", {}, "cut short or damaged"),
+    "zip of two": (make_archive("zip"), {}, "an archive of 2 files: readme.txt, log.csv. Unpack it and name the logs"),
+    "tar": (make_archive("tar"), {}, "is a tar archive. Unpack it"),
+    "tar.gz": (gzip.compress(make_archive("tar")), {}, "is a tar archive. Unpack it"),
+    "cut Parquet": (b"PAR1 and no more", {}, "is not a complete Parquet file"),
+    "old workbook": (b"\xd0\xcf\x11\xe0" + bytes(600), {}, "the workbook cannot be read (Cannot detect file format)"),
+    "picture": (b"\x89PNG\r\n\x1a\n" + bytes(60), {}, ": is a binary file"),
+    "no text": (bytes(range(128, 256)), {}, "is not UTF-8 text"),
+    "unpaired quote": ('# "one\nuser,sku\na,x\n', {}, "line 1: its quotes do not pair"),
+    "page": ("<!DOCTYPE html>\n<p>Not found\n", {}, "its first line is <!DOCTYPE, html>"),
+    "cut JSON": ('{"user_id": "u1", "item', {}, "holds no whole object. Fetch it again"),
+    "deep JSON": (DEEP, {}, "cannot be read (RecursionError"),
+    "other columns": ("a,b\n1,2\n", {}, "line 1: has the columns a, b. Which column is the user and which the item?"),
+    "no header": ("1,2,3\n1,2,3\n", {}, "its first line is 1, 2, 3. Which column is the user and which the item?"),
+    "two users": ("user_id,customer_id,sku\na,b,x\n", {}, "Known: sku (item). Which column is the user?"),
+    "one name twice": ("who,sku,who\na,x,b\n", {"columns": {"user": "who"}}, "two columns are called who"),
+    "absent": ("user,sku\na,x\n", {"columns": {"user": "who"}}, "None is called who. Which column is the user?"),
+    "number of a named column": ("who,sku,n\na,x,1\n", {"columns": {"user": 1, "item": 2}}, "State them by name"),
+    "maybe values": ("user,sku,kilos\na,x,1\nb,x,2\n", {}, "Is kilos, or another column, the value of an event?"),
+    "kinds": ("user,sku,event\na,x,view\nb,x,cart\n", {}, "view (1), cart (1). What does an event of each kind add?"),
+    "no kinds": ("user,sku\na,x\n", KINDS, "Which column is the kind of event?"),
+    "day or month": ("user,sku,date\na,x,01/02/2024\n", {}, 'time_format = "%d/%m/%Y"    # or "%m/%d/%Y"'),
+    "comma": ("user;sku;value\na;x;1,500\n", {}, "may have a decimal comma or separate thousands"),
+    "lists": ("user,sku\na,\"['x', 'y']\"\n", {}, "column sku of the item has lists, such as ['x', 'y']"),
+    "nested": ('{"user": ["a"], "item": "x"}\n', {}, "the field user of the user has nested values"),
+    "clocks": ("user,sku,time\na,x,10:11\n", {}, "are times of day without a date"),
+    ".NET's ticks": ("user,sku,time\na,x,638765432100000000\n", {}, "ticks since another year"),
+    "Apple's seconds": ("user,sku,time\na,x,763467211\nb,x,763467219\n", {}, "ticks since another year"),
+    "names of rows": ("user,sku\n1,a,x\n2,b,x\n", {}, "2 of 2 lines have one field more. If they begin"),
+    "most titles with commas": ("user,title,sku\na,Tea, green,x\nb,Tea, black,x\n", {}, "put it in quotes"),
+    "two headers": ("user,sku,n\na,x,5\nsku,user,n\ny,b,5\n", {"columns": {"value": "n"}}, "line 3: is a header"),
+    "a matrix of numbers": ("user,hotel_cluster,n\n1,2,0\n2,3,1\n", {}, "Which column is the item?"),
 }
+# fmt: on
 
 
-def parse_advice(message: str) -> dict:
-    """The lines of a message that are TOML; of two choices the last."""
-    found: dict = {}
-    for paragraph in message.split("\n\n"):
-        try:
-            found |= tomllib.loads(paragraph)
-        except tomllib.TOMLDecodeError:
-            continue
-    return found
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_the_file_and_says_what_was_found(tmp_path, name):
+    content, declared, said = REFUSED[name]
+    good, path = write_file(tmp_path / "good.csv", "user,item,event\na,x,view\n"), write_file(tmp_path / "log", content)
+    with pytest.raises(InputError) as refusal:
+        ingest(home := home_in(tmp_path), Dataset(name="own", **declared), [good, path], "run")
+    assert str(refusal.value).startswith(str(path)) and said in str(refusal.value)
+    assert not query_rows(home, EVENTS) if home.root.exists() else True
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PASTED)
-def test_the_lines_of_a_refusal_make_the_log_read(home, tmp_path, name):
-    content, events, first = PASTED[name]
-    (path := tmp_path / "log.csv").write_bytes(content)
+@pytest.mark.parametrize("first", ["item_id\tuser_id\tqty\nx\ta\t1\n", "sku\twho\tqty\nx\ta\t1\n"])
+@pytest.mark.parametrize("second", ["7\t8\t1\n9\t8\t2\n", "y\tb\t1\nz\tb\t2\n"])
+def test_a_part_without_the_header_of_the_first_is_refused(home, tmp_path, first, second):
+    declared = {"columns": {"user": "who", "item": "sku"}} if "who" in first else {}
+    parts = [write_file(tmp_path / f"x_a{at}", part) for at, part in enumerate((first, second))]
+    with pytest.raises(InputError, match=r"x_a1.* has no header"):
+        ingest(home, Dataset(name="own", **declared), parts, "run")
+    ingest(home, Dataset(name="own", **declared), parts[:1], "run-1")  # nor is it read a night later
+    with pytest.raises(InputError, match=r"x_a1.* has no header"):
+        ingest(home, Dataset(name="own", **declared), parts[1:], "run-2")
+
+
+def test_a_folder_that_holds_a_column_is_refused_with_the_query_that_reads_it(home, tmp_path):
+    for kind in ("view", "return"):
+        path = write_file(tmp_path / "out" / f"event={kind}" / "part-0.csv", "user_id,item_id\na,x\n")
+    for source in (tmp_path / "out", tmp_path / "out" / "*" / "*.csv", path.parent, path):
+        with pytest.raises(InputError, match="which only a query reads") as refusal:
+            ingest(home, Dataset(name="own"), [source], "run")
+        query = re.search(r'query = "(.*)"', str(refusal.value))[1]
+        assert sorted(duckdb.sql(query).fetchall()) == [("a", "x", "return"), ("a", "x", "view")]
+
+
+# fmt: off
+READ = {  # content, events, what is said of the others
+    "unquoted commas": ("user,title,sku\na,Tea,x\nb,Tea, green,x\nc,Tea,x\n", ["a x", "c x"], "4 fields instead of 3"),
+    "trailing delimiters": ("user,sku,date\na,x,2025-03-01,\nb,y,2025-03-02,\n",
+                            ["a x 2025-03-01 00:00:00", "b y 2025-03-02 00:00:00"], ""),
+    "a repeated header": ("user,sku\na,x\nuser,sku\nb,y\n", ["a x", "b y"], ""),
+    "Shopify's time": ("user,sku,created_at\na,x,2025-03-03 12:06:51 +0100\nb,x,2025-03-03 12:06:51 -0530\n",
+                       ["a x 2025-03-03 11:06:51", "b x 2025-03-03 17:36:51"], ""),
+    "mail's time": ('user,sku,date\na,x,"Mon, 03 Mar 2025 12:06:51 +0100"\nb,x,"Tue, 04 Mar 2025 12:06:51 GMT"\n',
+                    ["a x 2025-03-03 11:06:51", "b x 2025-03-04 12:06:51"], ""),
+    "Twitter's time": ("user,sku,created_at\na,x,Mon Mar 03 12:06:51 +0000 2025\nb,x,Tue Mar 04 12:06:51 +0200 2025\n",
+                       ["a x 2025-03-03 12:06:51", "b x 2025-03-04 10:06:51"], ""),
+    "Apple's later seconds": ("user,sku,time\na,x,793467211\nb,x,793467219\n",
+                              ["a x 1995-02-22 15:33:31", "b x 1995-02-22 15:33:39"], "times lie before 2000"),
+    "1970": ("user,sku,date\na,x,1970-01-01\nb,x,2025-03-01\nc,x,2025-03-02\n",
+             ["b x 2025-03-01 00:00:00", "c x 2025-03-02 00:00:00"], "33% of the times are 1970-01-01"),
+    "equal times": ("user,sku,date\na,x,2025-03-01\nb,x,2025-03-01\n",
+                    ["a x 2025-03-01 00:00:00", "b x 2025-03-01 00:00:00"], "all times are equal"),
+    "rounded ids": ("user,sku\n8.55E+12,x\nb,y\n", ["8.55E+12 x", "b y"], "1 ids of the user are rounded"),
+    "separated thousands": ("user,sku\n1.234,x\n9,y\n", ["1.234 x", "9 y"], "1234 is another user"),
+    "unseen blanks": ("user,sku\na,x\na\u00a0,y\n\u200ba,z\n", ["a x", "a y", "a z"], "2 ids of the user have blanks"),
+    "normal forms": ("user,sku\nJo\u0308,x\nJ\u00f6,y\n", ["Jo\u0308 x", "J\u00f6 y"], "two normal forms of Unicode"),
+    "lists without brackets": ("user,sku\na,x|y\n", ["a x|y"], "unnest(string_split(COLUMN, '|'))"),
+    "returns": ("user,sku,qty\na,x,2\na,x,-1\n", ["a x", "a x"], "binarize.sum_values"),
+    "two encodings": (b"user,sku\nJ\xc3\xb6,x\nJ\xf6,y\n", ["J\u00f6 x"], "not UTF-8 text"),
+    "NUL in a note": ("user,sku,note\na,x,\nb,y,\0\n", ["a x", "b y"], ""),
+    "NUL in an id": ("user,sku,note\na,x,\nb\0,y,\n", ["a x"], "not UTF-8 text"),
+    "a line of totals": ("user,sku,value\na,x,5\nTotal,y,5\n", ["a x"], "Total stands for a missing id"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_log_has_the_right_events_and_the_others_are_spoken_of(home, tmp_path, caplog, name):
+    content, events, said = READ[name]
+    ingest(home, Dataset(name="own", max_reject_share=1), [write_file(tmp_path / "log", content)], "run")
+    assert query_rows(home, EVENTS) == [(event,) for event in events]
+    spoken = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    spoken += [reason for (reason,) in query_rows(home, "select reason from raw.rejects")]
+    assert said in "".join(spoken) if said else not spoken
+
+
+def test_whatever_a_file_of_a_night_does_the_others_are_read(home):
+    files = {
+        "deep.json": DEEP, "kindless.csv": "user,sku\nb,y\n", "u.data": "1\t2\t3\t881250949\n" * 3,
+        "date=2025-03-01/part.csv": "user,sku,event\nb,y,view\n", "out/part-1.csv": "", "empty.parquet": b"PAR1",
+        "other.csv": "user,sku,event\nb,y,view\nsku,user,event\ny,b,view\n",
+    }  # fmt: skip
+    for name, content in files.items():
+        write_file(home.landing / name, content)
+    read = {
+        "good.csv": "user,sku,event\na,x,view\n",
+        "out/part-0.csv": "user,sku,event\n",
+        "_SUCCESS": "",
+        "_log/0": "{",
+    }
+    for name, content in read.items():
+        write_file(home.landing / name, content)
+    result = ingest(home, Dataset(name="own", **KINDS), [], "run")
+    assert query_rows(home, EVENTS) == [("a x",)] and len(result.set_aside) == len(files)
+    quarantine = home.landing / "quarantine"
+    for name in files:
+        assert str(home.landing / name) in (quarantine / f"{name}.why.txt").read_text().split("Why: ")[1]
+    assert all((home.landing / name).exists() for name in read)
+
+
+@pytest.mark.parametrize(
+    "text, encoding",
+    [
+        ("user;item;value\n" + "Müller;Käse;1\nJörg;Wurst;1\n" * 20, "windows-1252"),
+        ("user;item;value\n" + "Käufer;Tee;2\n" * 30, "windows-1252"),
+        ("user,商品,item\n" + "山田,,りんご\n" * 9, "cp932"),
+        ("user,item\nann,x\n", "utf-16-le"),
+        ("user,item\nann,x\n", "utf-16-be"),
+    ],
+)
+def test_the_encoding_that_a_refusal_proposes_reads_the_log(home, tmp_path, text, encoding):
+    path = write_file(tmp_path / "log.csv", text.encode(encoding))
     with pytest.raises((InputError, ContractBroken)) as refusal:
-        ingest(home, Dataset(name="small"), [path], "run")
-    assert str(path) in str(refusal.value).splitlines()[0]
-    pasted = parse_advice(str(refusal.value))
-    if name == "names without a header":
-        del pasted["columns"]  # the other choice
-    if name == "an encoding and columns":
-        del pasted["fields"]
-    ingest(home, Dataset(name="small", **pasted), [path], "again")
-    found = query_rows(home, "select user_id, item_id, value from raw.events order by line_number")
-    assert (len(found), found[0]) == (events, first)
+        ingest(home, Dataset(name="own"), [path], "run")
+    assert f'encoding = "{encoding}"' in str(refusal.value)
+    ingest(home, Dataset(name="own", encoding=encoding), [path], "again")
+    user, *_, item = re.split("[;,]", text.splitlines()[1].removesuffix(";1").removesuffix(";2"))
+    assert query_rows(home, EVENTS)[0] == (f"{user} {item}",)
 
 
 @pytest.mark.parametrize(
-    "content, said",
+    "source, said",
     [
-        (b"user,item,rating,date\na,x,5,01/02/2024\nb,y,5,03/04/2024\n", "column date: its times may name the day or"),
-        (b"user;item;rating;x\na;x;1,500;\nb;y;2,250;\n", "column rating: a value such as 1,500 may have"),
-        (b"<!DOCTYPE html>\n<html><body>Not found</body></html>\n", "Convert it to CSV or Parquet"),
-        (b"user_id,item_id,user_id\nu1,i1,x\n", "two columns are called user_id"),
-        (b"user_id,item_id\nu1,\"['i1', 'i2']\"\n", "column item_id: has lists, such as ['i1', 'i2']. Write a line"),
-        (b'{"user_id": "u1", "item_id"', "is not whole JSON"),
-        (
-            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600),
-            "the workbook cannot be read (Cannot detect file format). Save",
-        ),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(60), "is NUL. Convert it to CSV or Parquet"),
+        ("nowhere.csv", "no such file"),
+        ("*.csv", "no file matches"),
+        ("folder", "ratings*.dat"),
+        ("pipe", "neither a file"),
     ],
 )
-def test_a_refusal_says_what_was_found(home, tmp_path, content, said):
-    (path := tmp_path / "log").write_bytes(content)
-    with pytest.raises(InputError) as refusal:
-        ingest(home, Dataset(name="small"), [path], "run")
-    assert str(path) in str(refusal.value) and said in str(refusal.value)
+def test_a_source_that_is_not_there(tmp_path, source, said):
+    write_file(tmp_path / "folder" / "movies.csv", "movieId,title\n")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=re.escape(said)):
+        ingest(home_in(tmp_path), datasets.load_dataset("ml-1m", tmp_path), [tmp_path / source], "run")
 
 
-def test_a_header_whose_names_suggest_roles_is_not_taken_for_data(home, tmp_path):
-    (path := tmp_path / "log").write_text("kunde;artikel\nanna;apfel\n")
-    with pytest.raises(InputError) as refusal:
-        ingest(home, Dataset(name="small"), [path], "run")
-    assert "If line 1 is no header" not in str(refusal.value)
+def test_absent_raw_files_are_described(tmp_path):
+    home, dataset = Home(tmp_path / "var", "ml-100k"), datasets.load_dataset("ml-100k", tmp_path)
+    with pytest.raises(InputError) as error:
+        ingest(home, dataset, [], "run")
+    for part in (str(home.landing), dataset.urls[0], dataset.licence, dataset.sha256["u.data"], "--source"):
+        assert part in str(error.value)
+    assert not home.root.exists()
 
 
-@pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_an_archive_of_several_files_is_refused_by_their_names(home, tmp_path, kind):
-    (folder := tmp_path / "export").mkdir()
-    for name in ("readme.txt", "ratings.csv"):
-        (folder / name).write_text("user,item\na,x\n")
-    path = shutil.make_archive(str(folder), kind, folder)
-    with pytest.raises(InputError, match=rf"is a {kind} archive of 2 files: .*ratings.csv.* Unpack it"):
-        ingest(home, Dataset(name="small"), [path], "run")
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"user_id,item_id\n1.234,i1\n12.345,i2\n9,i1\n", "separated thousands, such as 1.234"),
-        (b"user_id,item_id\nu1,a|b\nu2,a|c\n", 'item_separator = "|"'),
-        (b"user_id,item_id,rating,when\nu1,i1,1,2024-03-31\n", 'state time = ["when"]'),
-    ],
-)
-def test_what_may_be_read_otherwise_is_asked_about(tmp_path, content, said):
-    (path := tmp_path / "log.csv").write_bytes(content)
-    (_, layout, _), = preview_logs(Dataset(name="mine"), [path]).layouts  # fmt: skip
-    assert said in "".join(layout.doubts)
+@settings(deadline=None, max_examples=50)
+@given(seconds=st.lists(st.integers(FIRST_SECOND, LAST_SECOND), min_size=1, max_size=20))
+def test_seconds_are_instants_and_what_only_looks_like_them_is_no_time(seconds):
+    fakes = ["0x3B9ACA00", "0X77359400", "1_00000000", "1_000000e3", "0b11111111", "1000000000x", "10000000 0",
+             "4102444800", "0"]  # fmt: skip
+    query = f"select {to_utc((), 'UTC')} from (select unnest($1) as time)"
+    found = [time for (time,) in duckdb.execute(query, [[*map(str, seconds), *fakes]]).fetchall()]
+    expected = [datetime(1970, 1, 1) + timedelta(seconds=number) for number in seconds]
+    assert found == [*expected, *[None] * len(fakes)]

@@ -1,0 +1,181 @@
+"""Files on disk: how often their bytes are read, those that change meanwhile, and names that no folder should have."""
+
+import gzip
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oneclass.flows import commands
+from oneclass.flows.parameters import BackfillParameters
+from oneclass.flows.prepare import check_run
+from oneclass.flows.settings import resolve_settings
+from oneclass.tasks.datasets import Dataset
+from oneclass.tasks.errors import InputError, OneclassError
+from oneclass.tasks.ingest import load
+from oneclass.tasks.ingest.settings import IngestSettings
+from oneclass.tasks.ingest.sources import SourceScanner
+from oneclass.tasks.ingest.stage import ingest
+from tests.conftest import query_rows
+from tests.tasks.ingest.conftest import write_file
+
+OWN = Dataset(name="own", files=("*.csv",))
+BAD, GOOD = b"user_id,item_id\na\n", b"user_id,item_id\na,x\n"
+NOT_UTF8 = [b"r-\xe9.csv", b"r-\xff\n.csv", b"r-" + b"\xe9" * 249 + b".csv", b"d\xe9p/r-1.csv"]
+UNUSUAL = [b"two\nlines.csv", b"r-\x1b[2J\r.csv", "r-\u2028.csv".encode(), b"r[1].csv", b"d" * 250 + b"/r-1.csv",
+           *(b"x" * (size - 4) + b".csv" for size in (239, 247, 248, 255)), "é".encode() * 125 + b".csv"]  # fmt: skip
+
+
+def write_old(path: Path, content: str | bytes) -> Path:
+    """Write a file and date it back, as one that was written some time before the run."""
+    write_file(path, content)
+    os.utime(path, (past := time.time() - 60, past))
+    return path
+
+
+def put_files(folder: Path, names: list[bytes], content: bytes) -> list[Path]:
+    return [
+        write_file(Path(os.fsdecode(bytes(folder) + b"/" + name)), content + b"b,y%d\n" % at)
+        for at, name in enumerate(names)
+    ]
+
+
+def count_read(work: Callable[[], object]) -> int:
+    """Count the bytes that this process reads during some work, by the kernel's own count."""
+    counter = Path("/proc/self/io")
+    if not counter.exists():
+        pytest.skip("counts bytes in /proc/self/io: Linux only")
+    before = int(counter.read_text().split()[1])
+    work()
+    return int(counter.read_text().split()[1]) - before
+
+
+def check_source(root: Path, path: Path):
+    """Return a run after the check that a flow makes before its stages."""
+    run = resolve_settings(BackfillParameters(dataset="ml-1m", home=str(root), source=[str(path)]))
+    check_run(run)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("pack", "scans", "reads"),
+    [(bytes, 1, 2), (lambda text: text + b"1,2,3\r\n", 1, 3), (gzip.compress, 2, 6)],
+    ids=["plain", "copied for its line ends", "hashed, scanned, unpacked and read"],
+)
+def test_a_log_is_read_once_by_the_scan_and_once_by_duckdb(tmp_path, pack, scans, reads):
+    def ingest_checked(root: Path, path: Path) -> None:
+        run = check_source(root, path)
+        ingest(run.home, run.dataset, list(run.sources), "run", scanner=run.scanner)
+
+    ingest_checked(tmp_path / "first", write_file(tmp_path / "small.csv", "user,item\na,x\n"))  # the late imports
+    rows = (b"%d,%d,%d\n" % (n * 48271 % 999_983, n * n % 9973, n % 5 + 1) for n in range(300_000))
+    path = write_old(tmp_path / "log.csv", pack(b"user_id,item_id,rating\n" + b"".join(rows)))
+    scanner = SourceScanner(Dataset(name="own"))
+    assert scans <= count_read(lambda: [scanner.scan([path]) for _ in range(3)]) / path.stat().st_size < scans + 0.4
+    assert reads - 0.1 < count_read(lambda: ingest_checked(tmp_path / "home", path)) / path.stat().st_size < reads + 0.4
+    assert count_read(lambda: [(os.utime(path), scanner.scan([path])) for _ in range(2)]) > 2 * path.stat().st_size
+
+
+@pytest.mark.parametrize("change", ["written", "written and dated back", "replaced"])
+def test_a_log_that_changes_between_check_and_stage_is_read_as_it_is(change, tmp_path):
+    path = write_old(tmp_path / "log.csv", "user,item,value\na,x,5\n")
+    run, before = check_source(tmp_path, path), path.stat()
+    write_file(new := path.with_suffix(".new") if change == "replaced" else path, "user,item,value\nb,x,1\n")
+    if change != "written":
+        os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
+    os.replace(new, path)
+    ingest(run.home, run.dataset, list(run.sources), "run", scanner=run.scanner)
+    query = "select user_id, value, sha256 from raw.events join operations.log_files using (file_id)"
+    assert query_rows(run.home, query) == [("b", 1, hashlib.sha256(path.read_bytes()).hexdigest())]
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(GOOD.replace(b"x", b"y"))])
+def test_a_log_that_changes_while_duckdb_reads_is_refused(change, home, tmp_path, monkeypatch):
+    path, load_log = write_old(tmp_path / "log.csv", GOOD), load._load_log
+    monkeypatch.setattr(load, "_load_log", lambda *given: (load_log(*given), change(path)))
+    with pytest.raises(OneclassError, match=r"log.csv: was changed or taken away while it was read. Run again"):
+        ingest(home, OWN, [path], "run")
+    assert query_rows(home, "from raw.events") == []
+
+
+def test_a_known_gzip_is_hashed_and_not_unpacked(tmp_path):
+    path, scanner = write_old(tmp_path / "log.csv.gz", gzip.compress(GOOD)), SourceScanner(OWN)
+    (log,) = scanner.scan([path])
+    scanner.scan([write_file(tmp_path / "other.csv", GOOD)])  # so that this is the last look
+    (known,) = scanner.scan([path], known={log.sha256: log.size})
+    assert (known.sha256, known.text, known.layout) == (log.sha256, None, None)
+    assert scanner.scan([path])[0] == log  # and is scanned as a whole where it is not known
+
+
+def test_a_folder_a_pattern_and_files_by_name_are_the_same_and_one_named_twice_is_read_once(home, tmp_path):
+    paths = put_files(tmp_path / "logs", [b"1.csv", b"2.csv", b"[1].csv"], GOOD)
+    write_file(tmp_path / "logs" / "notes.md", "no log")
+    for sources in ([tmp_path / "logs"], [tmp_path / "logs" / "*.csv"], paths):
+        assert [log.location for log in SourceScanner(OWN).scan(sources)] == paths
+    result = ingest(home, OWN, [paths[2], paths[2]], "run")
+    assert (result.new, result.skipped, result.total_events) == ((str(paths[2]),), (str(paths[2]),), 2)
+
+
+@pytest.mark.parametrize("names", [NOT_UTF8, UNUSUAL], ids=["not UTF-8", "unusual"])
+def test_damaged_files_are_set_aside_whatever_their_names_each_with_a_note(home, caplog, names):
+    write_file(home.landing / "good.csv", GOOD)
+    bad = put_files(home.landing, names, BAD)
+    contents = sorted(path.read_bytes() for path in bad)
+    result = ingest(home, OWN, [], "run")
+    assert (result.total_events, len(result.set_aside)) == (1, len(names)) and not any(map(Path.exists, bad))
+    notes = list((home.landing / "quarantine").rglob("*.why.txt"))
+    assert sorted(note.with_name(note.name.removesuffix(".why.txt")).read_bytes() for note in notes) == contents
+    warnings = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
+    assert len(warnings) == len(names) and all(map(str.isprintable, [*warnings, *map(str, notes), *result.set_aside]))
+    assert all(any(str(note) in warning for warning in warnings) for note in notes)
+    assert all(line.isprintable() for note in notes for line in note.read_text().split("\n"))
+    stored = query_rows(home, "select path from operations.arrivals where outcome = 'set aside' order by path")
+    assert [path for (path,) in stored] == sorted(result.set_aside)
+    assert ingest(home, OWN, [], "run-2").set_aside == ()
+
+
+@pytest.mark.parametrize("keep_files", ["keep", "move"])
+def test_good_files_are_read_whatever_their_names_but_not_utf8(home, keep_files):
+    odd, aside = put_files(home.landing, UNUSUAL, GOOD), put_files(home.landing, NOT_UTF8, GOOD)
+    assert ingest(home, OWN, [], "run", IngestSettings(keep_files=keep_files)).total_events == 2 * len(odd)
+    assert [path.exists() for path in odd] == [keep_files == "keep"] * len(odd)
+    assert {path for (path,) in query_rows(home, "select path from operations.log_files")} == set(map(str, odd))
+    notes = list((home.landing / "quarantine").rglob("*.why.txt"))
+    assert len(notes) == len(aside) and all("not UTF-8 text. Rename it." in note.read_text() for note in notes)
+
+
+def test_names_that_clash_in_the_quarantine_all_stay(home):
+    """On five nights: one name, one beginning of long names, the name of a note, and a folder named as a file."""
+    everything, long = Dataset(name="own"), b"x" * 240
+    nights = [
+        [b"r.csv", long + b"1.csv", long + b"2.csv"], [b"r.csv", b"r.csv.2.csv", long + b"1.csv"],
+        [b"r.csv/r.csv", b"r.csv.2/r.csv"], [b"r.csv.why.txt", b"r\xe9.csv", b"r\\udce9.csv"], [b"r\xe9.csv", b"r.csv"],
+    ]  # fmt: skip
+    written = []
+    for night, names in enumerate(nights):
+        written += [path.read_bytes() for path in put_files(home.landing, names, BAD + b"%d\n" % night)]
+        write_file(home.landing / "good.csv", GOOD)
+        assert len(ingest(home, everything, [], f"run-{night}").set_aside) == len(names)
+        for folder in home.landing.glob("r.csv*"):
+            folder.rmdir()
+    kept = [path.read_bytes() for path in (home.landing / "quarantine").rglob("*") if path.is_file()]
+    assert len(kept) == 2 * len(written) and sorted(one for one in kept if one.startswith(BAD)) == sorted(written)
+
+
+def test_a_file_that_cannot_be_moved_stays_and_holds_up_no_other(home, caplog):
+    write_file(home.landing / "good.csv", GOOD)
+    quarantine, (bad,) = write_file(home.landing / "quarantine", "no folder"), put_files(home.landing, [b"b.csv"], BAD)
+    assert ingest(home, OWN, [], "run").total_events == 1 and bad.exists() and "cannot be set aside" in caplog.text
+    quarantine.unlink()
+    assert len(ingest(home, OWN, [], "run-2").set_aside) == 1 and not bad.exists()
+
+
+def test_a_name_that_is_not_utf8_is_one_sentence_on_the_terminal(tmp_path, capsys):
+    (bad,) = put_files(tmp_path, [b"r-\xe9.csv"], GOOD)
+    assert commands.main("backfill", ["--dataset", "ml-1m", "--home", f"{tmp_path}/var", "--source", str(bad)]) == 2
+    assert capsys.readouterr().err.strip() == f"{tmp_path}/r-\\udce9.csv: its name is not UTF-8 text. Rename it."
+    with pytest.raises(InputError, match="its name is not UTF-8 text"):
+        SourceScanner(OWN).scan([tmp_path])
