@@ -96,7 +96,7 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
     """
     lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
     lines = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
-    skip = next((number for number, line in enumerate(lines) if not _precedes_log(line)), len(lines))
+    skip = next((number for number, line in enumerate(lines) if not precedes_log(line)), len(lines))
     if skip == len(lines):
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
     filled = [line for line in lines[skip:] if line.strip()][:MAX_ROWS]
@@ -156,7 +156,7 @@ def _sample_text(name: str, kind: str) -> str:
     return f"{quoted}::varchar" if kind != "BLOB" else "'{}'"
 
 
-def _precedes_log(line: str) -> bool:
+def precedes_log(line: str) -> bool:
     return not line.strip() or line.startswith("#") or EXCEL_SEPARATOR.fullmatch(line) is not None
 
 
@@ -187,15 +187,15 @@ def _are_adjacency_lists(lines: Sequence[str]) -> bool:
 
 def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
     """Detect the delimiter, the header and the columns of a log of delimited fields."""
-    delimiter = dataset.delimiter or _choose_delimiter(lines, dataset)
+    delimiter = dataset.delimiter or choose_delimiter(lines, dataset)
     layout, form = Layout("delimited", delimiter), f"delimiter {json.dumps(delimiter)}"
-    rows = _split_rows(lines, layout)
+    rows = split_rows(lines, layout)
     for known, roles, pattern in FORMS_WITHOUT_HEADER:
         is_form = pattern.fullmatch(lines[0]) and _matching_share([line for line in lines if line.strip()], pattern)
         if not dataset.columns.model_fields_set and not dataset.events and is_form and is_form >= MIN_SHARE:
             layout = Layout("delimited", known, fields=len(roles), is_by_form=True)
             positions = {role: at for at, role in enumerate(roles, 1)}
-            return _detect_values(layout, _make_sample(path, form, (), _split_rows(lines, layout)), positions, dataset)
+            return _detect_values(layout, _make_sample(path, form, (), split_rows(lines, layout)), positions, dataset)
     is_numbered = bool(stated := _list_stated(dataset)) and all(map(str.isdigit, stated))
     if is_numbered and _is_header(rows):
         raise InputError(
@@ -217,18 +217,18 @@ def _list_stated(dataset: Dataset) -> list[str]:
     return [name for role in dataset.columns.model_fields_set for name in getattr(dataset.columns, role) or ()]
 
 
-def _choose_delimiter(lines: Sequence[str], dataset: Dataset) -> str:
+def choose_delimiter(lines: Sequence[str], dataset: Dataset) -> str:
     """Return the delimiter that shows most columns of known names, or else most lines of equally many fields."""
 
     def rate(delimiter: str) -> tuple[int, float, int]:
-        rows = _split_rows(lines, Layout("delimited", delimiter))
+        rows = split_rows(lines, Layout("delimited", delimiter))
         (width, count), *_ = Counter(map(len, rows)).most_common(1)
         return count_known(rows[0], dataset) if len(rows[0]) > 1 else 0, count / len(rows) * (width > 1), width
 
     return max(DELIMITERS, key=rate)  # of equal ones the first
 
 
-def _split_rows(lines: Sequence[str], layout: Layout) -> list[list[str]]:
+def split_rows(lines: Sequence[str], layout: Layout) -> list[list[str]]:
     """Split lines into rows of fields, as DuckDB does; a quoted field may have several lines."""
     if not layout.is_quoted:
         rows = [line.split(layout.delimiter) for line in lines if line.strip()]
