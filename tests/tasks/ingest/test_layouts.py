@@ -1,4 +1,4 @@
-"""The layouts in which people have logs: the same events from each, at once or by the lines that the refusal prints."""
+"""The layouts in which people have logs: the same events from each, at once, by roles, or by a query."""
 
 import bz2
 import csv
@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.load import load_logs
+from oneclass.tasks.ingest.query import land_query
 from oneclass.tasks.ingest.sources import SourceScanner
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import Home
@@ -39,282 +40,255 @@ EVENTS: list[Event] = [
 NAMES = ("user_id", "item_id", "rating", "timestamp")
 
 
-def in_rows(
-    events: Sequence[Event], time: Callable[[datetime], str] = str, value: Callable[[float], str] = "{:g}".format
-):
-    return [(user, item, value(rating), time(when) if when else "") for user, item, rating, when in events]
+def in_rows(events: Sequence[Event], time: Callable[[datetime], str] = str, decimal: str = ".") -> list[tuple]:
+    return [
+        (user, item, f"{value:g}".replace(".", decimal), time(when) if when else "")
+        for user, item, value, when in events
+    ]
 
 
-def as_csv(rows, header: Sequence[str] = NAMES, delimiter: str = ",", quoting: int = csv.QUOTE_MINIMAL) -> str:
+def write_csv(
+    rows: Sequence[Sequence[str]], header: Sequence[str] = NAMES, delimiter: str = ",", quoting: int = csv.QUOTE_MINIMAL
+) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, delimiter=delimiter, quoting=quoting, lineterminator="\n")
     writer.writerows([header, *rows] if header else rows)
-    return text.getvalue()
+    return text.getvalue().encode()
 
 
-def write_timed(time: Callable[[datetime], str]) -> bytes:
-    return as_csv(in_rows(EVENTS, time)).encode()
-
-
-def format_epoch(per_second: int) -> Callable[[datetime], str]:
+def count_since_1970(per_second: int) -> Callable[[datetime], str]:
     return lambda when: str(int(when.replace(tzinfo=UTC).timestamp()) * per_second)
 
 
-def format_strftime(text: str) -> Callable[[datetime], str]:
-    return lambda when: when.strftime(text)
-
-
-def in_zone(zone: str, text: str) -> Callable[[datetime], str]:
-    return lambda when: when.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)).strftime(text)
-
-
-def as_records(**names: str) -> list[dict]:
-    return [dict(zip(NAMES, row, strict=True)) for row in in_rows(EVENTS)]
-
-
-def as_workbook(rows) -> bytes:
+def as_workbook(rows: Sequence[Sequence[str]]) -> bytes:
     """An .xlsx file of texts, written by hand."""
-
-    def cell(text: str) -> str:
-        return f'<c t="inlineStr"><is><t>{text}</t></is></c>'
-
-    sheet = "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+    cells = ("".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in row) for row in rows)
+    sheet = "".join(f"<row>{row}</row>" for row in cells)
     main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    document = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    package = "http://schemas.openxmlformats.org/package/2006"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    relations = '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+    part = f'{relations}<Relationship Id="r1" Type="{office}/{{}}" Target="{{}}"/></Relationships>'
     files = {
-        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="xml" '
-        'ContentType="application/xml"/>'
-        '<Override PartName="/xl/workbook.xml" '
-        'ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
-        f'Type="{document}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{document}"><sheets>'
+        "_rels/.rels": part.format("officeDocument", "xl/workbook.xml"),
+        "xl/_rels/workbook.xml.rels": part.format("worksheet", "worksheets/sheet1.xml"),
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>'
         '<sheet name="a" sheetId="1" r:id="r1"/></sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
-        f'Type="{document}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
         "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{sheet}</sheetData></worksheet>',
     }
+    return write_zip(files)
+
+
+def write_zip(files: dict[str, bytes | str]) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
+        for name, content in files.items():
+            archive.writestr(name, content)
     return packed.getvalue()
 
 
-def zip_content(content: bytes, name: str = "export/log.csv", **others: bytes) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for file, text in {**others, name: content}.items():
-            archive.writestr(file, text)
-    return packed.getvalue()
-
-
-def as_frame() -> pl.DataFrame:
-    return pl.DataFrame(EVENTS, NAMES, orient="row")
-
-
-def write_to_bytes(write: Callable[[pl.DataFrame, io.BytesIO], object]) -> bytes:
-    """The bytes that a function writes of a frame of the events."""
-    write(as_frame(), target := io.BytesIO())
+def write_frame(write: Callable[[pl.DataFrame, io.BytesIO], object]) -> bytes:
+    write(pl.DataFrame(EVENTS, NAMES, orient="row"), target := io.BytesIO())
     return target.getvalue()
 
 
-def as_table(rows, rule: str, edge: str) -> str:
-    """A table as clients of databases draw it, with a rule below the header, and around it all if `edge`."""
-    lines = [f"{edge} {' | '.join(cell.ljust(19) for cell in row)} {edge}".strip(" ") for row in rows]
-    drawn = "+".join([rule * 21] * len(rows[0]))
-    drawn = f"+{drawn}+" if edge else drawn
-    return "\n".join([*([drawn] if edge else []), lines[0], drawn, *lines[1:], *([drawn] if edge else [])]) + "\n"
+def write_json(rows: Sequence, indent: int | None = None) -> bytes:
+    """One value of JSON after the other."""
+    return "".join(json.dumps(row, indent=indent) + "\n" for row in rows).encode()
 
 
-PLAIN = as_csv(in_rows(EVENTS)).encode()
-NESTED = [{"user": {"id": u}, "event": {"item": i, "count": v}, "when": w} for u, i, v, w in in_rows(EVENTS)]
+def write_lists(lists: dict[str, list[str]], between: str, comma: str) -> bytes:
+    """A user and the user's items on a line."""
+    return "".join(f"{user}{between}{comma.join(items)}\n" for user, items in lists.items()).encode()
+
+
+def draw_table(rule: str, edge: str, end: str = "") -> bytes:
+    """A table of the events as clients of databases draw it."""
+    lines = [f"{edge} {' | '.join(cell.ljust(19) for cell in row)} {edge}".strip(" ") for row in [NAMES, *ROWS]]
+    return "\n".join([lines[0], rule, *lines[1:], end]).encode()
+
+
+ROWS = in_rows(EVENTS)
+IN_SECONDS = in_rows(EVENTS, count_since_1970(1))
+PLAIN = write_csv(ROWS)
+RECORDS = [dict(zip(NAMES, row, strict=True)) for row in ROWS]
+NESTED = [{"who": {"id": user}, "what": {"item": item, "count": value}, "day": day} for user, item, value, day in ROWS]
+APART = [(*row[:3], *row[3].split()) for row in ROWS]
+INDEXED = [(str(number), *row) for number, row in enumerate(ROWS)]
 LISTED = {"u1": ["i1", "i2"], "u2": ["i1"], "Zoë": ["i3"]}
-APART = [(user, item, value, *time.split()) for user, item, value, time in in_rows(EVENTS)]
-TITLED = [(*row, "クール") for row in in_rows(EVENTS[:3])]
-DAY_FIRST, MONTH_FIRST = "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M"
-
-LAYOUTS: dict[str, bytes] = {
-    "comma": PLAIN,
-    "semicolon": as_csv(in_rows(EVENTS), delimiter=";").encode(),
-    "tab": as_csv(in_rows(EVENTS), delimiter="\t").encode(),
-    "pipe": as_csv(in_rows(EVENTS), delimiter="|").encode(),
-    "double colon": "".join("::".join(row) + "\n" for row in [NAMES, *in_rows(EVENTS)]).encode(),
-    "blanks": as_csv(in_rows(EVENTS, format_epoch(1)), delimiter=" ").encode(),
-    "ratings.dat": "".join("::".join(row) + "\n" for row in in_rows(EVENTS, format_epoch(1))).encode(),
-    "u.data": as_csv(in_rows(EVENTS, format_epoch(1)), (), "\t").encode(),
-    "comma without a header": as_csv(in_rows(EVENTS), ()).encode(),
-    "blanks without a header": as_csv(in_rows(EVENTS, format_epoch(1)), (), " ").encode(),
-    "quotes": as_csv(in_rows(EVENTS), quoting=csv.QUOTE_ALL).encode(),
-    "quotes without a header": as_csv(in_rows(EVENTS), (), quoting=csv.QUOTE_ALL).encode(),
-    "other order": as_csv([row[::-1] for row in in_rows(EVENTS)], NAMES[::-1]).encode(),
-    "swapped tab header": as_csv([(i, u, v, t) for u, i, v, t in in_rows(EVENTS, format_epoch(1))],
-                                 ("item_id", "user_id", "rating", "timestamp"), "\t").encode(),
-    "unknown names": as_csv(in_rows(EVENTS), ("reviewerID", "asin", "overall", "reviewTime")).encode(),
-    "German names": as_csv(in_rows(EVENTS, format_strftime("%d.%m.%Y %H:%M"), lambda v: f"{v:g}".replace(".", ",")),
-                           ("Kunde", "Artikelnummer", "Menge", "Datum"), ";").encode(),
-    "unnamed index": as_csv([(str(n), *row) for n, row in enumerate(in_rows(EVENTS))], ("", *NAMES)).encode(),
-    "row names of R": as_csv([(str(n), *row) for n, row in enumerate(in_rows(EVENTS))], NAMES).encode(),
-    "comments": b"# exported on Monday\n# by the shop\n" + PLAIN,
-    "files put together": PLAIN + PLAIN,
+NUMBERED = {"1": ["10", "20"], "2": ["10"], "3": ["30", "10", "40"]}
+BY_NUMBER = {"columns": {"user": 1, "item": 2, "value": 3, "time": 4}}
+TEXTS = "names = ['user_id', 'items'], header = false, all_varchar = true"
+SPLIT = "select user_id, unnest(string_split(items, ',')) as item_id"
+LINES = "unnest(string_split(trim(content, chr(10)), chr(10)))"
+ARRAYS = "select json->>0 as user_id, json->>1 as item_id, json->>2 as value, json->>3 as occurred_at from "
+# fmt: off
+DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|", "caret": "^", "tilde": "~",
+              "control character": "\x01"}
+TITLES = {"shift-jis": "クール", "big5": "酷片", "gb18030": "电影", "latin-1": "Amélie"}
+PACKINGS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zstd": zstd.compress,
+            "zip": lambda content: write_zip({"export/log.csv": content})}
+TIMES = {
+    "seconds": count_since_1970(1), "milliseconds": count_since_1970(1000), "microseconds": count_since_1970(10**6),
+    "nanoseconds": count_since_1970(10**9), "seconds of pandas": lambda when: count_since_1970(1)(when) + ".0",
+    "d.m.y": "{:%d.%m.%Y %H:%M}", "d/m/y": "{:%d/%m/%Y %H:%M}", "m/d/y": "{:%m/%d/%Y %H:%M}",
+    "m/d/y with am and pm": "{:%m/%d/%Y %I:%M:%S %p}", "y/m/d": "{:%Y/%m/%d %H:%M}",
+    "ISO with am and pm": "{:%Y-%m-%d %I:%M %p}", "ISO with T and Z": "{:%Y-%m-%dT%H:%M:%SZ}",
+    "ISO without marks": "{:%Y%m%dT%H%M%SZ}", "names of months": "{:%d %b %Y %H:%M}",
+    "times of ctime": "{:%a %b %d %H:%M:%S %Y}",
+}
+TIMES_OF_TOKYO = {
+    "ISO with an offset": "{:%Y-%m-%dT%H:%M:%S%z}", "ISO with an offset behind a blank": "{:%Y-%m-%d %H:%M:%S %z}",
+    "ISO with a zone": "{:%Y-%m-%d %H:%M:%S Asia/Tokyo}", "times of mail": "{:%a, %d %b %Y %H:%M:%S %z}",
+    "times of Twitter": "{:%a %b %d %H:%M:%S %z %Y}",
+}
+# fmt: on
+IN_TOKYO = [(*event[:3], event[3].replace(tzinfo=UTC).astimezone(ZoneInfo("Asia/Tokyo"))) for event in EVENTS]
+LAYOUTS: dict[str, bytes | tuple[bytes, dict | str]] = {
+    **{name: write_csv(ROWS, delimiter=delimiter) for name, delimiter in DELIMITERS.items()},
+    "double colon": "".join("::".join(row) + "\n" for row in [NAMES, *ROWS]).encode(),
+    "blanks": write_csv(IN_SECONDS, delimiter=" "),
+    "comma and tab": PLAIN.replace(b",", b",\t"),
     "blanks beside the marks": PLAIN.replace(b",", b", "),
+    "ratings.dat": "".join("::".join(row) + "\n" for row in IN_SECONDS).encode(),
+    "u.data": write_csv(IN_SECONDS, (), "\t"),
+    "comma without a header": (write_csv(ROWS, ()), BY_NUMBER),
+    "blanks without a header": (write_csv(IN_SECONDS, (), " "), BY_NUMBER),
+    "caret without a header": (write_csv(ROWS, (), "^"), BY_NUMBER),
+    "quotes without a header": (write_csv(ROWS, (), quoting=csv.QUOTE_ALL), BY_NUMBER),
+    "quotes": write_csv(ROWS, quoting=csv.QUOTE_ALL),
+    "quotes over several lines": write_csv([(*row, 'a "note"\n\nof, lines') for row in ROWS], (*NAMES, "note")),
+    "other order": write_csv([row[::-1] for row in ROWS], NAMES[::-1]),
+    "swapped tab header": write_csv([(i, u, v, t) for u, i, v, t in IN_SECONDS], (*NAMES[1::-1], *NAMES[2:]), "\t"),
+    "unknown name of the time": (write_csv(ROWS, ("reviewerID", "asin", "overall", "reviewTime")),
+                                 {"columns": {"time": "reviewTime"}}),
+    "unknown name of the value": (PLAIN.replace(b"rating", b"Sterne"), {"columns": {"value": "Sterne"}}),
+    "German names": write_csv(in_rows(EVENTS, "{:%d.%m.%Y %H:%M}".format, ","),
+                              ("Kunde", "Artikelnummer", "Menge", "Datum"), ";"),
+    "Spanish names": write_csv(ROWS, ("ID-Cliente", "Producto", "Cantidad", "Fecha")),
+    "RecBole": write_csv(IN_SECONDS, ("user_id:token", "item_id:token", "rating:float", "timestamp:float"), "\t"),
+    "unnamed index": write_csv(INDEXED, ("", *NAMES)),
+    "row names of R": (write_csv(INDEXED), {"row_names": True}),
+    "comments": b"# exported on Monday\n# by the shop\n" + PLAIN,
+    "delimiter for Excel": b"sep=;\r\n" + write_csv(ROWS, delimiter=";").replace(b"\n", b"\r\n"),
+    "files put together": PLAIN + PLAIN,
+    "totals at the end": PLAIN + b"Total,4,13.75,\n",
+    "title above the header": (b"Orders of the user\nExported on Monday\n\n" + PLAIN, "from read_csv('log', skip = 3)"),
+    "title of a table": (b"Orders of the shop,,,\n,,,\n" + PLAIN, "from read_csv('log', skip = 2)"),
+    "title above unknown names": (b"Orders of the shop\n\n" + PLAIN.replace(b"user_id,item_id", b"Nr,Was"),
+                                  "select * rename (Nr as user_id, Was as item_id) from read_csv('log', skip = 2)"),
     "byte order mark": b"\xef\xbb\xbf" + PLAIN,
     "UTF-16": PLAIN.decode().encode("utf-16"),
-    "Windows-1252": PLAIN.decode().encode("windows-1252"),
-    "Shift-JIS titles": as_csv(TITLED, (*NAMES, "title")).encode("shift-jis"),
-    "Big5 titles": as_csv([(*row[:4], "酷片") for row in TITLED], (*NAMES, "title")).encode("big5"),
-    "GB18030 titles": as_csv([(*row[:4], "电影") for row in TITLED], (*NAMES, "title")).encode("gb18030"),
-    "Latin-1 titles": as_csv([(*row[:4], "Amélie") for row in TITLED], (*NAMES, "title")).encode("latin-1"),
-    "gzip": gzip.compress(PLAIN),
-    "bzip2": bz2.compress(PLAIN),
-    "xz": lzma.compress(PLAIN),
-    "zstd": zstd.compress(PLAIN),
-    "zip": zip_content(PLAIN),
-    "workbook": as_workbook([NAMES, *in_rows(EVENTS)]),
-    "JSON lines": "".join(json.dumps(record) + "\n" for record in as_records()).encode(),
-    "nested JSON lines": "".join(json.dumps(record) + "\n" for record in NESTED).encode(),
-    "JSON array": json.dumps(as_records(), indent=2).encode(),
-    "decimal comma": as_csv(in_rows(EVENTS, value=lambda v: f"{v:g}".replace(".", ",")), delimiter=";").encode(),
-    "seconds": write_timed(format_epoch(1)),
-    "milliseconds": write_timed(format_epoch(1_000)),
-    "microseconds": write_timed(format_epoch(1_000_000)),
-    "nanoseconds": write_timed(format_epoch(1_000_000_000)),
-    "seconds of pandas": write_timed(lambda when: format_epoch(1)(when) + ".0"),
-    "d.m.y": write_timed(format_strftime("%d.%m.%Y %H:%M")),
-    "d/m/y": write_timed(format_strftime(DAY_FIRST)),
-    "m/d/y": write_timed(format_strftime(MONTH_FIRST)),
-    "m/d/y with am and pm": write_timed(format_strftime("%m/%d/%Y %I:%M:%S %p")),
-    "y/m/d": write_timed(format_strftime("%Y/%m/%d %H:%M")),
-    "ISO with am and pm": write_timed(format_strftime("%Y-%m-%d %I:%M %p")),
-    "ISO with T and Z": write_timed(format_strftime("%Y-%m-%dT%H:%M:%SZ")),
-    "ISO with an offset": write_timed(in_zone("Asia/Tokyo", "%Y-%m-%dT%H:%M:%S%z")),
-    "ISO with a zone": write_timed(lambda when: in_zone("Asia/Tokyo", "%Y-%m-%d %H:%M:%S")(when) + " Asia/Tokyo"),
-    "names of months": write_timed(format_strftime("%d %b %Y %H:%M")),
-    "ISO without marks": write_timed(format_strftime("%Y%m%dT%H%M%SZ")),
-    "times of ctime": write_timed(format_strftime("%a %b %d %H:%M:%S %Y")),
-    "delimiter for Excel": b"sep=;\r\n" + as_csv(in_rows(EVENTS), delimiter=";").replace("\n", "\r\n").encode(),
-    "caret": as_csv(in_rows(EVENTS), delimiter="^").encode(),
-    "tilde": as_csv(in_rows(EVENTS), delimiter="~").encode(),
-    "control character": as_csv(in_rows(EVENTS), delimiter="\x01").encode(),
-    "caret without a header": as_csv(in_rows(EVENTS), (), "^").encode(),
-    "comma and tab": PLAIN.replace(b",", b",\t"),
-    "title above the header": b"Orders of the user\nExported on Monday\n\n" + PLAIN,
-    "title of a table": b"Orders of the shop,,,\n,,,\n" + PLAIN,
-    "title above unknown names": b"Orders of the shop\n\n" + PLAIN.replace(b"user_id,item_id", b"Kunde,Artikel"),
-    "totals at the end": PLAIN + b"Total,4,13.75,\n",
-    "psql": (as_table([NAMES, *in_rows(EVENTS)], "-", "") + "(4 rows)\n\n").encode(),
-    "mysql": (as_table([NAMES, *in_rows(EVENTS)], "-", "|") + "4 rows in set (0.00 sec)\n").encode(),
-    "Markdown": "\n".join(as_table([NAMES, *in_rows(EVENTS)], "-", "|").replace("+", "|").split("\n")[1:-2]).encode(),
-    "date and time apart": as_csv(APART, (*NAMES[:3], "date", "time")).encode(),
-    "date and time in other names": as_csv(APART, ("user_id", "item_id", "qty", "order_date", "order_time")).encode(),
-    "date and time without a header": as_csv(APART, (), " ").encode(),
-    "empty times": as_csv([(*row[:3], "") for row in in_rows(EVENTS)]).encode(),
-    "RecBole": as_csv(
-        in_rows(EVENTS, format_epoch(1)), ("user_id:token", "item_id:token", "rating:float", "timestamp:float"), "\t"
-    ).encode(),
-    "lists behind a colon": "".join(f"{user}: {','.join(items)}\n" for user, items in LISTED.items()).encode(),
-    "lists behind a tab": "".join(f"{user}\t{','.join(items)}\n" for user, items in LISTED.items()).encode(),
-    "lists in a cell": "".join(f"{user},{'|'.join(items)}\n" for user, items in
-                               {"user_id": ["items"], "u1": ["i1", "i2"], "u2": ["i1", "i3"]}.items()).encode(),
-    "adjacency list": "".join(f"{user} {' '.join(items)}\n" for user, items in
-                              {"1": ["10", "20"], "2": ["10"], "3": ["30", "10", "40"]}.items()).encode(),
-    "adjacency list with commas": "".join(f"{','.join([user, *items])}\n" for user, items in LISTED.items()).encode(),
-    "counted adjacency list": b"2 10 20\n1 10\n3 30 10 40\n",
-    "zip of macOS": zip_content(PLAIN, **{"__MACOSX/._log.csv": b"\0\5\x16\7", ".DS_Store": b"\0"}),
-    "Feather": write_to_bytes(lambda frame, target: frame.write_ipc(target, compression="zstd")),
-    "Arrow stream": write_to_bytes(lambda frame, target: frame.write_ipc_stream(target)),
-    "JSON object with an array": json.dumps({"shop": "x", "result": {"data": as_records()}}).encode(),
-    "JSON objects over several lines": "".join(json.dumps(record, indent=2) + "\n" for record in as_records()).encode(),
-    "JSON array of arrays": json.dumps(in_rows(EVENTS)).encode(),
-    "arrays in JSON lines": "".join(json.dumps(row) + "\n" for row in in_rows(EVENTS)).encode(),
-    "Excel's days": write_timed(lambda when: f"{(when - datetime(1899, 12, 30)) / timedelta(days=1):.8f}"),
+    "Windows-1252": (PLAIN.decode().encode("windows-1252"), {"encoding": "windows-1252"}),
+    **{name: pack(PLAIN) for name, pack in PACKINGS.items()},
+    **{name: write_csv(in_rows(EVENTS, time if callable(time) else time.format)) for name, time in TIMES.items()},
+    **{name: write_csv(in_rows(IN_TOKYO, time.format)) for name, time in TIMES_OF_TOKYO.items()},
+    **{f"titles in {code}": write_csv([(*row, title) for row in ROWS[:3]], (*NAMES, "title")).decode().encode(code)
+       for code, title in TITLES.items()},
+    "zip of macOS": write_zip({"__MACOSX/._log.csv": b"\0\5\x16\7", ".DS_Store": b"\0", "log.csv": PLAIN}),
+    "workbook": as_workbook([NAMES, *ROWS]),
+    "Parquet": write_frame(pl.DataFrame.write_parquet),
+    "Feather": write_frame(pl.DataFrame.write_ipc),
+    "Arrow stream": write_frame(pl.DataFrame.write_ipc_stream),
+    "JSON lines": write_json(RECORDS),
+    "JSON array": json.dumps(RECORDS, indent=2).encode(),
+    "JSON objects over several lines": write_json(RECORDS, indent=2),
+    "nested JSON lines": (write_json(NESTED), "select who.id as user_id, what.item as item_id, what.count as value, "
+                          + "day as occurred_at from read_json('log')"),
+    "JSON object with an array": (json.dumps({"shop": "x", "result": {"data": RECORDS}}).encode(),
+                                  "select unnest(result.data, recursive := true) from read_json('log')"),
+    "JSON array of arrays": (json.dumps(ROWS).encode(), ARRAYS + "(select unnest(from_json(content, '[\"JSON\"]')) as "
+                             "json from read_text('log'))"),
+    "arrays in JSON lines": (write_json(ROWS), f"{ARRAYS} (select {LINES}::json as json from read_text('log'))"),
+    "decimal comma": write_csv(in_rows(EVENTS, decimal=","), delimiter=";"),
+    "Excel's days": (write_csv(in_rows(EVENTS, lambda at: f"{(at - datetime(1899, 12, 30)) / timedelta(1):.8f}")),
+                     {"time_format": "excel"}),
+    "empty times": (write_csv([(*row[:3], "") for row in ROWS]), {"columns": {"time": []}}),
+    "date and time apart": (write_csv(APART, (*NAMES[:3], "date", "time")), {"columns": {"time": ["date", "time"]}}),
+    "date and time in other names": (write_csv(APART, (*NAMES[:3], "order_date", "order_time")),
+                                     {"columns": {"time": ["order_date", "order_time"]}}),
+    "date and time without a header": (write_csv(APART, (), " "),
+                                       {"columns": {"user": 1, "item": 2, "value": 3, "time": [4, 5]}}),
+    "psql": draw_table("-+-+-", "", "(4 rows)\n"),
+    "mysql": (b"+-+-+-+-+\n" + draw_table("+-+-+-+-+", "|", "+-+-+-+-+\n4 rows in set (0.00 sec)\n"),
+              {"columns": {"user": 2, "item": 3, "value": 4, "time": 5}}),
+    "Markdown": draw_table("|-|-|-|-|", "|"),
+    "lists behind a colon": (write_lists(LISTED, ": ", ","), f"{SPLIT} from read_csv('log', delim = ': ', {TEXTS})"),
+    "lists behind a tab": (write_lists(LISTED, "\t", ","), f"{SPLIT} from read_csv('log', delim = '\t', {TEXTS})"),
+    "lists in a cell": (b"user_id,items\n" + write_lists(LISTED, ",", "|"), SPLIT.replace("','", "'|'")
+                        + " from read_csv('log', header = true)"),
+    "lists in a field of JSON": (write_json([{"user_id": user, "items": items} for user, items in LISTED.items()]),
+                                 "select user_id, unnest(items) as item_id from read_json('log')"),
+    "column for each item": (
+        b"user_id,i1,i2,i3\nu1,5,3.5,\nu2,4,,\nZo\xc3\xab,,,1.25\n",
+        "select user_id, name as item_id, value from (unpivot (from read_csv('log')) on columns(* exclude user_id))",
+    ),
+    "adjacency list": write_lists(NUMBERED, " ", " "),
+    "list with commas": (write_lists(LISTED, ",", ","), "select cells[1] as user_id, unnest(cells[2:]) as item_id "
+                         + f"from (select string_split({LINES}, ',') as cells from read_text('log'))"),
+    "counted adjacency list": (b"2 10 20\n1 10\n3 30 10 40\n", {"layout": "counted_adjacency"}),
 }  # fmt: skip
+REJECTS = {"totals at the end": 1, "psql": 2, "Markdown": 1, "mysql": 5}
+"""Lines of some layouts that are no events."""
 
 
-PAIRS = {
-    name: [(user, item, 1.0, None) for user, items in lists.items() for item in items]
-    for name, lists in {
-        "lists behind a colon": LISTED,
-        "lists behind a tab": LISTED,
-        "lists in a cell": {"u1": ["i1", "i2"], "u2": ["i1", "i3"]},
-        "adjacency list": {"1": ["10", "20"], "2": ["10"], "3": ["30", "10", "40"]},
-        "adjacency list with commas": LISTED,
-        "counted adjacency list": {"1": ["10", "20"], "2": ["10"], "3": ["30", "10", "40"]},
-    }.items()
-}
-"""The events of layouts without values and times."""
+def expect_events(name: str) -> list[Event]:
+    lists = NUMBERED if "adjacency" in name else LISTED if "list" in name else {}
+    pairs = [(user, item, 1.0, None) for user, items in lists.items() for item in items]
+    if name in ("empty times", "column for each item"):
+        pairs = [(*event[:3], None) for event in EVENTS]
+    return pairs or (EVENTS * 2 if "together" in name else EVENTS[:3] if name.startswith("titles") else EVENTS)
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory):
+    home = Home(tmp_path_factory.mktemp("var"), "mine", LIMITS)
+    write_tables(home)
+    with warehouse.open_warehouse(home) as opened:
+        yield opened
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Callable[..., tuple[list[Event], int]]:
+def read(tmp_path: Path, connection: duckdb.DuckDBPyConnection) -> Callable[..., tuple[list[Event], int]]:
     """Read a log of the data set `mine`: its events and the number of its rejects."""
 
-    def _read(content: bytes | Path, **declared: object) -> tuple[list[Event], int]:
+    def _read(content: bytes | Path, query: str = "", **declared: object) -> tuple[list[Event], int]:
         path = content if isinstance(content, Path) else tmp_path / "log"
         if isinstance(content, bytes):
             path.write_bytes(content)
-        dataset = Dataset(name="mine", **declared)
-        (scratch := tmp_path / "scratch").mkdir(exist_ok=True)
+        source = {"query": query, "file": str(tmp_path / "mine.toml")} if query else None
+        dataset = Dataset(name="mine", source=source, **declared)
+        if dataset.source:
+            land_query(home := Home(tmp_path, "mine", LIMITS), dataset, dataset.source)
+            path = home.landing
         logs = SourceScanner(dataset).scan([path])
-        home = Home(tmp_path, f"mine-{len(list(tmp_path.iterdir()))}", LIMITS)
-        write_tables(home)
-        with warehouse.open_warehouse(home) as connection:
-            connection.begin()
-            load_logs(connection, list(enumerate(logs, 1)), scratch, dataset)
-            connection.commit()
-            events = connection.execute(
-                "select user_id, item_id, value, occurred_at from raw.events order by line_number"
-            )
-            return events.fetchall(), connection.execute("select count(*) from raw.rejects").fetchone()[0]
+        connection.begin()
+        try:
+            load_logs(connection, list(enumerate(logs, 1)), tmp_path, dataset)
+            events = "select user_id, item_id, value, occurred_at from raw.events order by line_number"
+            rejects = "select count(*) from raw.rejects"
+            return connection.execute(events).fetchall(), warehouse.fetch_row(connection, rejects)[0]
+        finally:
+            connection.rollback()
 
     return _read
 
 
-def printed_toml(message: str) -> dict:
-    """The lines for the data set's file in a refusal: its second paragraph."""
-    return tomllib.loads(message.split("\n\n")[1])
-
-
-def read_with_advice(read, content: bytes) -> tuple[list[Event], int, dict]:
-    """Read a log with nothing declared, then with what each refusal prints, which is returned too."""
-    declared: dict = {}
-    for _ in range(3):
-        try:
-            return *read(content, max_reject_share=1, **declared), declared
-        except InputError as error:
-            declared |= printed_toml(str(error))
-    raise AssertionError(f"refused three times: {declared}")
-
-
-def documented_layouts() -> dict[str, str]:
-    """The table of the page on layouts: how each is read."""
-    page = (Path(__file__).parents[3] / "docs" / "how-to" / "layouts.md").read_text(encoding="utf-8")
-    table = page.split("\n## ")[0].splitlines()
-    rows = [re.split(r" (?<!\\)\| ", row.strip("| ")) for row in table if row.startswith("| ")]
-    return {name: how for name, _, how in rows[1:]}
-
-
-def test_the_page_on_layouts_has_a_row_for_each():
-    found = documented_layouts()
-    assert list(found) == list(LAYOUTS)
-    assert sum(how == "✓" for how in found.values()) == 66
-
-
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_layout_is_read_at_once_or_by_the_lines_of_its_refusal(read, name):
-    if name == "Windows-1252":  # rejected lines, not the first, show that it is no UTF-8
-        events, rejects = read(LAYOUTS[name], encoding="windows-1252")
+def test_a_layout_is_read_right_or_refused_until_its_roles_or_a_query_are_stated(read, name):
+    layout, meant = LAYOUTS[name], (expect_events(name), REJECTS.get(name, 0))
+    if isinstance(layout, bytes):
+        assert read(layout) == meant
+        return
+    content, how = layout
+    if name == "Windows-1252":  # the lines that show it are rejected
+        assert read(content) == (EVENTS[:3], 1)
     else:
-        events, rejects, declared = read_with_advice(read, LAYOUTS[name])
-        keys = [f"`[{key}]`" if isinstance(value, dict) else f"`{key}`" for key, value in declared.items()]
-        assert documented_layouts()[name] == (", ".join(keys) or "✓")
-    expected = {"files put together": EVENTS * 2, "empty times": [(*event[:3], None) for event in EVENTS]}.get(name)
-    expected = expected or PAIRS.get(name) or (EVENTS[:3] if "titles" in name else EVENTS)
-    if name == "Excel's days":
-        events = [(*row, when + timedelta(seconds=30)) for *row, when in events]
-        events = [(user, item, value, when.replace(second=0, microsecond=0)) for user, item, value, when in events]
-    assert (events, rejects) == (expected, 0)
+        with pytest.raises(InputError):
+            read(content)
+    events, rejects = read(content, query=how) if isinstance(how, str) else read(content, **how)
+    if name == "Excel's days":  # in fractions of a day
+        events = [(*row, when.replace(microsecond=0)) for *row, when in events]
+    assert (sorted(events, key=str), rejects) == (sorted(meant[0], key=str), meant[1])
 
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Tokyo"])
@@ -338,7 +312,7 @@ def test_a_nested_or_binary_id_is_refused_by_name_and_type(read, tmp_path, colum
 
 @pytest.mark.parametrize("missing", ["NA", "NaN", "NULL", "None", r"\N", "<NA>", ""])
 def test_a_missing_id_that_is_spelt_out_names_nobody(read, missing):
-    content = as_csv([("u", "i"), (missing, "i"), ("u", missing)], ("user_id", "item_id")).encode()
+    content = write_csv([("u", "i"), (missing, "i"), ("u", missing)], NAMES[:2])
     assert read(content) == ([("u", "i", 1.0, None)], 2)
     if missing:
         assert read(content, missing_ids=())[1] == 0
@@ -354,84 +328,51 @@ def test_whole_floats_are_the_ids_that_they_stand_for(read):
 )
 def test_what_follows_a_time_is_not_ignored(read, time):
     rows = [("u", "i", "2024-03-31 09:00:00")] * 3 + [("u", "i", time)]
-    assert read(as_csv(rows, ("user_id", "item_id", "timestamp")).encode())[1] == 1
+    assert read(write_csv(rows, ("user_id", "item_id", "timestamp")))[1] == 1
 
 
 def test_text_without_a_zone_is_in_the_zone_of_the_data_set(read):
     rows = [("u", "i", "2024-07-01 12:00"), ("u", "i", "2024-01-01T12:00:00Z")]
-    events, _ = read(as_csv(rows, ("user_id", "item_id", "timestamp")).encode(), timezone="Europe/Berlin")
+    events, _ = read(write_csv(rows, ("user_id", "item_id", "timestamp")), timezone="Europe/Berlin")
     assert [event[3] for event in events] == [datetime(2024, 7, 1, 10), datetime(2024, 1, 1, 12)]
 
 
 @pytest.mark.parametrize(
     "times",
-    [
-        ("1/2/2024", "3/4/2024"),
-        ("1/2/2024 10:00", "3/4/2024 1:02:03 PM"),
-        ("2020", "2021"),
-        ("1", "2"),
-        ("45292", "45293"),
-    ],
+    ["1/2/2024,3/4/2024", "1/2/2024 10:00,3/4/2024 1:02:03 PM", "2020,2021", "45292,45293", "230000000,250000000"],
 )
 def test_times_that_may_be_several_things_are_asked_for(read, times):
-    content = as_csv([("u", "i", time) for time in times], ("user_id", "item_id", "timestamp")).encode()
+    content = write_csv([("u", "i", time) for time in times.split(",")], ("user_id", "item_id", "timestamp"))
     with pytest.raises(InputError, match="time_format = ") as refusal:
         read(content)
-    assert len(read(content, **printed_toml(str(refusal.value)))[0]) == 2
+    assert len(read(content, **tomllib.loads(str(refusal.value).split("\n\n")[1]))[0]) == 2
 
 
 @pytest.mark.parametrize(
-    ("header", "lacking"),
+    ("header", "question"),
     [
-        ("item_id\tuser_id\tprice\ttimestamp", "value"),
-        ("order_id\tcustomer_id\tquantity\tts", "item"),
-        ("store\tsku\tqty\tunix", "user or value"),
-        ("a\tb\tc\td", "user or item"),
+        ("item_id\tuser_id\tseen\tprice", "Is price, or another column, the value"),
+        ("user_id\titem_id\tbegan\trating", "Is began, or another column, the time"),
+        ("order_id\tcustomer_id\tts\tquantity", "Which column is the item"),
+        ("a\tb\tc\td", "Which column is the user and which the item"),
+        ("user_id\tmovie_id\titem_id\td", "Which column is the item"),
     ],
 )
-def test_a_header_never_falls_through_to_positions(read, header, lacking):
-    with pytest.raises(InputError, match=f"known as {lacking}"):
-        read(f"{header}\nsku27\tcust98\t58\t1700000000\nsku1\tcust66\t70\t1700000060\n".encode())
-
-
-def test_items_listed_in_a_cell_or_an_array_are_events_of_their_own(read):
-    expected = [("u1", "a"), ("u1", "b"), ("u2", "c")]
-    events, rejects = read(b"user_id,item_id\nu1,a|b\nu2,c\nu3,\n", item_separator="|")
-    assert ([event[:2] for event in events], rejects) == (expected, 1)
-    lines = [{"user_id": "u1", "items": [{"sku": "a"}, {"sku": "b"}]}, {"user_id": "u2", "items": [{"sku": "c"}]}]
-    content = "".join(json.dumps(line) + "\n" for line in [*lines, {"user_id": "u3", "items": []}]) + '{"user_id": \n'
-    events, rejects = read(content.encode(), columns={"item": ("items.sku",), "value": ()})
-    assert ([event[:2] for event in events], rejects) == (expected, 2)
-
-
-ID = st.text("abcXYZ0189é_-", min_size=1, max_size=6).filter(lambda text: text not in Dataset(name="x").missing_ids)
-TIMES = {
-    "%Y-%m-%d %H:%M:%S": (), "%Y-%m-%dT%H:%M:%SZ": (), "%d.%m.%Y %H:%M:%S": (), "%m/%d/%Y %I:%M:%S %p": "%m/%d/%Y "
-        "%I:%M:%S %p",
-}  # fmt: skip
-PACKINGS = {
-    "": bytes,
-    "gzip": gzip.compress,
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zip": zip_content,
-    "zstd": zstd.compress,
-}
+def test_a_header_never_falls_through_to_positions(read, header, question):
+    with pytest.raises(InputError, match=re.escape(question)):
+        read(f"{header}\nsku27\tcust98\t2024-01-01\t58\nsku1\tcust66\t2024-01-02\t70\n".encode())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("packing", PACKINGS)
-def test_a_large_json_array_is_read_however_it_is_packed(read, tmp_path, packing):
+def test_a_large_json_array_is_read(read):
     records = [{"user_id": f"u{n % 97}", "item_id": f"i{n}", "rating": n % 5} for n in range(30_000)]
     records[20_000]["user_id"] = ""
-    content = PACKINGS[packing](json.dumps(records).encode())
-    events, rejects = read(content)
+    events, rejects = read(json.dumps(records).encode())
     expected = [(record["user_id"], record["item_id"], record["rating"]) for record in records if record["user_id"]]
     assert ([event[:3] for event in events], rejects) == (expected, 1)
-    if packing:
-        (tmp_path / "cut").write_bytes(content[: len(content) // 2])
-        with pytest.raises(InputError, match="cut: the (compressed file|zip archive) is cut short or damaged"):
-            read(tmp_path / "cut")
+
+
+ID = st.text("abcXYZ0189é_-", min_size=1, max_size=6).filter(lambda text: text not in Dataset(name="x").missing_ids)
 
 
 @pytest.mark.slow
@@ -442,22 +383,19 @@ def test_a_large_json_array_is_read_however_it_is_packed(read, tmp_path, packing
                   min_size=1, max_size=8),
     delimiter=st.sampled_from(",;|\t"),
     quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
-    time=st.sampled_from(sorted(TIMES)),
+    time=st.sampled_from(["%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M:%S", "%m/%d/%Y %I:%M:%S %p"]),
     encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1"]),
-    packing=st.sampled_from(sorted(PACKINGS)),
+    pack=st.sampled_from([bytes, *PACKINGS.values()]),
     order=st.permutations(range(4)),
-    line_end=st.sampled_from(["\n", "\r\n"]),
+    line_end=st.sampled_from([b"\n", b"\r\n"]),
 )  # fmt: skip
 def test_any_mixture_of_layouts_agrees_with_what_was_written(
-    read, rows, delimiter, quoting, time, encoding, packing, order, line_end
+    read, rows, delimiter, quoting, time, encoding, pack, order, line_end
 ):
     events = [(user, item, value, when.replace(microsecond=0)) for user, item, value, when in rows]
     quoting = csv.QUOTE_MINIMAL if delimiter == "\t" else quoting
-    ordered = [[row[at] for at in order] for row in in_rows(events, format_strftime(time))]
-    text = as_csv(ordered, [NAMES[at] for at in order], delimiter, quoting).replace("\n", line_end)
-    declared = {
-        "time_format": TIMES[time],
-        "encoding": "latin-1" if encoding == "latin-1" else "",
-        "max_future_days": 1_000_000,
-    }
-    assert read(PACKINGS[packing](text.encode(encoding)), **declared) == (events, 0)
+    ordered = [[row[at] for at in order] for row in in_rows(events, lambda when: when.strftime(time))]
+    text = write_csv(ordered, [NAMES[at] for at in order], delimiter, quoting).replace(b"\n", line_end).decode()
+    declared = {"time_format": time if "%p" in time else (), "max_future_days": 1_000_000}
+    declared["encoding"] = "latin-1" if encoding == "latin-1" else ""
+    assert read(pack(text.encode(encoding)), **declared) == (events, 0)
