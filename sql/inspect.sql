@@ -26,15 +26,3 @@ select reason, count(*) as lines, min(line_number) as line_number, arg_min(line,
 from raw.rejects
 group by reason
 order by lines desc, reason
-
--- name: largest
--- One row per side: the user and the item with the most events.
-with sides as (
-    select 'user' as side, user_id as id, count(*) as events from raw.events group by user_id
-    union all
-    select 'item', item_id, count(*) from raw.events group by item_id
-)
-select side, arg_max(id, events) as id, max(events) as events
-from sides
-group by side
-order by side desc

@@ -17,8 +17,8 @@ from oneclass.tasks.datasets.source import LANDED_FILES, Source
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.rules.settings import Boost, DeclaredRules, Placement, Rules
 
-TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000, "excel": 0}
-"""The units of times in numbers: ticks in a second since 1970; `excel` counts days since 1899-12-30."""
+TIME_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""The units of times in numbers: ticks in a second since 1970."""
 
 
 class Titles(BaseModel):
@@ -68,7 +68,7 @@ class Dataset(BaseModel):
     decimal: Literal[".", ","] | None = None
     """The decimal mark of values; by default detected."""
     time_format: str | tuple[str, ...] = ()
-    """Of times: `s`, `ms`, `us` or `ns` since 1970, `excel`, or formats of `strptime`, of a date alone with any time of
+    """Of times: `s`, `ms`, `us` or `ns` since 1970, or formats of `strptime`, of a date alone with any time of
     day; by default detected."""
     timezone: str = "UTC"
     """Of times without a zone, e.g. `Europe/Berlin`."""

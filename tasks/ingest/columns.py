@@ -10,13 +10,13 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import KNOWN_NAMES, ROLES
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import times
-from oneclass.tasks.terminal import escape_controls, format_grid
+from oneclass.tasks.terminal import format_grid
 
 RECBOLE_TYPE = re.compile(r":(token|float|token_seq|float_seq)$")
 BLANKS = " \t\u00a0\u200b\u2060\ufeff"
 """Trimmed from ids: blanks that a table shows, and those that it does not."""
 GROUPED_NUMBER = re.compile(r"\d{1,3}([.,]\d{3})+")
-ROUNDED_NUMBER = re.compile(r"-?\d([.,]\d+)?E\+\d+")
+ROUNDED_NUMBER = re.compile(r"-?\d([.,]\d+)?[eE]\+\d+")
 MAX_KINDS = 30
 MIN_SHARE = 0.5
 WHAT = {"user": "the user", "item": "the item", "value": "the value of an event", "time": "the time",
@@ -47,37 +47,24 @@ class Sample:
 
 
 class UnknownColumns(InputError):
-    """The columns of a log leave a doubt; the message asks, and `table` shows them.
+    """The columns of a log leave a doubt; the message asks, shows them, and has a command to complete.
 
     Attributes:
         kinds: the kinds of events, if the only doubt is what they are worth.
     """
 
     def __init__(
-        self,
-        sample: Sample,
-        question: str,
-        known: Mapping[str, int],
-        options: Sequence[str],
-        kinds: Sequence[str] = (),
+        self, sample: Sample, question: str, known: Mapping[str, int], asked: Sequence[str], kinds: Sequence[str] = ()
     ) -> None:
-        shown = ", ".join(cell.strip() for cell in (sample.names if sample.has_header else sample.rows[0]))[:300]
-        no_header = f"has no header of known names; its first line is {escape_controls(shown)}"
-        what = f"has the columns {shown}" if sample.has_header else no_header
-        command = f"python -m flows.inspect --source {sample.source.partition(', line')[0]}"
-        names = "--user N --item N" if not sample.has_header else " ".join(f"--{role} COLUMN" for role in options)
+        names = " ".join(f"--{role} COLUMN" for role in asked) if sample.has_header else "--user N --item N"
         found = ", ".join(f"{sample.names[at - 1].strip()} ({role})" for role, at in known.items())
-        answer = f"{command} {names}"
-        naming = f"Name each with {names}, or under [columns] in the data set's file; {command} shows the columns."
         super().__init__(
-            f"{sample.source}: {what}. {f'Known: {found}. ' if found else ''}{question}"
-            + ("" if kinds else f" {naming}")
+            f"{sample.source}: {len(sample.rows):,} lines, {len(sample.names)} columns, {sample.form}. "
+            f"{f'Known: {found}. ' if found else ''}{question} Name each on the command line, or under [columns] in "
+            f"the data set's file:\n\n{_describe_columns(sample)}\n\n"
+            f"  python -m flows.inspect --source {sample.source.partition(', line')[0]} {names}"
         )
         self.kinds = tuple(kinds)
-        head = f"{sample.source}: {len(sample.rows):,} lines, {len(sample.names)} columns, {sample.form}."
-        self.table = (
-            f"{head} {f'Known: {found}. ' if found else ''}{question}\n\n{_describe_columns(sample)}\n\n  {answer}"
-        )
 
 
 def match_columns(sample: Sample, dataset: Dataset) -> dict[str, int]:
@@ -224,9 +211,6 @@ def describe_doubts(sample: Sample, positions: Mapping[str, int], dataset: Datas
         doubts.append(f"some values are negative, such as {negative}: if they are returns, set binarize.sum_values")
     if "time" in texts:
         doubts += times.describe_doubts(texts["time"])
-    elif dataset.columns.time is None:
-        unread = [name for at, name in enumerate(sample.names, 1) if times.are_times(sample.column(at))]
-        doubts += [f"times are not read: if {name.strip()} has them, say --time {name.strip()}" for name in unread[:1]]
     return tuple(doubts)
 
 

@@ -165,6 +165,8 @@ def explain_rejects(log: LogFile, rejects: int, lines: int, line: int, reason: s
         advice = f"Mend the lines; or, to leave them out, allow for them:\n\nmax_reject_share = {allowed:g}"
     else:
         advice = "Mend the lines, convert the log to CSV or Parquet, or name another."
+        if "fields instead of" in reason:
+            advice += " Where lines begin with a row's name, as R writes them, state row_names = true."
     return (
         f"{log.path}, line {line}: {reason}. In all {rejects:,} of {lines:,} lines could not be taken in "
         f"({rejects / lines:.1%}), more than max_reject_share = {share:g} of the data set's file allows. {advice}"

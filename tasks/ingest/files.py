@@ -9,7 +9,6 @@ import io
 import lzma
 import os
 import re
-import time
 import zipfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator
@@ -17,16 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Self, cast
+from typing import IO, Any, cast
 
-import charset_normalizer
 import numpy as np
-import polars as pl
 from backports import zstd
 from python_calamine import CalamineError, CalamineWorkbook
 
 from oneclass.tasks.errors import InputError
-from oneclass.tasks.terminal import escape_controls
 
 MAGIC = {
     b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip",
@@ -37,67 +33,23 @@ WORKBOOK_MEMBERS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 HIDDEN_MEMBER = re.compile(r"(^|/)(__MACOSX/|\.|Thumbs\.db$)")
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 CHUNK_BYTES = 1 << 20
-HEAD_BYTES, TAIL_BYTES = 1 << 16, 1 << 12
-MIN_AGE_NS = 2_000_000_000
-"""The coarsest timestamp resolution of file systems: a change of a younger file may not alter its signature."""
-GUESSED_ENCODINGS = [
-    "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r", "shift_jis", "cp932", "euc_jp",
-    "big5", "gb18030", "euc_kr", "cp949",
-]  # fmt: skip
-"""Encodings that exports have; of all that Python knows, a few umlauts would fit dozens."""
+HEAD_BYTES = 1 << 16
 
 
 class FileStillChanging(InputError):
-    """A file changed during the scan; another program may be writing it."""
+    """A file changed while it was read; another program may be writing it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: was changed or taken away while it was read. Run again when it is complete.")
 
 
-class FileSignature(NamedTuple):
-    """Identity and times of a file, which change when it is written to or replaced."""
-
-    device: int
-    inode: int
-    size: int
-    modified_ns: int
-    changed_ns: int
-
-    @classmethod
-    def of(cls, path: Path) -> Self:
-        """Return the current signature of a file.
-
-        Raises:
-            OSError: it does not exist.
-        """
-        status = os.stat(path)
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-    def matches(self, path: Path) -> bool:
-        """Whether the file exists and is unchanged."""
-        try:
-            return FileSignature.of(path) == self
-        except OSError:
-            return False
-
-    @property
-    def is_old_enough(self) -> bool:
-        """Whether the last write is long enough ago for a later change to alter the signature."""
-        return time.time_ns() - self.modified_ns > MIN_AGE_NS
-
-
-def changed_file_message(path: Path) -> str:
-    """Return the message for a file that changed while it was read."""
-    return f"{path}: was changed or taken away while it was read. Run again when it is complete."
-
-
-def check_name(path: Path) -> None:
-    """Reject a path that is not UTF-8 text.
-
-    Raises:
-        InputError: it is not.
-    """
+def sign_file(path: Path) -> tuple[int, ...]:
+    """Return the identity, size and times of a file, which change when it is written to; nothing if it is gone."""
     try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{escape_controls(str(path))}: its name is not UTF-8 text. Rename it.") from error
+        status = os.stat(path)
+    except FileNotFoundError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 @contextmanager
@@ -116,7 +68,7 @@ def detect_container(path: Path) -> str:
     """Return what a file is: a value of `MAGIC`, `workbook`, or nothing for text.
 
     Raises:
-        InputError: it is an archive of several files.
+        InputError: it is an archive of several files, or one of Arrow.
     """
     with open(path, "rb") as raw:
         head = raw.read(8)
@@ -128,7 +80,9 @@ def detect_container(path: Path) -> str:
         if len(names) != 1:
             shown = ", ".join(names)[:200]
             raise InputError(f"{path}: is an archive of {len(names)} files: {shown}. Unpack it and name the logs.")
-    if container in ("parquet", "arrow", "workbook"):
+    if container == "arrow":
+        raise InputError(f"{path}: is an Arrow file. Write it as Parquet.")
+    if container in ("parquet", "workbook"):
         return container
     with _decompress(path, container) as stream:
         head = stream.read(262)
@@ -138,7 +92,7 @@ def detect_container(path: Path) -> str:
 
 
 def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
-    """Open a file's text in UTF-8: of a workbook lines of CSV, of Arrow lines of JSON.
+    """Open a file's text in UTF-8: of a workbook lines of CSV.
 
     Args:
         container: of `detect_container`.
@@ -146,12 +100,10 @@ def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
 
     Raises:
         OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError: the file cannot be read.
-        InputError: a workbook or an Arrow file cannot.
+        InputError: a workbook cannot.
     """
     if container == "workbook":
         return _stream(_read_workbook(path))
-    if container == "arrow":
-        return _stream(_read_arrow(path))
     stream = _decompress(path, container)
     encoding = encoding or ("utf-16" if stream.read(2) in UTF16_MARKS else "")
     stream.seek(0)
@@ -171,20 +123,15 @@ def copy_text(stream: IO[bytes], target: Path) -> None:
 
 
 def explain_encoding(path: Path, container: str) -> str:
-    """Return what to do about text that is not UTF-8: lines of the data set's file, or that encodings are mixed."""
+    """Return what to do about text that is not UTF-8, or whose lines are in two encodings."""
     with open_text(path, container) as stream:
-        sample = stream.read(4 * CHUNK_BYTES)
-    lines = [line for line in sample.splitlines() if not line.isascii()]
-    if utf8 := [line for line in lines if _is_utf8(line)]:
+        lines = [line for line in stream.read(4 * CHUNK_BYTES).splitlines() if not line.isascii()]
+    if utf8 := sum(map(_is_utf8, lines)):
         return (
-            f"{len(utf8)} of {len(lines)} lines with letters beyond ASCII are UTF-8, the others are not: convert "
-            "them, since no `encoding` reads both."
+            f"{utf8} of {len(lines)} lines with letters beyond ASCII are UTF-8, the others are not: convert them, "
+            "since no `encoding` reads both."
         )
-    best = charset_normalizer.from_bytes(b"\n".join(lines[:500]), cp_isolation=GUESSED_ENCODINGS).best()
-    if best is None:
-        return "Name its `encoding` in the data set's file."
-    encoding = "windows-1252" if "cp1252" in best.could_be_from_charset else best.encoding
-    return f'State the encoding in the data set\'s file, which may be:\n\nencoding = "{encoding}"'
+    return 'State its encoding in the data set\'s file, such as\n\nencoding = "windows-1252"'
 
 
 def hash_file(path: str | Path) -> str:
@@ -198,29 +145,24 @@ class FileScan:
     """The properties of a text log's bytes.
 
     Attributes:
-        sha256: the digest of its bytes.
-        size: the number of bytes.
-        head, tail: the first and last bytes, up to `HEAD_BYTES` and `TAIL_BYTES`.
-        lines: the number of lines, including a last one without a line end.
-        colons: the number of colons.
+        head: the first bytes, up to `HEAD_BYTES`.
+        lines: the number of lines, including a last one without a line end; `colons` that of colons.
         max_line_bytes: an upper bound of the longest line's bytes.
-        has_blank: whether a byte is a space or a tab.
+        has_blank, has_nul: whether a byte is a space or a tab; whether one is NUL, as none of a text is.
         is_ascii, is_utf8: whether all bytes are.
-        has_nul: whether a byte is NUL, as none of a text is.
         is_uniform: whether all lines end in LF, or all in CRLF, as DuckDB requires.
     """
 
     sha256: str
     size: int
     head: bytes = field(repr=False)
-    tail: bytes = field(repr=False)
     lines: int
     colons: int
     max_line_bytes: int
     has_blank: bool
+    has_nul: bool
     is_ascii: bool
     is_utf8: bool
-    has_nul: bool
     is_uniform: bool
 
 
@@ -232,9 +174,11 @@ def scan_stream(stream: IO[bytes]) -> FileScan:
     """
     lf = cr = crlf = colons = size = since_end = longest = 0
     digest, decoder = hashlib.sha256(), codecs.getincrementaldecoder("utf-8")()
+    has_blank = has_nul = False
     is_ascii = is_utf8 = True
-    has_nul, has_blank, head, tail = False, False, b"", b""
-    while chunk := stream.read(CHUNK_BYTES):
+    head = chunk = b""
+    while piece := stream.read(CHUNK_BYTES):
+        chunk = piece
         while chunk.endswith(b"\r") and (more := stream.read(1)):
             chunk += more  # CRLF in one piece
         head = head or chunk[:HEAD_BYTES]
@@ -248,24 +192,22 @@ def scan_stream(stream: IO[bytes]) -> FileScan:
         first, last = ends.find(b"\n"), ends.rfind(b"\n")
         longest = max(longest, since_end + (first if first >= 0 else len(ends)))
         since_end = len(ends) - 1 - last if first >= 0 else since_end + len(ends)
-        has_nul = has_nul or b"\0" in chunk
         has_blank = has_blank or b" " in chunk or b"\t" in chunk
+        has_nul = has_nul or b"\0" in chunk
         if not chunk.isascii() or decoder.getstate()[0]:
             is_ascii, is_utf8 = False, is_utf8 and _is_utf8(chunk, decoder)
         size += len(chunk)
-        tail = (tail + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
     return FileScan(
         sha256=digest.hexdigest(),
         size=size,
         head=head,
-        tail=tail,
-        lines=lf + cr - crlf + (tail[-1:] not in (b"", b"\n", b"\r")),
+        lines=lf + cr - crlf + (chunk[-1:] not in (b"", b"\n", b"\r")),
         colons=colons,
         max_line_bytes=max(longest, min(size, CHUNK_BYTES)),  # a line inside one chunk is no longer than the chunk
         has_blank=has_blank,
+        has_nul=has_nul,
         is_ascii=is_ascii,
         is_utf8=is_utf8 and not decoder.getstate()[0],
-        has_nul=has_nul,
         is_uniform=cr == 0 or lf == cr == crlf,
     )
 
@@ -330,15 +272,3 @@ def _format_cell(cell: Any) -> str:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return cell.isoformat(*" " * isinstance(cell, datetime)) if isinstance(cell, date) else str(cell)
-
-
-def _read_arrow(path: Path) -> Iterator[bytes]:
-    """Yield the rows of an Arrow file (Feather) or stream as JSON lines."""
-    with open(path, "rb") as stream:
-        is_file = stream.read(6) == b"ARROW1"
-    try:
-        frame = pl.read_ipc(path) if is_file else pl.read_ipc_stream(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: the Arrow file cannot be read ({reason}). Fetch it again.") from error
-    yield from (rows.write_ndjson().encode() for rows in frame.iter_slices(10_000))

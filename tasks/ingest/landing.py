@@ -17,7 +17,7 @@ import duckdb
 
 from oneclass.tasks import memory_errors
 from oneclass.tasks.errors import InputError, OneclassError
-from oneclass.tasks.ingest.files import FileSignature, FileStillChanging
+from oneclass.tasks.ingest.files import FileStillChanging, sign_file
 from oneclass.tasks.stores import durable
 from oneclass.tasks.stores.home import Home
 from oneclass.tasks.terminal import escape_controls
@@ -113,7 +113,7 @@ def quarantine_files(home: Home, refused: Iterable[FileRefused]) -> None:
             logger.warning("%s: set aside; %s says why. %s", file.shown, note, reason)
 
 
-def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files: str) -> None:
+def archive_files(home: Home, ingested: Mapping[Path, tuple[int, ...]], keep_files: str) -> None:
     """Keep, move or remove ingested files of the landing folder.
 
     Args:
@@ -121,7 +121,7 @@ def archive_files(home: Home, ingested: Mapping[Path, FileSignature], keep_files
             next run.
         keep_files: the setting `ingest.keep_files`.
     """
-    unchanged = [location for location, signature in ingested.items() if signature.matches(location)]
+    unchanged = [location for location, signature in ingested.items() if sign_file(location) == signature]
     for location in unchanged if keep_files != "keep" else ():
         if keep_files == "move":
             durable.install_file(location, _find_target(home, DONE, location))

@@ -5,7 +5,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,13 +49,12 @@ class Layout:
 
     Attributes:
         form: `netflix`, `delimited`, `json`, `adjacency`, `counted_adjacency` or `parquet`.
-        delimiter: of fields; of JSON the name that DuckDB has for the form of the file.
+        delimiter: of fields.
         skip: lines before the first record.
         names: of the columns of a header or schema; none without one.
         fields: the number of fields of a line.
         columns: role (`user`, `item`, `value`, `time`, `clock`, `event`) -> position of its field, from 1; in Parquet
             and JSON its name.
-        types: role -> DuckDB's type of a Parquet column.
         is_by_form: whether only its form tells which column is which.
         doubts: sentences on cells that may not be what they seem.
         decimal: the decimal mark of values with commas; the other mark separates thousands.
@@ -68,7 +67,6 @@ class Layout:
     names: tuple[str, ...] = ()
     fields: int = 0
     columns: tuple[tuple[str, int | str], ...] = ()
-    types: tuple[tuple[str, str], ...] = ()
     is_by_form: bool = False
     doubts: tuple[str, ...] = ()
     decimal: str = ""
@@ -102,18 +100,21 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
     filled = [line for line in lines[skip:] if line.strip()][:MAX_ROWS]
     if dataset.layout != "recognised":
         return Layout(dataset.layout)
-    if JSON.match(joined := "\n".join(filled)):
-        is_by_line = any(line.strip().startswith("{") and line.strip().endswith("}") for line in filled[:2])
-        form = "array" if joined.lstrip().startswith("[") else "newline_delimited" if is_by_line else "unstructured"
-        return _detect_json(path, list(_iterate_records(joined)), form, dataset)
-    if not dataset.columns.model_fields_set and not dataset.events:
-        if _matching_share(filled, MOVIE_HEADER, NETFLIX_RATING) >= MIN_SHARE and any(map(MOVIE_HEADER.match, filled)):
-            return Layout("netflix", ",", fields=3)
-        if _are_adjacency_lists(filled):
-            return Layout("adjacency", is_by_form=True)
-    layout = _detect_delimited(path, lines[skip:], dataset)
+    if JSON.match("\n".join(filled)):
+        if not (records := [record for line in filled if (record := _parse_object(line))]):
+            raise InputError(
+                f"{path}: is JSON without an object on each line, which a query reads. State it in the data set's file:"
+                f"\n\n[source]\nquery = \"select * from read_json('{path}')\""
+            )
+        return _detect_json(path, records, dataset)
+    is_stated = dataset.columns.model_fields_set or dataset.events
+    if not is_stated and (found := _detect_form(filled)):
+        sample = _make_sample(path, "", (), split_rows(filled, found))
+        layout = _detect_values(found, sample, dict(found.columns), dataset) if found.columns else found
+    else:
+        layout = _detect_delimited(path, lines[skip:], dataset)
     _check_head(path, lines, skip, layout)
-    return replace(layout, skip=layout.skip + skip)
+    return replace(layout, skip=skip + layout.skip)
 
 
 def detect_parquet(path: Path, dataset: Dataset) -> Layout:
@@ -127,33 +128,23 @@ def detect_parquet(path: Path, dataset: Dataset) -> Layout:
             connection.execute("set TimeZone = 'UTC'")
             scan = connection.read_parquet(escape_path(path), hive_partitioning=False)
             kinds = dict(zip(scan.columns, map(str, scan.types), strict=True))
-            texts = ", ".join(map(_sample_text, kinds, kinds.values()))
-            rows = scan.project(texts).limit(MAX_ROWS).fetchall() if texts else []
+            rows = scan.project(", ".join(map(as_text, kinds))).limit(MAX_ROWS).fetchall()
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: is not a complete Parquet file ({reason}). Fetch it again.") from error
     sample = Sample(str(path), "Parquet", list(kinds), [[cell or "" for cell in row] for row in rows])
     positions = match_columns(sample, dataset)
-    types = {role: kinds[sample.names[at - 1]] for role, at in positions.items()}
-    for role, kind in types.items():
-        if kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION", "BLOB", "BIT")):
-            raise _explain_nested(f"{path}: the column {sample.names[positions[role] - 1]}", role, f"the type {kind}")
-    has_text_time = "clock" in types or not types.get("time", "DATE").startswith(("DATE", "TIMESTAMP"))
-    layout = Layout(
-        "parquet",
-        names=tuple(sample.names),
-        columns=tuple((role, sample.names[at - 1]) for role, at in positions.items()),
-        types=tuple(types.items()),
-    )
-    values = _detect_values(layout, sample, positions, dataset, with_times=has_text_time)
-    return replace(values, decimal=values.decimal if types.get("value") == "VARCHAR" else "")
+    columns = {role: sample.names[at - 1] for role, at in positions.items()}
+    for role, name in columns.items():
+        if kinds[name].endswith("]") or kinds[name].startswith(("STRUCT", "MAP", "UNION", "BLOB", "BIT")):
+            raise _explain_nested(f"{path}: the column {name}", role, f"the type {kinds[name]}")
+    layout = Layout("parquet", names=tuple(sample.names), columns=tuple(columns.items()))
+    return _detect_values(layout, sample, positions, dataset)
 
 
-def _sample_text(name: str, kind: str) -> str:
-    quoted = '"' + name.replace('"', '""') + '"'
-    if kind.startswith(("FLOAT", "DOUBLE")):
-        return f"coalesce(try_cast({quoted} as hugeint)::varchar, {quoted}::varchar)"
-    return f"{quoted}::varchar" if kind != "BLOB" else "'{}'"
+def as_text(name: str) -> str:
+    """Return the SQL expression of a column of any type as text."""
+    return '"' + name.replace('"', '""') + '"::varchar'
 
 
 def precedes_log(line: str) -> bool:
@@ -172,17 +163,24 @@ def _check_head(path: str, lines: Sequence[str], skip: int, layout: Layout) -> N
         raise InputError(f"{path}, line {line + 1}: its quotes do not pair ({error}). Mend them.") from error
 
 
-def _matching_share(lines: Sequence[str], *patterns: re.Pattern[str]) -> float:
-    return sum(any(pattern.fullmatch(line) for pattern in patterns) for line in lines) / len(lines)
+def _detect_form(lines: Sequence[str]) -> Layout | None:
+    """Return the layout of a public format without a header; None for other lines."""
 
+    def share(*patterns: re.Pattern[str]) -> float:
+        return sum(any(pattern.fullmatch(line) for pattern in patterns) for line in lines) / len(lines)
 
-def _are_adjacency_lists(lines: Sequence[str]) -> bool:
-    """Whether lines are those of LightGCN: users 0, 1, 2 ... or 1, 2, 3 ..., each with a list of items."""
+    if any(map(MOVIE_HEADER.fullmatch, lines)) and share(MOVIE_HEADER, NETFLIX_RATING) >= MIN_SHARE:
+        return Layout("netflix", ",", fields=3)
     rows = [line.split() for line in lines]
-    if not all(cell.isdigit() for row in rows for cell in row) or len({len(row) for row in rows}) < 2:
-        return False
-    users = [int(row[0]) for row in rows]
-    return users[0] in (0, 1) and users == list(range(users[0], users[0] + len(users)))
+    if all(cell.isdigit() for row in rows for cell in row) and len({len(row) for row in rows}) > 1:
+        users = [int(row[0]) for row in rows]
+        if users[0] in (0, 1) and users == list(range(users[0], users[0] + len(users))):  # LightGCN's lists of items
+            return Layout("adjacency", " ", is_by_form=True)
+    for delimiter, roles, pattern in FORMS_WITHOUT_HEADER:
+        if pattern.fullmatch(lines[0]) and share(pattern) >= MIN_SHARE:
+            columns = tuple((role, at) for at, role in enumerate(roles, 1))
+            return Layout("delimited", delimiter, fields=len(roles), columns=columns, is_by_form=True)
+    return None
 
 
 def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layout:
@@ -190,12 +188,6 @@ def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layo
     delimiter = dataset.delimiter or choose_delimiter(lines, dataset)
     layout, form = Layout("delimited", delimiter), f"delimiter {json.dumps(delimiter)}"
     rows = split_rows(lines, layout)
-    for known, roles, pattern in FORMS_WITHOUT_HEADER:
-        is_form = pattern.fullmatch(lines[0]) and _matching_share([line for line in lines if line.strip()], pattern)
-        if not dataset.columns.model_fields_set and not dataset.events and is_form and is_form >= MIN_SHARE:
-            layout = Layout("delimited", known, fields=len(roles), is_by_form=True)
-            positions = {role: at for at, role in enumerate(roles, 1)}
-            return _detect_values(layout, _make_sample(path, form, (), split_rows(lines, layout)), positions, dataset)
     is_numbered = bool(stated := _list_stated(dataset)) and all(map(str.isdigit, stated))
     if is_numbered and _is_header(rows):
         raise InputError(
@@ -205,7 +197,6 @@ def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layo
     if not is_numbered and (_is_header(rows) or count_known(rows[0], dataset)):
         names = tuple(name.strip(BLANKS) for name in rows[0])
         layout = replace(layout, skip=1, names=names, fields=len(names) + dataset.row_names)
-        _check_widths(f"{path}, line 1", layout, rows[1:])
         sample = _make_sample(f"{path}, line 1", form, ("", *names) if dataset.row_names else names, rows[1:])
     else:
         sample = _make_sample(path, f"{form}, without a header", (), rows)
@@ -257,20 +248,7 @@ def _is_header(rows: Sequence[Sequence[str]]) -> bool:
     return not any(map(is_measured, first)) and any(all(map(is_measured, filter(None, one))) for one in columns)
 
 
-def _check_widths(source: str, layout: Layout, rows: Sequence[Sequence[str]]) -> None:
-    """Refuse a log most of whose lines have one field more than the header."""
-    longer = sum(len(row) == layout.fields + 1 for row in rows)
-    if longer > MIN_SHARE * len(rows):
-        raise InputError(
-            f"{source}: names {len(layout.names)} columns, and {longer:,} of {len(rows):,} lines have one field more. "
-            "If they begin with a name of the row, as R writes them, state row_names = true in the data set's file; "
-            "if a text holds the delimiter, put it in quotes."
-        )
-
-
-def _detect_values(
-    layout: Layout, sample: Sample, positions: Mapping[str, int], dataset: Dataset, *, with_times: bool = True
-) -> Layout:
+def _detect_values(layout: Layout, sample: Sample, positions: Mapping[str, int], dataset: Dataset) -> Layout:
     """Add the columns, and the forms of values and times, from sampled rows."""
     cells = {role: sample.column(at) for role, at in positions.items()}
     if "clock" in cells:
@@ -281,14 +259,12 @@ def _detect_values(
     lists = [cell for cell in filled if LIST.fullmatch(cell)]
     if len(lists) > MIN_SHARE * len(filled):
         raise _explain_nested(labels["item"], "item", f"lists, such as {lists[0].strip()[:60]}")
-    has_times = with_times and "time" in cells
-    formats = times.detect_time_formats(labels["time"], cells["time"], dataset) if has_times else ()
     return replace(
         layout,
         columns=layout.columns or tuple(positions.items()),
         doubts=describe_doubts(sample, positions, dataset),
         decimal=_decimal_mark(labels.get("value", ""), cells.get("value", []), dataset),
-        time_formats=formats,
+        time_formats=times.detect_time_formats(labels["time"], cells["time"], dataset) if "time" in cells else (),
     )
 
 
@@ -311,30 +287,24 @@ def _decimal_mark(label: str, values: Sequence[str], dataset: Dataset) -> str:
     return ","
 
 
-def _iterate_records(text: str) -> Iterator[dict[str, object]]:
-    """Yield the objects at the beginning of JSON, one after another or in an array; damaged lines are left out."""
-    decoder, at = json.JSONDecoder(), 0
-    while (start := text.find("{", at)) >= 0:
-        try:
-            record, at = decoder.raw_decode(text, start)
-            yield record
-        except ValueError:
-            at = text.find("\n", start)
-            if at < 0:
-                return
+def _parse_object(line: str) -> dict[str, object] | None:
+    """Return the object of a JSON line; None if it is none."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
 
 
-def _detect_json(path: str, records: Sequence[Mapping[str, object]], form: str, dataset: Dataset) -> Layout:
+def _detect_json(path: str, records: Sequence[Mapping[str, object]], dataset: Dataset) -> Layout:
     names = list(dict.fromkeys(name for record in records for name in record))
     rows = [[_format_json(record.get(name)) for name in names] for record in records]
-    if not records:
-        raise InputError(f"{path}: begins as JSON, but holds no whole object. Fetch it again.")
-    sample = Sample(path, "JSON", names, rows)
+    sample = Sample(path, "JSON lines", names, rows)
     positions = match_columns(sample, dataset)
     for role, at in positions.items():
         if any(isinstance(record.get(names[at - 1]), dict | list) for record in records):
             raise _explain_nested(f"{path}: the field {names[at - 1]}", role, "nested values")
-    layout = Layout("json", form, columns=tuple((role, names[at - 1]) for role, at in positions.items()))
+    layout = Layout("json", columns=tuple((role, names[at - 1]) for role, at in positions.items()))
     return _detect_values(layout, sample, positions, dataset)
 
 

@@ -5,6 +5,7 @@ import glob
 import itertools
 import logging
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import files, layouts
-from oneclass.tasks.ingest.files import FileScan, FileSignature, FileStillChanging
+from oneclass.tasks.ingest.files import FileScan, FileStillChanging
 from oneclass.tasks.ingest.landing import FileRefused, list_landing_files, refuse_unreadable
 from oneclass.tasks.ingest.layouts import Layout
 from oneclass.tasks.stores.home import Home
@@ -21,6 +22,8 @@ from oneclass.tasks.terminal import escape_controls
 logger = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 1 << 26
+MIN_AGE_NS = 2_000_000_000
+"""The coarsest resolution of the times that file systems keep."""
 PACKED_SUFFIXES = ("", ".gz", ".bz2", ".xz", ".zst", ".zip")
 PARTITION = re.compile(r"[A-Za-z_]\w*=.*")
 """A folder that holds the value of a column, as Hive and Spark write them."""
@@ -31,26 +34,29 @@ class LogFile:
     """A readable log.
 
     Attributes:
-        path: as it was named, for messages.
         location: the file on disk.
         sha256: of the file's bytes on disk.
         size: their number.
-        signature: of `location` when its bytes were read.
+        signature: of `files.sign_file` when its bytes were read.
         container: of `files.detect_container`.
         encoding: of its text, if it is not UTF-8.
         layout: None if the digest is known, so that the rest was not scanned.
         text: the scan of its text, without the head; None for Parquet.
     """
 
-    path: str
     location: Path
     sha256: str
     size: int
-    signature: FileSignature
+    signature: tuple[int, ...]
     container: str = ""
     encoding: str = ""
     layout: Layout | None = None
     text: FileScan | None = None
+
+    @property
+    def path(self) -> str:
+        """The location as text."""
+        return str(self.location)
 
     @property
     def content_sha256(self) -> str:
@@ -87,59 +93,60 @@ class SourceScanner:
             InputError: a path has no log, or a log is unreadable, or changed meanwhile.
         """
         result: list[LogFile] = []
-        for path in paths:
-            with files.check_readable(Path(path)):
-                locations = expand_path(Path(path), self.dataset)
+        refused: list[FileRefused] = []
+        for path in map(Path, paths):
+            locations = expand_path(path, self.dataset)
             for location in locations:
+                if rejected is None and len(locations) > 1 and not location.stat().st_size:
+                    continue  # a part of a log without events
                 try:
-                    files.check_name(location)
                     _check_partition(location)
-                    if rejected is None and len(locations) > 1 and not location.stat().st_size:
-                        continue  # a part of a log without events
                     result.append(self._scan_if_changed(location, known or {}))
                 except FileStillChanging as error:
                     if rejected is None:
                         raise
                     logger.warning("%s It is left for the next run.", error)
-                except InputError as error:
-                    if rejected is None:
-                        raise
-                    rejected.append(FileRefused(location, str(error)))
-        self._scans = {log.location: log for log in result if log.layout and log.signature.is_old_enough}
-        return self._refuse_unnamed(result, rejected, columns_named=columns_named)
-
-    def _refuse_unnamed(
-        self, logs: list[LogFile], rejected: list[FileRefused] | None, *, columns_named: bool
-    ) -> list[LogFile]:
-        """Refuse logs that only their form tells how to read, if another log of the data set names its columns."""
-        named = next((log.path for log in logs if log.layout and log.layout.names_columns), "")
-        if not (named or columns_named):
-            return logs
-        other = named or "another log in the warehouse"
-        read = []
-        for log in logs:
-            if log.layout is None or not log.layout.is_by_form:
-                read.append(log)
-                continue
-            error = FileRefused(
-                log.location,
-                f"{log.path}, line 1: has no header, and {other} of the same data set names its columns: a part may "
-                "have lost them. Add the header, or state the columns by number, such as --user 1 --item 2.",
-            )
-            if rejected is None:
-                raise error
-            rejected.append(error)
-        return read
+                except FileRefused as error:
+                    refused.append(error)
+        self._scans = {log.location: log for log in result if log.layout and _is_old_enough(log)}
+        named = next((log.path for log in result if log.layout and log.layout.names_columns), "")
+        if named or columns_named:
+            unnamed = [log for log in result if log.layout and log.layout.is_by_form]
+            refused += [_explain_unnamed(log, named or "another log in the warehouse") for log in unnamed]
+            result = [log for log in result if log not in unnamed]
+        if refused and rejected is None:
+            raise refused[0]
+        if rejected is not None:
+            rejected += refused
+        return result
 
     def _scan_if_changed(self, location: Path, known: Mapping[str, int]) -> LogFile:
         with refuse_unreadable(location), files.check_readable(location):
-            signature = FileSignature.of(location)
+            try:
+                str(location).encode()
+            except UnicodeEncodeError as error:
+                raise InputError(f"{escape_controls(str(location))}: its name is not UTF-8 text. Rename it.") from error
+            signature = files.sign_file(location)
             log = self._scans.get(location)
             if not log or log.signature != signature:
                 log = _scan_file(location, signature, self.dataset, known)
-            if not signature.matches(location):
-                raise FileStillChanging(files.changed_file_message(location))
+            if files.sign_file(location) != signature:
+                raise FileStillChanging(location)
         return log
+
+
+def _is_old_enough(log: LogFile) -> bool:
+    """Whether the last write is long enough ago for a later change to alter the signature of a file."""
+    return time.time_ns() - log.signature[-2] > MIN_AGE_NS
+
+
+def _explain_unnamed(log: LogFile, other: str) -> FileRefused:
+    """Return the refusal of a log that only its form tells how to read, beside another that names its columns."""
+    return FileRefused(
+        log.location,
+        f"{log.path}, line 1: has no header, and {other} of the same data set names its columns: a part may have lost "
+        "them. Add the header, or state the columns by number, such as --user 1 --item 2.",
+    )
 
 
 def describe_expected_sources(home: Home, dataset: Dataset) -> str:
@@ -162,15 +169,12 @@ def expand_path(path: Path, dataset: Dataset) -> Sequence[Path]:
         InputError: it names none.
     """
     if path.is_dir():
-        found = [file for file in list_landing_files(path) if not file.name.startswith("_")]  # marks of Spark
-        logs = [file for file in found if is_log_name(file.name, dataset)]
-        if not logs:
-            raise InputError(
-                f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files themselves."
-            )
-        if skipped := [escape_controls(file.name) for file in found if file not in set(logs)]:
-            logger.info("%s: left out %s, whose names match no pattern of %s", path, ", ".join(skipped), dataset.name)
-        return logs
+        found = list_landing_files(path)
+        if logs := [file for file in found if is_log_name(file.name, dataset)]:
+            if skipped := [escape_controls(file.name) for file in found if file not in logs]:
+                logger.info("%s: left out by their names: %s", path, ", ".join(skipped))
+            return logs
+        raise InputError(f"{path}: holds no file called {' or '.join(dataset.files)}. Name the log files themselves.")
     if path.is_file():
         return [path]
     if glob.has_magic(str(path)):
@@ -191,37 +195,38 @@ def _check_partition(location: Path) -> None:
     """Refuse a file in folders `column=value`, whose values only a query reads.
 
     Raises:
-        InputError: it is in such a folder.
+        FileRefused: it is in such a folder.
     """
     folders = list(itertools.takewhile(PARTITION.fullmatch, reversed(location.parts[:-1])))
     if folders:
         root, form = location.parents[len(folders)], "parquet" if location.suffix == ".parquet" else "csv"
-        raise InputError(
+        raise FileRefused(
+            location,
             f"{location}: the folder {'/'.join(reversed(folders))} holds values of columns, which only a query reads. "
             f"State it in the data set's file:\n\n[source]\nquery = \"select * from read_{form}("
-            f"'{root}/**/*{location.suffix}', hive_partitioning = true)\""
+            f"'{root}/**/*{location.suffix}', hive_partitioning = true)\"",
         )
 
 
-def _scan_file(path: Path, signature: FileSignature, dataset: Dataset, known: Mapping[str, int]) -> LogFile:
+def _scan_file(path: Path, signature: tuple[int, ...], dataset: Dataset, known: Mapping[str, int]) -> LogFile:
     """Read a file to its end, hashing its bytes and scanning its text."""
-    container = files.detect_container(path)
-    log = LogFile(str(path), path, "", signature.size, signature, container)
+    container, size = files.detect_container(path), path.stat().st_size
+    log = LogFile(path, "", size, signature, container)
     if container == "parquet":
         log = replace(log, sha256=files.hash_file(path))
         return log if log.sha256 in known else replace(log, layout=layouts.detect_parquet(path, dataset))
-    if container and signature.size in known.values() and (digest := files.hash_file(path)) in known:
+    if container and size in known.values() and (digest := files.hash_file(path)) in known:
         return replace(log, sha256=digest)  # unpacking a known log would cost far more than hashing it
     with files.open_text(path, container) as stream:
         text = files.scan_stream(stream)
-    is_plain = not container and text.size == signature.size
+    is_plain = not container and text.size == size
     log = replace(log, sha256=text.sha256 if is_plain else files.hash_file(path))
     if dataset.encoding and (not text.is_utf8 or text.has_nul):
         log = replace(log, encoding=dataset.encoding)
         with files.open_text(path, container, dataset.encoding) as stream:
             text = files.scan_stream(stream)
     layout = None if log.sha256 in known else _detect_layout(log, text, dataset)
-    return replace(log, layout=layout, text=replace(text, head=b"", tail=b""))  # there may be thousands of logs
+    return replace(log, layout=layout, text=replace(text, head=b""))  # there may be thousands of logs
 
 
 def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> Layout:
@@ -236,10 +241,11 @@ def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> Layout:
             f"{log.path}: is a binary file, or UTF-16 text without a mark: state the encoding then, as in\n\n"
             f'encoding = "utf-16-{order}"'
         )
+    advice = "" if text.is_utf8 else files.explain_encoding(log.location, log.container)
     try:
-        return layouts.detect_text(log.path, text, dataset)
+        layout = layouts.detect_text(log.path, text, dataset)
     except InputError as error:
-        if text.is_utf8:
+        if not advice:
             raise
-        advice = files.explain_encoding(log.location, log.container)
         raise InputError(f"{log.path}: is not UTF-8 text. {advice}\n\nThen: {error}") from error
+    return replace(layout, doubts=(*layout.doubts, *filter(None, [advice])))

@@ -1,13 +1,14 @@
 """The times of a log: recognise their form in a sample, and write the SQL that converts them to UTC.
 
 Times are instants. Numbers are seconds, milliseconds, microseconds or nanoseconds since 1970, or eight-digit dates,
-where their size leaves no doubt. Text is ISO 8601, or a date whose order of day and month the sample shows. Text
-without a zone is in the data set's `timezone`. Everything else needs the data set's `time_format`.
+where their size leaves no doubt. Text is ISO 8601, or in a format of `strptime` that the sample shows. Text without a
+zone is in the data set's `timezone`. Everything else needs the data set's `time_format`.
 """
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
+
+import duckdb
 
 from oneclass.tasks.datasets import TIME_UNITS, Dataset
 from oneclass.tasks.errors import InputError
@@ -17,6 +18,7 @@ FIRST_SECOND, LAST_SECOND = 788_918_400, 4_102_444_799
 LATE_SECOND = 946_684_800
 """Where all times lie before 2000, numbers may count from another year, such as 2001."""
 FIRST_DATE, LAST_DATE = 1900_01_01, 2099_12_31
+MISSING = "1970-01-01"
 NUMBER = re.compile(r"\s*-?\d+(?:\.\d+)?\s*")
 NAIVE_ISO = r"\s*\d{4}([-/])\d{1,2}[-/]\d{1,2}([ T]+\d{1,2}:\d{1,2}(:\d{1,2}(\.\d+)?)?)?\s*"
 ZONED_ISO = (
@@ -24,31 +26,32 @@ ZONED_ISO = (
     r"([+-]\d\d(:?\d\d)?|[A-Za-z]+(/[A-Za-z_]+)*([+-]\d+)?)\s*"
 )
 ISO = re.compile(rf"(?!.*[AaPp][Mm]\s*$)(({NAIVE_ISO})|({ZONED_ISO}))")  # am and pm are no zones
-NUMERIC_DATE = re.compile(
-    r"\s*(\d{1,4})([-./])(\d{1,2})\2(\d{4}|\d{1,2})(?:,?[ T]+\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?\s*([AaPp][Mm])?)?\s*"
-)
-CLOCKS = ("%H:%M:%S.%f", "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:%S%p", "%I:%M%p")
-NAMED_MONTHS = ("%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%y", "%Y%m%d")
-WHOLE_FORMATS = ("%Y%m%dT%H%M%S", "%a %b %d %H:%M:%S %Y")
-"""Dates with their time of day: ISO 8601 without marks, and that of C's `ctime`."""
-GREENWICH = re.compile(r" (GMT|UTC|UT)\s*$")
-ZONED_FORMATS = (
-    *(f"{day}%d %b %Y %H:%M{seconds} %z" for day in ("%a, ", "") for seconds in (":%S", "")), "%a %b %d %H:%M:%S %z %Y",
-)  # fmt: skip
-"""Those of mail (RFC 2822) and of Twitter."""
-MISSING = "1970-01-01"
 CLOCK = re.compile(r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?\s*([AaPp]\.?[Mm]\.?)?\s*")
 DATE = re.compile(
-    r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|(19|20)\d{6}|\d{1,2}([-/.])\d{1,2}\4\d{2,4}|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4})"
-    r"([ T]00:00:00(\.0+)?)?\s*"
+    r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|(19|20)\d{6}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4}"
+    r"|\d{1,2}[- ][A-Za-z]{3,9}[- ]\d{2,4})([ T,].*)?"
 )
 MIDNIGHT = re.compile(r"[ T]00:00:00(\.0+)?$")
+CLOCKS = ("%H:%M:%S.%f", "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:%S%p", "%I:%M%p")
+DATES = (
+    "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y",
+    "%d-%m-%Y", "%m-%d-%Y", "%d-%m-%y", "%m-%d-%y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y",
+    "%B %d, %Y", "%Y%m%d",
+)  # fmt: skip
+WHOLE = ("%Y%m%dT%H%M%S", "%a %b %d %H:%M:%S %Y")
+"""Dates with their time of day: ISO 8601 without marks, and that of C's `ctime`."""
+ZONED = ("%a, %d %b %Y %H:%M:%S %z", "%d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M %z", "%a %b %d %H:%M:%S %z %Y")
+"""Those of mail (RFC 2822) and of Twitter."""
+GREENWICH = " (GMT|UTC|UT)$"
 MIN_MATCH = 0.5
 """A form is recognised if at least this share of the sampled times has it; the others may be damaged."""
 
 
-def detect_time_formats(path: str, times: Sequence[str], dataset: Dataset) -> tuple[str, ...]:
+def detect_time_formats(label: str, times: Sequence[str], dataset: Dataset) -> tuple[str, ...]:
     """Detect the form of a log's times in a sample.
+
+    Args:
+        label: the column, for messages.
 
     Returns:
         `time_format` of the data set's file if declared, formats of `strptime`, or nothing for numbers and ISO 8601. A
@@ -57,52 +60,58 @@ def detect_time_formats(path: str, times: Sequence[str], dataset: Dataset) -> tu
     Raises:
         InputError: the numbers may be of several units, or the day may be the month.
     """
-    filled = [time for time in times if time.strip() and time.strip() not in dataset.missing_ids]
-    if times and not filled:
-        raise InputError(
-            f"{path}: its times are empty{f' ({times[0].strip()!r})' if times[0].strip() else ''}. Leave them out "
-            "in the data set's file, or name another column of times:\n\n[columns]\ntime = []"
-        )
     declared = [dataset.time_format] if isinstance(dataset.time_format, str) else list(dataset.time_format)
+    filled = [time for time in times if time.strip() and time.strip() not in dataset.missing_ids]
+    leave_out = "or leave the times out: --time -"
+    if times and not filled:
+        raise InputError(f"{label}: its times are empty. Name another column of times, {leave_out}.")
     if declared:
         has_clock = declared[0] in TIME_UNITS or any("%H" in text or "%I" in text for text in declared)
         return tuple(declared) if has_clock or len(declared) > 1 else _with_clocks(declared[0])
-    if are_clocks(filled):
+    if _most_match(CLOCK, filled):
         raise InputError(
-            f"{path}: its times are times of day without a date, such as {filled[0].strip()!r}. Leave them out in the "
-            "data set's file, or name the column of the date as `time` and this one as `clock`:"
-            "\n\n[columns]\ntime = []"
+            f"{label}: its times are times of day without a date, such as {filled[0].strip()!r}. Name the column of "
+            f"the date before it, as in --time DATE CLOCK, {leave_out}."
         )
     numbers = [float(time) for time in filled if NUMBER.fullmatch(time)]
     if len(numbers) > MIN_MATCH * len(filled):
         if sum(map(_is_certain, numbers)) < MIN_MATCH * len(numbers):
-            raise InputError(_explain_numbers(path, numbers))
+            raise InputError(
+                f"{label}: its times are numbers from {min(numbers):g} to {max(numbers):g}, which may be years, days "
+                "of Excel, ticks since another year than 1970, or steps. State it in the data set's file:\n\n"
+                f'time_format = "s"    # or {", ".join(TIME_UNITS)}, or a format of strptime, such as "%Y"\n\n'
+                f"convert them by a query, {leave_out}."
+            )
         return ()
     if not filled or sum(ISO.fullmatch(time) is not None for time in filled) >= MIN_MATCH * len(filled):
         return ()
-    if len(dates := [match for time in filled if (match := NUMERIC_DATE.fullmatch(time))]) >= MIN_MATCH * len(filled):
-        return _with_clocks(_date_format(path, dates))
-    zone = ("%Y%m%dT%H%M%SZ",) if dataset.timezone == "UTC" else ()  # its Z would be taken for text
-    for whole_format in (*WHOLE_FORMATS, *zone):
-        if sum(_is_parsed(time, (whole_format,)) for time in filled) >= MIN_MATCH * len(filled):
-            return (whole_format,)
-    if sum(_is_parsed(time, ZONED_FORMATS) for time in filled) >= MIN_MATCH * len(filled):
-        return ZONED_FORMATS
-    for date_format in NAMED_MONTHS:
-        formats = _with_clocks(date_format)
-        if sum(_is_parsed(time, formats) for time in filled) >= MIN_MATCH * len(filled):
-            return formats
-    return ()
+    return _choose_formats(label, filled, dataset)
 
 
-def are_clocks(texts: Sequence[str]) -> bool:
-    """Whether most texts that are not empty are times of day without a date."""
-    return _most_match(CLOCK, texts)
+def _choose_formats(label: str, times: Sequence[str], dataset: Dataset) -> tuple[str, ...]:
+    """Return the formats that read most of some times; nothing if none reads half of them."""
+    zone = [("%Y%m%dT%H%M%SZ",)] if dataset.timezone == "UTC" else []  # its Z would be taken for text
+    candidates = [*zone, *((whole,) for whole in WHOLE), ZONED, *map(_with_clocks, DATES)]
+    counts = (f"count(*) filter (year({_parse(formats)}) between 1000 and 9999)" for formats in candidates)
+    with duckdb.connect() as connection:
+        query = f"select {', '.join(counts)} from (select unnest(?::varchar[]) as time)"
+        found = connection.execute(query, [list(times)]).fetchone() or ()
+    best = max(found)
+    first, *others = [formats for formats, count in zip(candidates, found, strict=True) if count == best]
+    if best < MIN_MATCH * len(times):
+        return ()
+    date = first[-1]
+    if swapped := [one[-1] for one in others if sorted(one[-1]) == sorted(date)]:  # the same parts
+        raise InputError(
+            f"{label}: its times may name the day or the month first, as {times[0].strip()!r}. State which in the data "
+            f'set\'s file:\n\ntime_format = "{date}"    # or "{swapped[0]}"'
+        )
+    return first
 
 
 def are_times(texts: Sequence[str]) -> bool:
     """Whether most texts that are not empty are dates, with a time of day or without."""
-    return _most_match(ISO, texts) or _most_match(NUMERIC_DATE, texts) or _most_match(DATE, texts)
+    return _most_match(ISO, texts) or _most_match(DATE, texts)
 
 
 def _most_match(pattern: re.Pattern[str], texts: Sequence[str]) -> bool:
@@ -151,21 +160,13 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
     number = "if(regexp_matches(time, '[_xXbB]'), null, try_cast(time as {type}))"
     whole, decimal = number.format(type="bigint"), number.format(type="double")
     if formats and formats[0] in TIME_UNITS:
-        if formats[0] == "excel":
-            day = f"timestamp '1899-12-30' + to_milliseconds((nullif({decimal}, 0) * 86400000)::bigint)"
-            return f"case when {decimal} between 1 and 2958465 then {localise(f'({day})', timezone)} end"
         per_second = TIME_UNITS[formats[0]]
         fraction = f"make_timestamp(({decimal} / {per_second} * 1e6)::bigint)"
         exact = f"make_timestamp({_to_microseconds(whole, per_second)})"
         in_range = f"abs({decimal}) < {253402300800 * per_second}"
         return f"case when {in_range} then if(contains(time, '.'), {fraction}, {exact}) end"
-    if formats and "%z" in formats[0]:
-        patterns = ", ".join(f"'{text}'" for text in formats)
-        offset = f"regexp_replace(trim(time), '{GREENWICH.pattern}', ' +0000')"
-        return f"try_strptime({offset}, [{patterns}]) at time zone 'UTC'"
     if formats:
-        patterns = ", ".join("'" + text.replace("'", "''") + "'" for text in formats)
-        return localise(f"try_strptime(time, [{patterns}])", timezone)
+        return f"{_parse(formats)} at time zone 'UTC'" if "%z" in formats[0] else localise(_parse(formats), timezone)
     units = "\n".join(
         f"when {whole} between {FIRST_SECOND * scale} and {LAST_SECOND * scale + scale - 1}"
         f" then make_timestamp({_to_microseconds(whole, scale)})"
@@ -192,6 +193,13 @@ def to_utc(formats: Sequence[str], timezone: str) -> str:
     end"""
 
 
+def _parse(formats: Sequence[str]) -> str:
+    """Return the SQL expression of the timestamp of the text `time` in one of some formats; null if it has none."""
+    texts = ", ".join("'" + text.replace("'", "''") + "'" for text in formats)
+    time = f"regexp_replace(trim(time), '{GREENWICH}', ' +0000')" if "%z" in formats[0] else "trim(time)"
+    return f"try_strptime({time}, [{texts}])"
+
+
 def _to_microseconds(number: str, per_second: int) -> str:
     return (
         f"{number} * {1_000_000 // per_second}" if per_second <= 1_000_000 else f"{number} // {per_second // 1_000_000}"
@@ -200,17 +208,8 @@ def _to_microseconds(number: str, per_second: int) -> str:
 
 def _is_certain(number: float) -> bool:
     in_seconds = any(FIRST_SECOND * scale <= number < (LAST_SECOND + 1) * scale for scale in (1, 10**3, 10**6, 10**9))
-    return in_seconds or (FIRST_DATE <= number <= LAST_DATE and _is_parsed(f"{number:.0f}", ("%Y%m%d",)))
-
-
-def _is_parsed(time: str, formats: Sequence[str]) -> bool:
-    for text in formats:
-        try:
-            datetime.strptime(GREENWICH.sub(" +0000", time.strip()), text)
-        except ValueError:
-            continue
-        return True
-    return False
+    month, day = divmod(int(number) % 10_000, 100)
+    return in_seconds or (FIRST_DATE <= number <= LAST_DATE and 1 <= month <= 12 and 1 <= day <= 31)
 
 
 def _with_clocks(date_format: str) -> tuple[str, ...]:
@@ -218,39 +217,4 @@ def _with_clocks(date_format: str) -> tuple[str, ...]:
         *(f"{date_format} {clock}" for clock in CLOCKS),
         *(f"{date_format}T{clock}" for clock in CLOCKS[:3]),
         date_format,
-    )
-
-
-def _date_format(path: str, dates: Sequence[re.Match[str]]) -> str:
-    """Return the format of dates in numbers, from the ranges of their parts."""
-    separator = dates[0][2]
-    if sum(len(date[1]) == 4 for date in dates) >= MIN_MATCH * len(dates):
-        return separator.join(("%Y", "%m", "%d"))
-    year = "%Y" if sum(len(date[4]) == 4 for date in dates) >= MIN_MATCH * len(dates) else "%y"
-    day_first, month_first = sum(int(date[1]) > 12 for date in dates), sum(int(date[3]) > 12 for date in dates)
-    if separator == "." or day_first > month_first:
-        return separator.join(("%d", "%m", year))
-    if month_first > day_first:
-        return separator.join(("%m", "%d", year))
-    example = dates[0][0].strip()
-    raise InputError(
-        f"{path}: its times may name the day or the month first, as {example!r}. State which in the data set's "
-        "file:\n\n"
-        f'time_format = "{separator.join(("%d", "%m", year))}"    # or "{separator.join(("%m", "%d", year))}"'
-    )
-
-
-def _explain_numbers(path: str, numbers: Sequence[float]) -> str:
-    low, high = min(numbers), max(numbers)
-    if 1900 <= low and high <= 2100:
-        guess, what = "%Y", "years"
-    elif 25_569 <= low and high <= 73_415:
-        guess, what = "excel", "Excel's day numbers"
-    else:
-        guess, what = "s", "seconds since 1970, ticks since another year (Apple's 2001, .NET's 1), or steps"
-    return (
-        f"{path}: its times are numbers from {low:g} to {high:g}, which may be {what}. State it in the data set's "
-        "file:\n\n"
-        f'time_format = "{guess}"    # or another of {", ".join(TIME_UNITS)}, or a format of strptime\n\n'
-        "or leave the times out, or convert them by a query:\n\n[columns]\ntime = []"
     )

@@ -27,7 +27,7 @@ USERS = "select user_id from raw.events order by 1"
 UNREADABLE = gzip.compress(b"user_id,item_id,rating\na,x,5\n")[:-9]
 BAD = {
     "unreadable": (UNREADABLE, "cut short or damaged"),
-    "other columns": (b"a,b\n1,2\n", "line 1: has the columns a, b"),
+    "other columns": (b"a,b\n1,2\n", "Which column is the user and which the item?"),
     "broken lines": (b"user_id,item_id,rating\na,x,5\nbroken\n", "line 3: 1 fields instead of 3. In all 1 of 2"),
     "other bytes": (b"user_id,item_id,rating\n" + b"M\xfcller,K\xe4se,5\n" * 9, 'encoding = "windows-125'),
     "out of range": (b"user_id,item_id,rating\na,x,5\na,y,-7\n", "line 3: value is below value_min = 1"),
