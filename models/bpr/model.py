@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.base import Model
 from oneclass.models.bpr.kernels import compile_fold_in_kernel
-from oneclass.models.bpr.training import Training, hold_out, row_width
+from oneclass.models.bpr.training import Training, row_width
 from oneclass.models.fit_options import Epoch, FitOptions, sampling_seed, skipped_epochs
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.matmul import as_read_only, dense_times
@@ -30,7 +30,7 @@ from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, ModelSettings, NumericRange, SearchSpace
 
 TARGET_STEPS = 2 * 10**8  # gradient steps of a fit by default
-MIN_EPOCHS, MAX_EPOCHS = 100, 400  # bounds of the default passes
+MIN_EPOCHS, MAX_EPOCHS = 20, 400  # bounds of the default passes
 
 
 class BPRSettings(ModelSettings):
@@ -55,16 +55,8 @@ class BPRSettings(ModelSettings):
     epochs: int | None = Field(
         None,
         ge=1,
-        description="Largest number of passes over the edges; a pass samples one negative for each edge. By default as "
-        "many as come to 200 million samples, but 100 to 400.",
-    )
-    tolerance: float = Field(
-        0.0025,
-        ge=0,
-        lt=1,
-        description="Of a log of two million edges and more, 10,000 are left out of training. When the loss on them "
-        "has fallen by no more than this share within ten passes, the rate falls to zero within half as many passes as "
-        "there were. 0 makes all passes, on all edges, as a smaller log does.",
+        description="Number of passes over the edges; a pass samples one negative for each edge. By default as many "
+        "as come to 200 million samples, but 20 to 400.",
     )
     learning_rate: float = Field(
         0.1, gt=0, le=1, description="Step size of the first epoch; it falls linearly towards zero."
@@ -113,29 +105,19 @@ class BPR(Model[BPRSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         chosen, start = self.params, options.start
-        edges, held_out = interactions, None
-        if chosen.tolerance > 0 and not start:  # an earlier fit may have learned the edges that would be held out
-            edges, held_out = hold_out(interactions, self.seed)
         assert chosen.epochs is not None  # by `resolve`
-        training = Training(edges, self._negative_draws(), chosen.factors, chosen.degree_exponent)
+        training = Training(interactions, self._negative_draws(), chosen.factors, chosen.degree_exponent)
         training.start(chosen.initial_scale, self.seed)
         if start:
             training.take(start)
         seed = sampling_seed(self.seed, interactions, start)
-        top, begun, last = chosen.learning_rate, 1, chosen.epochs  # the rate falls from `top`, at `begun`
-        number = skipped_epochs(last, start)
         with kernel_threads(training.threads(self.threads)):
-            while number < last:
-                started = perf_counter()
-                number += 1
-                rate = top * (1 - (number - begun) / (last - begun + 1))
-                values = {"loss": training.epoch(number, rate, chosen.regularization, seed), "rate": rate}
-                self.user_factors, self.item_factors, self.item_bias = learned = training.export_arrays()
-                if held_out:
-                    values["held_out_loss"] = held_out.add(*learned)
-                    if begun == 1 and number + number // 2 < last and held_out.has_converged(chosen.tolerance):
-                        top, begun, last = rate, number, number + number // 2
-                options.on_epoch(Epoch(number, last, perf_counter() - started, values))
+            for number in range(skipped_epochs(chosen.epochs, start) + 1, chosen.epochs + 1):
+                started, rate = perf_counter(), chosen.learning_rate * (1 - (number - 1) / chosen.epochs)
+                loss = training.epoch(number, rate, chosen.regularization, seed)
+                self.user_factors, self.item_factors, self.item_bias = training.export_arrays()
+                values = {"loss": loss, "rate": rate}
+                options.on_epoch(Epoch(number, chosen.epochs, perf_counter() - started, values))
         if not (np.isfinite(self.user_factors).all() and np.isfinite(self.item_factors).all()):
             raise ValueError(f"{self.name}: the factors grew without bound; lower learning_rate")
 
@@ -144,22 +126,15 @@ class BPR(Model[BPRSettings]):
 
         A user's factors depend only on the history and the seed.
         """
-        histories, chosen = self.check_histories(histories), self.params
-        factors = chosen.factors
-        width = row_width(factors)
-        out = np.zeros((histories.shape[0], width), dtype=np.float32)
+        histories, chosen, factors = self.check_histories(histories), self.params, self.params.factors
+        out = np.zeros((histories.shape[0], row_width(factors)), dtype=np.float32)
         out[:, factors] = 1.0
-        streams = (np.uint64(self.seed), purpose("bpr fold-in negatives"))
+        likes = as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)
+        items, draws = self.compute_once("rows", self._item_rows), self.compute_once("draws", self._negative_draws)
+        streams = np.uint64(self.seed), purpose("bpr fold-in negatives")
+        steps = np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs
         with kernel_threads(self.threads):
-            compile_fold_in_kernel(width)(
-                (as_read_only(histories.indptr, np.int64), as_read_only(histories.indices, np.int32)),
-                self.compute_once("rows", self._item_rows),
-                self.compute_once("draws", self._negative_draws),
-                streams,
-                factors,
-                (np.float32(chosen.learning_rate), np.float32(chosen.regularization), chosen.fold_in_epochs),
-                out,
-            )
+            compile_fold_in_kernel(row_width(factors))(likes, items, draws, streams, factors, steps, out)
         return out[:, :factors].copy()
 
     def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
@@ -194,19 +169,12 @@ class BPR(Model[BPRSettings]):
         """Return the items' factors."""
         return self.item_factors
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {"user_factors": self.user_factors, "item_factors": self.item_factors, "item_bias": self.item_bias}
-
 
 class BPRUniform(BPR):
     """Bayesian Personalized Ranking with negatives sampled uniformly from the items that the user does not like.
 
-    Rendle et al. (2009), eq. 5; see the module's docstring.
-
-    Attributes:
-        user_factors: float32 (users, K); zeros for a user without edges.
-        item_factors: float32 (items, K).
-        item_bias: float32 (items,).
+    Rendle et al. (2009), eq. 5; see the module's docstring. What it learns is in `user_factors`, `item_factors` and
+    `item_bias`.
 
     Example:
         >>> import numpy as np
@@ -226,12 +194,8 @@ class BPRUniform(BPR):
 class BPRPopularity(BPR):
     """Bayesian Personalized Ranking with negatives sampled in proportion to degree, among items the user does not like.
 
-    Rendle et al. (2009), eq. 5; see the module's docstring.
-
-    Attributes:
-        user_factors: float32 (users, K); zeros for a user without edges.
-        item_factors: float32 (items, K).
-        item_bias: float32 (items,).
+    Rendle et al. (2009), eq. 5; see the module's docstring. What it learns is in `user_factors`, `item_factors` and
+    `item_bias`.
 
     Example:
         >>> import numpy as np
