@@ -1,4 +1,4 @@
-"""Batches of columns: bounds on their numbers of weights, the coordinate descent, its results, and equal items.
+"""Batches of columns, and equal items.
 
 Two items that exactly the same users like may swap their weights without changing the loss, which with l2 > 0 has one
 minimum: there their weights are equal. So with v = m w for a group of m items, column j minimizes, over one item of
@@ -10,15 +10,16 @@ where the other items of j's own group are one of m - 1. Of a log with thousands
 single number for each column in place of thousands.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numba import njit
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix
 
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.slim.kernels import SolvedColumns, count_candidates, solve_columns
+from oneclass.models.slim.kernels import count_candidates, solve_columns
 
 BATCH_ENTRIES = 1 << 22  # candidates of a batch of columns: 32 MB
 
@@ -42,79 +43,33 @@ class Gram(NamedTuple):
         return Gram(*(as_read_only(array, kind) for array, kind in zip(self, kinds, strict=True)))
 
 
-@dataclass(frozen=True)
-class RegressionSettings:
-    """The parameters of every column's regression, as in the settings."""
-
-    l1: float
-    l2: float
-    tolerance: float
-    max_sweeps: int
-    neighbours: int
-
-
-@dataclass(frozen=True)
-class ColumnWeights:
-    """The weights of consecutive columns.
-
-    Attributes:
-        rows, weights: int32 and float32, of all columns, one after the other.
-        counts: int64 (columns,), number of weights of each.
-        unconverged: number of columns that `max_sweeps` ended.
-    """
-
-    rows: np.ndarray
-    weights: np.ndarray
-    counts: np.ndarray
-    unconverged: int
-
-    @classmethod
-    def concatenate(cls, parts: "list[ColumnWeights]") -> "ColumnWeights":
-        """Concatenate parts in their order."""
-        rows, weights, counts = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "weights", "counts")
-        )
-        return cls(rows, weights, counts, sum(part.unconverged for part in parts))
-
-
-def iterate_batches(gram: Gram, sizes: np.ndarray, regression: RegressionSettings) -> list[tuple[int, np.ndarray]]:
-    """Cut all columns into batches.
+def solve_batches(
+    gram: Gram, diagonal: np.ndarray, sizes: np.ndarray, chosen: Any, threads: int
+) -> Iterator[tuple[int, int, csc_matrix, int]]:
+    """Solve all columns, a batch at a time; a column's bits depend only on its number and the Gram matrix.
 
     Args:
-        sizes: as in `models.slim.kernels.solve_columns`.
+        diagonal, sizes: as in `models.slim.kernels.solve_columns`.
+        chosen: the resolved `SLIMSettings`.
 
-    Returns:
-        For each batch, its first column and int64 (columns,) upper bounds on the numbers of weights.
+    Yields:
+        (number of the batch, of how many, its columns of weights, how many of them `max_sweeps` ended).
     """
-    bounds = np.zeros(len(gram.starts) - 1, dtype=np.int64)
-    count_candidates(gram, sizes, np.float32(regression.l1), bounds)
-    if regression.neighbours:
-        bounds = np.minimum(bounds, regression.neighbours)
-    number = np.cumsum(bounds) // BATCH_ENTRIES
-    cuts = np.flatnonzero(np.diff(number)) + 1
-    return list(zip([0, *cuts.tolist()], np.split(bounds, cuts), strict=True))
-
-
-def solve_columns_from(
-    first: int,
-    bounds: np.ndarray,
-    gram: Gram,
-    diagonal: np.ndarray,
-    sizes: np.ndarray,
-    regression: RegressionSettings,
-    threads: int,
-) -> ColumnWeights:
-    """Solve the columns of a batch; a column's bits depend only on its number and the Gram matrix."""
-    starts = np.concatenate([[0], np.cumsum(bounds)])
-    rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
-    found = np.zeros((len(bounds), 2), dtype=np.int64)
-    penalties = np.float32(regression.l1), np.float32(regression.l2)
-    limits = np.float32(regression.tolerance), regression.max_sweeps, regression.neighbours
-    filled = SolvedColumns(starts, rows, weights, found)
-    solve_columns(first, first + len(bounds), gram, diagonal, sizes, penalties, limits, max(1, threads), filled)
-    lengths = np.stack([found[:, 0], bounds - found[:, 0]], axis=1)
-    held = np.repeat(np.tile([True, False], len(bounds)), lengths.ravel())  # a byte for each candidate
-    return ColumnWeights(rows[held], weights[held], found[:, 0], int(found[:, 1].sum()))
+    bounds, penalties = np.zeros(len(sizes), dtype=np.int64), (np.float32(chosen.l1), np.float32(chosen.l2))
+    count_candidates(gram, sizes, penalties[0], bounds)
+    cuts = np.flatnonzero(np.diff(np.cumsum(bounds) // BATCH_ENTRIES)) + 1
+    firsts, limits = [0, *cuts.tolist()], (np.float32(chosen.tolerance), chosen.max_sweeps)
+    for number, (first, some) in enumerate(zip(firsts, np.split(bounds, cuts), strict=True), 1):
+        starts = np.concatenate([[0], np.cumsum(some)])
+        rows, weights = np.empty(starts[-1], dtype=np.int32), np.empty(starts[-1], dtype=np.float32)
+        found, columns = np.zeros((len(some), 2), dtype=np.int64), (first, first + len(some))
+        filled = starts, rows, weights, found
+        solve_columns(*columns, gram, diagonal, sizes, penalties, limits, max(1, threads), filled)
+        lengths = np.stack([found[:, 0], some - found[:, 0]], axis=1)
+        held = np.repeat(np.tile([True, False], len(some)), lengths.ravel())  # a byte for each candidate
+        indptr = np.concatenate([[0], np.cumsum(found[:, 0])])
+        solved = csc_matrix((weights[held], rows[held], indptr), shape=(len(sizes), len(some)))
+        yield number, len(firsts), solved, int(found[:, 1].sum())
 
 
 @dataclass(frozen=True)
@@ -139,11 +94,6 @@ class EqualItems:
         _, first, group, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
         order = np.argsort(first)
         return cls(first[order], np.argsort(order)[group], sizes[order])
-
-    @classmethod
-    def leave_apart(cls, items: int) -> Self:
-        """Return groups of one item each."""
-        return cls(np.arange(items), np.arange(items), np.ones(items, dtype=np.int64))
 
     def expand(self, weights: csr_matrix) -> csr_matrix:
         """Return the weights w, (items, items), from the v of the groups, which are overwritten."""

@@ -7,8 +7,6 @@ densely in one buffer, the columns of the active items first. The candidates tha
 candidate would move.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit, prange
 
@@ -18,20 +16,6 @@ from oneclass.models.numerics.top_k import select_largest
 DENSE_RATIO = 4  # a row of the Gram matrix is stored dense if more than one in so many of its elements is not zero
 FIRST_ACTIVE = 16  # items in the first active set; later the set at most doubles at a time
 PASSES, STEPS = 8, 8  # passes over the active items, and then steps of conjugate gradients, where passes are not enough
-
-
-class SolvedColumns(NamedTuple):
-    """The weights of some columns, as `solve_columns` fills them in.
-
-    Attributes:
-        starts: int64 (columns,), where the weights of each column begin in `rows`, int32, and `weights`, float32.
-        found: int64 (columns, 2): the number of weights, and 1 where max_sweeps ended the descent.
-    """
-
-    starts: np.ndarray
-    rows: np.ndarray
-    weights: np.ndarray
-    found: np.ndarray
 
 
 @njit(parallel=True, nogil=True, cache=True)
@@ -102,25 +86,18 @@ def count_candidates(gram, sizes, l1, out):
         out[place] = count
 
 
-@njit(nogil=True, cache=True)
-def rescale_weights(indptr, indices, scale, values):
-    """Multiply each w_ij by scale_j / scale_i in place; without the temporary arrays that numpy would need."""
-    for row in range(len(scale)):
-        of_row = 1 / scale[row]
-        for entry in range(indptr[row], indptr[row + 1]):
-            values[entry] *= of_row * scale[indices[entry]]
-
-
 @njit(parallel=True, nogil=True, cache=True)
 def solve_columns(first, last, gram, diagonal, sizes, penalties, limits, workers, solved):
-    """Fill the `SolvedColumns` weights of the columns first .. last - 1.
+    """Fill in the weights of the columns first .. last - 1.
 
     Args:
         gram: (starts, columns, values), symmetric, read-only. diagonal: float32 (items,), of the Gram matrix.
         sizes: int64 (items,), of how many equal items each is one; l2 of a weight is divided by the number of these but
             the column's own, and only a column of several has a weight of its own item.
         penalties: (l1, l2), float32.
-        limits: (tolerance float32, max_sweeps, neighbours), as in the settings.
+        limits: (tolerance float32, max_sweeps), as in the settings.
+        solved: (starts int64 (columns,), where the weights of each column begin in rows, int32, and weights, float32;
+            found int64 (columns, 2): the number of weights, and 1 where max_sweeps ended the descent).
     """
     starts, rows, weights, found = solved
     for worker in prange(workers):
@@ -128,8 +105,6 @@ def solve_columns(first, last, gram, diagonal, sizes, penalties, limits, workers
         buffer = np.empty(1 << 16, dtype=np.float32)
         for column in range(first + worker, last, workers):
             items, target = _find_candidates(column, gram, sizes, penalties[0])
-            if 0 < limits[2] < len(items) - 1:
-                items, target = _nearest_candidates(items, target, diagonal, limits[2])
             for at in range(1, len(items)):
                 place[items[at]] = at
             solution, buffer, settled = _descend(items, target, place, gram, diagonal, sizes, penalties, limits, buffer)
@@ -163,26 +138,10 @@ def _find_candidates(column, gram, sizes, l1):
             items[last], target[last] = item, values[first + at]
     if whole:
         return items[: last + 1], target[: last + 1]
-    return _reorder(items, target, np.argsort(items[1 : last + 1], kind="mergesort"))
-
-
-@njit(cache=True)
-def _nearest_candidates(items, target, diagonal, neighbours):
-    """The `neighbours` candidates with the largest cosine to their column."""
-    keys = np.empty(len(items) - 1, dtype=np.float32)
-    for at in range(len(keys)):
-        keys[at] = -target[at + 1] / np.sqrt(diagonal[items[at + 1]])
-    return _reorder(items, target, np.argsort(keys, kind="mergesort")[:neighbours])
-
-
-@njit(cache=True)
-def _reorder(items, target, order):
-    """Place 0, then the candidates of `order`, where 0 is the one in place 1; numba takes seconds to compile
-    `items[order]`.
-    """
-    taken, of_taken = np.empty(len(order) + 1, dtype=np.uint32), np.empty(len(order) + 1, dtype=np.float32)
+    order = np.argsort(items[1 : last + 1], kind="mergesort")
+    taken, of_taken = np.empty(last + 1, dtype=np.uint32), np.empty(last + 1, dtype=np.float32)
     taken[0], of_taken[0] = items[0], target[0]
-    for at in range(len(order)):
+    for at in range(last):  # numba takes seconds to compile `items[order]`
         taken[at + 1], of_taken[at + 1] = items[order[at] + 1], target[order[at] + 1]
     return taken, of_taken
 

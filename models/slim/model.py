@@ -6,21 +6,22 @@ Ning and Karypis, "SLIM: Sparse Linear Methods for Top-N Recommender Systems", 2
 
 (eq. 2 and 4), and a user's scores are x W. Items for which that is zero rank by popularity, below the others.
 Penalties that are left out are multiples of what a like meets on the diagonal of the Gram matrix, learned over seven
-logs (docs/benchmarks/accuracy.md). `neighbours` is the paper's feature selection, fsSLIM.
+logs (docs/benchmarks/accuracy.md).
 """
 
 import warnings
+from itertools import pairwise
 from time import perf_counter
 from typing import ClassVar, Self
 
 import numpy as np
 from pydantic import Field
-from scipy.sparse import csc_matrix, csr_matrix
+from scipy.sparse import csr_matrix, hstack
 
 from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.memory_estimates import FitCost, LogSize
-from oneclass.models.numerics.column_scaling import ColumnMoments, column_moments, mean_over_edges
+from oneclass.models.numerics.column_scaling import column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
 from oneclass.models.numerics.matmul import as_read_only
 from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
@@ -29,15 +30,8 @@ from oneclass.models.numerics.sparse_products import gather_entries, sparse_time
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_history
-from oneclass.models.slim.columns import (
-    ColumnWeights,
-    EqualItems,
-    Gram,
-    RegressionSettings,
-    iterate_batches,
-    solve_columns_from,
-)
-from oneclass.models.slim.kernels import count_pairs, fill_pairs, rescale_weights
+from oneclass.models.slim.columns import EqualItems, Gram, solve_batches
+from oneclass.models.slim.kernels import count_pairs, fill_pairs
 
 EDGE_BYTES = 40  # of an edge in the arrays of `GramRows` and while they are made
 PAIR_SECONDS = (2.5e-6, 1.2e-7)  # CPU seconds of a fit for a pair of items that share a user, short and long histories
@@ -81,12 +75,6 @@ class SLIMSettings(RecencySettings):
         ge=0,
         le=2,
         description="Users have the weight d_m^-exponent in the Gram matrix, scaled to mean one; 0 for equal weights.",
-    )
-    neighbours: int = Field(
-        0,
-        ge=0,
-        description="Only so many items, those with the largest cosine to a column, may have a weight in it; 0 for "
-        "no limit.",
     )
     tolerance: float = Field(
         1e-5,
@@ -144,52 +132,30 @@ class SLIM(Model[SLIMSettings]):
 
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         moments = column_moments(interactions, self.params.user_weight_exponent)
-        norms = np.sqrt(moments.users * moments.mean)
+        norms, equal = np.sqrt(moments.users * moments.mean), EqualItems.find(interactions)
         scale = np.where(norms > 0, norms, 1.0) ** self.params.alpha
-        scaled = np.sqrt(moments.unit) / scale, (norms / scale) ** 2
-        apart = self.params.neighbours > 0  # they are counted item by item
-        equal = EqualItems.leave_apart(self.item_count) if apart else EqualItems.find(interactions)
-        solved = self._solve(interactions, moments, scaled, equal, options)
-        if solved.unconverged:
+        factor, scaled = (of_items[equal.first] for of_items in (np.sqrt(moments.unit) / scale, (norms / scale) ** 2))
+        rows = gram_rows(interactions[:, equal.first], moments.weights, np.zeros(len(factor)), factor)
+        diagonal, sizes = as_read_only(scaled, np.float32), as_read_only(equal.sizes, np.int64)
+        parts, unconverged = [], 0
+        with kernel_threads(self.threads):
+            gram, started = _compute_gram(rows, self.threads), perf_counter()
+            for number, of, solved, left in solve_batches(gram, diagonal, sizes, self.params, self.threads):
+                parts.append(solved)
+                unconverged += left
+                options.on_epoch(Epoch(number, of, perf_counter() - started, {"weights": solved.nnz}))
+                started = perf_counter()
+        if unconverged:
             warnings.warn(
-                f"slim: {solved.unconverged} of {len(solved.counts)} columns were still moving after "
-                f"{self.params.max_sweeps} passes; raise max_sweeps or tolerance",
+                f"slim: {unconverged} of {len(sizes)} columns were still moving after {self.params.max_sweeps} passes; "
+                "raise max_sweeps or tolerance",
                 stacklevel=3,
             )
-        indptr = np.concatenate([[0], np.cumsum(solved.counts)])
-        groups = len(equal.first)
-        weights = csc_matrix((solved.weights, solved.rows, indptr), shape=(groups, groups)).tocsr()
-        rescale_weights(as_read_only(weights.indptr, np.int64), weights.indices, scale[equal.first], weights.data)
-        self.weights = equal.expand(weights)
-
-    def _solve(
-        self,
-        interactions: csr_matrix,
-        moments: ColumnMoments,
-        scaled: tuple[np.ndarray, np.ndarray],
-        equal: EqualItems,
-        options: FitOptions,
-    ) -> ColumnWeights:
-        """Solve for the weights of a column of each group of equal items.
-
-        Args:
-            scaled: the factor of each row and column of the Gram matrix, and its diagonal, float64 (items,).
-        """
-        factor, diagonal = (of_items[equal.first] for of_items in scaled)
-        diagonal, sizes = as_read_only(diagonal, np.float32), as_read_only(equal.sizes, np.int64)
-        rows = gram_rows(interactions[:, equal.first], moments.weights, np.zeros(len(factor)), factor)
-        with kernel_threads(self.threads):
-            gram, regression, parts = _compute_gram(rows, self.threads), self._regression(), []
-            batches = iterate_batches(gram, sizes, regression)
-            for number, batch in enumerate(batches, 1):
-                started = perf_counter()
-                parts.append(solve_columns_from(*batch, gram, diagonal, sizes, regression, self.threads))
-                values = {"weights": len(parts[-1].rows)}
-                options.on_epoch(Epoch(number, len(batches), perf_counter() - started, values))
-        return ColumnWeights.concatenate(parts)
-
-    def _regression(self) -> RegressionSettings:
-        return RegressionSettings(**self.params.model_dump(include=set(RegressionSettings.__annotations__)))
+        weights = hstack(parts, format="csr", dtype=np.float32)
+        scale = scale[equal.first]
+        for row, (first, end) in enumerate(pairwise(weights.indptr)):
+            weights.data[first:end] *= 1 / scale[row] * scale[weights.indices[first:end]]
+        self.weights = equal.expand(csr_matrix(weights))
 
     def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
         """Return the weights w_ij of the items i of the history times their recency weights.
