@@ -21,8 +21,9 @@ from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import files
-from oneclass.tasks.ingest.files import CHUNK_BYTES, FileStillChanging
-from oneclass.tasks.ingest.layouts import Layout
+from oneclass.tasks.ingest.files import CHUNK_BYTES, HEAD_BYTES, FileStillChanging
+from oneclass.tasks.ingest.landing import refuse_unreadable
+from oneclass.tasks.ingest.layouts import JSON, Layout
 from oneclass.tasks.ingest.load import load_logs
 from oneclass.tasks.ingest.sources import LogFile, SourceScanner
 from oneclass.tasks.stores.home import escape_path
@@ -74,12 +75,13 @@ class FileEditor:
         """
         for table in ("events", "rejects", "places"):
             self._scratch.execute(f"delete from raw.{table} where file_id <= 0")
-        with files.check_readable(location):
+        with refuse_unreadable(location):
             log = self._load_log(location, BEFORE, folder)
             container = log.container if log else files.detect_container(location)
             if not (lines := self._find_lines(location, container, log)):
                 return None
-            if location.is_symlink() or container not in ("", "gzip", "parquet"):
+            is_json = log is None and container == "" and JSON.match(location.read_text(errors="replace")[:HEAD_BYTES])
+            if location.is_symlink() or container not in ("", "gzip", "parquet") or is_json:
                 raise InputError(f"{location}: has no lines that can be taken out")
             target = folder / location.name
             write = _write_rows if container == "parquet" else _write_lines
@@ -96,7 +98,7 @@ class FileEditor:
         return StagedFile(location, target if after else None, len(lines), file_id, after)
 
     def _load_log(self, location: Path, file_id: int, folder: Path) -> LogFile | None:
-        """Load a log into the scratch database, an archive's all under one number; None if it is not read as one."""
+        """Load a log into the scratch database; None if it is not read as one."""
         try:
             logs = self._scanner.scan([location])
         except FileStillChanging:
@@ -188,7 +190,7 @@ def _iterate_records(stream: IO[bytes], layout: Layout | None) -> Iterator[tuple
 
 def _is_record(record: str, layout: Layout) -> bool:
     """Whether a text has the fields of a record."""
-    if not record.strip() or (layout.comments and record.startswith("#")):
+    if not record.strip():
         return False
     if layout.form == "delimited" and layout.is_quoted:
         cells = next(csv.reader(record.splitlines(keepends=True), delimiter=layout.delimiter), [])

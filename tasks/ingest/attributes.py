@@ -18,7 +18,8 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.datasets.columns import AttributeTable
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import files
-from oneclass.tasks.ingest.files import check_readable, hash_file
+from oneclass.tasks.ingest.files import hash_file
+from oneclass.tasks.ingest.landing import refuse_unreadable
 from oneclass.tasks.stores import warehouse
 from oneclass.tasks.stores.home import escape_path
 
@@ -135,7 +136,7 @@ def _read_table(path: Path, section: str, id_column: str, dataset: Dataset, sepa
         InputError: the file is unreadable or empty, or a row is malformed.
     """
     place, before = f"[{section}] table {path}", 0
-    with check_readable(path), duckdb.connect() as connection, tempfile.TemporaryFile() as copy:
+    with refuse_unreadable(path), duckdb.connect() as connection, tempfile.TemporaryFile() as copy:
         # The copy has no name, so that nothing of it is left if the run is killed.
         file = f"/proc/self/fd/{copy.fileno()}"
         try:

@@ -10,9 +10,6 @@ import lzma
 import os
 import re
 import zipfile
-import zlib
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -50,18 +47,6 @@ def sign_file(path: Path) -> tuple[int, ...]:
     except FileNotFoundError:
         return ()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-@contextmanager
-def check_readable(path: Path) -> Generator[None]:
-    """Raise an `InputError` that names the file if it cannot be read in the block."""
-    try:
-        yield
-    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, zstd.ZstdError) as error:
-        raise InputError(f"{path}: the compressed file is cut short or damaged ({error}). Fetch it again.") from error
-    except OSError as error:
-        advice = "Check its permissions." if error.errno else "Fetch it again."  # bz2 has no error of its own
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}). {advice}") from error
 
 
 def detect_container(path: Path) -> str:
@@ -103,14 +88,11 @@ def open_text(path: Path, container: str, encoding: str = "") -> IO[bytes]:
         InputError: a workbook cannot.
     """
     if container == "workbook":
-        return _stream(_read_workbook(path))
+        return _read_workbook(path)
     stream = _decompress(path, container)
     encoding = encoding or ("utf-16" if stream.read(2) in UTF16_MARKS else "")
     stream.seek(0)
-    if not encoding:
-        return stream
-    pieces = iter(lambda: stream.read(CHUNK_BYTES), b"")
-    return _stream(text.encode() for text in codecs.iterdecode(pieces, encoding, "replace"))
+    return cast("IO[bytes]", codecs.EncodedFile(stream, "utf-8", encoding, "replace")) if encoding else stream
 
 
 def copy_text(stream: IO[bytes], target: Path) -> None:
@@ -220,27 +202,6 @@ def _is_utf8(data: bytes, decoder: codecs.IncrementalDecoder | None = None) -> b
     return True
 
 
-class _IteratorStream(io.RawIOBase):
-    """A stream of the pieces that an iterator yields."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces, self._buffer = iter(pieces), b""
-
-    def read(self, size: int = -1) -> bytes:
-        pieces, have = [self._buffer], len(self._buffer)
-        while (size < 0 or have < size) and (piece := next(self._pieces, b"")):
-            pieces.append(piece)
-            have += len(piece)
-        joined = b"".join(pieces)
-        size = have if size < 0 else size
-        self._buffer = joined[size:]
-        return joined[:size]
-
-
-def _stream(pieces: Iterable[bytes]) -> IO[bytes]:
-    return cast("IO[bytes]", _IteratorStream(pieces))
-
-
 def _decompress(path: Path, container: str) -> IO[bytes]:
     if container == "zip":
         return zipfile.ZipFile(path).open(_list_zip(path)[0])
@@ -255,17 +216,19 @@ def _list_zip(path: Path) -> list[str]:
     return [name for name in names if not HIDDEN_MEMBER.search(name)]
 
 
-def _read_workbook(path: Path) -> Iterator[bytes]:
-    """Yield the rows of a workbook's first sheet with data as lines of CSV, dates in ISO 8601."""
+def _read_workbook(path: Path) -> IO[bytes]:
+    """Return the rows of a workbook's first sheet with data as CSV, dates in ISO 8601."""
+    rows = io.StringIO()
     try:
         with open(path, "rb") as stream, CalamineWorkbook.from_filelike(stream) as workbook:
             sheets = (workbook.get_sheet_by_index(index) for index in range(len(workbook.sheet_names)))
             sheet = next((sheet for sheet in sheets if sheet.height), None)
-            for row in sheet.iter_rows() if sheet else ():
-                csv.writer(line := io.StringIO(), lineterminator="\n").writerow(map(_format_cell, row))
-                yield line.getvalue().encode()
+            csv.writer(rows, lineterminator="\n").writerows(
+                map(_format_cell, row) for row in (sheet.iter_rows() if sheet else ())
+            )
     except CalamineError as error:
         raise InputError(f"{path}: the workbook cannot be read ({error}). Save the sheet as CSV.") from error
+    return io.BytesIO(rows.getvalue().encode())
 
 
 def _format_cell(cell: Any) -> str:

@@ -65,7 +65,7 @@ def refuse_unreadable(location: Path) -> Generator[None]:
         if isinstance(error, OneclassError) or memory_errors.explain_exhaustion(error, str(location)):
             raise
         cause = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        advice = "Mend it, write it as CSV or Parquet, or leave it out."
+        advice = "Fetch it again or mend it, write it as CSV or Parquet, or leave it out."
         raise FileRefused(location, f"{location}: cannot be read ({cause}). {advice}") from error
 
 

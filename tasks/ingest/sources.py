@@ -6,7 +6,7 @@ import itertools
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,8 +40,8 @@ class LogFile:
         signature: of `files.sign_file` when its bytes were read.
         container: of `files.detect_container`.
         encoding: of its text, if it is not UTF-8.
-        layout: None if the digest is known, so that the rest was not scanned.
-        text: the scan of its text, without the head; None for Parquet.
+        layout: None if the digest is known, so that it was not scanned.
+        text: the scan of its text, without the head; None for Parquet, and if the digest is known.
     """
 
     location: Path
@@ -74,7 +74,7 @@ class SourceScanner:
     def scan(
         self,
         paths: Iterable[str | Path],
-        known: Mapping[str, int] | None = None,
+        known: Collection[str] = (),
         rejected: list[FileRefused] | None = None,
         *,
         columns_named: bool = False,
@@ -85,7 +85,7 @@ class SourceScanner:
         damage, unless the last call scanned it and its inode, size and times are unchanged.
 
         Args:
-            known: digest -> bytes of the logs in the warehouse, whose layouts are not detected again.
+            known: digests of the logs in the warehouse, which are not scanned again.
             rejected: if given, unreadable files are added to it instead of raised, and files being written are skipped.
             columns_named: whether a log in the warehouse names its columns; then none is read by position.
 
@@ -95,20 +95,22 @@ class SourceScanner:
         result: list[LogFile] = []
         refused: list[FileRefused] = []
         for path in map(Path, paths):
-            locations = expand_path(path, self.dataset)
+            with refuse_unreadable(path):
+                locations = expand_path(path, self.dataset)
             for location in locations:
                 if rejected is None and len(locations) > 1 and not location.stat().st_size:
                     continue  # a part of a log without events
                 try:
                     _check_partition(location)
-                    result.append(self._scan_if_changed(location, known or {}))
+                    result.append(self._scan_if_changed(location, known))
                 except FileStillChanging as error:
                     if rejected is None:
                         raise
                     logger.warning("%s It is left for the next run.", error)
                 except FileRefused as error:
                     refused.append(error)
-        self._scans = {log.location: log for log in result if log.layout and _is_old_enough(log)}
+        latest = time.time_ns() - MIN_AGE_NS  # a change of a younger file may not alter its signature
+        self._scans = {log.location: log for log in result if log.layout and log.signature[-2] < latest}
         named = next((log.path for log in result if log.layout and log.layout.names_columns), "")
         if named or columns_named:
             unnamed = [log for log in result if log.layout and log.layout.is_by_form]
@@ -120,8 +122,8 @@ class SourceScanner:
             rejected += refused
         return result
 
-    def _scan_if_changed(self, location: Path, known: Mapping[str, int]) -> LogFile:
-        with refuse_unreadable(location), files.check_readable(location):
+    def _scan_if_changed(self, location: Path, known: Collection[str]) -> LogFile:
+        with refuse_unreadable(location):
             try:
                 str(location).encode()
             except UnicodeEncodeError as error:
@@ -133,11 +135,6 @@ class SourceScanner:
             if files.sign_file(location) != signature:
                 raise FileStillChanging(location)
         return log
-
-
-def _is_old_enough(log: LogFile) -> bool:
-    """Whether the last write is long enough ago for a later change to alter the signature of a file."""
-    return time.time_ns() - log.signature[-2] > MIN_AGE_NS
 
 
 def _explain_unnamed(log: LogFile, other: str) -> FileRefused:
@@ -208,25 +205,22 @@ def _check_partition(location: Path) -> None:
         )
 
 
-def _scan_file(path: Path, signature: tuple[int, ...], dataset: Dataset, known: Mapping[str, int]) -> LogFile:
+def _scan_file(location: Path, signature: tuple[int, ...], dataset: Dataset, known: Collection[str]) -> LogFile:
     """Read a file to its end, hashing its bytes and scanning its text."""
-    container, size = files.detect_container(path), path.stat().st_size
-    log = LogFile(path, "", size, signature, container)
+    container, digest = files.detect_container(location), files.hash_file(location)
+    log = LogFile(location, digest, location.stat().st_size, signature, container)
+    if digest in known:
+        return log
     if container == "parquet":
-        log = replace(log, sha256=files.hash_file(path))
-        return log if log.sha256 in known else replace(log, layout=layouts.detect_parquet(path, dataset))
-    if container and size in known.values() and (digest := files.hash_file(path)) in known:
-        return replace(log, sha256=digest)  # unpacking a known log would cost far more than hashing it
-    with files.open_text(path, container) as stream:
+        return replace(log, layout=layouts.detect_parquet(location, dataset))
+    with files.open_text(location, container) as stream:
         text = files.scan_stream(stream)
-    is_plain = not container and text.size == size
-    log = replace(log, sha256=text.sha256 if is_plain else files.hash_file(path))
     if dataset.encoding and (not text.is_utf8 or text.has_nul):
         log = replace(log, encoding=dataset.encoding)
-        with files.open_text(path, container, dataset.encoding) as stream:
+        with files.open_text(location, container, dataset.encoding) as stream:
             text = files.scan_stream(stream)
-    layout = None if log.sha256 in known else _detect_layout(log, text, dataset)
-    return replace(log, layout=layout, text=replace(text, head=b""))  # there may be thousands of logs
+    # Without the head, as there may be thousands of logs.
+    return replace(log, layout=_detect_layout(log, text, dataset), text=replace(text, head=b""))
 
 
 def _detect_layout(log: LogFile, text: FileScan, dataset: Dataset) -> Layout:

@@ -82,9 +82,10 @@ def ingest(
     is_night = not named and not replace
     unread = [] if named else _list_unread(home, dataset, waiting)
     refused: list[FileRefused] = []
-    sizes = {one.sha256: one.size for one in known}
     scanner, columns_named = scanner or SourceScanner(dataset), any(one.names_columns for one in known)
-    logs = scanner.scan(paths, sizes, refused if is_night else None, columns_named=columns_named)
+    logs = scanner.scan(
+        paths, {one.sha256 for one in known}, refused if is_night else None, columns_named=columns_named
+    )
     while True:
         if refused and not logs and not known:
             landing.quarantine_files(home, refused)
