@@ -121,13 +121,13 @@ select
         and not case
             when user_id >= $least or item_id >= $least
                 then list_contains($missing, user_id) or list_contains($missing, item_id)
-                    or (list_contains($header, user_id) and list_contains($header, item_id))
+                    or (list_contains($header, lower(user_id)) and list_contains($header, lower(item_id)))
             else false
         end
         and not ($is_damaged and contains(user_id || item_id, chr(65533))) as is_event,
     case
         when fault is not null then fault
-        when list_contains($header, user_id) and list_contains($header, item_id) then 'is a header'
+        when list_contains($header, lower(user_id)) and list_contains($header, lower(item_id)) then 'is a header'
         when coalesce(user_id, '') = '' then 'names no user'
         when coalesce(item_id, '') = '' then 'names no item'
         when contains(user_id || item_id, chr(65533)) then 'holds bytes that are not UTF-8 text, shown as U+FFFD'
@@ -196,12 +196,6 @@ select
     end
 from lines
 where trim(text) <> ''
-
--- name: headers
--- One row per reject that has the names of the log's columns, in any order: its line, and the names.
-select line_number, list_transform(string_split(line, $delimiter), lambda cell: lower(trim(cell, ' "'))) as cells
-from raw.rejects
-where file_id = $file_id and list_sort(cells) = list_sort($names)
 
 -- name: known_files
 -- One row per log in the warehouse, with the name that it arrived by; null for logs of older versions, which stored no names.

@@ -17,6 +17,7 @@ BLANKS = " \t\u00a0\u200b\u2060\ufeff"
 """Trimmed from ids: blanks that a table shows, and those that it does not."""
 GROUPED_NUMBER = re.compile(r"\d{1,3}([.,]\d{3})+")
 ROUNDED_NUMBER = re.compile(r"-?\d([.,]\d+)?[eE]\+\d+")
+ID_NAMES = frozenset(KNOWN_NAMES["user"] + KNOWN_NAMES["item"])
 MAX_KINDS = 30
 MIN_SHARE = 0.5
 WHAT = {"user": "the user", "item": "the item", "value": "the value of an event", "time": "the time",

@@ -16,11 +16,13 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import times
 from oneclass.tasks.ingest.columns import (
     BLANKS,
+    ID_NAMES,
     MIN_SHARE,
     Sample,
     count_known,
     describe_doubts,
     match_columns,
+    normalize_name,
 )
 from oneclass.tasks.ingest.files import FileScan
 from oneclass.tasks.stores.home import escape_path
@@ -189,7 +191,7 @@ def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layo
     layout, form = Layout("delimited", delimiter), f"delimiter {json.dumps(delimiter)}"
     rows = split_rows(lines, layout)
     is_numbered = bool(stated := _list_stated(dataset)) and all(map(str.isdigit, stated))
-    if is_numbered and _is_header(rows):
+    if is_numbered and (_is_header(rows) or not ID_NAMES.isdisjoint(map(normalize_name, rows[0]))):
         raise InputError(
             f"{path}, line 1: looks like a header ({', '.join(rows[0])[:200]}), so that its columns have names. State "
             "them by name."

@@ -11,7 +11,7 @@ from oneclass import sql
 from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import OneclassError
 from oneclass.tasks.ingest import files, times
-from oneclass.tasks.ingest.columns import BLANKS
+from oneclass.tasks.ingest.columns import BLANKS, ID_NAMES
 from oneclass.tasks.ingest.landing import FileRefused, refuse_unreadable
 from oneclass.tasks.ingest.layouts import Layout, as_text
 from oneclass.tasks.ingest.sources import LogFile
@@ -98,28 +98,33 @@ def _load_log(
         broken = sql.statement("ingest/broken_lines", file_id=str(file_id), fields=str(layout.fields))
         connection.execute(f"{broken}; drop table ingest_errors; drop table ingest_scans")
     if layout.form == "delimited" and layout.names:
-        _check_headers(connection, file_id, log, layout)
+        _check_headers(connection, file_id, log, layout, dataset)
 
 
-def _check_headers(connection: duckdb.DuckDBPyConnection, file_id: int, log: LogFile, layout: Layout) -> None:
-    """Take a header that is repeated, as where files are put together, for no reject; refuse one in another order."""
-    names = [name.lower() for name in layout.names]
-    values = {"file_id": file_id, "delimiter": layout.delimiter, "names": names}
-    for line, cells in connection.execute(sql.statement("ingest/headers"), values).fetchall():
-        if cells != names:
+def _check_headers(
+    connection: duckdb.DuckDBPyConnection, file_id: int, log: LogFile, layout: Layout, dataset: Dataset
+) -> None:
+    """Take a header that is repeated, as where files are put together, for no reject; refuse another header."""
+    found = connection.execute(
+        "delete from raw.rejects where file_id = ? and reason = 'is a header' returning line_number, line", [file_id]
+    ).fetchall()
+    marks = dict.fromkeys(map(ord, BLANKS + '"'))
+    header = layout.delimiter.join(layout.names).lower().translate(marks)
+    for number, line in found:
+        names = line.partition(layout.delimiter)[2] if dataset.row_names else line
+        if not header.startswith(names.lower().translate(marks)):  # a long line is cut
             raise FileRefused(
                 log.location,
-                f"{log.path}, line {line}: is a header with the columns in another order, so two logs are put together "
-                "here. Give them as two files.",
+                f"{log.path}, line {number}: is another header ({line[:200]}), so two logs are put together here. Give "
+                "them as two files.",
             )
-        connection.execute("delete from raw.rejects where file_id = ? and line_number = ?", [file_id, line])
 
 
 def _choose_conditions(log: LogFile, layout: Layout, dataset: Dataset) -> dict[str, Any]:
     """Return the values of `ingest/parse` by which a record is an event."""
-    columns, header = dict(layout.columns), list[str]()
-    if layout.form == "delimited" and layout.names:
-        header = [layout.names[int(columns[role]) - 1 - dataset.row_names] for role in ("user", "item")]
+    header = set[str]()
+    if layout.form == "delimited" and not layout.is_by_form:
+        header = {*ID_NAMES, *(name.lower() for name in layout.names if name and not times.NUMBER.fullmatch(name))}
     latest = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=dataset.max_future_days)
     return {
         "blanks": BLANKS,
@@ -127,13 +132,13 @@ def _choose_conditions(log: LogFile, layout: Layout, dataset: Dataset) -> dict[s
         "longest_id": MAX_ID_BYTES,
         "low": dataset.value_min,
         "high": dataset.value_max,
-        "has_time": "time" in columns or layout.form == "netflix",
+        "has_time": "time" in dict(layout.columns) or layout.form == "netflix",
         "latest": latest,
         "future_days": float(dataset.max_future_days),
         "kinds": list(dataset.events),
         "missing": list(dataset.missing_ids),
-        "header": header,
-        "least": min(filter(None, (*dataset.missing_ids, *header)), default="\U0010ffff"),
+        "header": sorted(header),
+        "least": min(filter(None, (*dataset.missing_ids, *map(str.upper, header))), default="\U0010ffff"),
         "is_damaged": log.text is not None and (log.text.has_nul or not log.text.is_utf8),
     }
 
