@@ -1,12 +1,9 @@
 """What is refused, rejected or doubted, and with which sentence; the right values of logs that mislead."""
 
 import gzip
-import io
 import logging
 import os
 import re
-import tarfile
-import zipfile
 from datetime import datetime, timedelta
 
 import duckdb
@@ -20,9 +17,9 @@ from oneclass.tasks.datasets import Dataset
 from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest.stage import ingest
 from oneclass.tasks.ingest.times import FIRST_SECOND, LAST_SECOND, to_utc
-from oneclass.tasks.stores.home import Home
 from tests.conftest import home_in, query_rows
 from tests.tasks.ingest.conftest import write_file
+from tests.tasks.ingest.test_layouts import write_zip
 
 EVENTS = "select concat_ws(' ', user_id, item_id, occurred_at) from raw.events order by file_id, line_number"
 KINDS = {"events": {"view": 1}}
@@ -30,16 +27,7 @@ CSV = b"user_id,item_id\n" + b"1,2\n" * 9999
 DEEP = f'{{"user": {"[" * 200_000}{"]" * 200_000}, "item": "x"}}\n'
 
 
-def make_archive(kind: str) -> bytes:
-    target = io.BytesIO()
-    if kind == "zip":
-        with zipfile.ZipFile(target, "w") as archive:
-            for name in ("readme.txt", "log.csv"):
-                archive.writestr(name, CSV)
-    else:
-        with tarfile.open(fileobj=target, mode="w") as archive:
-            archive.addfile(tarfile.TarInfo("log.csv"))
-    return target.getvalue()
+TAR = bytes(257) + b"ustar" + bytes(250)
 
 
 # fmt: off
@@ -50,9 +38,9 @@ REFUSED = {  # content, the data set's file, the sentence
     "gzip cut short": (gzip.compress(CSV)[:-9], {}, "cut short or damaged"),
     "flipped byte": (gzip.compress(CSV)[:-6] + b"\1" + gzip.compress(CSV)[-5:], {}, "cut short or damaged"),
     "damaged zip": (b"PK\x03\x04rest", {}, "cut short or damaged"),
-    "zip of two": (make_archive("zip"), {}, "an archive of 2 files: readme.txt, log.csv. Unpack it and name the logs"),
-    "tar": (make_archive("tar"), {}, "is a tar archive. Unpack it"),
-    "tar.gz": (gzip.compress(make_archive("tar")), {}, "is a tar archive. Unpack it"),
+    "zip of two": (write_zip({"readme.txt": "", "log.csv": CSV}), {}, "2 files: readme.txt, log.csv. Unpack it"),
+    "tar": (TAR, {}, "is a tar archive. Unpack it"),
+    "tar.gz": (gzip.compress(TAR), {}, "is a tar archive. Unpack it"),
     "cut Parquet": (b"PAR1 and no more", {}, "is not a complete Parquet file"),
     "old workbook": (b"\xd0\xcf\x11\xe0" + bytes(600), {}, "the workbook cannot be read (Cannot detect file format)"),
     "picture": (b"\x89PNG\r\n\x1a\n" + bytes(60), {}, ": is a binary file"),
@@ -66,7 +54,7 @@ REFUSED = {  # content, the data set's file, the sentence
     "two users": ("user_id,customer_id,sku\na,b,x\n", {}, "Known: sku (item). Which column is the user?"),
     "one name twice": ("who,sku,who\na,x,b\n", {"columns": {"user": "who"}}, "two columns are called who"),
     "absent": ("user,sku\na,x\n", {"columns": {"user": "who"}}, "None is called who. Which column is the user?"),
-    "number of a named column": ("who,sku,n\na,x,1\n", {"columns": {"user": 1, "item": 2}}, "State them by name"),
+    "number of a named column": ("who,sku,n\na,x,k\n", {"columns": {"user": 1, "item": 2}}, "State them by name"),
     "maybe values": ("user,sku,kilos\na,x,1\nb,x,2\n", {}, "Is kilos, or another column, the value of an event?"),
     "kinds": ("user,sku,event\na,x,view\nb,x,cart\n", {}, "view (1), cart (1). What does an event of each kind add?"),
     "no kinds": ("user,sku\na,x\n", KINDS, "Which column is the kind of event?"),
@@ -79,7 +67,9 @@ REFUSED = {  # content, the data set's file, the sentence
     "Apple's seconds": ("user,sku,time\na,x,763467211\nb,x,763467219\n", {}, "ticks since another year"),
     "names of rows": ("user,sku\n1,a,x\n2,b,x\n", {}, "2 of 2 lines have one field more. If they begin"),
     "most titles with commas": ("user,title,sku\na,Tea, green,x\nb,Tea, black,x\n", {}, "put it in quotes"),
-    "two headers": ("user,sku,n\na,x,5\nsku,user,n\ny,b,5\n", {"columns": {"value": "n"}}, "line 3: is a header"),
+    "another order": ("user,sku,n\na,x,k\nsku,user,n\ny,b,k\n", {}, "line 3: is another header (sku,user,n)"),
+    "another order, the user first": ("user,sku,N\na,x,k\nuser,n,sku\nb,k,y\n", {}, "line 3: is another header"),
+    "other names": ("user,sku,value\na,x,5\nItem,User,count\ny,b,5\n", {}, "line 3: is another header"),
     "a matrix of numbers": ("user,hotel_cluster,n\n1,2,0\n2,3,1\n", {}, "Which column is the item?"),
 }
 # fmt: on
@@ -127,8 +117,6 @@ READ = {  # content, events, what is said of the others
                        ["a x 2025-03-03 11:06:51", "b x 2025-03-03 17:36:51"], ""),
     "mail's time": ('user,sku,date\na,x,"Mon, 03 Mar 2025 12:06:51 +0100"\nb,x,"Tue, 04 Mar 2025 12:06:51 GMT"\n',
                     ["a x 2025-03-03 11:06:51", "b x 2025-03-04 12:06:51"], ""),
-    "Twitter's time": ("user,sku,created_at\na,x,Mon Mar 03 12:06:51 +0000 2025\nb,x,Tue Mar 04 12:06:51 +0200 2025\n",
-                       ["a x 2025-03-03 12:06:51", "b x 2025-03-04 10:06:51"], ""),
     "Apple's later seconds": ("user,sku,time\na,x,793467211\nb,x,793467219\n",
                               ["a x 1995-02-22 15:33:31", "b x 1995-02-22 15:33:39"], "times lie before 2000"),
     "1970": ("user,sku,date\na,x,1970-01-01\nb,x,2025-03-01\nc,x,2025-03-02\n",
@@ -160,27 +148,20 @@ def test_a_log_has_the_right_events_and_the_others_are_spoken_of(home, tmp_path,
 
 
 def test_whatever_a_file_of_a_night_does_the_others_are_read(home):
-    files = {
+    bad = {
         "deep.json": DEEP, "kindless.csv": "user,sku\nb,y\n", "u.data": "1\t2\t3\t881250949\n" * 3,
         "date=2025-03-01/part.csv": "user,sku,event\nb,y,view\n", "out/part-1.csv": "", "empty.parquet": b"PAR1",
         "other.csv": "user,sku,event\nb,y,view\nsku,user,event\ny,b,view\n",
     }  # fmt: skip
-    for name, content in files.items():
-        write_file(home.landing / name, content)
-    read = {
-        "good.csv": "user,sku,event\na,x,view\n",
-        "out/part-0.csv": "user,sku,event\n",
-        "_SUCCESS": "",
-        "_log/0": "{",
-    }
-    for name, content in read.items():
+    good = {"a.csv": "user,sku,event\na,x,view\n", "out/part-0.csv": "user,sku,event\n", "_SUCCESS": "", "_log/0": "{"}
+    for name, content in {**bad, **good}.items():
         write_file(home.landing / name, content)
     result = ingest(home, Dataset(name="own", **KINDS), [], "run")
-    assert query_rows(home, EVENTS) == [("a x",)] and len(result.set_aside) == len(files)
-    quarantine = home.landing / "quarantine"
-    for name in files:
-        assert str(home.landing / name) in (quarantine / f"{name}.why.txt").read_text().split("Why: ")[1]
-    assert all((home.landing / name).exists() for name in read)
+    assert query_rows(home, EVENTS) == [("a x",)] and len(result.set_aside) == len(bad)
+    for name in bad:
+        note = (home.landing / "quarantine" / f"{name}.why.txt").read_text()
+        assert str(home.landing / name) in note.split("Why: ")[1]
+    assert all((home.landing / name).exists() for name in good)
 
 
 @pytest.mark.parametrize(
@@ -203,28 +184,23 @@ def test_the_encoding_that_a_refusal_proposes_reads_the_log(home, tmp_path, text
     assert query_rows(home, EVENTS)[0] == (f"{user} {item}",)
 
 
-@pytest.mark.parametrize(
-    "source, said",
-    [
-        ("nowhere.csv", "no such file"),
-        ("*.csv", "no file matches"),
-        ("folder", "ratings*.dat"),
-        ("pipe", "neither a file"),
-    ],
-)
-def test_a_source_that_is_not_there(tmp_path, source, said):
+def test_a_source_that_is_not_there(tmp_path):
     write_file(tmp_path / "folder" / "movies.csv", "movieId,title\n")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match=re.escape(said)):
-        ingest(home_in(tmp_path), datasets.load_dataset("ml-1m", tmp_path), [tmp_path / source], "run")
-
-
-def test_absent_raw_files_are_described(tmp_path):
-    home, dataset = Home(tmp_path / "var", "ml-100k"), datasets.load_dataset("ml-100k", tmp_path)
-    with pytest.raises(InputError) as error:
-        ingest(home, dataset, [], "run")
+    dataset = datasets.load_dataset("ml-100k", tmp_path)
+    sources = {
+        "nowhere.csv": "no such file",
+        "*.csv": "no file matches",
+        "folder": "no file called u.data",
+        "pipe": "neither a file",
+    }
+    for source, said in sources.items():
+        with pytest.raises(InputError, match=re.escape(said)):
+            ingest(home_in(tmp_path), dataset, [tmp_path / source], "run")
+    with pytest.raises(InputError) as refusal:
+        ingest(home := home_in(tmp_path), dataset, [], "run")
     for part in (str(home.landing), dataset.urls[0], dataset.licence, dataset.sha256["u.data"], "--source"):
-        assert part in str(error.value)
+        assert part in str(refusal.value)
     assert not home.root.exists()
 
 
