@@ -31,7 +31,7 @@ from oneclass import sql
 from oneclass.models.degrees.distributions import FAMILIES
 from oneclass.models.degrees.fits import BOOTSTRAP_REPLICATES, fit_family
 from oneclass.models.negatives import sampling
-from oneclass.models.numerics.adjacency import group_edges
+from oneclass.models.numerics.adjacency import group_by_vertex
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.tasks.orchestration.stage_task import stage_task
 from oneclass.tasks.stores import stages, warehouse
@@ -142,8 +142,9 @@ def store_hidden_graph_ratios(connection: duckdb.DuckDBPyConnection, shape: tupl
         return
     edges = connection.execute("select user_index, item_index from indexed.interactions").fetchnumpy()
     users, items = (np.ma.getdata(column) for column in edges.values())
-    likes = group_edges(users, items, shape[0])
-    del edges, users, items
+    starts, order = group_by_vertex(users, shape[0])
+    likes = starts, items[order]
+    del edges, users, items, order
     for r in sampling.NEGATIVE_RATES:
         positives, negatives = sampling.sample_item_counts(likes, shape[1], r, seed)
         items = np.arange(shape[1], dtype=np.int32)

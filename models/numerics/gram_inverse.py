@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics.column_scaling import ColumnMoments, Rescaling
 from oneclass.models.numerics.gram import lower_gram
-from oneclass.models.numerics.matmul import values_times
+from oneclass.models.numerics.matmul import pattern_times
 from oneclass.models.numerics.spd_inverse import invert_lower
 from oneclass.models.numerics.threads import kernel_threads
 
@@ -116,7 +116,7 @@ def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: in
     for start in range(0, len(out), BLOCK_ROWS):
         block = slice(start, min(start + BLOCK_ROWS, len(out)))
         with kernel_threads(threads):
-            below = values_times(of_items[start:], _columns_as_rows(values_times(of_items[block], over_users), threads))
+            below = _times(of_items[start:], _columns_as_rows(_times(of_items[block], over_users), threads))
 
         def fill(rows: slice, below: np.ndarray = below, target: np.ndarray = out[start:, block]) -> None:
             np.divide(below[rows], -l2, out=target[rows])
@@ -124,6 +124,11 @@ def _back_to_items(y: csr_matrix, over_users: np.ndarray, l2: float, threads: in
         _map_blocks(fill, len(below), BLOCK_ROWS, threads)
     out.flat[:: len(out) + 1] += np.float32(1 / l2)
     return out
+
+
+def _times(rows: csr_matrix, table: np.ndarray) -> np.ndarray:
+    """R T, float32, of a sparse R and a dense T."""
+    return pattern_times(rows, table, rows.data)
 
 
 def _columns_as_rows(table: np.ndarray, threads: int) -> np.ndarray:

@@ -10,18 +10,16 @@ held-out edges of three sparse logs this makes S higher (docs/benchmarks/accurac
 import numpy as np
 from numba import njit, prange
 
-MAX_FALLBACK_SCORE = np.float32(
-    -(2.0**-100)
-)  # where no sum is negative; closer to zero than any weight that a regression finds
-NUM_PARALLEL_MINIMA = 64  # minima that are found side by side, since one alone waits for each comparison
+# Where no sum is negative; closer to zero than any weight that a regression finds.
+MAX_FALLBACK_SCORE = np.float32(-(2.0**-100))
 SCORE_STEP = 2.0**-22  # relative; at least one float32 to the next, on both sides of a power of two
 
 
 def fallback_factors(item_degrees: np.ndarray) -> np.ndarray:
     """float64 (items,): the multiple of a row's lowest score that an item gets for which nothing speaks.
 
-    `1 + k STEP` for an item whose degree is the k-th largest of the distinct degrees; so items of equal degree are
-    tied.
+    `1 + k SCORE_STEP` for an item whose degree is the k-th largest of the distinct degrees; so items of equal degree
+    are tied.
 
     Args:
         item_degrees: int (items,), training edges of each item.
@@ -35,8 +33,8 @@ def fill_popularity_fallback(
 ) -> np.ndarray:
     """Replace the scores that are exactly zero by some just below the row's lowest, in place; returns `scores`.
 
-    An item gets `lowest` times its factor, `lowest` being the lowest score of the row or FLOOR. Every other score keeps
-    its bits.
+    An item gets `lowest` times its factor, `lowest` being the lowest score of the row or MAX_FALLBACK_SCORE. Every
+    other score keeps its bits.
 
     Args:
         scores: float32 (block, items), sums over the histories.
@@ -61,18 +59,10 @@ def _fill_below(scores, below):
                 row[item] = np.float32(lowest * below[item]) if row[item] == 0 else row[item]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
 def _lowest_score(row):
-    """The lowest score of a row, or FLOOR where none is below it."""
-    minima = np.full(NUM_PARALLEL_MINIMA, MAX_FALLBACK_SCORE, dtype=np.float32)
-    whole = len(row) - len(row) % NUM_PARALLEL_MINIMA
-    for start in range(0, whole, NUM_PARALLEL_MINIMA):
-        some = row[start : start + NUM_PARALLEL_MINIMA]
-        for at in range(NUM_PARALLEL_MINIMA):
-            minima[at] = min(minima[at], some[at])
+    """Return the lowest score of a row, or MAX_FALLBACK_SCORE where none is below it."""
     lowest = MAX_FALLBACK_SCORE
-    for at in range(NUM_PARALLEL_MINIMA):
-        lowest = min(lowest, minima[at])
-    for item in range(whole, len(row)):
+    for item in range(len(row)):
         lowest = min(lowest, row[item])
     return lowest

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from oneclass.models.numerics.adjacency import copy_pattern, group_by_vertex, group_edges, transpose
-from oneclass.models.numerics.threads import kernel_threads
+from oneclass.models.numerics.adjacency import copy_pattern, group_by_vertex, transpose
 
 
 def random_graph(users, items, density, seed=0):
@@ -13,14 +12,12 @@ def random_graph(users, items, density, seed=0):
     return csr_matrix(rng.random((users, items)) < rng.uniform(0, 2 * density, users)[:, None])
 
 
-@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("users, items", [(200, 40), (3, 50), (40, 1)])
-def test_transposed_agrees_with_scipy(users, items, threads):
+def test_transposed_agrees_with_scipy(users, items):
     matrix = random_graph(users, items, 0.2)
     starts, indices = copy_pattern(matrix)
     assert starts.dtype == np.int64 and indices.dtype == np.int32
-    with kernel_threads(threads):
-        by_item = transpose(starts, indices, items)
+    by_item = transpose(starts, indices, items)
     expected = csr_matrix(matrix.T)
     expected.sort_indices()
     np.testing.assert_array_equal(by_item[0], expected.indptr)
@@ -45,16 +42,6 @@ def test_lists_come_out_ascending_whatever_their_order_and_turning_twice_sorts_t
 def test_a_graph_without_edges_has_empty_lists():
     starts, neighbours = transpose(np.zeros(5, dtype=np.int64), np.empty(0, dtype=np.int32), 3)
     assert starts.tolist() == [0, 0, 0, 0] and len(neighbours) == 0
-
-
-def test_edges_in_any_order_keep_it_within_a_vertex():
-    rng = np.random.default_rng(3)
-    vertices, neighbours = rng.integers(0, 20, (2, 500)).astype(np.int32)
-    starts, found = group_edges(vertices, neighbours, 21)
-    assert starts[-2] == starts[-1] == 500
-    for vertex in range(20):
-        own = [neighbour for at, neighbour in zip(vertices, neighbours, strict=True) if at == vertex]
-        assert found[starts[vertex] : starts[vertex + 1]].tolist() == own
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

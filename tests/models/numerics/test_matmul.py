@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from oneclass.models.numerics import matmul
-from oneclass.models.numerics.matmul import ALONE, COLUMNS, GROUP, TILE, dense_times, pattern_times, tall_times
+from oneclass.models.numerics.matmul import COLUMNS, GROUP, TILE, dense_times, pattern_times, tall_times
 from oneclass.models.numerics.sparse_products import gram_times_vector, sparse_table, sparse_times
 from oneclass.models.numerics.threads import kernel_threads
 
@@ -49,7 +49,7 @@ def test_a_pattern_product_is_the_sum_in_the_order_of_the_history_to_the_bit(blo
 
 def test_a_dense_product_has_the_same_bits_from_either_kernel_and_in_any_block(monkeypatch):
     rng = np.random.default_rng(3)
-    rows, table = (rng.normal(size=shape).astype(np.float32) for shape in ((7, 50), (50, ALONE + 3)))
+    rows, table = (rng.normal(size=shape).astype(np.float32) for shape in ((7, 50), (50, 4 * COLUMNS + 3)))
     expected = dense_times(rows, table)
     for reuse in (0, 1 << 30):
         monkeypatch.setattr(matmul, "MIN_REUSE", reuse)
