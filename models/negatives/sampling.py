@@ -14,7 +14,6 @@ from numba import njit, prange
 from oneclass.models.numerics.adjacency import Adjacency
 from oneclass.models.numerics.partition import partition_shards
 from oneclass.models.numerics.random_numbers import bits, purpose, stream, uniform
-from oneclass.models.numerics.simd import choose
 from oneclass.models.numerics.top_k import find_largest
 
 ALIAS_DRAWS, KEY_DRAWS = purpose("negatives: alias draws"), purpose("negatives: exponential keys")
@@ -176,7 +175,7 @@ def _draw_by_rejection(items, first, last, taken, mark, table, name):
         word = bits(name, draw)
         draw += 1
         column = np.int64(((word >> np.uint64(32)) * count) >> np.uint64(32))
-        item = choose((word & np.uint64(0xFFFFFFFF)) < limits[column], column, aliases[column])
+        item = column if (word & np.uint64(0xFFFFFFFF)) < limits[column] else aliases[column]
         accepted = taken[item] != mark
         taken[item] = mark
         items[first] = item  # a rejected one is overwritten by the next

@@ -219,18 +219,6 @@ def horizontal_sum(typing, lanes):
 
 
 @intrinsic
-def choose(typing, condition, one, other):
-    """`one` if the condition holds, else `other`, without a branch: for a condition that no processor could predict."""
-
-    def generate(context, builder, call, arguments):
-        chosen = builder.select(*arguments)
-        chosen.set_metadata("unpredictable", builder.module.add_metadata([]))  # else LLVM may make a branch of it
-        return chosen
-
-    return one(types.boolean, one, one), generate
-
-
-@intrinsic
 def prefetch(typing, array, at):
     """Prefetch the cache line of array[at] into the first-level cache."""
 

@@ -27,7 +27,6 @@ from oneclass.models.numerics.simd import (
     load,
     load_like,
     pad_width,
-    prefetch_row,
     store,
 )
 from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, plus_rows, plus_squared_rows, store_tile
@@ -74,14 +73,6 @@ def fill_row_factors(row, n, factors):
     factors[n - 2], factors[n - 1] = 1, row[n - 2]
     factors[width + n - 2], factors[width + n - 1] = 1, 0
     factors[2 * width + n - 2], factors[2 * width + n - 1] = 0, row[width + n - 2]
-
-
-@njit(**INLINED)
-def prefetch_batch(lanes, table, indices, start, count):
-    """Prefetch the rows of as many edges as a batch has that starts at `start`, a batch ahead, of whatever vertex."""
-    width, last = pad_width(len(lanes), COLUMN_UNIT), len(indices)
-    for edge in range(min(start + EDGES_PER_BATCH, last), min(start + EDGES_PER_BATCH + count, last)):
-        prefetch_row(table, row_start(indices, edge, width), 2 * width)
 
 
 @njit(**INLINED)

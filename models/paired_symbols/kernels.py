@@ -34,7 +34,6 @@ from oneclass.models.paired_symbols.edges import (
     add_outer,
     fill_moments,
     fill_row_factors,
-    prefetch_batch,
     row_start,
 )
 
@@ -135,7 +134,6 @@ def sum_weighted_edges(lanes, vertex, edges, other, censored, scratch):
         total[:] = 0
     for first in range(start, end, EDGES_PER_BATCH):
         count = min(EDGES_PER_BATCH, end - first)
-        prefetch_batch(lanes, other, indices, first, count)
         fill_moments(lanes, factors, other, indices, first, count, means, variances)
         load_counts(lanes, edges, other, first, count, hits, shares)
         for e in range(EDGES_PER_BATCH):
@@ -302,7 +300,6 @@ def edge_sums_of_shard(lanes, shard, edges, own, other, out):
         end, sums = indptr[vertex + 1], (0.0, 0.0, 0.0, 0.0)
         for first in range(indptr[vertex], end, EDGES_PER_BATCH):
             count = min(EDGES_PER_BATCH, end - first)
-            prefetch_batch(lanes, other, indices, first, count)
             fill_moments(lanes, factors, other, indices, first, count, means, squares)
             load_counts(lanes, edges, other, first, count, batch[3], batch[4])
             for e in range(EDGES_PER_BATCH):

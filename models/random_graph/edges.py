@@ -31,7 +31,6 @@ from oneclass.models.numerics.simd import (
     horizontal_sums,
     load,
     pad_width,
-    prefetch_row,
     put,
     store,
 )
@@ -41,7 +40,6 @@ from oneclass.models.numerics.simd_tiles import load_tile, plus_outer, plus_rows
 OPTIONS: dict[str, Any] = {"cache": True, "fastmath": FAST, "error_model": "numpy", "nogil": True}
 INLINED: dict[str, Any] = OPTIONS | {"forceinline": True}
 BATCH = 64  # edges that are worked on together, whose packed rows stay in the first-level cache
-AHEAD = 64  # a packed row is prefetched so many edges before it is read
 HALF = np.float32(0.5)
 MEAN, SQUARE, WEIGHT, PULL = range(4)  # E[a], E[a^2], w = 2 lambda(xi) and g - 1/2 of every edge of a batch
 # heights of tiles whose sums stay in registers
@@ -114,17 +112,15 @@ def load_own_vertex(own, vertex, posterior):
 
 
 @njit(**INLINED)
-def _locate(rows, columns, table, neighbours, start, first, count, sign, width):
+def _locate(rows, columns, neighbours, start, first, count, sign, width):
     """Find the packed rows of the edges first .. count - 1 of a batch; edge e goes to neighbours[start + e]."""
-    last = len(neighbours) - 1
     for edge in range(first, count):
         put(rows, edge, np.int64(element(neighbours, start + edge)) * width)
         put(columns, PULL * BATCH + edge, sign)
-        prefetch_row(table, np.int64(element(neighbours, min(start + edge + AHEAD, last))) * width, width)
 
 
 @njit(**INLINED)
-def locate_batch(rows, columns, table, parts, vertex, first, factors):
+def locate_batch(rows, columns, parts, vertex, first, factors):
     """Find the packed rows of a vertex's edges from its edge `first` on: likes, and behind them negatives.
 
     Returns:
@@ -135,8 +131,8 @@ def locate_batch(rows, columns, table, parts, vertex, first, factors):
     degree = liked + negative_starts[vertex + 1] - negative_starts[vertex]
     width, count = pad_width(2 * factors + 4), min(BATCH, degree - first)
     turn = min(max(liked - first, 0), count)
-    _locate(rows, columns, table, likes, like_starts[vertex] + first, 0, turn, HALF, width)
-    _locate(rows, columns, table, negatives, negative_starts[vertex] + first - liked, turn, count, -HALF, width)
+    _locate(rows, columns, likes, like_starts[vertex] + first, 0, turn, HALF, width)
+    _locate(rows, columns, negatives, negative_starts[vertex] + first - liked, turn, count, -HALF, width)
     for edge in range(count, pad_width(count, ROWS)):
         rows[edge] = rows[0]
     return count
@@ -266,7 +262,7 @@ def add_edges(rows, own, sums, columns, table, parts, vertex, factors):
     """The sums of one vertex; `own` is taken already, and `parts` are the likes and the negatives."""
     sums[:] = 0
     for first in range(0, count_edges(parts, vertex), BATCH):
-        count = locate_batch(rows, columns, table, parts, vertex, first, factors)
+        count = locate_batch(rows, columns, parts, vertex, first, factors)
         fill_logit_moments(rows, own, columns, table, count, factors)
         fill_weights(columns)
         subtract_biases(rows, columns, table, count, factors)
@@ -278,7 +274,7 @@ def add_bias_edges(rows, own, columns, table, parts, vertex, factors, weight_sum
     """The sums of eq. 19 over the edges of one vertex: of w added to `weight_sum`, and z. Float64."""
     z = 0.0
     for first in range(0, count_edges(parts, vertex), BATCH):
-        count = locate_batch(rows, columns, table, parts, vertex, first, factors)
+        count = locate_batch(rows, columns, parts, vertex, first, factors)
         fill_logit_moments(rows, own, columns, table, count, factors)
         fill_weights(columns)
         for edge in range(count):

@@ -244,7 +244,7 @@ def edge_bound(posterior, table, likes, negatives, bounds):
         for vertex in range(bounds[shard], bounds[shard + 1]):
             load_own_vertex(own, vertex, posterior)
             for first in range(0, count_edges((likes, negatives), vertex), BATCH):
-                count = locate_batch(rows, columns, table, (likes, negatives), vertex, first, factors)
+                count = locate_batch(rows, columns, (likes, negatives), vertex, first, factors)
                 fill_logit_moments(rows, own, columns, table, count, factors)
                 for edge in range(BATCH):
                     columns[WEIGHT, edge] = best_bound_of_square(columns[SQUARE, edge])

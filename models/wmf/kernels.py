@@ -24,14 +24,12 @@ from oneclass.models.numerics.simd import (
     copy,
     dot,
     dot_rows,
-    prefetch_row,
     scale,
 )
 from oneclass.models.numerics.simd_tiles import add_outer, add_products
 
 PARTS = 16  # runs of rows, each with a Gram matrix of its own; these are added in order
 BATCH = 64  # rows whose outer products are added at a time
-PREFETCHED = 32  # edges of a row whose rows of the other side are fetched ahead
 ROUNDING = np.float32(1e-12)  # stop where the squared residual has shrunk to this: a millionth of the residual
 FAST = {"contract", "nsz"}
 
@@ -177,8 +175,6 @@ def conjugate_gradient(own, table, gram, graph, ridges, width, bounds, steps, va
                 keeps = np.float32(indptr[vertex + 1] > indptr[vertex])
                 scale(x, row * width, keeps, own, vertex * width, width)
                 of_group[row] = ridges[vertex]
-                for edge in range(ends[row], min(ends[row + 1], ends[row] + PREFETCHED)):
-                    prefetch_row(table, edges[0][edge], width)  # while G is multiplied
             _multiply_dense(residual, x, by_lanes, of_group, width)
             for row in range(count):
                 at = row * width
