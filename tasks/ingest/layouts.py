@@ -16,6 +16,7 @@ from oneclass.tasks.errors import InputError
 from oneclass.tasks.ingest import times
 from oneclass.tasks.ingest.columns import (
     BLANKS,
+    GROUPED_NUMBER,
     ID_NAMES,
     MIN_SHARE,
     Sample,
@@ -28,8 +29,6 @@ from oneclass.tasks.ingest.files import FileScan
 from oneclass.tasks.stores.home import escape_path
 
 DELIMITERS = (",", "\t", ";", "|", "::", "\x01", "^", "~", " ")
-EXCEL_SEPARATOR = re.compile(r'"?sep=.{1,2}?"?\s*', re.IGNORECASE)
-"""The line that tells Excel the delimiter, before the header."""
 LINE_END = re.compile(r"\r\n|\r|\n")
 MOVIE_HEADER = re.compile(r"\s*\d+\s*:\s*")
 NETFLIX_RATING = re.compile(r"[^,]+,[^,]+,\d{4}-\d\d-\d\d\s*")
@@ -41,7 +40,7 @@ FORMS_WITHOUT_HEADER = (
 )
 COMMA_NUMBER = re.compile(r"\s*-?(\d+|\d{1,3}(\.\d{3})+),(\d+)\s*")
 JSON = re.compile(r"\s*(\{|\[\s*\{)")
-LIST = re.compile(r"\s*[\[({].*[\])}]\s*", re.DOTALL)
+NESTED = re.compile(r"\s*[\[({].*[\])}]\s*", re.DOTALL)
 MAX_ROWS = 1000
 
 
@@ -96,10 +95,9 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
     """
     lines = LINE_END.split(text.head.decode("utf-8-sig", errors="replace"))
     lines = lines if text.size == len(text.head) or len(lines) == 1 else lines[:-1]
-    skip = next((number for number, line in enumerate(lines) if not precedes_log(line)), len(lines))
-    if skip == len(lines):
+    filled = [line for line in lines if line.strip()][:MAX_ROWS]
+    if not filled:
         raise InputError(f"{path}: is empty. Give a log with at least one line, or leave it out.")
-    filled = [line for line in lines[skip:] if line.strip()][:MAX_ROWS]
     if dataset.layout != "recognised":
         return Layout(dataset.layout)
     if JSON.match("\n".join(filled)):
@@ -108,19 +106,19 @@ def detect_text(path: str, text: FileScan, dataset: Dataset) -> Layout:
                 f"{path}: is JSON without an object on each line, which a query reads. State it in the data set's file:"
                 f"\n\n[source]\nquery = \"select * from read_json('{path}')\""
             )
-        return _detect_json(path, records, dataset)
+        names = list(dict.fromkeys(name for record in records for name in record))
+        rows = [[_format_json(record.get(name)) for name in names] for record in records]
+        return _match_names(Layout("json"), Sample(path, "JSON lines", names, rows), dataset)
     is_stated = dataset.columns.model_fields_set or dataset.events
-    if not is_stated and (found := _detect_form(filled)):
-        sample = _make_sample(path, "", (), split_rows(filled, found))
-        layout = _detect_values(found, sample, dict(found.columns), dataset) if found.columns else found
-    else:
-        layout = _detect_delimited(path, lines[skip:], dataset)
-    _check_head(path, lines, skip, layout)
-    return replace(layout, skip=skip + layout.skip)
+    if is_stated or not (found := _detect_form(filled)):
+        layout = _detect_delimited(path, lines[lines.index(filled[0]) :], dataset)
+        return replace(layout, skip=layout.skip + lines.index(filled[0]))
+    sample = _make_sample(path, "", (), split_rows(filled, found))
+    return _detect_values(found, sample, dict(found.columns), dataset) if found.columns else found
 
 
 def detect_parquet(path: Path, dataset: Dataset) -> Layout:
-    """Detect the layout of a Parquet log from its schema and first rows.
+    """Detect the layout of a Parquet log from its schema and first rows, whose cells are read as text.
 
     Raises:
         InputError: it is cut short or damaged, or its columns leave a doubt.
@@ -129,40 +127,18 @@ def detect_parquet(path: Path, dataset: Dataset) -> Layout:
         with duckdb.connect() as connection:
             connection.execute("set TimeZone = 'UTC'")
             scan = connection.read_parquet(escape_path(path), hive_partitioning=False)
-            kinds = dict(zip(scan.columns, map(str, scan.types), strict=True))
-            rows = scan.project(", ".join(map(as_text, kinds))).limit(MAX_ROWS).fetchall()
+            names = scan.columns
+            rows = scan.project(", ".join(map(as_text, names))).limit(MAX_ROWS).fetchall()
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: is not a complete Parquet file ({reason}). Fetch it again.") from error
-    sample = Sample(str(path), "Parquet", list(kinds), [[cell or "" for cell in row] for row in rows])
-    positions = match_columns(sample, dataset)
-    columns = {role: sample.names[at - 1] for role, at in positions.items()}
-    for role, name in columns.items():
-        if kinds[name].endswith("]") or kinds[name].startswith(("STRUCT", "MAP", "UNION", "BLOB", "BIT")):
-            raise _explain_nested(f"{path}: the column {name}", role, f"the type {kinds[name]}")
-    layout = Layout("parquet", names=tuple(sample.names), columns=tuple(columns.items()))
-    return _detect_values(layout, sample, positions, dataset)
+    sample = Sample(str(path), "Parquet", names, [[cell or "" for cell in row] for row in rows])
+    return _match_names(Layout("parquet", names=tuple(sample.names)), sample, dataset)
 
 
 def as_text(name: str) -> str:
     """Return the SQL expression of a column of any type as text."""
     return '"' + name.replace('"', '""') + '"::varchar'
-
-
-def precedes_log(line: str) -> bool:
-    return not line.strip() or line.startswith("#") or EXCEL_SEPARATOR.fullmatch(line) is not None
-
-
-def _check_head(path: str, lines: Sequence[str], skip: int, layout: Layout) -> None:
-    """Refuse unpaired quotes in the header or above it, with which DuckDB would skip the whole file."""
-    line = 0
-    try:
-        for line in range(skip + layout.skip if layout.is_quoted else 0):
-            more = lines[line:] if line == skip else lines[line : line + 1]
-            text = (f"{one}\n" for one in more)
-            next(csv.reader(text, delimiter=layout.delimiter, strict=True, skipinitialspace=True))
-    except csv.Error as error:
-        raise InputError(f"{path}, line {line + 1}: its quotes do not pair ({error}). Mend them.") from error
 
 
 def _detect_form(lines: Sequence[str]) -> Layout | None:
@@ -197,6 +173,10 @@ def _detect_delimited(path: str, lines: Sequence[str], dataset: Dataset) -> Layo
             "them by name."
         )
     if not is_numbered and (_is_header(rows) or count_known(rows[0], dataset)):
+        try:
+            next(csv.reader(lines[:1], delimiter=delimiter[0], strict=layout.is_quoted))
+        except csv.Error as error:  # DuckDB would skip more than the header
+            raise InputError(f"{path}, line 1: the quotes of its header do not pair. Mend them.") from error
         names = tuple(name.strip(BLANKS) for name in rows[0])
         layout = replace(layout, skip=1, names=names, fields=len(names) + dataset.row_names)
         sample = _make_sample(f"{path}, line 1", form, ("", *names) if dataset.row_names else names, rows[1:])
@@ -250,17 +230,28 @@ def _is_header(rows: Sequence[Sequence[str]]) -> bool:
     return not any(map(is_measured, first)) and any(all(map(is_measured, filter(None, one))) for one in columns)
 
 
+def _match_names(layout: Layout, sample: Sample, dataset: Dataset) -> Layout:
+    """Add the columns of a log that names them in each record or its schema."""
+    positions = match_columns(sample, dataset)
+    columns = tuple((role, sample.names[at - 1]) for role, at in positions.items())
+    return _detect_values(replace(layout, columns=columns), sample, positions, dataset)
+
+
 def _detect_values(layout: Layout, sample: Sample, positions: Mapping[str, int], dataset: Dataset) -> Layout:
     """Add the columns, and the forms of values and times, from sampled rows."""
-    cells = {role: sample.column(at) for role, at in positions.items()}
-    if "clock" in cells:
-        cells["time"] = times.join_clocks(cells["time"], cells["clock"])
     path = sample.source.partition(", line")[0]
     labels = {role: f"{path}, column {sample.names[at - 1]}" for role, at in positions.items()}
-    filled = [cell for cell in cells["item"] if cell.strip()]
-    lists = [cell for cell in filled if LIST.fullmatch(cell)]
-    if len(lists) > MIN_SHARE * len(filled):
-        raise _explain_nested(labels["item"], "item", f"lists, such as {lists[0].strip()[:60]}")
+    cells = {role: sample.column(at) for role, at in positions.items()}
+    for role, label in labels.items():
+        filled = [cell for cell in cells[role] if cell.strip()]
+        nested = [cell for cell in filled if NESTED.fullmatch(cell)]
+        if len(nested) > MIN_SHARE * len(filled):
+            raise InputError(
+                f"{label}: has several values in a cell, such as {nested[0].strip()[:60]}, where the {role} has one. "
+                "Name another column, or read it by a query with unnest under [source] in the data set's file."
+            )
+    if "clock" in cells:
+        cells["time"] = times.join_clocks(cells["time"], cells["clock"])
     return replace(
         layout,
         columns=layout.columns or tuple(positions.items()),
@@ -276,15 +267,13 @@ def _decimal_mark(label: str, values: Sequence[str], dataset: Dataset) -> str:
     Raises:
         InputError: the commas may separate thousands.
     """
-    if dataset.decimal:
-        return dataset.decimal
-    matches = [match for value in values if (match := COMMA_NUMBER.fullmatch(value))]
-    if len(matches) <= MIN_SHARE * sum("," in value or "." in value for value in values):
-        return ""
-    if all(len(match[3]) == 3 and not match[2] for match in matches):
+    commas = [value.strip() for value in values if "," in value]
+    if dataset.decimal or not commas:
+        return dataset.decimal or ""
+    if not all(map(COMMA_NUMBER.fullmatch, commas)) or all(map(GROUPED_NUMBER.fullmatch, commas)):
         raise InputError(
-            f"{label}: a value such as {matches[0][0].strip()} may have a decimal comma or separate thousands. State "
-            'the decimal mark in the data set\'s file:\n\ndecimal = ","    # or "."'
+            f"{label}: a value such as {commas[0]} may have a decimal comma or separate thousands. State the decimal "
+            'mark in the data set\'s file:\n\ndecimal = ","    # or "."'
         )
     return ","
 
@@ -298,24 +287,5 @@ def _parse_object(line: str) -> dict[str, object] | None:
     return record if isinstance(record, dict) else None
 
 
-def _detect_json(path: str, records: Sequence[Mapping[str, object]], dataset: Dataset) -> Layout:
-    names = list(dict.fromkeys(name for record in records for name in record))
-    rows = [[_format_json(record.get(name)) for name in names] for record in records]
-    sample = Sample(path, "JSON lines", names, rows)
-    positions = match_columns(sample, dataset)
-    for role, at in positions.items():
-        if any(isinstance(record.get(names[at - 1]), dict | list) for record in records):
-            raise _explain_nested(f"{path}: the field {names[at - 1]}", role, "nested values")
-    layout = Layout("json", columns=tuple((role, names[at - 1]) for role, at in positions.items()))
-    return _detect_values(layout, sample, positions, dataset)
-
-
 def _format_json(value: object) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-def _explain_nested(what: str, role: str, found: str) -> InputError:
-    return InputError(
-        f"{what} of the {role} has {found}; single numbers or texts are needed. Name another column, or read it by a "
-        "query with unnest under [source] in the data set's file."
-    )
