@@ -64,7 +64,7 @@ def refuse_unreadable(location: Path) -> Generator[None]:
     except Exception as error:
         if isinstance(error, OneclassError) or memory_errors.explain_exhaustion(error, str(location)):
             raise
-        cause = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        cause = f"{type(error).__name__}: {' '.join(str(error).partition('Possible fixes')[0].split())[:300]}"
         advice = "Fetch it again or mend it, write it as CSV or Parquet, or leave it out."
         raise FileRefused(location, f"{location}: cannot be read ({cause}). {advice}") from error
 

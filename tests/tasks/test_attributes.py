@@ -99,21 +99,21 @@ SKU_ALONE = {"category": [], "categories": [], "number": [], "text": []}
         ("sku,a\n1,2\n,3\n", {}, r"row 3: item_id = '' is no id"),
         ("sku,a\n1,2\nNULL,3\n", {}, r"row 3: item_id = '' is no id"),
         ("sku,a\n1,2\n2,3\n1.0,4\n", {}, r"row 4: item_id = '1' has an earlier row with other cells"),
-        ("# list\nsku,a\n1,2\n2,3,4\n", {}, r"row 4: is malformed \(.*2 Found: 3\)"),
-        ("sku,a,A\n1,2,3\n", {}, r"row 1: has two columns called a\. Rename one"),
+        ("# list\nsku,a\n1,2\n2,3,4\n", {}, r"cannot be read \(.*Line: 4 .*2 Found: 3\)"),
+        ("sku,a,A\n1,2,3\n", {}, r"row 1: two of the columns sku, a, A have one name"),
         ("sku,a,item_id\n1,2,3\n", {"id": "sku"}, r"has a column item_id beside sku"),
         ("sku,a\n1,2\n2,cheap\n", {"number": ["a"]}, r"row 3: a = 'cheap' is not a number"),
         ("sku,a\n1,inf\n", {"number": ["a"]}, r"row 2: a = 'inf' is not a number"),
         ("", {}, "is empty"),
-        ('id,title\n1,x\n2,"y\n3,z\n', {}, "row 3: .*unterminated quote"),
-        ('{"id": 1, "title": "x"}\n[]\n7\n', {}, "row 2: is not a JSON object"),
-        ('{"id": 1, "title": "x"}\n{"id":\n', {}, "row 2: is not a JSON object"),
+        ('id,title\n1,x\n2,"y\n3,z\n', {}, "cannot be read .*Line: 3 .*unterminated quote"),
+        ('{"id": 1, "title": "x"}\n[]\n7\n', {}, "cannot be read .*expected records"),
+        ('{"id": 1, "title": "x"}\n{"id":\n', {}, "cannot be read .*Malformed JSON .*line 3"),
         ("PAR1 and no more", {}, "cannot be read .*magic bytes"),
     ],
 )
 def test_a_table_that_cannot_be_meant_is_refused(tmp_path, text, declared, message):
     dataset = write_shop(tmp_path, text, **(SKU_ALONE | declared))
-    with pytest.raises(InputError, match=re.compile(rf"\[items\] table .*products.csv(, |: ){message}", re.DOTALL)):
+    with pytest.raises(InputError, match=re.compile(rf"/products.csv(, |: ){message}", re.DOTALL)):
         read_tables(dataset)
 
 
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match="titles.csv: cannot be read"):
         read_titles(tmp_path / "titles.csv", Dataset(name="shop"))
     (tmp_path / "titles.csv").write_bytes(gzip.compress(b"item_id,title\n1,x\n" * 99, mtime=0)[:-20])
-    with pytest.raises(InputError, match="titles.csv: the compressed file is cut short"):
+    with pytest.raises(InputError, match="titles.csv: .*(cut short|ended before)"):
         read_titles(tmp_path / "titles.csv", Dataset(name="shop"))
 
 
@@ -185,6 +185,9 @@ def test_titles_are_read_as_logs_are(tmp_path, name):
         ('item_id;name;\n7;"A; B";\n', {"7": "A; B"}),
         ("1::Toy Story (1995)::Animation\n2::Jumanji::x\n", {"1": "Toy Story (1995)", "2": "Jumanji"}),
         ("Title\tSKU\nLamp\tx1\n", {"x1": "Lamp"}),
+        ("sep=;\nid;title\n1;a, b\n", {"1": "a, b"}),
+        ('\ufeff[{"id": 1, "title": "x"}]', {"1": "x"}),
+        ("".join(f'{{"k{n}": 1, "id": {n}, "name": "x"}}\n' for n in range(500)), {str(n): "x" for n in range(500)}),
     ],
 )
 def test_titles_are_found_by_usual_names(tmp_path, text, found):
