@@ -15,8 +15,8 @@ from oneclass.models.base import Model
 from oneclass.models.numba_cache import PACKAGE
 
 SHARED = {"attributes", "degrees", "evaluation", "negatives", "numerics"} | {  # packages, and modules beside them
-    *("__init__", "base", "distributed", "fingerprint", "fit_options", "memory_estimates", "numba_cache", "own_model"),
-    "settings",
+    *("__init__", "base", "distributed", "fingerprint", "fit_options", "item_weights", "memory_estimates"),
+    *("numba_cache", "own_model", "settings"),
 }
 
 

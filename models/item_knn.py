@@ -26,14 +26,11 @@ from numba import njit, prange
 from pydantic import Field
 from scipy.sparse import csc_matrix, csr_matrix
 
-from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.gram import gram_rows
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
-from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.top_k import find_largest
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, SearchSpace
@@ -124,12 +121,12 @@ class ItemKNNSettings(RecencySettings):
     b: float = Field(0.8, ge=0, le=1, description="How much more an item with many users weighs less in `bm25`.")
 
 
-class ItemKNN(Model[ItemKNNSettings]):
+class ItemKNN(ItemWeights[ItemKNNSettings]):
     """Score by truncated similarities between items: cosine, Jaccard, TF-IDF, BM25, P3alpha and RP3beta.
 
     Attributes:
-        similarities: float32 (items, items) CSR; row i is added to the scores of a user who likes i, and column j has
-            at most `neighbours` entries.
+        weights: float32 (items, items) CSR, the similarities; row i is added to the scores of a user who likes i, and
+            column j has at most `neighbours` entries.
 
     Example:
         >>> import numpy as np
@@ -175,8 +172,8 @@ class ItemKNN(Model[ItemKNNSettings]):
             similar.append(values[: len(some)][filled])
         starts = np.concatenate([[0], np.cumsum(counts)])
         parts = np.concatenate(similar), np.concatenate(found), starts
-        self.similarities = csr_matrix(csc_matrix(parts, shape=(items, items)))
-        options.on_epoch(Epoch(1, 1, perf_counter() - started, {"similarities": self.similarities.nnz}))
+        self.weights = csr_matrix(csc_matrix(parts, shape=(items, items)))
+        options.on_epoch(Epoch(1, 1, perf_counter() - started, {"similarities": self.weights.nnz}))
 
     def _weigh(self, interactions: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the weight of each user, and what divides similarities, by neighbour and by item that is scored."""
@@ -199,29 +196,6 @@ class ItemKNN(Model[ItemKNNSettings]):
         lengths = 1 - chosen.b + chosen.b * degrees * active / degrees.sum()
         saturated = (chosen.k1 * lengths + 1) / (chosen.k1 + 1)
         return weights, saturated, saturated
-
-    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """Return the similarities of the items of the history to `items`, times their recency weights.
-
-        Their sum is the score, except for an item that has none of these similarities.
-        """
-        of_entries = recency_weights(history, self.params.recency_exponent)
-        return of_entries[:, None] * gather_entries(self.similarities, history.indices, items)
-
-    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        with kernel_threads(self.threads):
-            of_entries = recency_weights(histories, self.params.recency_exponent)
-            scores = sparse_times(histories, self.similarities, of_entries)
-            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
-            return fill_popularity_fallback(scores, self.item_degrees, below)
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        table = self.similarities
-        return {"indptr": table.indptr, "indices": table.indices, "values": table.data}
-
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        parts = arrays["values"], arrays["indices"], arrays["indptr"]
-        self.similarities = csr_matrix(parts, shape=(self.item_count, self.item_count), copy=False)
 
 
 class RP3betaSettings(ItemKNNSettings):

@@ -33,6 +33,7 @@ BESIDE_THEM = {
     "distributed",
     "fingerprint",
     "fit_options",
+    "item_weights",
     "memory_estimates",
     "numba_cache",
     "own_model",

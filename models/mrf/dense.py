@@ -13,14 +13,12 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix
 
-from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import BYTES_PER_EDGE, FitCost, LogSize
 from oneclass.models.numerics.column_scaling import Rescaling, column_moments, mean_over_edges, rescale_columns
 from oneclass.models.numerics.gram_inverse import regularized_inverse
-from oneclass.models.numerics.matmul import dense_times, pattern_times
-from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
-from oneclass.models.numerics.sequential_histories import recency_weights
+from oneclass.models.numerics.matmul import dense_times
 from oneclass.models.numerics.spd_inverse import TILE, work_bytes
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, NumericRange, RecencySettings, RelativeRange, SearchSpace
@@ -97,7 +95,7 @@ class MRFDenseSettings(MRFSettings):
     """
 
 
-class MRFDense(Model[MRFDenseSettings]):
+class MRFDense(ItemWeights[MRFDenseSettings]):
     """Score by item-item regression weights in closed form, the dense Gaussian Markov random field.
 
     Steck (2019), eq. 3 and 4; without centring, rescaling and user weights it is EASE.
@@ -134,14 +132,6 @@ class MRFDense(Model[MRFDenseSettings]):
             reads_table=True,
         )
 
-    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """Return the weights B_ji of the items j of the history times their recency weights; a score adds `offset`.
-
-        Without an intercept, an item that has none of these weights is ranked below the others by popularity.
-        """
-        of_entries = recency_weights(history, self.params.recency_exponent)
-        return of_entries[:, None] * self.weights[history.indices[:, None], items]
-
     def _fit(self, interactions: csr_matrix, options: FitOptions) -> None:
         started = perf_counter()
         moments = column_moments(interactions, self.params.user_weight_exponent)
@@ -157,19 +147,6 @@ class MRFDense(Model[MRFDenseSettings]):
                 mean = moments.mean * rescaled.back / rescaled.scale
                 self.offset[:] = mean - dense_times(moments.mean[None].astype(np.float32), matrix)[0]
         options.on_epoch(Epoch(1, 1, perf_counter() - started))
-
-    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        with kernel_threads(self.threads):
-            of_entries = recency_weights(histories, self.params.recency_exponent)
-            scores = pattern_times(histories, self.weights, of_entries)
-            if self.params.intercept:
-                scores += self.offset
-                return scores
-            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
-            return fill_popularity_fallback(scores, self.item_degrees, below)
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {"weights": self.weights, "offset": self.offset}
 
 
 def _to_weights(inverse: np.ndarray, rescaled: Rescaling, threads: int) -> None:

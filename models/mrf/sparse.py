@@ -24,8 +24,8 @@ import numpy as np
 from pydantic import Field, model_validator
 from scipy.sparse import csc_matrix, csr_matrix
 
-from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.mrf.dense import MRFSettings
 from oneclass.models.mrf.sparse_blocks import BATCH_ENTRIES, average_estimates, iterate_inverses, plan_blocks
@@ -33,10 +33,6 @@ from oneclass.models.mrf.sparse_pattern import CANDIDATE_ENTRIES, Pattern, patte
 from oneclass.models.numerics.column_scaling import ColumnMoments, Rescaling, column_moments, rescale_columns
 from oneclass.models.numerics.gram import GramRows, gram_rows, sum_lower
 from oneclass.models.numerics.gram_inverse import mirror_lower
-from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
-from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
-from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import Choice, NumericRange, SearchSpace
 
 DEFAULT_NEIGHBOURS = 200  # entries of the pattern for each item
@@ -100,7 +96,7 @@ class MRFSparseSettings(MRFSettings):
         return found
 
 
-class MRFSparse(Model[MRFSparseSettings]):
+class MRFSparse(ItemWeights[MRFSparseSettings]):
     """Score by sparse item-item regression weights between neighbours, for catalogues of many items.
 
     Steck (2019), section 3; the pattern is that of section 3.1, the weights those of section 3.2.
@@ -170,40 +166,12 @@ class MRFSparse(Model[MRFSparseSettings]):
     def _uses_paper_variant(self) -> bool:
         return self.params.variant == "paper"
 
-    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """Return the weights B_ji of the items j of the history times their recency weights; a score adds `offset`.
-
-        Without an intercept, an item that has none of these weights is ranked below the others by popularity.
-        """
-        of_entries = recency_weights(history, self.params.recency_exponent)
-        return of_entries[:, None] * gather_entries(self.weights, history.indices, items)
-
     def _pattern(self, gram: GramRows, held: np.ndarray) -> Pattern:
         most = self.params.max_in_column
         if self.params.density is not None:
             return pattern_of_density(gram, held, self.params.density, most, self.threads)
         assert self.params.threshold is not None  # without a density
         return pattern_above(gram, held, self.params.threshold, most, self.threads)
-
-    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        with kernel_threads(self.threads):
-            of_entries = recency_weights(histories, self.params.recency_exponent)
-            scores = sparse_times(histories, self.weights, of_entries)
-            if self.params.intercept:
-                scores += self.offset
-                return scores
-            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
-            return fill_popularity_fallback(scores, self.item_degrees, below)
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        table = self.weights
-        return {"indptr": table.indptr, "indices": table.indices, "values": table.data, "offset": self.offset}
-
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        values = arrays["values"].astype(np.float32, copy=False)  # of fits of earlier versions, float64
-        parts = values, arrays["indices"], arrays["indptr"]
-        self.weights = csr_matrix(parts, shape=(self.item_count, self.item_count), copy=False)
-        self.offset = arrays["offset"]
 
 
 def _holds_gram(log: LogSize) -> bool:

@@ -18,15 +18,12 @@ import numpy as np
 from pydantic import Field
 from scipy.sparse import csr_matrix, hstack
 
-from oneclass.models.base import Model
 from oneclass.models.fit_options import Epoch, FitOptions
+from oneclass.models.item_weights import ItemWeights
 from oneclass.models.memory_estimates import FitCost, LogSize
 from oneclass.models.numerics.column_scaling import column_moments, mean_over_edges
 from oneclass.models.numerics.gram import GramRows, gram_rows
 from oneclass.models.numerics.matmul import as_read_only
-from oneclass.models.numerics.popularity_fallback import fallback_factors, fill_popularity_fallback
-from oneclass.models.numerics.sequential_histories import recency_weights
-from oneclass.models.numerics.sparse_products import gather_entries, sparse_times
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.numerics.validation import mean_degree
 from oneclass.models.settings import NumericRange, RecencySettings, RelativeRange, SearchSpace, interpolate_by_history
@@ -95,7 +92,7 @@ class SLIMSettings(RecencySettings):
         return self.model_copy(update={"l1": l1, "l2": l2})
 
 
-class SLIM(Model[SLIMSettings]):
+class SLIM(ItemWeights[SLIMSettings]):
     """Score by sparse, non-negative item-item weights from elastic-net regressions.
 
     Ning and Karypis (2011), eq. 2 and 4, by coordinate descent.
@@ -156,28 +153,6 @@ class SLIM(Model[SLIMSettings]):
         for row, (first, end) in enumerate(pairwise(weights.indptr)):
             weights.data[first:end] *= 1 / scale[row] * scale[weights.indices[first:end]]
         self.weights = equal.expand(csr_matrix(weights))
-
-    def contributions(self, history: csr_matrix, items: np.ndarray) -> np.ndarray:
-        """Return the weights w_ij of the items i of the history times their recency weights.
-
-        Their sum is the score, except for an item that has none of these weights.
-        """
-        of_entries = recency_weights(history, self.params.recency_exponent)
-        return of_entries[:, None] * gather_entries(self.weights, history.indices, items)
-
-    def _scores(self, histories: csr_matrix, users: np.ndarray | None, score: str) -> np.ndarray:
-        with kernel_threads(self.threads):
-            of_entries = recency_weights(histories, self.params.recency_exponent)
-            scores = sparse_times(histories, self.weights, of_entries)
-            below = self.compute_once("below", lambda: fallback_factors(self.item_degrees))
-            return fill_popularity_fallback(scores, self.item_degrees, below)
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {"indptr": self.weights.indptr, "indices": self.weights.indices, "values": self.weights.data}
-
-    def _restore(self, arrays: dict[str, np.ndarray]) -> None:
-        parts = arrays["values"], arrays["indices"], arrays["indptr"]
-        self.weights = csr_matrix(parts, shape=(self.item_count, self.item_count), copy=False)
 
 
 def _compute_gram(rows: GramRows, threads: int) -> Gram:

@@ -61,9 +61,9 @@ def test_similarities_are_those_of_the_formula(kind, shrinkage, neighbours, like
     settings = ItemKNN.Settings(similarity=kind, shrinkage=shrinkage, neighbours=neighbours)
     model = ItemKNN(settings, threads=2).fit(csr_matrix(likes))
     expected = keep_largest(dense_similarities(likes, kind, shrinkage), neighbours)
-    found = model.similarities.toarray()
+    found = model.weights.toarray()
     np.testing.assert_allclose(found, expected, rtol=2e-6, atol=0)
-    assert (model.similarities.getnnz(axis=0) <= neighbours).all() and found.any()
+    assert (model.weights.getnnz(axis=0) <= neighbours).all() and found.any()
     scores = model.scores(csr_matrix(likes[:9]))
     sums = likes[:9] @ expected
     np.testing.assert_allclose(scores[sums > 0], sums[sums > 0], rtol=1e-5)
@@ -75,10 +75,10 @@ def test_rp3beta_is_that_similarity(likes):
     matrix = csr_matrix(likes)
     own = RP3beta(**settings).fit(matrix)
     same = ItemKNN(similarity="rp3beta", **settings).fit(matrix)
-    assert own.similarities.nnz and (own.similarities != same.similarities).nnz == 0
+    assert own.weights.nnz and (own.weights != same.weights).nnz == 0
 
 
 def test_rows_that_are_found_in_pieces_are_the_same(likes, monkeypatch):
-    whole = ItemKNN().fit(csr_matrix(likes)).similarities
+    whole = ItemKNN().fit(csr_matrix(likes)).weights
     monkeypatch.setattr(item_knn, "MAX_CHUNK_ENTRIES", 100)
-    assert (ItemKNN().fit(csr_matrix(likes)).similarities != whole).nnz == 0
+    assert (ItemKNN().fit(csr_matrix(likes)).weights != whole).nnz == 0
