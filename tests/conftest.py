@@ -31,11 +31,8 @@ REAL_LOGS = Path(os.environ.get("ONECLASS_REAL_LOGS") or Path(__file__).parents[
 PUBLISHED = {
     "ml-100k/u.data": "from grouplens.org/datasets/movielens/100k",
     "ml-1m/ratings.csv": "ratings.dat from grouplens.org/datasets/movielens/1m as CSV: user_id,item_id,rating",
-    "ml-1m/ratings_ge4.dat": "the lines of ratings.dat with 4 or 5 stars, from grouplens.org/datasets/movielens/1m",
     "ml-latest-small/ratings.csv": "from grouplens.org/datasets/movielens/latest, the edition of October 2016",
     "lastfm-hetrec2011/user_artists.dat": "from grouplens.org/datasets/hetrec-2011, Last.FM",
-    "gowalla/train.txt": "with test.txt, from github.com/gusye1234/LightGCN-PyTorch, data/gowalla",
-    "citeulike-a/users.dat": "from github.com/js05212/citeulike-a",
 }
 """Logs that tests read and that are not shipped: place below REAL_LOGS -> what it is and where a person finds it."""
 
