@@ -84,7 +84,8 @@ from checked
 
 -- name: parse
 -- One row per event of a log: what it says; whether it is one, which costs less than the reason why not. DuckDB parses
--- `204-01-01`, from a damaged line, as a date in the year 204; ids of digits are spared the comparison with names.
+-- `204-01-01`, from a damaged line, as a date in the year 204; ids of digits are spared the search among names, which are
+-- one text: DuckDB would join a list with every line.
 with records as (
     {records}
     {limit}
@@ -120,19 +121,19 @@ select
         and (len($kinds) = 0 or list_contains($kinds, event))
         and not case
             when user_id >= $least or item_id >= $least
-                then list_contains($missing, user_id) or list_contains($missing, item_id)
-                    or (list_contains($header, lower(user_id)) and list_contains($header, lower(item_id)))
+                then contains($missing, chr(31) || user_id || chr(31)) or contains($missing, chr(31) || item_id || chr(31))
+                    or (contains($header, chr(31) || lower(user_id) || chr(31)) and contains($header, chr(31) || lower(item_id) || chr(31)))
             else false
         end
         and not ($is_damaged and contains(user_id || item_id, chr(65533))) as is_event,
     case
         when fault is not null then fault
-        when list_contains($header, lower(user_id)) and list_contains($header, lower(item_id)) then 'is a header'
+        when contains($header, chr(31) || lower(user_id) || chr(31)) and contains($header, chr(31) || lower(item_id) || chr(31)) then 'is a header'
         when coalesce(user_id, '') = '' then 'names no user'
         when coalesce(item_id, '') = '' then 'names no item'
         when contains(user_id || item_id, chr(65533)) then 'holds bytes that are not UTF-8 text, shown as U+FFFD'
-        when list_contains($missing, user_id) then format('names no user: {} stands for a missing id (missing_ids)', user_id)
-        when list_contains($missing, item_id) then format('names no item: {} stands for a missing id (missing_ids)', item_id)
+        when contains($missing, chr(31) || user_id || chr(31)) then format('names no user: {} stands for a missing id (missing_ids)', user_id)
+        when contains($missing, chr(31) || item_id || chr(31)) then format('names no item: {} stands for a missing id (missing_ids)', item_id)
         when strlen(user_id) > $longest_id then format('the user''s id is longer than {} bytes', $longest_id)
         when strlen(item_id) > $longest_id then format('the item''s id is longer than {} bytes', $longest_id)
         when value is null then 'value is not a number'

@@ -136,8 +136,8 @@ def _choose_conditions(log: LogFile, layout: Layout, dataset: Dataset) -> dict[s
         "latest": latest,
         "future_days": float(dataset.max_future_days),
         "kinds": list(dataset.events),
-        "missing": list(dataset.missing_ids),
-        "header": sorted(header),
+        "missing": _join(dataset.missing_ids),
+        "header": _join(header),
         "least": min(filter(None, (*dataset.missing_ids, *map(str.upper, header))), default="\U0010ffff"),
         "is_damaged": log.text is not None and (log.text.has_nul or not log.text.is_utf8),
     }
@@ -227,6 +227,10 @@ def _as_number(decimal: str) -> str:
     grouped = f"regexp_full_match(value, '-?\\d{{1,3}}([{thousands}]\\d{{3}})+([{decimal}]\\d+)?')"
     number = plain.format(value=f"replace(replace(value, '{thousands}', ''), '{decimal}', '.')")
     return f"case when not contains(value, '{thousands}') or {grouped} then {number} end"
+
+
+def _join(names: Iterable[str]) -> str:
+    return "\x1f".join(["", *names, ""])
 
 
 def _quote(text: str) -> str:
