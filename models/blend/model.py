@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from oneclass.models.attributes.new_items import NewItems, fold_in_items, score_new_items
 from oneclass.models.base import Model
-from oneclass.models.blend.score_normalization import add_normalized, find_scale, rescale_scores
+from oneclass.models.blend.score_normalization import find_scale, rescale_scores
 from oneclass.models.fit_options import Epoch, FitOptions
 from oneclass.models.numerics.threads import kernel_threads
 from oneclass.models.settings import ModelSettings
@@ -136,7 +136,9 @@ class Blend(Model[BlendSettings]):
         for component, model in zip(self.params.components, self.components, strict=True):
             of_component = model.scores(histories, users=users, score=component.score)
             with kernel_threads(self.threads):
-                spreads.append(add_normalized(total, component.weight, of_component, histories))
+                low, spread = find_scale(of_component, histories)
+            total += np.float32(component.weight) * rescale_scores(of_component, low, spread)
+            spreads.append(spread)
         self.compute_once("spreads", lambda: spreads, histories)
         return total
 

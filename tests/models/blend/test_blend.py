@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from scipy.sparse import csr_matrix
 
 from oneclass.models.blend import Blend, BlendSettings, Candidates, search_weights, weight_search
-from oneclass.models.blend.score_normalization import add_normalized, find_scale, normalize_scores
+from oneclass.models.blend.score_normalization import normalize_scores
 from oneclass.models.evaluation.metrics import compute_user_metrics
 from oneclass.models.evaluation.ranking import rank_targets
 from oneclass.models.fit_options import FitOptions
@@ -49,17 +49,6 @@ def test_users_without_a_choice_keep_finite_scores():
     scores = np.array([[2, 2, 2], [1, 2, 3], [5, 1, 1]], dtype=np.float32)
     histories = csr_matrix(np.array([[0, 0, 0], [1, 1, 1], [0, 1, 1]]))  # all equal, none left, one left
     np.testing.assert_array_equal(normalize_scores(scores, histories), [[0, 0, 0], [1, 2, 3], [0, -4, -4]])
-
-
-def test_scores_are_added_with_the_bits_of_the_scores_that_are_moved():
-    generator = np.random.default_rng(7)
-    scores, total = generator.normal(3, 5, (2, 40, 250)).astype(np.float32)
-    histories = csr_matrix(generator.random((40, 250)) < 0.1)
-    expected, before = total + np.float32(0.75) * normalize_scores(scores.copy(), histories), scores.copy()
-    units = add_normalized(total, 0.75, scores, histories)
-    np.testing.assert_array_equal(total, expected)
-    np.testing.assert_array_equal(units, find_scale(scores, histories)[1])
-    np.testing.assert_array_equal(scores, before)
 
 
 def test_the_score_is_the_weighted_sum_of_the_members_own_fits(long_tailed):
